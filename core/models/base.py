@@ -1,0 +1,249 @@
+"""One interface to a causal language model, whichever backend runs it.
+
+A `LanguageModel` holds weights and a tokenizer. A `Sequence` is one line of thought in its cache: feed it tokens
+or embeddings, rewind it, fork it. Many sequences advance in one pass through `LanguageModel.forward`.
+Nothing here knows about drafts, files or widgets.
+
+Shapes: V is the vocabulary size, D the width of an embedding, n a number of positions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from core.errors import InputError
+
+SNAPSHOTS = 4  # logits kept per sequence, V float32 each (197 kB for the default model)
+
+
+class Tokenizer(ABC):
+    """Text to token ids and back, and the bytes behind each id.
+
+    Attributes:
+        pieces: the bytes that each id stands for, b"" for control tokens.
+        eos_ids: ids that end a text; they are in `special_ids` too.
+        special_ids: control tokens, which no draft may contain.
+        start_ids: what this model wants before the first token of a text: [bos] or [].
+        document_start: the id to feed when there is no text at all.
+    """
+
+    pieces: list[bytes]
+    eos_ids: frozenset[int]
+    special_ids: frozenset[int]
+    start_ids: list[int]
+    document_start: int
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Ids of `text`, without special tokens: text that looks like one is encoded as plain characters."""
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of `ids`; bytes that are not valid UTF-8 become U+FFFD. Use `pieces` where that matters."""
+        return b"".join(self.pieces[i] for i in ids).decode("utf-8", errors="replace")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hexadecimal SHA-256 over all pieces: two tokenizers with the same one give ids the same meaning."""
+        digest = hashlib.sha256()
+        for piece in self.pieces:
+            digest.update(len(piece).to_bytes(4, "little") + piece)
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one sequence contributes to a pass.
+
+    Attributes:
+        sequence: the sequence that grows.
+        inputs: token ids, or embeddings (n, D) float32.
+        every: logits after each input (n, V) instead of after the last one (V,).
+    """
+
+    sequence: Sequence
+    inputs: list[int] | Tensor
+    every: bool = False
+
+
+class LanguageModel(ABC):
+    """A causal language model on one backend.
+
+    Attributes:
+        name: what the user asked for, shown in the status line.
+        backend: "torch" or "llama.cpp".
+        device: "cpu", "cuda:0", …
+        vocab_size, dim: V and D.
+        embeddings: (V, D) float32 tensor on the CPU. Feeding `embeddings[i]` is feeding token i.
+        context_length: positions that one sequence can hold.
+        tokenizer: see `Tokenizer`.
+        tokens_fed: inputs that went through the model since it was loaded, for tests and the status line.
+    """
+
+    name: str
+    backend: str
+    device: str
+    vocab_size: int
+    dim: int
+    embeddings: Tensor
+    context_length: int
+    tokenizer: Tokenizer
+    tokens_fed: int = 0
+
+    @abstractmethod
+    def open(self) -> Sequence:
+        """A new, empty sequence. Raises ContextFull when the cache has no free sequence."""
+
+    @abstractmethod
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        """Run the rows in one pass; inputs are checked, bookkeeping is the caller's. Must leave every sequence as it
+        was when it raises."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give the weights back. Sequences of a closed model must not be used."""
+
+    def forward(self, rows: list[Row]) -> list[Tensor]:
+        """Advance several sequences, one row each, in one pass.
+
+        Returns: for each row float32 logits on the CPU, (V,) or, with `every`, (n, V). The tensors are the caller's.
+        Raises: InputError for an empty row, an id outside the vocabulary, embeddings of another width, or a sequence
+            that appears twice; ContextFull when there is no room, with every sequence as it was.
+        """
+        seen: set[int] = set()
+        for row in rows:
+            if id(row.sequence) in seen:
+                raise InputError("A sequence appears twice in one pass; give each sequence one row.")
+            seen.add(id(row.sequence))
+            self._check_inputs(row.inputs)
+        logits = self._forward(rows)
+        for row, after in zip(rows, logits, strict=True):
+            n = len(row.inputs)
+            row.sequence._note(row.inputs, after[-1] if row.every else after)
+            self.tokens_fed += n
+        return logits
+
+    def _check_inputs(self, inputs: list[int] | Tensor) -> None:
+        if len(inputs) == 0:
+            raise InputError("Nothing to feed: give at least one token id or embedding.")
+        if isinstance(inputs, Tensor):
+            if inputs.ndim != 2 or inputs.shape[1] != self.dim:
+                raise InputError(f"Embeddings of shape {tuple(inputs.shape)} given; (n, {self.dim}) expected.")
+            return
+        low, high = min(inputs), max(inputs)
+        if low < 0 or high >= self.vocab_size:
+            wrong = low if low < 0 else high
+            raise InputError(f"Token id {wrong} is outside the vocabulary: 0 to {self.vocab_size - 1} expected.")
+
+
+class Sequence(ABC):
+    """One sequence in a model's cache: what was fed, where it can be rewound to.
+
+    Attributes:
+        model: the model it belongs to.
+        inputs: what was fed, position by position: a token id, or None for an embedding.
+    """
+
+    def __init__(self, model: LanguageModel, inputs: list[int | None] | None = None) -> None:
+        self.model = model
+        self.inputs: list[int | None] = list(inputs or [])
+        # Logits after a prefix stay true for as long as that prefix stands: keep the latest few, so that going
+        # back to one of them (typing on inside a word) costs no pass.
+        self._logits: OrderedDict[int, Tensor] = OrderedDict()
+
+    @property
+    def length(self) -> int:
+        """Positions fed so far."""
+        return len(self.inputs)
+
+    def feed(self, ids: list[int]) -> Tensor:
+        """Append tokens; returns the logits (V,) after the last of them."""
+        return self.model.forward([Row(self, list(ids))])[0]
+
+    def feed_every(self, ids: list[int]) -> Tensor:
+        """Append n tokens in one pass; returns the logits (n, V) after each of them."""
+        return self.model.forward([Row(self, list(ids), every=True)])[0]
+
+    def feed_embedding(self, vector: Tensor) -> Tensor:
+        """Append one position given as an embedding (D,); returns the logits (V,) after it."""
+        return self.model.forward([Row(self, vector.reshape(1, -1))])[0]
+
+    def rewind(self, length: int) -> None:
+        """Forget every position from `length` on. Raises InputError when there are not that many."""
+        if not 0 <= length <= self.length:
+            raise InputError(f"Cannot rewind to {length}: the sequence holds {self.length} positions.")
+        if length < self.length:
+            self._rewind(length)
+            del self.inputs[length:]
+        for stale in [at for at in self._logits if at > length]:
+            del self._logits[stale]
+
+    def fork(self) -> Sequence:
+        """A second sequence that starts as this one stands; the two then go their own ways."""
+        child = self._fork()
+        child.inputs = list(self.inputs)
+        child._logits = OrderedDict(self._logits)
+        return child
+
+    def common_prefix(self, ids: list[int]) -> int:
+        """How many leading positions already hold `ids`; superposed positions never match."""
+        n = 0
+        for held, wanted in zip(self.inputs, ids, strict=False):
+            if held != wanted:
+                break
+            n += 1
+        return n
+
+    def resume(self, ids: list[int]) -> Tensor | None:
+        """Rewind to what this sequence shares with `ids`, so that `ids[self.length:]` remains to be fed.
+
+        Returns the logits (V,) after `ids` if they are still known, in which case nothing remains.
+        """
+        shared = self.common_prefix(ids)
+        if shared == len(ids) and shared not in self._logits:
+            shared -= 1  # the last position is fed again, to see its logits
+        self.rewind(max(shared, 0))
+        return self._logits.get(len(ids)) if shared == len(ids) else None
+
+    def sync(self, ids: list[int]) -> Tensor:
+        """Make this sequence hold exactly `ids`, feeding only the tail that changed.
+
+        Returns the logits (V,) after the last id. Raises InputError when `ids` is empty.
+        """
+        if not ids:
+            raise InputError("Nothing to hold: give at least one token id.")
+        known = self.resume(ids)
+        return known if known is not None else self.feed(ids[self.length :])
+
+    def _note(self, inputs: list[int] | Tensor, last: Tensor) -> None:
+        self.inputs.extend([None] * len(inputs) if isinstance(inputs, Tensor) else inputs)
+        if not isinstance(inputs, Tensor):  # superposed positions are never gone back to
+            self._logits[self.length] = last
+            while len(self._logits) > SNAPSHOTS:
+                self._logits.popitem(last=False)
+
+    @abstractmethod
+    def _rewind(self, length: int) -> None:
+        """Drop the cache from `length` on; 0 <= length < self.length."""
+
+    @abstractmethod
+    def _fork(self) -> Sequence:
+        """A sequence of the same class over a copy, or a shared view, of this one's cache."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Give this sequence's place in the cache back; closing twice is harmless."""
+
+
+def as_embeddings(model: LanguageModel, inputs: list[int] | Tensor) -> Tensor:
+    """Inputs (n,) or (n, D) as embeddings (n, D) float32, so that tokens and mixtures can share one pass."""
+    if isinstance(inputs, Tensor):
+        return inputs.to(torch.float32)
+    return model.embeddings[torch.tensor(inputs)]
