@@ -1,0 +1,61 @@
+"""Every option of drafting, once: the sliders, the command line's flags and the HTTP fields are derived from here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+def _option(default: Any, label: str, explain: str, *, step: float | None = None, **limits: Any) -> Any:
+    return Field(default, title=label, description=explain, json_schema_extra={"step": step}, **limits)
+
+
+class DraftSettings(BaseModel):
+    """How drafts are made. Out-of-range and unknown fields are refused by name, never clamped."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    k: int = _option(3, "Drafts", "How many ways to go on are shown.", ge=1, le=9, step=1)
+    length: int = _option(10, "Length", "How far ahead each draft looks, in tokens.", ge=1, le=32, step=1)
+    tau: float = _option(
+        1.0, "Temperature τ", "Below 1 the likeliest tokens weigh more, above 1 less.", ge=0.05, le=2.0, step=0.05
+    )
+    min_confidence: float = _option(
+        0.01,
+        "Minimum confidence",
+        "Drafts whose beginning is less probable than this stay hidden.",
+        ge=0.0,
+        le=0.95,
+        step=0.01,
+    )
+    exact_steps: int = _option(
+        1,
+        "Exact steps",
+        "Tokens after the first that each draft computes for itself. More is surer and slower.",
+        ge=0,
+        le=8,
+        step=1,
+    )
+    distinct: bool = _option(
+        True, "Distinct beginnings", "Every draft starts with a different word. Off: the paper's own rule."
+    )
+
+
+def options() -> list[dict[str, Any]]:
+    """One entry per setting, in order: name, label, explain, default, kind ("int", "float", "bool"), min, max, step."""
+    fields = DraftSettings.model_json_schema()["properties"]
+    kinds = {"integer": "int", "number": "float", "boolean": "bool"}
+    return [
+        {
+            "name": name,
+            "label": field["title"],
+            "explain": field["description"],
+            "default": field["default"],
+            "kind": kinds[field["type"]],
+            "min": field.get("minimum"),
+            "max": field.get("maximum"),
+            "step": field.get("step"),
+        }
+        for name, field in fields.items()
+    ]
