@@ -1,0 +1,140 @@
+# Polydraft: `make run` starts it, `make test` checks it, `make help` lists the rest.
+#
+# Either works alone on a machine that has Python 3.11 or newer, a C++ compiler and make. Everything else goes into
+# .venv, at the exact versions of the requirements*.lock files; a stamp file there says which step is done, so that a
+# second call takes no time.
+
+PYTHON ?= python3
+ARGS   ?=
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
+
+# Only llama.cpp itself is built, tuned to this CPU: no vision library, and none of the helper library that its own
+# programs share, which is half of the compile time. llama-cpp-python's build forces the helpers on; a file that CMake
+# includes after llama.cpp's project() line forces them off again.
+LLAMA_OFF    := $(CURDIR)/$(VENV)/llama-only.cmake
+LLAMA_CMAKE  := -DLLAVA_BUILD=OFF -DGGML_NATIVE=ON "-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(LLAMA_OFF)"
+LLAMA_FORCE  ?=
+
+# $(call logged,FILE,COMMAND): COMMAND with its output in FILE. Every 20 s the latest line of it, or the compiler's
+# [done/all] counter, shows that something happens. The ticker ends with the command, or with the shell ($$$$) itself.
+define logged
+(while sleep 20 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do \
+   tail -n 1 $(1) | sed -E 's|^.*(\[[0-9]+/[0-9]+\]).*|compiled \1|; s/^ */  … /' | cut -c 1-100; done) & ticker=$$!; \
+$(2) >$(1) 2>&1; status=$$?; kill $$ticker 2>/dev/null; wait $$ticker 2>/dev/null; [ $$status -eq 0 ]
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.NOTPARALLEL:  # pip cannot install twice at once
+.PHONY: help setup setup-dev setup-llama lock browser run test lint clean
+
+help: ## This list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
+
+setup: $(VENV)/project.stamp $(VENV)/llama.stamp ## Install what Polydraft needs to run
+	@cat $(VENV)/llama.stamp
+
+run: setup ## Start Polydraft in the browser; make run ARGS="--help" passes options
+	@$(BIN)/polydraft $(ARGS)
+
+test: setup-dev browser lint ## Everything that has to pass: format, lint, types, tests
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/project.stamp $(VENV)/dev.stamp ## Format, lint and types alone
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright
+
+setup-dev: setup $(VENV)/dev.stamp
+
+setup-llama: ## Compile llama.cpp (again), for this CPU
+	@rm -f $(VENV)/llama.stamp
+	@$(MAKE) --no-print-directory setup LLAMA_FORCE="--force-reinstall --no-cache-dir"
+	@test ! -s $(VENV)/llama.stamp
+
+# Torch's CUDA packages stay out of the lock: see runtime.stamp. The last two locks hold only what the first does not.
+lock: ## Move to newer versions: write the lock files anew from pyproject.toml
+	@rm -rf build/lock && $(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
+	@printf 'scikit-build-core\ncmake\nninja\n' > build/lock/tools.in
+	@$(COMPILE) -o build/lock/run.txt pyproject.toml
+	@$(PIN) build/lock/run.txt > requirements.lock
+	@$(COMPILE) -o build/lock/llama.txt -c requirements.lock --extra llama pyproject.toml build/lock/tools.in
+	@$(PIN) build/lock/llama.txt | grep -vxFf requirements.lock > requirements-llama.lock
+	@$(COMPILE) -o build/lock/dev.txt -c requirements.lock --extra dev pyproject.toml
+	@$(PIN) build/lock/dev.txt | grep -vxFf requirements.lock > requirements-dev.lock
+COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate
+PIN     := grep -vE '^(nvidia|cuda|triton)'
+
+clean: ## Forget everything that was installed or built here
+	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# --- the virtual environment -------------------------------------------------------------------------------------
+
+# When a system upgrade takes away the Python that .venv points to, .venv is made anew.
+ifneq ($(shell $(BIN)/python -c 'import pip; print("works")' 2>/dev/null),works)
+.PHONY: $(BIN)/pip
+endif
+
+$(BIN)/pip:
+	@version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null); \
+	case "$$version" in \
+	  3.1[1-9]|3.[2-9][0-9]) ;; \
+	  '') echo "Polydraft needs Python 3.11 or newer, and $(PYTHON) does not run: install it (Debian, Ubuntu: apt-get install python3 python3-venv), or name another one: make PYTHON=python3.12 …"; exit 1 ;; \
+	  *) echo "Polydraft needs Python 3.11 or newer, and $(PYTHON) is $${version##* }: install a newer one, then name it: make PYTHON=python3.12 …"; exit 1 ;; \
+	esac
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) lacks its venv module: install it (Debian, Ubuntu: apt-get install python3-venv)."; exit 1; }
+	@$(PYTHON) -m venv --clear $(VENV)
+
+# The lock is complete, so pip needs to add nothing (--no-deps). Only torch may bring more, its CUDA packages where it
+# is a CUDA build, and which ones is its own affair.
+$(VENV)/runtime.stamp: requirements.lock $(BIN)/pip
+	@echo "Installing the packages of requirements.lock into $(VENV): two or three minutes, 1.5 GB …"
+	@$(call logged,$(VENV)/install.log,{ $(PIP) install --no-deps -r requirements.lock && \
+	   $(PIP) install "$$(grep '^torch==' requirements.lock)"; }) || { \
+	   grep -E '^ERROR' $(VENV)/install.log || tail -n 5 $(VENV)/install.log; \
+	   echo "The packages could not be installed: is there a network? The log is $(VENV)/install.log; calling make again goes on from here."; exit 1; }
+	@touch $@
+
+$(VENV)/project.stamp: pyproject.toml $(VENV)/runtime.stamp
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
+	@echo "Installing the tools of requirements-dev.lock …"
+	@$(PIP) install --quiet --no-deps -r requirements-dev.lock
+	@touch $@
+
+# llama.cpp is the faster backend on a CPU, and the app works without it. So a failure is written into the stamp, shown
+# by every `make setup` from there, and not tried again before the lock changes or `make setup-llama` asks for it.
+# cmake and ninja come from the lock and are first on PATH, so the machine needs no more than a compiler.
+$(VENV)/llama.stamp: requirements-llama.lock | $(VENV)/runtime.stamp
+	@echo "Compiling llama.cpp for this CPU: 1 to 3 minutes on two cores, once …"
+	@echo 'set(LLAMA_BUILD_COMMON OFF CACHE BOOL "" FORCE)' > $(LLAMA_OFF)
+	@grep -v '^llama-cpp-python==' requirements-llama.lock > $(VENV)/llama-tools.txt
+	@if $(call logged,$(VENV)/llama.log,{ $(PIP) install --no-deps -r $(VENV)/llama-tools.txt && \
+	   PATH="$(CURDIR)/$(BIN):$$PATH" CMAKE_ARGS='$(LLAMA_CMAKE)'" $$CMAKE_ARGS" \
+	   $(PIP) install --verbose --no-deps --no-build-isolation $(LLAMA_FORCE) "$$(grep '^llama-cpp-python==' requirements-llama.lock)" && \
+	   $(BIN)/python -c 'import llama_cpp'; }); \
+	then : > $@; \
+	else \
+	  if command -v $${CXX:-c++} >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null; \
+	  then todo="look there for the cause"; \
+	  else todo="install a C++ compiler (Debian, Ubuntu: apt-get install g++)"; fi; \
+	  echo "llama.cpp could not be built (log: $(VENV)/llama.log), so Polydraft runs on torch, which is slower on a CPU: $$todo, then: make setup-llama" > $@; \
+	fi
+
+# --- a browser for the tests -------------------------------------------------------------------------------------
+
+# Without one, the browser tests fail with the same advice; they never skip.
+browser:
+	@found() { for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && return; done; false; }; \
+	if found; then exit; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  echo "Installing Chromium for the browser tests …"; \
+	  apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+	fi; \
+	found || echo "The browser tests need Chromium or Chrome and will fail without: install one (Debian, Ubuntu: apt-get install chromium)."
