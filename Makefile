@@ -17,11 +17,12 @@ LLAMA_OFF    := $(CURDIR)/$(VENV)/llama-only.cmake
 LLAMA_CMAKE  := -DLLAVA_BUILD=OFF -DGGML_NATIVE=ON "-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(LLAMA_OFF)"
 LLAMA_FORCE  ?=
 
-# $(call logged,FILE,COMMAND): COMMAND with its output in FILE. Every 20 s the latest line of it, or the compiler's
-# [done/all] counter, shows that something happens. The ticker ends with the command, or with the shell ($$$$) itself.
+# $(call logged,FILE,COMMAND): COMMAND with its output in FILE. Every 20 s what pip does, or the compiler's [done/all]
+# counter, shows that something happens. The ticker ends with the command, or with the shell ($$$$) itself.
 define logged
 (while sleep 20 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do \
-   tail -n 1 $(1) | sed -E 's|^.*(\[[0-9]+/[0-9]+\]).*|compiled \1|; s/^ */  … /' | cut -c 1-100; done) & ticker=$$!; \
+   grep -oE '\[[0-9]+/[0-9]+\]|^ *(Downloading|Installing|Building) .{1,60}' $(1) | tail -n 1 | sed 's/^ */  … /'; \
+ done) & ticker=$$!; \
 $(2) >$(1) 2>&1; status=$$?; kill $$ticker 2>/dev/null; wait $$ticker 2>/dev/null; [ $$status -eq 0 ]
 endef
 
