@@ -1,0 +1,544 @@
+"""The torch backend: any causal language model that transformers reads, behind `LanguageModel`.
+
+transformers runs the layers; the cache is ours, because sequences here fork, rewind and advance together in
+changing company. It knows nothing of drafts.
+
+How the cache is laid out. Keys and values live in *stores*. A store has one line per sequence and a column
+per position; sequences that advance together live in neighbouring lines of one store and end in the same
+column:
+
+          column   0 1 2 3 4 5 6 7 8 9
+          line 0   a a a a a a a . . .      a, b, c: what each sequence was fed, right-aligned
+          line 1   0 0 0 b b b b . . .      0: zeros in front of a shorter one, masked
+          line 2   a a a a a c c . . .      .: room to grow
+
+So a step of all of them appends one column in place and hands the model a view: nothing is copied. Three
+rules:
+
+* A fork shares its parent's line until either of them advances; who advances on a shared line moves away
+  first.
+* Sequences that do not stand like this, or have no room left, are copied once into a new store, where they
+  do.
+* Rewinding only moves a sequence's end. What lies behind the end is never looked at, and overwritten later.
+
+Masks and positions follow transformers' conventions for left-padded batches, so models with sliding windows
+or ALiBi work like the rest.
+"""
+
+from __future__ import annotations
+
+import inspect
+import struct
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging import CRITICAL
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import constants as hub
+from huggingface_hub import utils as hub_utils
+from safetensors import SafetensorError
+from torch import Tensor, nn
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GgufConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    modeling_gguf_pytorch_utils,
+)
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+from transformers.integrations.gguf.reader import read_gguf_metadata
+from transformers.utils import logging
+
+from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
+from core.models.base import LanguageModel, Row, Sequence, as_embeddings
+from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
+
+MAX_CONTEXT = 8192  # positions; what a model's configuration allows beyond that would cost gigabytes of cache
+UNKNOWN_CONTEXT = 2048  # positions, where the configuration does not say
+
+# Rows of different sizes share a pass while filling them up is cheaper than a second pass. A pass reads all
+# weights once, which costs about as much as computing this many positions.
+PADDING = 16  # inputs
+# A short history beside a long one is filled up with zeros; past this many, they had better go separately.
+MARGIN = 512  # cached positions
+
+# What transformers and the file readers raise for a file that is damaged or of an unsupported kind.
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    KeyError,
+    IndexError,
+    TypeError,
+    AttributeError,
+    RuntimeError,
+    ImportError,
+    NotImplementedError,
+    struct.error,
+    SafetensorError,
+)
+
+
+class TorchModel(LanguageModel):
+    """A transformers model on one device. See `LanguageModel` for the attributes."""
+
+    backend = "torch"
+
+    def __init__(
+        self, module: PreTrainedModel, tokenizer: HFTokenizer, name: str, context_length: int
+    ) -> None:
+        """Raises ModelFileError for a model whose cache cannot be rewound, or that takes no embeddings."""
+        self.name = name
+        self.tokenizer = tokenizer
+        self.context_length = context_length
+        self._module: PreTrainedModel | None = module.eval().requires_grad_(False)
+        self._device = next(module.parameters()).device
+        self._dtype = module.dtype
+        self.device = str(self._device)
+        self.embeddings = _embedding_table(module)  # (V, D)
+        self.vocab_size, self.dim = self.embeddings.shape
+        accepted = inspect.signature(module.forward).parameters
+        self._takes_positions = "position_ids" in accepted
+        self._keeps_some = "logits_to_keep" in accepted
+        self._planes = _probe_planes(module, name)
+        self._check_embeddings()
+
+    def open(self) -> TorchSequence:
+        return TorchSequence(self)
+
+    def close(self) -> None:
+        self._module = None
+        self.embeddings = torch.empty(0, self.dim)
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        for row in rows:
+            assert isinstance(row.sequence, TorchSequence)
+            if row.sequence.model is not self or row.sequence.closed or self._module is None:
+                raise InputError("The sequence is closed, or belongs to another model; open a new one.")
+            if row.sequence.length + len(row.inputs) > self.context_length:
+                raise ContextFull(
+                    f"{row.sequence.length} positions are held and {len(row.inputs)} more were given, but "
+                    f"the model has room for {self.context_length}; shorten the text."
+                )
+        logits: dict[int, Tensor] = {}
+        for group in _similar_rows(rows):
+            # A row's new positions only count once the caller has noted them, so a group that went
+            # through before another one failed has changed nothing that can be seen.
+            logits |= zip(map(id, group), self._pass(group), strict=True)
+        return [logits[id(row)] for row in rows]
+
+    def _pass(self, rows: list[Row]) -> list[Tensor]:
+        """Run B rows as one batch of n inputs each; rows with fewer are filled up on the right."""
+        assert self._module is not None
+        sequences = [row.sequence for row in rows if isinstance(row.sequence, TorchSequence)]
+        sizes = [len(row.inputs) for row in rows]
+        n = max(sizes)
+        try:
+            store, first, end = self._place(sequences, n)
+            starts = [end - sequence.length for sequence in sequences]
+            begin = min(starts)  # columns left of it are nobody's
+            inputs: dict[str, Any] = self._batch(rows, n)
+            if min(sizes) < n or max(starts) > begin:  # somebody is padded
+                column = torch.arange(begin, end + n)
+                held = (column >= torch.tensor(starts)[:, None]) & (
+                    column < torch.tensor([end + size for size in sizes])[:, None]
+                )
+                inputs["attention_mask"] = held.long().to(self._device)  # (B, columns)
+            if self._takes_positions:
+                at = torch.tensor([sequence.length for sequence in sequences])[:, None] + torch.arange(n)
+                # Padding may lie beyond the last position that the model has learnt.
+                inputs["position_ids"] = at.clamp_(max=self.context_length - 1).to(self._device)  # (B, n)
+            wanted = sorted({i for row, size in zip(rows, sizes, strict=True) for i in _wanted(row, size)})
+            if self._keeps_some:
+                last_only = wanted == [n - 1]
+                inputs["logits_to_keep"] = 1 if last_only else torch.tensor(wanted, device=self._device)
+            else:
+                wanted = list(range(n))
+            with torch.inference_mode():
+                output = self._module(
+                    **inputs,
+                    past_key_values=_Appender(store, first, len(rows), begin, end, n),
+                    use_cache=True,
+                    return_dict=True,
+                )
+                logits = output.logits.to(device="cpu", dtype=torch.float32)  # (B, kept, V)
+        except torch.OutOfMemoryError as error:
+            raise ContextFull(
+                f"The memory of {self.device} is full; close sequences or shorten the text."
+            ) from error
+        if store is not sequences[0].store:
+            for line, sequence in enumerate(sequences):
+                sequence.move(store, line, starts[line])
+        kept = {position: i for i, position in enumerate(wanted)}
+        # Cloned outside of inference mode: ordinary tensors, which keep no batch alive.
+        return [
+            after[[kept[i] for i in _wanted(row, size)]] if row.every else after[kept[size - 1]].clone()
+            for row, size, after in zip(rows, sizes, logits, strict=True)
+        ]
+
+    def _place(self, sequences: list[TorchSequence], n: int) -> tuple[_Store, int, int]:
+        """A store where `sequences` are neighbours that end in one column with n free ones behind it.
+
+        Returns: the store, the line of the first sequence, and the column where all of them end. If the store
+            is new, they still have to `move` there.
+        """
+        leader = sequences[0]
+        store = leader.store
+        if (
+            store is not None
+            and leader.end + n <= store.capacity
+            and all(
+                s.store is store
+                and s.line == leader.line + i
+                and s.end == leader.end
+                and store.tenants[s.line] == 1
+                for i, s in enumerate(sequences)
+            )
+        ):
+            return store, leader.line, leader.end
+        end = max(sequence.length for sequence in sequences)
+        # Half as much again: copying stays a constant share of the work, however long the text grows.
+        room = max(64, (end + n) // 2)
+        store = _Store(self._planes, len(sequences), end + n + room, self._dtype, self._device)
+        for line, sequence in enumerate(sequences):
+            store.take(line, end, sequence)
+        return store, 0, end
+
+    def _batch(self, rows: list[Row], n: int) -> dict[str, Tensor]:
+        """The rows as `input_ids` (B, n), or as `inputs_embeds` (B, n, D) if any of them holds embeddings."""
+        if not any(isinstance(row.inputs, Tensor) for row in rows):
+            ids = [[*row.inputs, *[0] * (n - len(row.inputs))] for row in rows]
+            return {"input_ids": torch.tensor(ids, device=self._device)}
+        vectors = torch.zeros(len(rows), n, self.dim)
+        for line, row in enumerate(rows):
+            vectors[line, : len(row.inputs)] = as_embeddings(self, row.inputs)
+        return {"inputs_embeds": vectors.to(device=self._device, dtype=self._dtype)}
+
+    def _check_embeddings(self) -> None:
+        """Feed one token as an id and as its embedding: the interface promises that this is the same."""
+        token = self.tokenizer.document_start
+        try:
+            by_id, by_vector = self.open(), self.open()
+            logits = self._forward([Row(by_id, [token])])[0]
+            same = self._forward([Row(by_vector, self.embeddings[token : token + 1])])[0]
+        except _UNREADABLE as error:
+            raise ModelFileError(
+                f"{self.name} does not run behind our cache ({_first_line(error)}); choose another model."
+            ) from error
+        if logits.shape != (self.vocab_size,) or not torch.allclose(logits, same, rtol=1e-2, atol=1e-2):
+            raise ModelFileError(
+                f"{self.name} needs more than the embedding of a token, so mixtures cannot be fed; choose "
+                f"another model."
+            )
+
+
+class TorchSequence(Sequence):
+    """A sequence and its place in a store: columns `start` to `end` of line `line`."""
+
+    def __init__(self, model: TorchModel) -> None:
+        super().__init__(model)
+        self.store: _Store | None = None  # None: nothing cached yet
+        self.line = 0
+        self.start = 0
+        self.closed = False
+
+    @property
+    def end(self) -> int:
+        """The column where the next input goes."""
+        return self.start + self.length
+
+    def move(self, store: _Store | None, line: int = 0, start: int = 0) -> None:
+        """Give the present place up and take another."""
+        if self.store is not None:
+            self.store.tenants[self.line] -= 1
+        if store is not None:
+            store.tenants[line] += 1
+        self.store, self.line, self.start = store, line, start
+
+    def _rewind(self, length: int) -> None:
+        """`end` follows `length`, which the caller shortens; nothing else changes."""
+
+    def _fork(self) -> TorchSequence:
+        assert isinstance(self.model, TorchModel)
+        if self.closed:
+            raise InputError("The sequence is closed; open a new one.")
+        child = TorchSequence(self.model)
+        child.move(self.store, self.line, self.start)
+        return child
+
+    def close(self) -> None:
+        self.closed = True
+        self.move(None)
+
+    def __del__(self) -> None:
+        # A fork that was dropped without closing should not make its parent move.
+        self.move(None)
+
+
+class _Store:
+    """Keys and values of a few sequences. See the head of this file.
+
+    A plane is the keys, or the values, of one layer: plane 2·i has the keys of layer i, plane 2·i + 1 its
+    values. Planes of one shape (in most models, all of them) share one tensor, so that taking a sequence over
+    is one copy.
+
+    Attributes:
+        planes: (heads, width) of each plane.
+        blocks: by shape (heads, width), the planes of that shape: (planes, lines, heads, columns, width).
+        capacity: columns.
+        tenants: how many sequences stand on each line.
+    """
+
+    def __init__(
+        self,
+        planes: list[tuple[int, int]],
+        lines: int,
+        capacity: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        self.planes = planes
+        self.capacity = capacity
+        self.tenants = [0] * lines
+        self.blocks = {
+            (heads, width): torch.empty(
+                planes.count((heads, width)), lines, heads, capacity, width, dtype=dtype, device=device
+            )
+            for heads, width in dict.fromkeys(planes)
+        }
+
+    def take(self, line: int, end: int, sequence: TorchSequence) -> None:
+        """Copy a sequence so that it ends in column `end`; what is free before it becomes zeros."""
+        start = end - sequence.length
+        for shape, block in self.blocks.items():
+            block[:, line, :, :start].zero_()  # masked, but 0 · NaN would still be NaN
+            if sequence.store is not None:
+                held = sequence.store.blocks[shape][:, sequence.line, :, sequence.start : sequence.end]
+                block[:, line, :, start:end] = held
+
+    def window(self, first: int, lines: int, begin: int, end: int) -> list[Tensor]:
+        """A view (lines, heads, end - begin, width) of each plane."""
+        views = {
+            shape: iter(block[:, first : first + lines, :, begin:end].unbind(0))
+            for shape, block in self.blocks.items()
+        }
+        return [next(views[shape]) for shape in self.planes]
+
+
+class _Appender(Cache):
+    """What transformers sees of a store in one pass: columns `begin` to `end` as the past, n more to fill."""
+
+    def __init__(self, store: _Store, first: int, lines: int, begin: int, end: int, n: int) -> None:
+        super().__init__(layers=[])
+        self._past = end - begin
+        self._all = store.window(first, lines, begin, end + n)
+        self._new = store.window(first, lines, end, end + n)
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Append keys and values (B, heads, n, width); returns all of them, with the past."""
+        keys, values = 2 * layer_idx, 2 * layer_idx + 1
+        self._new[keys].copy_(key_states)
+        self._new[values].copy_(value_states)
+        return self._all[keys], self._all[values]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self._past
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        # Layers with a sliding window keep everything too, so that they can be rewound; their mask hides it.
+        return self._past + query_length, 0
+
+
+def load(source: Path | str, name: str) -> TorchModel:
+    """Load a model.
+
+    Args:
+        source: a GGUF file, a Hugging Face directory, or the id of a model on the Hugging Face hub.
+        name: what the user asked for.
+    Raises: ModelNotFound for an id that neither the hub nor the local cache has; ModelFileError for files
+        that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
+    """
+    with _quiet():
+        if isinstance(source, str):
+            try:
+                AutoConfig.from_pretrained(source, **_SAFELY)
+            except OSError as error:
+                raise ModelNotFound(
+                    f"No model {source!r} on the Hugging Face hub, or the hub cannot be reached; give a "
+                    f"path to a GGUF file or a directory, or the id of a public model (owner/name)."
+                ) from error
+            except _UNREADABLE as error:
+                raise _unreadable(source, error) from error
+        elif source.is_dir() and not (source / "config.json").is_file():
+            raise ModelFileError(f"{source} has no config.json; give the directory of a Hugging Face model.")
+        try:
+            module, info = _load_module(source)
+        except _UNREADABLE as error:
+            raise _unreadable(source, error) from error
+        if info["missing_keys"]:
+            missing = sorted(info["missing_keys"])
+            raise ModelFileError(
+                f"{source} lacks {len(missing)} of the model's weights ({missing[0]}, …); get a complete "
+                f"copy."
+            )
+        vocab_size = _embedding_weight(module).shape[0]
+        try:
+            tokenizer = _load_tokenizer(source, module, vocab_size)
+        except _UNREADABLE as error:
+            raise _unreadable(source, error, "the tokenizer of ") from error
+        return TorchModel(module, tokenizer, name, _context_length(module))
+
+
+# Never run code that comes with a model, never unpickle its weights.
+_SAFELY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": hub.HF_HUB_OFFLINE}
+
+
+def _load_module(source: Path | str) -> tuple[PreTrainedModel, dict[str, Any]]:
+    """The weights on the GPU in 16 bits where there is one, else on the CPU in float32."""
+    device, dtype = torch.device("cpu"), torch.float32
+    if torch.cuda.is_available():
+        device = torch.device("cuda", torch.cuda.current_device())
+        dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+    options: dict[str, Any] = {**_SAFELY, "dtype": dtype, "output_loading_info": True}
+    if isinstance(source, Path) and source.is_file():
+        options |= {"gguf_file": source.name, "quantization_config": GgufConfig(dequantize=True)}
+        source = source.parent
+    else:
+        options["use_safetensors"] = True
+    loaded: Any = AutoModelForCausalLM.from_pretrained(str(source), **options)
+    module, info = loaded
+    return module.to(device), info
+
+
+def _load_tokenizer(source: Path | str, module: PreTrainedModel, vocab_size: int) -> HFTokenizer:
+    options = dict(_SAFELY)
+    if isinstance(source, Path) and source.is_file():
+        metadata, _ = read_gguf_metadata(str(source), ("tokenizer.ggml.tokens", "tokenizer.ggml.merges"))
+        tokenizer = from_gguf(metadata, vocab_size)
+        if tokenizer is not None:
+            return tokenizer
+        options["gguf_file"] = source.name
+        source = source.parent
+    tokenizer = AutoTokenizer.from_pretrained(str(source), **options)
+    if not isinstance(tokenizer, PreTrainedTokenizerFast):
+        raise ModelFileError(f"{source} has no tokenizer.json, which we read; choose a model that has one.")
+    eos_ids: list[int] = []
+    for config in (module.config.get_text_config(), module.generation_config):
+        stated = getattr(config, "eos_token_id", None)
+        eos_ids += stated if isinstance(stated, list) else [] if stated is None else [stated]
+    return from_transformers(tokenizer, vocab_size, eos_ids)
+
+
+def _context_length(module: PreTrainedModel) -> int:
+    config = module.config.get_text_config()
+    for key in ("max_position_embeddings", "max_seq_len", "seq_length"):
+        stated = getattr(config, key, None)
+        if isinstance(stated, int) and stated > 0:
+            return min(stated, MAX_CONTEXT)
+    return UNKNOWN_CONTEXT
+
+
+def _embedding_table(module: PreTrainedModel) -> Tensor:
+    """What the embedding layer says for each id, (V, D) float32 on the CPU; some models scale its weights."""
+    layer, weight = module.get_input_embeddings(), _embedding_weight(module)
+    if type(layer) is nn.Embedding:
+        return weight.detach().to(device="cpu", dtype=torch.float32)  # no copy where it is that already
+    with torch.no_grad():
+        return layer(torch.arange(weight.shape[0], device=weight.device)).to(
+            device="cpu", dtype=torch.float32
+        )
+
+
+def _embedding_weight(module: PreTrainedModel) -> Tensor:
+    weight = module.get_input_embeddings().weight
+    assert isinstance(weight, Tensor)
+    return weight
+
+
+def _probe_planes(module: PreTrainedModel, name: str) -> list[tuple[int, int]]:
+    """(heads, width) of each layer's keys and values, as one token leaves them in transformers' own cache."""
+    cache = DynamicCache(config=module.config.get_text_config())
+    with torch.inference_mode():
+        module(
+            input_ids=torch.zeros(1, 1, dtype=torch.long, device=module.device),
+            past_key_values=cache,
+            use_cache=True,
+        )
+    planes: list[tuple[int, int]] = []
+    for layer in cache.layers:
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) or keys is None or values is None:
+            raise ModelFileError(
+                f"{name} has layers whose memory cannot be rewound ({type(layer).__name__}); choose a model "
+                f"with plain attention."
+            )
+        planes += [(kept.shape[1], kept.shape[3]) for kept in (keys, values)]
+    return planes
+
+
+def _similar_rows(rows: list[Row]) -> list[list[Row]]:
+    """Split rows into groups that are worth a joint pass, each in the order of its lines."""
+    groups: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: (-row.sequence.length, -len(row.inputs))):
+        for group in groups:
+            leader = group[0]  # the longest history
+            if (
+                abs(len(leader.inputs) - len(row.inputs)) <= PADDING
+                and leader.sequence.length <= 2 * row.sequence.length + MARGIN
+            ):
+                group.append(row)
+                break
+        else:
+            groups.append([row])
+    return [sorted(group, key=_line) for group in groups]
+
+
+def _line(row: Row) -> int:
+    assert isinstance(row.sequence, TorchSequence)
+    return row.sequence.line
+
+
+def _wanted(row: Row, size: int) -> range:
+    """The inputs of a row after which somebody wants logits."""
+    return range(size) if row.every else range(size - 1, size)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' progress bars and advice out of our output; they speak to programmers."""
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    hub_bars = not hub_utils.are_progress_bars_disabled()
+    gguf_bar = modeling_gguf_pytorch_utils.tqdm  # obeys no switch
+    logging.set_verbosity(CRITICAL)
+    logging.disable_progress_bar()
+    hub_utils.disable_progress_bars()
+    modeling_gguf_pytorch_utils.tqdm = lambda tensors, **_: tensors
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        modeling_gguf_pytorch_utils.tqdm = gguf_bar
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()
+        if hub_bars:
+            hub_utils.enable_progress_bars()
+
+
+def _unreadable(source: Path | str, error: BaseException, part: str = "") -> ModelFileError:
+    return ModelFileError(
+        f"Cannot read {part}{source} as a model ({_first_line(error)}); give a GGUF file or a directory with "
+        f"safetensors weights of an architecture that transformers knows."
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return line if len(line) <= 200 else line[:199] + "…"

@@ -1,0 +1,194 @@
+"""Tokenizers of the torch backend: a Hugging Face tokenizer behind our interface, or one out of a GGUF file.
+
+transformers needs seconds to convert the tokenizer of a GGUF file. `from_gguf` builds one from the file's
+metadata in a fraction of that, for the pre-tokenizers listed below, where it agrees with llama.cpp; for any
+other it returns None and the caller takes the long way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import tokenizers
+from tokenizers import AddedToken, Regex, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from core.models.base import Tokenizer
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+# Names of tokens that end a text or a turn, in whichever vocabulary they appear as control tokens.
+_END_NAMES = frozenset(
+    {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>"}
+    | {"<end_of_turn>", "<end_of_utterance>", "<|endofturn|>", "</s>", "<eos>", "<EOT>", "[EOS]", "[EOT]"}
+    | {"<｜end▁of▁sentence｜>"}
+)
+# Names that a training run puts between documents, so that one of them stands for the start of the next.
+_BOUNDARY_NAMES = ("<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>")
+
+# GGUF: `tokenizer.ggml.token_type`
+_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
+
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# GGUF: `tokenizer.ggml.pre` -> whether each digit stands alone, and the pattern to split by (None: GPT-2's).
+_PRE_TOKENIZERS: dict[str, tuple[bool, str | None]] = {
+    "smollm": (True, None),
+    "starcoder": (True, None),
+    "refact": (True, None),
+    "gpt-2": (False, None),
+    "llama-bpe": (False, _LLAMA3),
+    "qwen2": (False, _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")),
+}
+
+
+class HFTokenizer(Tokenizer):
+    """A tokenizer of the `tokenizers` library behind our interface."""
+
+    def __init__(
+        self,
+        backend: tokenizers.Tokenizer,
+        pieces: list[bytes],
+        special_ids: Iterable[int],
+        names: dict[str, int],
+        eos_ids: Iterable[int | None],
+        bos_id: int | None,
+        start_ids: list[int],
+    ) -> None:
+        """`names` maps the control tokens' names to their ids; `eos_ids` are those that the files state."""
+        self._backend = backend
+        stated = [i for i in eos_ids if i is not None and 0 <= i < len(pieces)]
+        self.eos_ids = frozenset(stated) | {i for name, i in names.items() if name in _END_NAMES}
+        self.special_ids = frozenset(special_ids) | self.eos_ids
+        self.pieces = [b"" if i in self.special_ids else piece for i, piece in enumerate(pieces)]
+        self.start_ids = start_ids
+        boundaries = [names[name] for name in _BOUNDARY_NAMES if name in names]
+        candidates = [
+            *start_ids,
+            *boundaries,
+            *([] if bos_id is None else [bos_id]),
+            *stated,
+            *sorted(self.eos_ids),
+        ]
+        self.document_start = candidates[0] if candidates else 0
+
+    def encode(self, text: str) -> list[int]:
+        # Half a surrogate pair (a broken paste) has no UTF-8 form.
+        ids = self._backend.encode(_SURROGATE.sub("\ufffd", text), add_special_tokens=False).ids
+        return [i for i in ids if i < len(self.pieces)]
+
+
+def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
+    """The byte-level BPE tokenizer that a GGUF file describes, or None where that is not one we build.
+
+    `metadata` holds the file's `tokenizer.ggml.*` keys with `tokens` and `merges` in full.
+    """
+
+    def stated(key: str, otherwise: Any = None) -> Any:
+        return metadata.get(f"tokenizer.ggml.{key}", otherwise)
+
+    pre, tokens, merges = stated("pre"), stated("tokens"), stated("merges")
+    if stated("model") != "gpt2" or pre not in _PRE_TOKENIZERS or not tokens or not merges:
+        return None
+    types = stated("token_type") or [1] * len(tokens)
+    vocab = {token: i for i, token in enumerate(tokens)}
+    # Some vocabularies lack bytes that hardly any text contains. llama.cpp says nothing for such a byte but
+    # lets no merge reach across it; stand-ins beyond the vocabulary, dropped after encoding, do the same.
+    missing = [letter for letter in _bytes_by_letter() if letter not in vocab]
+    vocab |= {letter: max(vocab_size, len(tokens)) + n for n, letter in enumerate(missing)}
+    pairs = [tuple(merge.split(" ", 1)) for merge in merges]
+    if any(len(pair) != 2 or not {*pair, "".join(pair)} <= vocab.keys() for pair in pairs):
+        return None
+
+    digits, pattern = _PRE_TOKENIZERS[pre]
+    # Control tokens are in the vocabulary, but no merge leads to them: typed text never becomes one.
+    backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=pairs, ignore_merges=pre == "llama-bpe"))
+    splits: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] if digits else []
+    if pattern is not None:
+        splits.append(pre_tokenizers.Split(Regex(pattern), behavior="isolated"))
+    splits.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    verbatim = {i for i, kind in enumerate(types) if kind == _USER_DEFINED}
+    backend.add_tokens([AddedToken(tokens[i], normalized=False) for i in sorted(verbatim)])
+
+    special = {i for i, kind in enumerate(types) if kind in (_UNKNOWN, _CONTROL, _UNUSED)}
+    pieces = [token.encode() if i in verbatim else _byte_level_piece(token) for i, token in enumerate(tokens)]
+    bos: Any = stated("bos_token_id")
+    start_ids: list[int] = []
+    if bos is not None and stated("add_bos_token", pre == "llama-bpe"):
+        start_ids.append(bos)
+    return HFTokenizer(
+        backend,
+        *_padded(pieces, special, vocab_size),
+        names={tokens[i]: i for i in special},
+        eos_ids=[stated("eos_token_id"), stated("eot_token_id"), stated("eom_token_id")],
+        bos_id=bos,
+        start_ids=start_ids,
+    )
+
+
+def from_transformers(tokenizer: PreTrainedTokenizerFast, vocab_size: int, eos_ids: list[int]) -> HFTokenizer:
+    """Wrap a fast tokenizer of transformers. `eos_ids` are those of the model's configuration."""
+    backend = tokenizer.backend_tokenizer
+    backend.no_truncation()
+    backend.no_padding()
+    bare = backend.encode("a", add_special_tokens=False).ids
+    dressed = backend.encode("a", add_special_tokens=True).ids
+    start_ids = next((dressed[:i] for i in range(len(dressed)) if dressed[i : i + len(bare)] == bare), [])
+    backend.encode_special_tokens = True  # from here on, "<|im_end|>" typed by a person is plain characters
+
+    added = backend.get_added_tokens_decoder()
+    special = set(tokenizer.all_special_ids) | {i for i, token in added.items() if token.special}
+    byte_level = "ByteLevel(" in repr(backend.decoder) + repr(backend.pre_tokenizer)
+    as_bytes = _byte_level_piece if byte_level else _sentencepiece_piece
+    pieces = [b""] * (max(backend.get_vocab().values(), default=-1) + 1)
+    held = set(range(len(pieces)))
+    for token, i in backend.get_vocab().items():
+        pieces[i] = added[i].content.encode() if i in added else as_bytes(token)
+        held.discard(i)
+    special |= held  # ids without a token
+    ends = [tokenizer.eos_token_id, *eos_ids]
+    pieces, special = _padded(pieces, special, vocab_size)
+    return HFTokenizer(
+        backend,
+        pieces,
+        special,
+        names={token: i for token, i in backend.get_vocab().items() if i in special},
+        eos_ids=[i for i in ends if isinstance(i, int)],
+        bos_id=tokenizer.bos_token_id if isinstance(tokenizer.bos_token_id, int) else None,
+        start_ids=start_ids,
+    )
+
+
+def _padded(pieces: list[bytes], special: set[int], vocab_size: int) -> tuple[list[bytes], set[int]]:
+    """Models round their vocabulary up: the rows without a token can be sampled, but mean nothing."""
+    unused = range(len(pieces), vocab_size)
+    pieces = (pieces + [b""] * len(unused))[:vocab_size]
+    return pieces, {i for i in special if i < vocab_size} | set(unused)
+
+
+@cache
+def _bytes_by_letter() -> dict[str, int]:
+    """GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes are letters from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}
+
+
+def _byte_level_piece(token: str) -> bytes:
+    letters = _bytes_by_letter()
+    try:
+        return bytes([letters[letter] for letter in token])
+    except KeyError:  # not in the alphabet, so spelt as itself
+        return token.encode()
+
+
+def _sentencepiece_piece(token: str) -> bytes:
+    byte = _BYTE_TOKEN.fullmatch(token)
+    return bytes([int(byte[1], 16)]) if byte else token.replace("\u2581", " ").encode()
