@@ -46,7 +46,7 @@ test: setup-dev browser lint ## Everything that has to pass: format, lint, types
 lint: $(VENV)/project.stamp $(VENV)/dev.stamp ## Format, lint and types alone
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/pyright
+	@$(BIN)/pyright --pythonpath $(BIN)/python
 
 setup-dev: setup $(VENV)/dev.stamp
 

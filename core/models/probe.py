@@ -1,0 +1,304 @@
+"""Does a backend work here? Asked in a child process, because a crash in native code cannot be caught.
+
+`python -m core.models.probe MODEL` is the child: it loads the model, feeds it a text whose last token goes in
+once as a token and once as that token's embedding, times a few steps, and prints one JSON line. Before each
+stage it prints the stage's name, so that the parent can say what a child was doing when it died.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from argparse import ArgumentParser
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib import metadata
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Literal
+
+import platformdirs
+import torch
+
+from core.errors import PolydraftError
+from core.models.base import LanguageModel
+
+Backend = Literal["llama.cpp", "torch"]
+
+PACKAGES: Mapping[Backend, tuple[str, ...]] = {
+    "llama.cpp": ("llama-cpp-python",),
+    "torch": ("torch", "transformers"),
+}
+TEXT = "The quick brown fox jumps over the lazy dog and"
+STEPS = 9  # timed single tokens; the median is reported
+TOLERANCE = 0.01  # of the logits' range, between a token and its own embedding
+REMEMBERED = 16  # results kept in the cache file
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ProbeResult:
+    """What a probe found.
+
+    Attributes:
+        ok: the backend loads this model and computes with it.
+        reason: why not, as a clause about the backend ("it crashed with SIGSEGV while …"); "" when ok.
+        seconds_per_step: median time of one token of one sequence; None unless ok.
+        versions: of python and of the packages behind the backend.
+        cached: remembered from an earlier run, not measured now.
+    """
+
+    ok: bool
+    reason: str = ""
+    seconds_per_step: float | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    cached: bool = False
+
+
+def probe_llama_cpp(model_path: Path, cache_dir: Path | None = None, timeout: float = 60.0) -> ProbeResult:
+    """Whether llama.cpp runs this model here. A good answer is remembered, so that only the first call pays.
+
+    Args:
+        model_path: a GGUF file.
+        cache_dir: where good answers are kept, in probe.json; the user's cache folder by default.
+        timeout: seconds that the child may take.
+    """
+    try:
+        key = _key(model_path)
+    except metadata.PackageNotFoundError:
+        return ProbeResult(False, "llama-cpp-python is not installed", versions=_versions("llama.cpp"))
+    except OSError as error:
+        return ProbeResult(False, f"the model file cannot be read: {error}", versions=_versions("llama.cpp"))
+    cache = (cache_dir or platformdirs.user_cache_path("polydraft")) / "probe.json"
+    known = _recall(cache).get(key)
+    if known is not None:
+        return ProbeResult(True, "", known, _versions("llama.cpp"), cached=True)
+    result = probe("llama.cpp", str(model_path), timeout)
+    if result.ok and result.seconds_per_step is not None:
+        _remember(cache, key, result.seconds_per_step)
+    return result
+
+
+def probe(backend: Backend, model: str, timeout: float = 60.0) -> ProbeResult:
+    """Run the child for one backend and say in one sentence how it went; nothing is remembered."""
+    versions = _versions(backend)
+    for package in PACKAGES[backend]:
+        if package not in versions:
+            return ProbeResult(False, f"{package} is not installed", versions=versions)
+    # The child finds this very package, wherever it is started, and no other one of the same name (-P).
+    root = str(Path(__file__).parents[2])
+    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+    try:
+        done = subprocess.run(
+            _command(backend, model),
+            env={**os.environ, "PYTHONPATH": path},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout,
+        )
+    except subprocess.TimeoutExpired as expired:
+        output = expired.stdout or b""  # bytes, whatever `text` says
+        stage = _stage(output if isinstance(output, str) else output.decode("utf-8", "replace"))
+        return ProbeResult(False, f"it did not answer within {timeout:g} s while {stage}", versions=versions)
+    except OSError as error:
+        return ProbeResult(False, f"it could not be started: {error}", versions=versions)
+    return _verdict(done, versions)
+
+
+def _command(backend: Backend, model: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "core.models.probe", "--backend", backend, model]
+
+
+def _verdict(done: subprocess.CompletedProcess[str], versions: dict[str, str]) -> ProbeResult:
+    if done.returncode < 0:
+        try:
+            name = signal.Signals(-done.returncode).name
+        except ValueError:
+            name = f"signal {-done.returncode}"
+        return ProbeResult(False, f"it crashed with {name} while {_stage(done.stdout)}", versions=versions)
+    said = _messages(done.stdout)
+    if done.returncode == 0 and said and isinstance(said[-1].get("ok"), bool):
+        answer = said[-1]
+        seconds = answer.get("seconds_per_step")
+        return ProbeResult(answer["ok"], str(answer.get("reason", "")), seconds, versions)
+    # An exception is the last line of what it wrote on stderr.
+    last = (done.stderr.strip().splitlines() or ["without a word"])[-1].strip()
+    return ProbeResult(
+        False, f"it ended with code {done.returncode} while {_stage(done.stdout)}: {last}", versions=versions
+    )
+
+
+def _messages(output: str) -> list[dict[str, Any]]:
+    """The JSON objects among the lines of `output`; native code may have printed others."""
+    found = []
+    for line in output.splitlines():
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(message, dict):
+            found.append(message)
+    return found
+
+
+def _stage(output: str) -> str:
+    stages = [message["stage"] for message in _messages(output) if "stage" in message]
+    return stages[-1] if stages else "starting"
+
+
+def _versions(backend: Backend) -> dict[str, str]:
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES[backend]:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+# --- what is remembered -------------------------------------------------------------------------------------
+
+
+def _key(model_path: Path) -> str:
+    """Stands for all that the answer depends on: versions, our own code, compiled libraries, file and CPU.
+
+    Raises: PackageNotFoundError without llama-cpp-python; OSError when the model file cannot be read.
+    """
+    stat = model_path.stat()
+    package = metadata.distribution("llama-cpp-python")
+    libraries = Path(str(package.locate_file("llama_cpp/lib")))
+    parts = [
+        package.version,
+        platform.python_version(),
+        str(model_path.resolve()),
+        stat.st_size,
+        stat.st_mtime_ns,
+        cpu(),
+        # Compiled anew, or fed by other code of ours, it may crash where it did not.
+        [(file.name, file.stat().st_mtime_ns) for file in sorted(libraries.glob("*"))],
+        hashlib.sha256(Path(__file__).with_name("llamacpp.py").read_bytes()).hexdigest(),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def cpu() -> str:
+    """The CPU's name and instruction sets, as far as the system tells: code for one may crash on another."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("model name", "flags", "Features", "CPU part")  # the latter two on ARM
+    told = {line.split(":")[0].strip(): line for line in reversed(lines)}
+    return "\n".join(told[name] for name in wanted if name in told)
+
+
+def _recall(cache: Path) -> dict[str, float]:
+    """Seconds per step by key; empty when the file is missing or damaged."""
+    try:
+        stored = json.loads(cache.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    if not isinstance(stored, dict):
+        return {}
+    return {
+        key: float(value) for key, value in stored.items() if isinstance(value, int | float) and value > 0
+    }
+
+
+def _remember(cache: Path, key: str, seconds: float) -> None:
+    """Add one answer. Readers see the old file or the new one, never half of it."""
+    known = _recall(cache)
+    known.pop(key, None)
+    known[key] = seconds
+    newest = dict(list(known.items())[-REMEMBERED:])
+    try:
+        cache.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile("w", dir=cache.parent, prefix="probe-", suffix=".tmp", delete=False) as file:
+            json.dump(newest, file)
+        Path(file.name).replace(cache)
+    except OSError as error:
+        log.warning(
+            "The result of the llama.cpp probe could not be kept, the next start repeats it: %s", error
+        )
+
+
+# --- the child ----------------------------------------------------------------------------------------------
+
+
+def _say(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()  # what comes next may kill this process
+
+
+def _load(backend: Backend, model: str) -> LanguageModel:
+    if backend == "torch":
+        from core.models import hf  # seconds of imports that a llama.cpp probe need not pay
+
+        return hf.load(Path(model) if Path(model).exists() else model, model)
+    from core.models import llamacpp
+
+    return llamacpp.load(Path(model), model)
+
+
+def measure(model: LanguageModel) -> ProbeResult:
+    """Feed a text with its last token as a token and as an embedding, compare, then time single tokens."""
+    _say({"stage": "evaluating the model"})
+    ids = (model.tokenizer.start_ids or [model.tokenizer.document_start]) + model.tokenizer.encode(TEXT)
+    sequence = model.open()
+    try:
+        sequence.feed(ids[:-1])
+        by_token = sequence.feed(ids[-1:])  # (V,)
+        sequence.rewind(len(ids) - 1)
+        _say({"stage": "evaluating an embedding"})
+        by_embedding = sequence.feed_embedding(model.embeddings[ids[-1]])  # (V,)
+        apart = float((by_token - by_embedding).abs().max())
+        span = float(by_token.max() - by_token.min())
+        if not span > 0 or not torch.isfinite(by_token).all():
+            return ProbeResult(False, "it computes logits that are not numbers, or all the same")
+        if not apart <= TOLERANCE * span:  # written so that NaN fails
+            return ProbeResult(
+                False,
+                f"a token and its own embedding give logits up to {apart:.2g} apart: the model scales "
+                "its embeddings, or changes them otherwise, and this backend cannot do so to mixed ones",
+            )
+        _say({"stage": "timing steps"})
+        token, seconds = int(by_token.argmax()), []
+        for _ in range(STEPS):
+            start = time.perf_counter()
+            logits = sequence.feed([token])
+            seconds.append(time.perf_counter() - start)
+            token = int(logits.argmax())
+        return ProbeResult(True, "", statistics.median(seconds))
+    finally:
+        sequence.close()
+
+
+def _child() -> None:
+    parser = ArgumentParser(prog="python -m core.models.probe", description="Try one backend; prints JSON.")
+    parser.add_argument("model", help="a GGUF file; for torch also a folder or a Hugging Face id")
+    parser.add_argument("--backend", choices=list(PACKAGES), default="llama.cpp")
+    args = parser.parse_args()
+    try:
+        _say({"stage": "loading the model"})
+        model = _load(args.backend, args.model)
+        result = measure(model)
+        _say({"stage": "closing the model"})
+        model.close()
+    except PolydraftError as error:
+        result = ProbeResult(False, str(error))
+    _say(asdict(result))
+
+
+if __name__ == "__main__":
+    _child()
