@@ -13,9 +13,9 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 # Only llama.cpp itself is built, tuned to this CPU: no vision library, and none of the helper library that its own
 # programs share, which is half of the compile time. llama-cpp-python's build forces the helpers on; a file that CMake
 # includes after llama.cpp's project() line forces them off again.
-LLAMA_OFF    := $(CURDIR)/$(VENV)/llama-only.cmake
-LLAMA_CMAKE  := -DLLAVA_BUILD=OFF -DGGML_NATIVE=ON "-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(LLAMA_OFF)"
-LLAMA_FORCE  ?=
+LLAMA_ONLY  := $(VENV)/llama-only.cmake
+LLAMA_CMAKE := -DLLAVA_BUILD=OFF -DGGML_NATIVE=ON "-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/$(LLAMA_ONLY)"
+LLAMA_FORCE ?=
 
 # $(call logged,FILE,COMMAND): COMMAND with its output in FILE. Every 20 s what pip does, or the compiler's [done/all]
 # counter, shows that something happens. The ticker ends with the command, or with the shell ($$$$) itself.
@@ -114,7 +114,7 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 # cmake and ninja come from the lock and are first on PATH, so the machine needs no more than a compiler.
 $(VENV)/llama.stamp: requirements-llama.lock | $(VENV)/runtime.stamp
 	@echo "Compiling llama.cpp for this CPU: 1 to 3 minutes on two cores, once …"
-	@echo 'set(LLAMA_BUILD_COMMON OFF CACHE BOOL "" FORCE)' > $(LLAMA_OFF)
+	@echo 'set(LLAMA_BUILD_COMMON OFF CACHE BOOL "" FORCE)' > $(LLAMA_ONLY)
 	@grep -v '^llama-cpp-python==' requirements-llama.lock > $(VENV)/llama-tools.txt
 	@if $(call logged,$(VENV)/llama.log,{ $(PIP) install --no-deps -r $(VENV)/llama-tools.txt && \
 	   PATH="$(CURDIR)/$(BIN):$$PATH" CMAKE_ARGS='$(LLAMA_CMAKE)'" $$CMAKE_ARGS" \

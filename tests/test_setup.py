@@ -1,0 +1,203 @@
+"""`make setup`, `make test` and the lock files. Nothing is installed: a stand-in plays Python and pip."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parents[1]
+LOCKS = {
+    "requirements.lock": "dependencies",
+    "requirements-llama.lock": "llama",
+    "requirements-dev.lock": "dev",
+}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def pinned(lock: str) -> list[Requirement]:
+    lines = (ROOT / lock).read_text(encoding="utf-8").splitlines()
+    return [Requirement(line) for line in lines if line.strip() and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_lock_names_one_exact_version_per_line(lock: str) -> None:
+    for requirement in pinned(lock):
+        specifiers = list(requirement.specifier)
+        assert len(specifiers) == 1, requirement
+        assert specifiers[0].operator == "==", requirement
+        assert "*" not in specifiers[0].version, requirement
+        assert "+" not in specifiers[0].version, f"{requirement}: that build exists on some machines only"
+        assert requirement.url is None, requirement
+
+
+@pytest.mark.parametrize(("lock", "group"), LOCKS.items())
+def test_lock_satisfies_everything_that_the_project_names(lock: str, group: str) -> None:
+    wanted = PROJECT["dependencies"] if group == "dependencies" else PROJECT["optional-dependencies"][group]
+    versions: dict[str, list[str]] = {}
+    for requirement in [*pinned("requirements.lock"), *pinned(lock)]:
+        name = canonicalize_name(requirement.name)
+        versions.setdefault(name, []).extend(spec.version for spec in requirement.specifier)
+    for requirement in map(Requirement, wanted):
+        found = versions.get(canonicalize_name(requirement.name))
+        assert found, f"{requirement.name} is not in {lock}: call make lock"
+        for version in found:
+            assert requirement.specifier.contains(version), f"{requirement} is locked at {version}"
+
+
+def test_lock_leaves_cuda_packages_to_torch() -> None:
+    names = [requirement.name for lock in LOCKS for requirement in pinned(lock)]
+    assert not [name for name in names if re.match("nvidia|cuda|triton", name)]
+
+
+def test_only_the_llama_lock_needs_a_compiler() -> None:
+    names = [requirement.name for lock in LOCKS if "llama" not in lock for requirement in pinned(lock)]
+    assert "llama-cpp-python" not in names
+
+
+def test_continuous_integration_runs_make_test_and_nothing_weaker() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    commands = [line for line in script.read_text().splitlines() if line and not line.startswith("#")]
+    assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "exec make test </dev/null"]
+
+
+def test_make_test_runs_every_check_and_pytest_last() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    test = re.search(r"^test: (.*?) ##.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
+    assert test is not None
+    assert "lint" in test[1].split()
+    assert test[2].strip().splitlines() == ["@$(BIN)/python -m pytest $(ARGS)"]
+    for check in ("ruff check .", "ruff format --check .", "pyright"):
+        assert f"$(BIN)/{check}" in makefile
+
+
+# What Python, the venv and pip would do, as far as the Makefile can tell; every call is noted in calls.txt.
+STAND_IN = r"""#!/bin/sh
+echo "$*" >> "$CALLS"
+case "$*" in
+  *'print("%d.%d"'*) echo 3.11 ;;
+  *'print("works")'*) echo works ;;
+  *'-m venv'*) mkdir -p .venv/bin; cp "$0" .venv/bin/python; touch .venv/bin/pip ;;
+  *llama-cpp-python==*) echo 'CMake Error: no compiler'; exit ${LLAMA_FAILS:-0} ;;
+esac
+"""
+
+
+class Checkout:
+    """A folder with the Makefile and the locks, and stand-ins for everything that they call."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.calls = folder / "calls.txt"
+        self.python = folder.parent / "bin" / "python3"
+        self.python.parent.mkdir()
+        self.stand_in(STAND_IN)
+        for name in ("Makefile", "pyproject.toml", *LOCKS):
+            shutil.copy(ROOT / name, folder / name)
+
+    def stand_in(self, script: str) -> None:
+        self.python.write_text(script)
+        self.python.chmod(0o755)
+
+    def make(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
+        """Exit code, what was printed, and what the stand-in was called for."""
+        self.calls.write_text("")
+        path = f"{self.python.parent}{os.pathsep}{os.environ['PATH']}"
+        inherited = {
+            k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "ARGS", "VENV"))
+        }
+        done = subprocess.run(
+            ["make", *arguments],
+            cwd=self.folder,
+            env={**inherited, "PATH": path, "CALLS": str(self.calls), **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        calls = [line for line in self.calls.read_text().splitlines() if "works" not in line]
+        return done.returncode, done.stdout + done.stderr, "\n".join(calls)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    folder = tmp_path / "a folder"  # spaces in the path must not matter
+    folder.mkdir()
+    return Checkout(folder)
+
+
+def test_setup_installs_the_locks_and_the_second_call_does_nothing(checkout: Checkout) -> None:
+    code, _, calls = checkout.make("setup")
+    assert code == 0
+    assert "--no-deps -r requirements.lock" in calls
+    assert "llama-cpp-python==" in calls
+    assert "--no-deps --no-build-isolation --editable ." in calls
+    start = time.perf_counter()
+    code, said, calls = checkout.make("setup")
+    assert (code, said, calls) == (0, "", "")
+    assert time.perf_counter() - start < 2
+
+
+def test_failed_compilation_is_said_at_every_setup_and_not_tried_again(checkout: Checkout) -> None:
+    code, said, calls = checkout.make("setup", LLAMA_FAILS="1")
+    assert code == 0, said
+    assert "llama-cpp-python==" in calls
+    advice = "llama.cpp could not be built (log: .venv/llama.log), so Polydraft runs on torch"
+    assert advice in said
+    assert "make setup-llama" in said
+    assert "CMake Error" in (checkout.folder / ".venv" / "llama.log").read_text()
+    code, said, calls = checkout.make("setup", LLAMA_FAILS="1")
+    assert code == 0
+    assert advice in said
+    assert calls == ""
+
+
+def test_failed_compilation_is_tried_again_on_request_and_for_a_new_lock(checkout: Checkout) -> None:
+    checkout.make("setup", LLAMA_FAILS="1")
+    code, said, calls = checkout.make("setup-llama", LLAMA_FAILS="1")
+    assert code != 0
+    assert "--force-reinstall --no-cache-dir llama-cpp-python==" in calls
+    assert "could not be built" in said
+    later = time.time() + 5
+    os.utime(checkout.folder / "requirements-llama.lock", (later, later))
+    code, said, calls = checkout.make("setup")
+    assert code == 0
+    assert "llama-cpp-python==" in calls
+    assert "could not be built" not in said
+
+
+@pytest.mark.parametrize("printed", ["3.8", "Python 3.8.18", "2.7", "3.10"])
+def test_old_python_is_refused_with_advice(checkout: Checkout, printed: str) -> None:
+    checkout.stand_in(f"#!/bin/sh\necho '{printed}'\n")
+    code, said, _ = checkout.make("setup")
+    assert code != 0
+    assert f"Polydraft needs Python 3.11 or newer, and python3 is {printed.split()[-1]}" in said
+    assert "make PYTHON=" in said
+    assert not (checkout.folder / ".venv").exists()
+
+
+def test_missing_python_is_refused_with_advice(checkout: Checkout) -> None:
+    code, said, _ = checkout.make("setup", "PYTHON=python3.99")
+    assert code != 0
+    assert "does not run: install it (Debian, Ubuntu: apt-get install python3 python3-venv)" in said
+
+
+def test_python_without_venv_is_refused_with_advice(checkout: Checkout) -> None:
+    checkout.stand_in('#!/bin/sh\ncase "$*" in *ensurepip*) exit 1 ;; *) echo 3.12 ;; esac\n')
+    code, said, _ = checkout.make("setup")
+    assert code != 0
+    assert "apt-get install python3-venv" in said
+
+
+def test_help_lists_every_public_target(checkout: Checkout) -> None:
+    _, said, _ = checkout.make("help")
+    for target in ("setup", "run", "test", "lint", "clean", "lock", "setup-llama"):
+        assert f"make {target} " in said
