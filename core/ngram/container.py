@@ -1,0 +1,175 @@
+"""The file around a store: magic, version, a JSON manifest, and named sections of bytes.
+
+Knows nothing about n-grams. All integers are little-endian.
+
+    offset 0   8 bytes   magic "NGRAMS\\r\\n" (a transfer that rewrites line ends shows at once)
+           8   u32       format version
+          12   u32       length of the manifest in bytes
+          16   32 bytes  SHA-256 of the manifest
+          48             the manifest, UTF-8 JSON; its "sections" lists name, offset, bytes and sha256 of each
+                         section, offsets counted from `start`
+       start             = 48 + manifest length rounded up to 64; sections begin at multiples of 64
+
+The file ends where the last section ends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import os
+import struct
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from core.ngram.errors import StoreError
+
+MAGIC = b"NGRAMS\r\n"
+VERSION = 1
+ALIGNMENT = 64
+_HEAD = struct.Struct("<8sII32s")
+_CHUNK = 1 << 20
+
+
+def _aligned(n: int) -> int:
+    return -(-n // ALIGNMENT) * ALIGNMENT
+
+
+def write_container(
+    path: Path, manifest: Mapping[str, Any], sections: Mapping[str, bytes | memoryview]
+) -> None:
+    """Write the file under a temporary name beside `path`, make it durable, and move it into place.
+
+    The same arguments give the same bytes. Raises OSError when the disk refuses.
+    """
+    listed, offset = [], 0
+    for name, data in sections.items():
+        offset = _aligned(offset)
+        digest = hashlib.sha256(data).hexdigest()
+        listed.append({"name": name, "offset": offset, "bytes": len(data), "sha256": digest})
+        offset += len(data)
+    text = json.dumps({**manifest, "sections": listed}, ensure_ascii=False, sort_keys=True).encode()
+    start = _aligned(_HEAD.size + len(text))
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(_HEAD.pack(MAGIC, VERSION, len(text), hashlib.sha256(text).digest()))
+            file.write(text)
+            for entry, data in zip(listed, sections.values(), strict=True):
+                file.write(bytes(start + entry["offset"] - file.tell()))
+                file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a store is an ordinary file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+class Container:
+    """A mapped file; sections are views into it and nothing is copied.
+
+    Attributes:
+        path: where the file lies.
+        manifest: the parsed JSON.
+        size: of the file in bytes.
+    """
+
+    def __init__(self, path: str | Path, verify: bool = False) -> None:
+        """Map `path` and check magic, version, the manifest's checksum and all sizes; with `verify` every
+        section's checksum too, which reads the whole file. Raises StoreError."""
+        self.path = Path(path)
+        try:
+            with self.path.open("rb") as file:
+                self.size = os.fstat(file.fileno()).st_size
+                head = file.read(_HEAD.size)
+                if len(head) < _HEAD.size or not head.startswith(MAGIC):
+                    raise StoreError(f"{self.path} is no n-gram store: it does not begin as one.")
+                _, version, length, digest = _HEAD.unpack(head)
+                if version != VERSION:
+                    raise StoreError(
+                        f"{self.path} has format version {version}; this program reads version {VERSION}. "
+                        "Update the program, or build the store again."
+                    )
+                text = file.read(length) if length <= self.size else b""
+                if hashlib.sha256(text).digest() != digest:
+                    raise StoreError(f"{self.path} is damaged: its manifest does not match its checksum.")
+                self._start = _aligned(_HEAD.size + length)
+                self.manifest: dict[str, Any] = _parse(self.path, text)
+                self._sections = self._check_sections()
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be read: {error.strerror or error}.") from error
+        self._view = memoryview(self._map)
+        if verify:
+            self.verify()
+
+    def _check_sections(self) -> dict[str, tuple[int, int, str]]:
+        sections: dict[str, tuple[int, int, str]] = {}
+        end = self._start
+        for entry in self.manifest.get("sections", []):
+            try:
+                name, offset = str(entry["name"]), self._start + int(entry["offset"])
+                length, digest = int(entry["bytes"]), str(entry["sha256"])
+            except (TypeError, KeyError, ValueError) as error:
+                raise StoreError(f"{self.path} is damaged: a section is described wrongly.") from error
+            if offset < end or offset % ALIGNMENT or length < 0:
+                raise StoreError(f"{self.path} is damaged: section {name} overlaps the one before it.")
+            sections[name] = (offset, length, digest)
+            end = offset + length
+        if self.size != end:
+            what = "cut short" if self.size < end else "longer than it says"
+            raise StoreError(f"{self.path} is {what}: {self.size} bytes, {end} expected.")
+        return sections
+
+    def section(self, name: str) -> memoryview:
+        """The bytes of one section. Raises StoreError when there is none of this name."""
+        if name not in self._sections:
+            raise StoreError(f"{self.path} is damaged: it has no section {name}.")
+        offset, length, _ = self._sections[name]
+        return self._view[offset : offset + length]
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of every section."""
+        return {name: length for name, (_, length, _) in self._sections.items()}
+
+    def verify(self) -> None:
+        """Compare every section with its checksum. Raises StoreError naming the first that differs."""
+        # Through read(), not the map: a check should not leave the whole file in this process's resident
+        # memory.
+        with self.path.open("rb") as file:
+            for name, (offset, length, expected) in self._sections.items():
+                file.seek(offset)
+                digest, left = hashlib.sha256(), length
+                while left and (chunk := file.read(min(left, _CHUNK))):
+                    digest.update(chunk)
+                    left -= len(chunk)
+                if digest.hexdigest() != expected:
+                    raise StoreError(f"{self.path} is damaged: section {name} does not match its checksum.")
+
+    def close(self) -> None:
+        """Unmap, once nobody holds a view any more; until then the map stays."""
+        self._view.release()
+        try:
+            self._map.close()
+        except BufferError:
+            return  # a reader still holds a section; the map goes when that does
+
+
+def _parse(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        manifest = json.loads(text)
+    except ValueError as error:
+        raise StoreError(f"{path} is damaged: its manifest is no JSON.") from error
+    if not isinstance(manifest, dict):
+        raise StoreError(f"{path} is damaged: its manifest is no JSON object.")
+    return manifest

@@ -1,0 +1,92 @@
+"""n-grams as byte strings: each token becomes one to three bytes, the fewer the more frequent it is.
+
+Tokens are numbered by falling frequency (rank 0 is the most frequent) and the rank is written in a prefix
+code, so that concatenated tokens need no separator and a context's key is a prefix of its continuations'
+keys:
+
+    first byte b < one               1 byte:   rank = b
+    one <= b < one + two             2 bytes:  rank = one + (b - one)·256 + b2
+    one + two <= b                   3 bytes:  rank = one + two·256 + (b - one - two)·65536 + b2·256 + b3
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from core.errors import InputError
+
+
+@dataclass(frozen=True)
+class RankCode:
+    """How many of the 256 first bytes start a code of one and of two bytes; the rest start three bytes."""
+
+    one: int
+    two: int
+
+    def __post_init__(self) -> None:
+        if min(self.one, self.two) < 0 or self.one + self.two > 256:
+            raise InputError(f"A rank code of {self.one} + {self.two} first bytes given; at most 256 exist.")
+
+    @classmethod
+    def for_tokens(cls, n: int) -> RankCode:
+        """The code for `n` distinct tokens: as few three-byte codes as possible, then as many one-byte
+        ones."""
+        if n > 254 * 65536:
+            raise InputError(f"{n} distinct tokens are more than three bytes can number.")
+        three = 0
+        while (256 - three) * 256 + three * 65536 < n:
+            three += 1
+        # Every first byte moved from two bytes to one gives up 255 ranks.
+        spare = (256 - three) * 256 + three * 65536 - n
+        one = min(256 - three, spare // 255)
+        return cls(one, 256 - three - one)
+
+    @property
+    def capacity(self) -> int:
+        """Ranks that can be written."""
+        return self.one + self.two * 256 + (256 - self.one - self.two) * 65536
+
+    def table(self, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """The codes of ranks 0 … n-1: bytes (n, 3) uint8, of which the first lengths[i] count, lengths (n,)
+        uint8."""
+        if n > self.capacity:
+            raise InputError(f"{n} ranks do not fit a code of {self.capacity}.")
+        rank = np.arange(n, dtype=np.int64)
+        in_two, in_three = rank - self.one, rank - self.one - self.two * 256
+        lengths = np.where(in_two < 0, 1, np.where(in_three < 0, 2, 3)).astype(np.uint8)
+        codes = np.zeros((n, 3), dtype=np.uint8)
+        codes[:, 0] = np.where(
+            in_two < 0,
+            rank,
+            np.where(in_three < 0, self.one + (in_two >> 8), self.one + self.two + (in_three >> 16)),
+        )
+        codes[:, 1] = np.where(in_two < 0, 0, np.where(in_three < 0, in_two & 255, (in_three >> 8) & 255))
+        codes[:, 2] = np.where(in_three < 0, 0, in_three & 255)
+        return codes, lengths
+
+    def strings(self, n: int) -> list[bytes]:
+        """The codes of ranks 0 … n-1 as byte strings."""
+        codes, lengths = self.table(n)
+        flat = codes.tobytes()
+        return [flat[3 * i : 3 * i + length] for i, length in enumerate(lengths.tolist())]
+
+    def ranks(self, key: bytes) -> list[int]:
+        """The ranks that `key` is made of. Raises InputError when it ends inside a code."""
+        ranks, at = [], 0
+        while at < len(key):
+            first = key[at]
+            length = 1 if first < self.one else 2 if first < self.one + self.two else 3
+            code = key[at : at + length]
+            if len(code) < length:
+                raise InputError(f"The key {key.hex()} ends inside a token.")
+            if length == 1:
+                ranks.append(first)
+            elif length == 2:
+                ranks.append(self.one + ((first - self.one) << 8) + code[1])
+            else:
+                high = (first - self.one - self.two) << 16
+                ranks.append(self.one + (self.two << 8) + high + (code[1] << 8) + code[2])
+            at += length
+        return ranks

@@ -1,0 +1,136 @@
+"""Count and continuation total of every n-gram, in little more than a byte each.
+
+A record is a pair (count, total): how often the n-gram was seen, and the sum of the counts of its stored
+continuations, 0 if it has none. Most n-grams are rare, so a few pairs cover nearly all of them: the 255
+commonest pairs are listed once, exactly, and each n-gram holds a byte that says which (`codes`). Code 255
+marks an escape: the pair stands in a side table (`wide`), at the position that counts the escapes before it;
+`marks[i]` is the number of escapes before record i·BLOCK, so that at most BLOCK codes are looked at.
+
+Wide pairs are exact (u32 or u64), or quantised to a byte each: value = round(first · ratio^(byte - 1)) for
+byte >= 1 and 0 for byte 0, with the ratio chosen from the store's own range. The largest relative error,
+about sqrt(ratio) - 1, stands in the manifest; pairs from the list stay exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from core.ngram.errors import StoreError
+
+ESCAPE = 255
+BLOCK = 256
+
+
+def pack_records(
+    counts: np.ndarray, totals: np.ndarray, exact: bool
+) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Pack records (N,) uint64 each; returns the manifest's entry and the sections codes, marks, pairs and
+    wide."""
+    n = len(counts)
+    pairs = np.stack([counts, totals], axis=1).astype("<u8")
+    distinct, inverse, often = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
+    listed = np.lexsort((np.arange(len(distinct)), -often))[
+        :ESCAPE
+    ]  # commonest first; ties in order of value
+    code_of = np.full(len(distinct), ESCAPE, dtype=np.uint8)
+    code_of[listed] = np.arange(len(listed), dtype=np.uint8)
+    codes = code_of[inverse.reshape(-1)]
+
+    escaped = codes == ESCAPE
+    marks = np.concatenate([[0], np.cumsum(np.add.reduceat(escaped, np.arange(0, n, BLOCK), dtype=np.int64))])
+    wide = pairs[escaped]
+    about: dict[str, Any] = {"records": n, "listed": len(listed), "wide": len(wide)}
+    if exact:
+        dtype = "<u4" if int(pairs.max(initial=0)) < 1 << 32 else "<u8"
+        about |= {"wide_type": dtype, "max_relative_error": 0.0}
+        packed = wide.astype(dtype)
+    else:
+        positive = wide[wide > 0]
+        first = int(positive.min(initial=1)) if len(positive) else 1
+        last = int(positive.max()) if len(positive) else 1
+        ratio = max((last / first) ** (1 / 254), 1.0000001)
+        about |= {"wide_type": "log8", "first": first, "ratio": ratio}
+        steps = np.rint(np.log(np.maximum(wide, first) / first) / math.log(ratio)) + 1
+        packed = np.where(wide == 0, 0, np.minimum(steps, 255)).astype(np.uint8)
+        values = _log8_values(first, ratio)[packed].astype(float)
+        error = np.abs(values - wide) / np.maximum(wide, 1)
+        about["max_relative_error"] = float(error.max(initial=0))
+    return about, {
+        "codes": codes.tobytes(),
+        "marks": marks.astype("<u4").tobytes(),
+        "pairs": pairs_of(distinct[listed]),
+        "wide": packed.tobytes(),
+    }
+
+
+def pairs_of(listed: np.ndarray) -> bytes:
+    """The list of common pairs as it is stored: u64 count and total, one pair after the other."""
+    return listed.astype("<u8").tobytes()
+
+
+def _log8_values(first: int, ratio: float) -> np.ndarray:
+    values = np.rint(first * ratio ** (np.arange(256) - 1.0))
+    values[0] = 0
+    return values.astype(np.uint64)
+
+
+class Records:
+    """Reads packed records out of mapped sections."""
+
+    def __init__(self, about: Mapping[str, Any], sections: Mapping[str, memoryview]) -> None:
+        """Check the sections' sizes against `about`. Raises StoreError."""
+        try:
+            self._n, listed, wide = int(about["records"]), int(about["listed"]), int(about["wide"])
+            kind = str(about["wide_type"])
+            scale = (int(about["first"]), float(about["ratio"])) if kind == "log8" else None
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError("The store is damaged: its manifest does not describe the counts.") from error
+        width = {"<u4": 4, "<u8": 8, "log8": 1}.get(kind)
+        if width is None:
+            raise StoreError(f"The store is damaged: counts of the unknown kind {kind!r}.")
+        expected = {
+            "codes": self._n,
+            "marks": 4 * (-(-self._n // BLOCK) + 1),
+            "pairs": 16 * listed,
+            "wide": 2 * width * wide,
+        }
+        for name, size in expected.items():
+            if len(sections[name]) != size:
+                raise StoreError(
+                    f"The store is damaged: section {name} has {len(sections[name])} bytes, {size} expected."
+                )
+        self._codes = sections["codes"]
+        self._marks = np.frombuffer(sections["marks"], dtype="<u4")
+        flat = np.frombuffer(sections["pairs"], dtype="<u8").tolist()
+        self._pairs = list(zip(flat[::2], flat[1::2], strict=True))
+        self._values = _log8_values(*scale) if scale else None
+        self._wide = np.frombuffer(sections["wide"], dtype=np.uint8 if scale else kind)
+
+    def __len__(self) -> int:
+        return self._n
+
+    def __getitem__(self, i: int) -> tuple[int, int]:
+        """(count, total) of n-gram i."""
+        code = self._codes[i]
+        if code != ESCAPE:
+            return self._pairs[code]
+        block = i // BLOCK
+        at = int(self._marks[block]) + bytes(self._codes[block * BLOCK : i]).count(ESCAPE)
+        first, second = self._wide[2 * at], self._wide[2 * at + 1]
+        if self._values is None:
+            return int(first), int(second)
+        return int(self._values[first]), int(self._values[second])
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """All counts and totals, (N,) int64 each, in memory."""
+        codes = np.frombuffer(self._codes, dtype=np.uint8)
+        table = np.zeros((256, 2), dtype=np.int64)
+        table[: len(self._pairs)] = self._pairs
+        pairs = table[codes]
+        wide = self._wide.reshape(-1, 2)
+        pairs[codes == ESCAPE] = wide if self._values is None else self._values[wide]
+        return pairs[:, 0].copy(), pairs[:, 1].copy()

@@ -1,0 +1,297 @@
+"""A read-only n-gram store: one memory-mapped file, one trie over n-grams of all orders.
+
+Knows token ids and counts; knows neither text nor models. The file format is in docs/ngram-stores.md.
+
+Words used here: an n-gram of order n is n tokens; its first n-1 are its context. `count` is how often an
+n-gram was seen, `total` of a context the sum of the counts of its stored continuations. With pruning, total
+is less than the context's own count: the difference is the part of its occurrences whose continuation was too
+rare to keep.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import marisa_trie
+import numpy as np
+
+from core.errors import InputError
+from core.ngram.container import Container
+from core.ngram.errors import StoreError
+from core.ngram.keys import RankCode
+from core.ngram.records import Records
+
+# λ_n of eq. 5 for n = 2 … 6 (Superposed Decoding, appendix B). They sum to 0.5.
+PAPER_WEIGHTS: dict[int, float] = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}
+
+_NOTHING = (0, 0)
+REMEMBERED = 1 << 17  # look-ups kept in memory, some 20 MB
+
+Contexts = Sequence[Sequence[int]]
+Candidates = Sequence[int] | Sequence[Sequence[int]] | np.ndarray
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a store knows about d contexts and m candidates for each, order by order.
+
+    Attributes:
+        orders: the N orders looked at, ascending; order n uses the last n-1 tokens of a context.
+        counts: (d, N, m) float64, how often the candidate followed the context.
+        totals: (d, N) float64, sum of the counts of all stored continuations of the context.
+        seen: (d, N) float64, how often the context itself was seen (0 if unknown); never less than `totals`
+            where counts are exact and n-grams of the context's order were kept.
+    """
+
+    orders: tuple[int, ...]
+    counts: np.ndarray
+    totals: np.ndarray
+    seen: np.ndarray
+
+    def fractions(self) -> np.ndarray:
+        """count / total per order, (d, N, m); 0 where the context is unknown."""
+        totals = self.totals[:, :, None]
+        return np.divide(self.counts, totals, out=np.zeros_like(self.counts), where=totals > 0)
+
+
+class NgramStore:
+    """n-gram counts in a file.
+
+    Attributes:
+        path: the file.
+        manifest: its description: tokenizer, orders, n-grams per order, sources, pruning.
+        orders: orders of the n-grams that can give probabilities, ascending (single tokens, order 1, are
+            always stored and not listed).
+        fingerprint: `Tokenizer.fingerprint` of the tokenizer whose ids these are.
+    """
+
+    def __init__(self, container: Container) -> None:
+        """Use `NgramStore.open`."""
+        self._container = container
+        self.path = container.path
+        self.manifest: dict[str, Any] = container.manifest
+        try:
+            self.orders: tuple[int, ...] = tuple(int(n) for n in self.manifest["orders"])
+            self.fingerprint = str(self.manifest["tokenizer"]["fingerprint"])
+            code = RankCode(int(self.manifest["keys"]["one"]), int(self.manifest["keys"]["two"]))
+            ranked, total = int(self.manifest["keys"]["tokens"]), int(self.manifest["entries"])
+            self._closed = bool(self.manifest["closed"])
+            about = self.manifest["records"]
+        except (KeyError, TypeError, ValueError, InputError) as error:
+            raise StoreError(f"{self.path} is damaged: its manifest lacks something or is wrong.") from error
+        if not self.orders or list(self.orders) != list(range(self.orders[0], self.orders[-1] + 1)):
+            raise StoreError(f"{self.path} is damaged: orders {self.orders} are no contiguous range.")
+        sections = {name: container.section(name) for name in ("codes", "marks", "pairs", "wide")}
+        self._records = Records(about, sections)
+        self._code = code
+        self._by_rank = np.frombuffer(container.section("tokens"), dtype="<u4")
+        if len(self._by_rank) != ranked or ranked > code.capacity:
+            raise StoreError(
+                f"{self.path} is damaged: {len(self._by_rank)} tokens listed, {ranked} expected."
+            )
+        self._keys: dict[int, bytes] = dict(
+            zip(self._by_rank.tolist(), code.strings(ranked), strict=True)
+        )  # token id -> its bytes in a key; ids never seen are missing
+        self._trie = marisa_trie.BinaryTrie()
+        try:
+            self._trie.map(container.section("trie"))
+        except (RuntimeError, ValueError, MemoryError) as error:
+            raise StoreError(f"{self.path} is damaged: its trie cannot be read ({error}).") from error
+        if len(self._trie) != total or len(self._records) != total:
+            raise StoreError(f"{self.path} is damaged: {len(self._trie)} n-grams found, {total} expected.")
+        self._known: dict[bytes, tuple[int, int] | None] = {}
+
+    @classmethod
+    def open(cls, path: str | Path, fingerprint: str | None = None, verify: bool = False) -> NgramStore:
+        """Map a store.
+
+        Args:
+            path: the file.
+            fingerprint: `Tokenizer.fingerprint` of the tokenizer whose ids will be looked up; None skips the
+                check.
+            verify: read the whole file and compare checksums. Without it a file altered inside may give wrong
+                numbers or crash the process: verify once what came over a network.
+
+        Raises: StoreError for anything that is no intact store of this version and tokenizer.
+        """
+        container = Container(path, verify=verify)
+        store = cls(container)
+        if fingerprint is not None and fingerprint != store.fingerprint:
+            name = store.manifest["tokenizer"].get("name", "another model")
+            raise StoreError(
+                f"{store.path} was built for the tokenizer of {name} and its ids mean other words here. "
+                "Build it again with this model's tokenizer."
+            )
+        return store
+
+    def __len__(self) -> int:
+        """n-grams stored, of all orders, single tokens included."""
+        return len(self._records)
+
+    def __repr__(self) -> str:
+        return (
+            f"NgramStore({str(self.path)!r}, orders {self.orders[0]}-{self.orders[-1]}, {len(self)} n-grams)"
+        )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Bytes of each part of the file."""
+        return self._container.sizes
+
+    def count(self, ids: Sequence[int]) -> int:
+        """How often this n-gram was seen; 0 if it is not stored."""
+        return (self._record(self._key(ids)) or (0, 0))[0]
+
+    def total(self, ids: Sequence[int]) -> int:
+        """Sum of the counts of the stored continuations of this context; 0 if it has none."""
+        return (self._record(self._key(ids)) or (0, 0))[1]
+
+    def evidence(
+        self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None
+    ) -> Evidence:
+        """Counts behind each candidate, for all contexts in one call.
+
+        Args:
+            contexts: d lists of token ids, each a text so far; the last n-1 ids of each are used.
+            candidates: (m,) ids, the same for all contexts, or (d, m).
+            orders: which orders to look at, any subset of the store's; None is all of them.
+
+        Raises: InputError for an order the store does not hold, or shapes that do not fit.
+        """
+        wanted = self.orders if orders is None else tuple(sorted(orders))
+        for n in wanted:
+            if n not in self.orders:
+                raise InputError(
+                    f"Order {n} asked for; this store holds {self.orders[0]} to {self.orders[-1]}."
+                )
+        ids = np.asarray(candidates)
+        if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
+            raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
+        d, m, key_of = len(contexts), ids.shape[-1], self._keys.get
+        counts, totals, seen = (
+            np.zeros((d, len(wanted), m)),
+            np.zeros((d, len(wanted))),
+            np.zeros((d, len(wanted))),
+        )
+        keys = [key_of(i) for i in ids.tolist()] if ids.ndim == 1 else []
+        # Drafts share their last tokens more often than not: a context met before in this call costs nothing.
+        met: dict[bytes, tuple[int, int, list[int]]] = {}
+        for row, context in enumerate(contexts):
+            if ids.ndim == 2:
+                keys, met = [key_of(i) for i in ids[row].tolist()], {}
+            below: list[int] | None = None  # this row's counts one order down
+            for column, suffix in enumerate(self._suffixes(context, wanted)):
+                if (known := met.get(suffix)) is None:
+                    known = met[suffix] = self._continuations(suffix, keys, below)
+                seen[row, column], totals[row, column], found = known
+                if found:
+                    counts[row, column] = found
+                elif self._closed:
+                    break  # what nothing followed after fewer tokens, nothing follows after more
+                below = found
+        return Evidence(wanted, counts, totals, seen)
+
+    def probabilities(
+        self,
+        context_ids: Sequence[int],
+        candidate_ids: Sequence[int],
+        weights: Mapping[int, float] | None = None,
+    ) -> np.ndarray:
+        """Eq. 5 for one context: Σ_n λ_n · count(context_n, candidate) / total(context_n), (m,) float64.
+
+        An order whose context or n-gram is unknown adds nothing: no back-off, no renormalisation of the
+        weights.
+
+        Args:
+            context_ids: the text so far; its last n-1 ids are order n's context.
+            candidate_ids: m ids.
+            weights: λ per order n; None is the paper's, for the orders this store holds.
+        """
+        return self.probabilities_batch([context_ids], candidate_ids, weights)[0]
+
+    def probabilities_batch(
+        self, contexts: Contexts, candidates: Candidates, weights: Mapping[int, float] | None = None
+    ) -> np.ndarray:
+        """Eq. 5 for d contexts in one call, (d, m) float64; see `evidence` and `probabilities`."""
+        lam = self.weights(weights)
+        fractions = self.evidence(contexts, candidates, list(lam)).fractions()  # (d, N, m)
+        return np.tensordot(fractions, np.array([lam[n] for n in sorted(lam)]), axes=(1, 0))
+
+    def weights(self, weights: Mapping[int, float] | None = None) -> dict[int, float]:
+        """λ per order, as given or the paper's for the orders that this store holds."""
+        chosen = PAPER_WEIGHTS if weights is None else weights
+        return {n: w for n, w in chosen.items() if n in self.orders or weights is not None}
+
+    def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
+        """All n-grams with count and total, in no particular order; contexts that were pruned have count
+        0."""
+        tokens = self._by_rank.tolist()
+        for key, i in self._trie.iteritems():
+            count, total = self._records[i]
+            yield tuple(tokens[rank] for rank in self._code.ranks(key)), count, total
+
+    def continuations(self, context: Sequence[int]) -> list[tuple[int, int]]:
+        """What followed this context: (id, count), most frequent first. Slow after frequent contexts: it
+        walks through every stored n-gram that starts with this one."""
+        prefix = self._key(context)
+        if prefix is None:
+            return []
+        tokens, found = self._by_rank.tolist(), []
+        for key, i in self._trie.iteritems(prefix):
+            ranks = self._code.ranks(key[len(prefix) :]) if len(key) <= len(prefix) + 3 else []
+            if len(ranks) == 1 and (count := self._records[i][0]):
+                found.append((tokens[ranks[0]], count))
+        return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+    def verify(self) -> None:
+        """Compare every part of the file with its checksum. Raises StoreError."""
+        self._container.verify()
+
+    def _key(self, ids: Sequence[int]) -> bytes | None:
+        parts = [self._keys.get(int(i)) for i in ids]
+        return None if None in parts else b"".join(part for part in parts if part is not None)
+
+    def _suffixes(self, context: Sequence[int], orders: Sequence[int]) -> Iterator[bytes]:
+        """The keys of the last n-1 tokens for each order, up to the first token that the store never saw."""
+        suffix, length = b"", 0
+        for n in orders:
+            if len(context) < n - 1:
+                return
+            while length < n - 1:
+                length += 1
+                if (key := self._keys.get(context[-length])) is None:
+                    return
+                suffix = key + suffix
+            yield suffix
+
+    def _continuations(
+        self, suffix: bytes, keys: list[bytes | None], below: list[int] | None
+    ) -> tuple[int, int, list[int]]:
+        """(seen, total, [count of each key after the suffix]); the list is empty when nothing follows."""
+        record = self._record
+        own = record(suffix)
+        if own is None or own[1] == 0:
+            return (own[0] if own else 0), 0, []
+        if below and self._closed:  # a count is at most that of the same n-gram without its first token
+            found = [
+                (record(suffix + key) or _NOTHING)[0] if had and key is not None else 0
+                for key, had in zip(keys, below, strict=True)
+            ]
+        else:
+            found = [(record(suffix + key) or _NOTHING)[0] if key is not None else 0 for key in keys]
+        return *own, found
+
+    def _record(self, key: bytes | None) -> tuple[int, int] | None:
+        if key is None:
+            return None
+        try:
+            return self._known[key]
+        except KeyError:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            i = self._trie.get(key)
+            known = self._known[key] = None if i is None else self._records[i]
+            return known

@@ -1,0 +1,273 @@
+"""Counting n-grams of all orders at once, in bounded memory: sorted runs on disk, then one merge.
+
+Every position of a document gives one window: its token and the following ones, as many as the highest order
+needs, padded with zeros at the document's end. Sorted windows have the n-grams of every order beside each
+other, so each run is sorted once and one pass over the merged runs counts all orders. Windows are packed into
+64-bit words, several tokens to a word (token + 1, so that 0 is "nothing"), most significant first: sorting
+words sorts windows.
+
+Shapes: W words per window, N windows. Knows nothing about text or file formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+# What sorting takes at its peak, per window of two words: words, sorted words, the permutation, its
+# workspace, ids.
+_BYTES_PER_WINDOW = 72
+_PER_MERGED_ROW = 110
+
+
+@dataclass(frozen=True)
+class Packing:
+    """How windows of `order` tokens lie in words, for token ids below `vocab_size`."""
+
+    order: int
+    vocab_size: int
+
+    @property
+    def bits(self) -> int:
+        """Bits per token; 0 is kept for "nothing"."""
+        return self.vocab_size.bit_length()
+
+    @property
+    def per_word(self) -> int:
+        """Tokens in a word."""
+        return 64 // self.bits
+
+    @property
+    def words(self) -> int:
+        """W."""
+        return -(-self.order // self.per_word)
+
+    def shift(self, column: int) -> tuple[int, np.uint64]:
+        """Where column `column` of a window lies: (word, bits to shift right)."""
+        word, place = divmod(column, self.per_word)
+        return word, np.uint64(self.bits * (self.per_word - 1 - place))
+
+    def column(self, words: np.ndarray, column: int) -> np.ndarray:
+        """One token of every window, as token + 1, (N,) uint64."""
+        word, shift = self.shift(column)
+        return (words[word] >> shift) & np.uint64((1 << self.bits) - 1)
+
+    def prefix(self, words: np.ndarray, n: int) -> np.ndarray:
+        """The windows cut down to their first n tokens, (W, N), the rest zero."""
+        cut = words.copy()
+        full, part = divmod(n, self.per_word)
+        if full < len(words):
+            used = self.bits * part
+            spare = self.bits * self.per_word - used
+            cut[full] &= np.uint64(((1 << used) - 1) << spare)
+            cut[full + 1 :] = 0
+        return cut
+
+    def windows(self, ids: np.ndarray) -> np.ndarray:
+        """All windows (W, N) of a stream of tokens (uint32, as token + 1) with a 0 after every document."""
+        n = len(ids)
+        padded = np.concatenate([ids, np.zeros(self.order, dtype=ids.dtype)])
+        words = np.zeros((self.words, n), dtype=np.uint64)
+        alive = np.ones(n, dtype=bool)
+        for column in range(self.order):
+            tokens = padded[column : column + n]
+            alive &= tokens != 0  # nothing reaches across the end of a document
+            word, shift = self.shift(column)
+            words[word] |= np.where(alive, tokens, 0).astype(np.uint64) << shift
+        return words[:, ids != 0]
+
+
+def starts_of_groups(words: np.ndarray) -> np.ndarray:
+    """Where a row differs from the one before it, in sorted rows (W, N); the first row always does."""
+    n = words.shape[1]
+    new = np.ones(n, dtype=bool)
+    if n:
+        new[1:] = False
+        for word in words:
+            new[1:] |= word[1:] != word[:-1]
+    return np.flatnonzero(new)
+
+
+def sum_rows(words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows (W, N) sorted and made distinct, and the sums of their values (K, N)."""
+    order = np.lexsort(words[::-1]) if len(words) > 1 else np.argsort(words[0], kind="stable")
+    words = np.stack([word[order] for word in words])
+    starts = starts_of_groups(words)
+    if not len(starts):
+        return words, values
+    sums = np.stack([np.add.reduceat(value[order], starts) for value in values])
+    return words[:, starts], sums
+
+
+class Runs:
+    """Sorted runs of distinct windows with their counts, in a folder."""
+
+    def __init__(self, folder: Path, packing: Packing, memory: int) -> None:
+        """`memory` is what sorting and merging may take, in bytes."""
+        self.folder, self.packing, self.memory = folder, packing, memory
+        self.capacity = max(memory // (_BYTES_PER_WINDOW + 16 * max(packing.words - 2, 0)), 1 << 16)
+        self._held: list[np.ndarray] = []
+        self._size = 0
+        self._lengths: list[int] = []
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def add(self, ids: np.ndarray) -> None:
+        """Take in a stream of documents: uint32, token + 1, with a 0 after every document."""
+        if self._size and self._size + len(ids) > self.capacity:
+            self.flush()
+        self._held.append(ids)
+        self._size += len(ids)
+
+    def flush(self) -> None:
+        """Sort what is held and write it as one run."""
+        if not self._size:
+            return
+        ids = np.concatenate(self._held)
+        self._held, self._size = [], 0
+        words = self.packing.windows(ids)
+        del ids
+        words, (counts,) = sum_rows(words, np.ones((1, words.shape[1]), dtype=np.uint32))
+        number = len(self._lengths)
+        for i, word in enumerate(words):
+            word.tofile(self._path(number, f"w{i}"))
+        counts.astype(np.uint64).tofile(self._path(number, "n"))
+        self._lengths.append(len(counts))
+
+    def merged(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """All windows sorted and distinct, block by block: words (W, n), counts (n,) uint64."""
+        self.flush()
+        runs = [
+            [self._open(number, f"w{i}", length) for i in range(self.packing.words)]
+            + [self._open(number, "n", length)]
+            for number, length in enumerate(self._lengths)
+            if length
+        ]
+        rows = max(self.memory // _PER_MERGED_ROW, 1 << 16)
+        if len(runs) == 1:  # already what is wanted
+            *words, counts = runs[0]
+            for at in range(0, len(counts), rows):
+                yield np.stack([word[at : at + rows] for word in words]), np.array(counts[at : at + rows])
+            return
+        limits = self._limits(runs, rows)
+        for bounds in zip(*(_cuts(run[0], limits) for run in runs), strict=True):
+            parts = [[part[a:b] for part in run] for run, (a, b) in zip(runs, bounds, strict=True)]
+            words = np.stack([np.concatenate([part[i] for part in parts]) for i in range(self.packing.words)])
+            counts = np.concatenate([part[-1] for part in parts])
+            words, (counts,) = sum_rows(words, counts[None])
+            yield words, counts
+
+    def _limits(self, runs: list[list[np.ndarray]], rows: int) -> np.ndarray:
+        """First words that divide all runs together into blocks of about `rows` windows."""
+        total = sum(len(run[0]) for run in runs)
+        blocks = -(-total // rows)
+        every = max(total // (blocks * 1000), 1)
+        sample = np.sort(np.concatenate([run[0][::every] for run in runs]))
+        return np.unique(sample[np.arange(1, blocks) * len(sample) // blocks])
+
+    def _path(self, number: int, part: str) -> Path:
+        return self.folder / f"run-{number:05d}.{part}"
+
+    def _open(self, number: int, part: str, length: int) -> np.ndarray:
+        return np.memmap(self._path(number, part), dtype=np.uint64, mode="r", shape=(length,))
+
+
+def _cuts(first_words: np.ndarray, limits: np.ndarray) -> list[tuple[int, int]]:
+    edges = [0, *np.searchsorted(first_words, limits).tolist(), len(first_words)]
+    return list(pairwise(edges))
+
+
+class _Groups:
+    """Counts of the n-grams of one order out of sorted blocks; a group may reach over the end of a block."""
+
+    def __init__(self, packing: Packing, n: int, min_count: int) -> None:
+        self.packing, self.n, self.min_count = packing, n, min_count
+        self.distinct = 0  # before pruning
+        self._words: list[np.ndarray] = []
+        self._counts: list[np.ndarray] = []
+        self._open: tuple[np.ndarray, np.ndarray] | None = None  # the last group so far: (W, 1), (1,)
+
+    def feed(self, words: np.ndarray, counts: np.ndarray) -> None:
+        if self.n:  # windows that end before their n-th token hold no n-gram
+            whole = self.packing.column(words, self.n - 1) != 0
+            words, counts = self.packing.prefix(words[:, whole], self.n), counts[whole]
+        else:
+            words = np.zeros((len(words), len(counts)), dtype=np.uint64)
+        if self._open is not None:
+            words = np.concatenate([self._open[0], words], axis=1)
+            counts = np.concatenate([self._open[1], counts])
+        starts = starts_of_groups(words)
+        if not len(starts):
+            return
+        rows, sums = words[:, starts], np.add.reduceat(counts, starts)
+        self._open = rows[:, -1:].copy(), sums[-1:].copy()
+        self._emit(rows[:, :-1], sums[:-1])
+
+    def _emit(self, rows: np.ndarray, sums: np.ndarray) -> None:
+        self.distinct += len(sums)
+        kept = sums >= self.min_count
+        self._words.append(rows[:, kept])
+        self._counts.append(sums[kept])
+
+    def finish(self) -> tuple[np.ndarray, np.ndarray]:
+        if self._open is not None:
+            self._emit(*self._open)
+            self._open = None
+        if not self._counts:
+            return np.zeros((self.packing.words, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
+        return np.concatenate(self._words, axis=1), np.concatenate(self._counts)
+
+
+@dataclass(frozen=True)
+class Entries:
+    """The n-grams of one order: words (W, N) sorted, counts and continuation totals (N,) uint64.
+
+    A context that was pruned itself but has stored continuations has count 0. `distinct` counts before
+    pruning.
+    """
+
+    words: np.ndarray
+    counts: np.ndarray
+    totals: np.ndarray
+    distinct: int
+
+
+def count(
+    blocks: Iterator[tuple[np.ndarray, np.ndarray]],
+    packing: Packing,
+    orders: range,
+    min_counts: dict[int, int],
+) -> list[Entries]:
+    """n-grams of order 0 (the empty one) to the highest, pruned, with the totals of their stored
+    continuations.
+
+    Single tokens are all kept. An order below the lowest wanted one keeps only what is a context.
+    """
+    groups = [_Groups(packing, n, min_counts.get(n, 1)) for n in range(packing.order + 1)]
+    for words, counts in blocks:
+        for group in groups:
+            group.feed(words, counts)
+    entries: list[Entries] = []
+    context_rows = np.zeros((packing.words, 0), dtype=np.uint64)
+    context_totals = np.zeros(0, dtype=np.uint64)
+    for n in range(packing.order, -1, -1):  # from the top, since totals come from above
+        rows, counts = groups[n].finish()
+        everything = np.concatenate([rows, context_rows], axis=1)
+        values = np.zeros((2, everything.shape[1]), dtype=np.uint64)
+        values[0, : len(counts)] = counts
+        values[1, len(counts) :] = context_totals
+        everything, (all_counts, totals) = sum_rows(everything, values)
+        if n not in orders and n > 1:
+            used = totals > 0
+            everything, all_counts, totals = everything[:, used], all_counts[used], totals[used]
+        entries.append(Entries(everything, all_counts, totals, groups[n].distinct))
+        if n in orders and len(counts):
+            contexts = packing.prefix(rows, n - 1)
+            starts = starts_of_groups(contexts)
+            context_rows, context_totals = contexts[:, starts], np.add.reduceat(counts, starts)
+        else:
+            context_rows, context_totals = context_rows[:, :0], context_totals[:0]
+    return entries[::-1]
