@@ -240,7 +240,7 @@ def verdict(report: Report) -> str:
     if not report.works:
         return f"No backend runs {report.model} on this machine: see what to do above, from the first ✗ on."
     wanting = sum(check.status != "ok" for check in report.checks)
-    return "Polydraft works here." + (f" {wanting} thing(s) could be better." if wanting else "")
+    return "Polydraft works here." + (f" Lines that could be better: {wanting}." if wanting else "")
 
 
 def run(model: str, json: bool) -> int:
