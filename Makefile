@@ -93,7 +93,7 @@ $(BIN)/pip:
 # The lock is complete, so pip needs to add nothing (--no-deps). Only torch may bring more, its CUDA packages where it
 # is a CUDA build, and which ones is its own affair.
 $(VENV)/runtime.stamp: requirements.lock $(BIN)/pip
-	@echo "Installing the packages of requirements.lock into $(VENV): two or three minutes, 1.5 GB …"
+	@echo "Installing the packages of requirements.lock into $(VENV): one to three minutes and 1.5 GB, more where torch brings CUDA …"
 	@$(call logged,$(VENV)/install.log,{ $(PIP) install --no-deps -r requirements.lock && \
 	   $(PIP) install "$$(grep '^torch==' requirements.lock)"; }) || { \
 	   grep -E '^ERROR' $(VENV)/install.log || tail -n 5 $(VENV)/install.log; \
@@ -113,7 +113,7 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 # by every `make setup` from there, and not tried again before the lock changes or `make setup-llama` asks for it.
 # cmake and ninja come from the lock and are first on PATH, so the machine needs no more than a compiler.
 $(VENV)/llama.stamp: requirements-llama.lock | $(VENV)/runtime.stamp
-	@echo "Compiling llama.cpp for this CPU: 1 to 3 minutes on two cores, once …"
+	@echo "Compiling llama.cpp for this CPU: 1 to 3 minutes on two free cores, once …"
 	@echo 'set(LLAMA_BUILD_COMMON OFF CACHE BOOL "" FORCE)' > $(LLAMA_ONLY)
 	@grep -v '^llama-cpp-python==' requirements-llama.lock > $(VENV)/llama-tools.txt
 	@if $(call logged,$(VENV)/llama.log,{ $(PIP) install --no-deps -r $(VENV)/llama-tools.txt && \

@@ -20,6 +20,7 @@ LOCKS = {
     "requirements-llama.lock": "llama",
     "requirements-dev.lock": "dev",
 }
+MAKE = shutil.which("make") or "make"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
@@ -116,7 +117,7 @@ class Checkout:
             k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "ARGS", "VENV"))
         }
         done = subprocess.run(
-            ["make", *arguments],
+            [MAKE, *arguments],
             cwd=self.folder,
             env={**inherited, "PATH": path, "CALLS": str(self.calls), **environment},
             capture_output=True,
@@ -195,6 +196,43 @@ def test_python_without_venv_is_refused_with_advice(checkout: Checkout) -> None:
     code, said, _ = checkout.make("setup")
     assert code != 0
     assert "apt-get install python3-venv" in said
+
+
+def test_venv_whose_python_is_gone_is_made_anew(checkout: Checkout) -> None:
+    checkout.make("setup")
+    (checkout.folder / ".venv" / "bin" / "python").unlink()
+    code, said, calls = checkout.make("setup")
+    assert code == 0, said
+    assert "-m venv --clear .venv" in calls
+    assert "--no-deps -r requirements.lock" in calls
+
+
+def programs(folder: Path, **scripts: str) -> dict[str, str]:
+    """An environment in which these shell scripts are the only programs on PATH."""
+    folder.mkdir()
+    for name, script in scripts.items():
+        program = folder / name.replace("_", "-")
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    return {"PATH": str(folder)}
+
+
+def test_missing_browser_is_installed_by_root_on_debian(checkout: Checkout, tmp_path: Path) -> None:
+    bin = tmp_path / "programs"
+    install = f"""echo "$*" >> "$CALLS"; case "$*" in *chromium) /bin/cp "$0" '{bin}/chromium' ;; esac"""
+    environment = programs(bin, id="echo 0", apt_get=install)
+    code, said, calls = checkout.make("browser", **environment)
+    assert (code, calls) == (0, "update -qq\ninstall -y -qq chromium")
+    assert "Installing Chromium" in said
+    code, said, calls = checkout.make("browser", **environment)
+    assert (code, said, calls) == (0, "", "")
+
+
+def test_missing_browser_is_reported_to_others_with_advice(checkout: Checkout, tmp_path: Path) -> None:
+    environment = programs(tmp_path / "programs", id="echo 1000", apt_get='echo "$*" >> "$CALLS"')
+    code, said, calls = checkout.make("browser", **environment)
+    assert (code, calls) == (0, "")
+    assert "will fail without: install one (Debian, Ubuntu: apt-get install chromium)" in said
 
 
 def test_help_lists_every_public_target(checkout: Checkout) -> None:
