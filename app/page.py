@@ -1,0 +1,122 @@
+"""The page: one Gradio Blocks that holds the editor component, and what mounting it needs.
+
+The editor is a real component (`gr.HTML` with its own markup, style and script under `app/static/`). All its
+state lives in the browser; it talks to `/api/drafts` directly, because a Gradio event per keystroke costs
+more than a draft.
+"""
+
+from __future__ import annotations
+
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+
+from app.settings import options
+
+STATIC = Path(__file__).parent / "static"
+# Where the server has those files. Not /static: Gradio keeps files of its own there.
+STATIC_URL = "/page"
+
+# What everybody sees; every other option stands under "More".
+SIMPLE = ("k", "length", "tau", "min_confidence")
+
+# One click on one of these shows what the page does, in three kinds of writing.
+EXAMPLES = (
+    "The lighthouse keeper opened the letter and",
+    "Thank you for your message. I would like to",
+    "Once the water boils, add the salt and",
+)
+
+# The components that would show Gradio's own look are few (none at the moment); colours follow the editor's.
+SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
+MONO = ("ui-monospace", "SFMono-Regular", "Consolas", "monospace")
+
+HEAD = f"""
+<link rel="stylesheet" href="{STATIC_URL}/editor.css">
+<link rel="modulepreload" href="{STATIC_URL}/editor.js">
+<link rel="icon" href="{STATIC_URL}/icon.svg" type="image/svg+xml">
+<link rel="apple-touch-icon" href="{STATIC_URL}/icon-192.png">
+<meta name="theme-color" content="#fbfaf6" media="(prefers-color-scheme: light)">
+<meta name="theme-color" content="#17181a" media="(prefers-color-scheme: dark)">
+<meta name="description" content="Write with several ways to go on, on your own machine.">
+"""
+
+# Gradio's frame around the component: no margins of its own, and the editor's ground while the page loads.
+FRAME_CSS = """
+body, .gradio-container { background: #fbfaf6; }
+body.dark, .dark .gradio-container { background: #17181a; }
+.gradio-container { padding: 0; max-width: none; }
+"""
+
+
+def build_page() -> gr.Blocks:
+    """The page with the editor in it. Mount it with `**mount_arguments()`."""
+    with gr.Blocks(title="Polydraft", analytics_enabled=False, fill_width=True, fill_height=True) as page:
+        gr.HTML(
+            elem_id="pd-component",  # not "polydraft": the browser would make that window.polydraft
+            html_template=editor_markup(),
+            js_on_load=f'import("{STATIC_URL}/editor.js").then((editor) => editor.mount(element));',
+            apply_default_css=False,
+        )
+    return page
+
+
+def mount_arguments() -> dict[str, Any]:
+    """Keyword arguments for `gr.mount_gradio_app`: look, icon, installable app, nothing that calls home."""
+    return {
+        "theme": gr.themes.Base(font=SANS, font_mono=MONO),
+        "css": FRAME_CSS,
+        "head": HEAD,
+        "favicon_path": str(STATIC / "icon-512.png"),  # also the source of Gradio's own /pwa_icon
+        "pwa": True,
+        "footer_links": [],
+        "run_history": False,
+        "ssr_mode": False,
+    }
+
+
+def editor_markup() -> str:
+    """`editor.html` with the options and the examples filled in."""
+    simple = [option for option in options() if option["name"] in SIMPLE]
+    more = [option for option in options() if option["name"] not in SIMPLE]
+    controls = "".join(map(_control, simple)) + (
+        '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">More</button>'
+        f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}'
+        '<button type="button" data-do="reset">Reset all</button></div>'
+    )
+    examples = "".join(f'<button type="button">{escape(text)}</button>' for text in EXAMPLES)
+    markup = (STATIC / "editor.html").read_text(encoding="utf-8")
+    markup = markup.replace("<!-- options -->", controls).replace("<!-- examples -->", examples)
+    # Gradio reads the template as Handlebars inside a JavaScript template string.
+    for special in ("{{", "${", "`", "\\"):
+        if special in markup:
+            raise ValueError(
+                f"editor.html must not contain {special!r}: Gradio's template engine would read it."
+            )
+    return markup
+
+
+def _control(option: dict[str, Any]) -> str:
+    """One option as a labelled native input: what works with keyboard, touch and screen reader by itself."""
+    name, label, explain = (escape(option[key]) for key in ("name", "label", "explain"))
+    described = f'id="pd-{name}" name="{name}" title="{explain}" aria-describedby="pd-{name}-how"'
+    how = f'<small id="pd-{name}-how">{explain}</small>'
+    if option["kind"] == "bool":
+        checked = " checked" if option["default"] else ""
+        return (
+            f'<div class="pd-option"><label for="pd-{name}">'
+            f'<input type="checkbox" role="switch" {described}{checked}>{label}</label>{how}</div>'
+        )
+    low, high, step, default = (option[key] for key in ("min", "max", "step", "default"))
+    if option["kind"] == "float" and low >= 0 and high <= 1:
+        form = "%"
+    else:
+        form = str(len(f"{step:g}".partition(".")[2]))
+    return (
+        f'<div class="pd-option"><span><label for="pd-{name}">{label}</label>'
+        f'<output for="pd-{name}"></output></span>'
+        f'<input type="range" {described} min="{low:g}" max="{high:g}" step="{step:g}" value="{default:g}" '
+        f'data-format="{form}">{how}</div>'
+    )

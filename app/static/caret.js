@@ -1,0 +1,180 @@
+// @ts-check
+/**
+ * Where the caret of a <textarea> is, in pixels. Browsers do not say, so a hidden copy of the text is laid out with
+ * the same font and width. Laying out a long text at every key would make typing slow: only the current
+ * paragraph, or in a very long one the lines near the caret, are measured; what lies above is remembered.
+ */
+
+import { isRightToLeft } from "./drafting.js";
+
+/** @typedef {{x: number, y: number, lineHeight: number, width: number, rtl: boolean}} Place */
+
+// A paragraph longer than this is measured from a remembered line start near the caret.
+const LONG = 3000;
+// Never lay out more than this for one ghost text: the list of drafts below is enough then.
+const TOO_LONG = 400_000;
+
+export class CaretMap {
+  /**
+   * @param {HTMLTextAreaElement} textarea
+   * @param {HTMLElement} mirror an element with the same font, hidden, in the same container
+   */
+  constructor(textarea, mirror) {
+    this.textarea = textarea;
+    this.mirror = mirror;
+    this.head = document.createTextNode("");
+    this.marker = document.createElement("span");
+    this.tail = document.createTextNode("");
+    mirror.replaceChildren(this.head, this.marker, this.tail);
+    /** Whether the whole text runs the way its first paragraph does, instead of each paragraph its own way. */
+    this.oneDirection = false;
+    this.reset();
+  }
+
+  /** Forget everything measured: call when width or font have changed. */
+  reset() {
+    /** Height in px of all text before a paragraph. */
+    this.paragraph = { before: "", y: 0 };
+    /** A line start inside a long paragraph, and its y. @type {{before: string, y: number} | null} */
+    this.line = null;
+    this.metrics = null;
+  }
+
+  /** The text column: its left edge and width inside the textarea's border box, and the height of one line. */
+  column() {
+    if (!this.metrics) {
+      const style = getComputedStyle(this.textarea);
+      const left = parseFloat(style.paddingLeft);
+      const gutter = style.scrollbarGutter.includes("both-edges")
+        ? (this.textarea.offsetWidth - this.textarea.clientWidth) / 2
+        : 0;
+      this.metrics = {
+        left: left + gutter,
+        top: parseFloat(style.paddingTop),
+        width: this.textarea.clientWidth - left - parseFloat(style.paddingRight),
+        lineHeight: parseFloat(style.lineHeight),
+        fontSize: parseFloat(style.fontSize),
+      };
+      this.mirror.style.width = `${this.metrics.width}px`;
+    }
+    return this.metrics;
+  }
+
+  /**
+   * @param {string} text
+   * @param {number} caret
+   * @returns {Place | null} relative to the text column's top left corner; null where measuring would be too slow
+   */
+  locate(text, caret) {
+    const { width, lineHeight } = this.column();
+    const start = text.lastIndexOf("\n", caret - 1) + 1;
+    const side = this.oneDirection ? 0 : start;
+    const rtl = isRightToLeft(text.slice(side, side + 2000));
+    const top = this.paragraphTop(text.slice(0, start));
+    if (top === null) return null;
+
+    let anchor = { before: text.slice(0, start), y: top };
+    const before = text.slice(0, caret);
+    if (caret - start > LONG && this.line && this.line.before.length > start && before.startsWith(this.line.before)) {
+      anchor = this.line;
+    }
+    if (caret - anchor.before.length > TOO_LONG) return null;
+    // What follows up to the next space belongs to the same word and decides where the line wraps.
+    const word = text.slice(caret, caret + 200).match(/^\S+/)?.[0] ?? "\u200b";
+    const { x, line } = this.measure(text.slice(anchor.before.length, caret), word, rtl);
+    const place = { x, y: anchor.y + line * lineHeight, lineHeight, width, rtl };
+    if (caret - start > LONG) this.rememberLine(before, anchor, line);
+    return place;
+  }
+
+  /**
+   * Layout of `before` + `after`: the caret's x and the index of its line.
+   * @param {string} before
+   * @param {string} after
+   * @param {boolean} rtl
+   */
+  measure(before, after, rtl) {
+    this.mirror.dir = rtl ? "rtl" : "ltr";
+    this.head.data = before;
+    this.tail.data = after;
+    const box = this.mirror.getBoundingClientRect();
+    const mark = this.marker.getBoundingClientRect();
+    return {
+      x: mark.left - box.left,
+      line: Math.floor((mark.top + mark.height / 2 - box.top) / this.column().lineHeight),
+    };
+  }
+
+  /**
+   * Height in px of whole paragraphs, from the nearest remembered place.
+   * @param {string} before ends with a line end, or is empty
+   * @returns {number | null}
+   */
+  paragraphTop(before) {
+    const known = this.paragraph;
+    let y;
+    if (before.startsWith(known.before)) y = add(known.y, this.height(before.slice(known.before.length)));
+    else if (known.before.startsWith(before)) y = add(known.y, this.height(known.before.slice(before.length)), -1);
+    else y = this.height(before);
+    if (y === null) return null;
+    if (before !== known.before) this.line = null;
+    this.paragraph = { before, y };
+    return y;
+  }
+
+  /**
+   * @param {string} paragraphs
+   * @returns {number | null}
+   */
+  height(paragraphs) {
+    if (!paragraphs) return 0;
+    if (paragraphs.length > 2 * TOO_LONG) return null;
+    this.mirror.removeAttribute("dir");
+    this.head.data = paragraphs;
+    this.tail.data = "";
+    return this.mirror.getBoundingClientRect().height;
+  }
+
+  /**
+   * After measuring in a long paragraph: keep the start of a line some lines above the caret, so that the next key
+   * measures only from there. Lines break greedily, so what follows a line start does not depend on what precedes
+   * it; the lines next to the caret's are left out because an edit can still move their breaks.
+   * @param {string} before
+   * @param {{before: string, y: number}} anchor
+   * @param {number} line
+   */
+  rememberLine(before, anchor, line) {
+    const target = line - 3;
+    if (target < 1) {
+      if (line < 3) this.line = null;
+      return;
+    }
+    const { lineHeight } = this.column();
+    const top = this.mirror.getBoundingClientRect().top;
+    const range = document.createRange();
+    const lineOf = (/** @type {number} */ offset) => {
+      range.setStart(this.head, offset);
+      range.setEnd(this.head, offset + 1);
+      const rect = range.getBoundingClientRect();
+      return Math.floor((rect.top + rect.height / 2 - top) / lineHeight);
+    };
+    let low = 0;
+    let high = this.head.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (lineOf(middle) >= target) high = middle;
+      else low = middle + 1;
+    }
+    if (lineOf(low) === target && !/\s/.test(this.head.data[low])) {
+      this.line = { before: before.slice(0, anchor.before.length + low), y: anchor.y + target * lineHeight };
+    }
+  }
+}
+
+/**
+ * @param {number} a
+ * @param {number | null} b
+ */
+function add(a, b, sign = 1) {
+  return b === null ? null : a + sign * b;
+}

@@ -1,0 +1,191 @@
+// @ts-check
+/**
+ * What the editor does with drafts, as pure functions: which of them agree with what has been typed, what is left
+ * of each, where they part, and how much text to send. Knows nothing about the page or the network.
+ */
+
+/**
+ * One draft as the server sends it. `text` is exactly what picking it inserts at the caret.
+ * @typedef {{id: number, text: string, probability: number, whole: number, finished: boolean}} Draft
+ */
+
+/**
+ * A set of drafts and the text it continues.
+ * @typedef {{before: string, drafts: Draft[], done: boolean}} DraftSet
+ */
+
+/**
+ * A draft on the page: `rest` is what is left of it at the caret.
+ * @typedef {{draft: Draft, rest: string}} Row
+ */
+
+/**
+ * The drafts of `set` that the text before the caret has followed so far, each cut to what is left of it.
+ * Works backwards too: after a backspace the same set still fits.
+ * @param {DraftSet | null} set
+ * @param {string} before
+ * @returns {Row[]}
+ */
+export function agreeing(set, before) {
+  if (!set || !before.startsWith(set.before)) return [];
+  const typed = before.slice(set.before.length);
+  return set.drafts
+    .filter((draft) => draft.text.length > typed.length && draft.text.startsWith(typed))
+    .map((draft) => ({ draft, rest: draft.text.slice(typed.length) }));
+}
+
+/**
+ * Whether a draft still has enough left to be worth showing without asking for more: three characters and more
+ * than the end of a word. Scripts without spaces between words count by characters alone.
+ * @param {string} rest
+ */
+export function hasEnoughLeft(rest) {
+  if (rest.trim().length < 3) return false;
+  return /\s\S/.test(rest) || UNSPACED.test(rest);
+}
+
+// Scripts that are written without spaces between words: a "word" is then what the browser's segmenter says.
+const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
+
+/**
+ * The first word of `rest` with the space before it and the punctuation after it.
+ * @param {string} rest
+ */
+export function firstWord(rest) {
+  const word = rest.match(/^\s*\S+/)?.[0] ?? rest;
+  if (!UNSPACED.test(word) || !("Segmenter" in Intl)) return word;
+  let length = 0;
+  for (const { segment, isWordLike } of new Intl.Segmenter(undefined, { granularity: "word" }).segment(word)) {
+    if (isWordLike && length > 0 && word.slice(0, length).trim()) break;
+    length += segment.length;
+  }
+  return word.slice(0, length);
+}
+
+/**
+ * The end of an unfinished word before the caret, so that a draft that completes it can be read as a whole word.
+ * @param {string} before
+ */
+export function wordStem(before) {
+  return before.slice(-40).match(/\S+$/u)?.[0] ?? "";
+}
+
+/**
+ * How many characters two texts share from the start, cut back to where whole words end in both.
+ * @param {string} a
+ * @param {string} b
+ */
+export function sharedBeginning(a, b) {
+  let n = 0;
+  while (n < a.length && n < b.length && a[n] === b[n]) n++;
+  const wordEnds = (/** @type {string} */ text) => n === text.length || /\s/.test(text[n]) || UNSPACED.test(text[n]);
+  while (n > 0 && !(wordEnds(a) && wordEnds(b))) n--;
+  return a.slice(0, n).trim() ? n : 0;
+}
+
+/**
+ * Where each row parts from the rows above it. `shared` is the number of leading characters that an earlier row
+ * already shows, `parent` the first such row (-1: nothing shared).
+ * @param {string[]} texts
+ * @returns {{shared: number, parent: number}[]}
+ */
+export function branches(texts) {
+  return texts.map((text, i) => {
+    let best = { shared: 0, parent: -1 };
+    for (let j = i - 1; j >= 0; j--) {
+      const shared = sharedBeginning(text, texts[j]);
+      if (shared && shared >= best.shared) best = { shared, parent: j };
+    }
+    return best;
+  });
+}
+
+/**
+ * The same rows with those that share a beginning next to each other: best first, and within a branch the deeper
+ * fork first, so that the lines of the tree never cross a text.
+ * @param {Draft[]} drafts best first
+ * @returns {Draft[]}
+ */
+export function grouped(drafts) {
+  /** @type {Draft[]} */
+  const ordered = [];
+  for (const draft of drafts) {
+    let at = ordered.length;
+    let most = 0;
+    ordered.forEach((other, i) => {
+      const shared = sharedBeginning(draft.text, other.text);
+      if (shared && shared >= most) {
+        most = shared;
+        at = i + 1;
+      }
+    });
+    ordered.splice(at, 0, draft);
+  }
+  return ordered;
+}
+
+const WINDOW = 8192;
+const STRIDE = 4096;
+
+/**
+ * The part of the text before the caret that is sent. It starts at 0 or at a multiple of 4096 UTF-16 units, so that
+ * the server's cached prefix stays valid while one types in a long text.
+ * @param {string} before
+ */
+export function cropped(before) {
+  if (before.length < WINDOW) return wellFormed(before);
+  let start = Math.floor((before.length - STRIDE) / STRIDE) * STRIDE;
+  if (isLowSurrogate(before.charCodeAt(start))) start++;
+  return wellFormed(before.slice(start));
+}
+
+/** @param {number} unit */
+const isLowSurrogate = (unit) => unit >= 0xdc00 && unit <= 0xdfff;
+
+/**
+ * Half characters (lone surrogates) have no UTF-8 form; the server gets U+FFFD in their place.
+ * @param {string} text
+ */
+function wellFormed(text) {
+  // @ts-ignore String.prototype.toWellFormed is newer than the type library
+  if (typeof text.toWellFormed === "function") return text.toWellFormed();
+  return text.replace(/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/g, "\uFFFD");
+}
+
+const RTL = /[\u0591-\u08FF\uFB1D-\uFDFD\uFE70-\uFEFC\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u;
+
+/**
+ * Whether a paragraph runs from right to left: its first letter decides, as with `dir="auto"`.
+ * @param {string} paragraph
+ */
+export function isRightToLeft(paragraph) {
+  const letter = paragraph.match(/\p{L}/u)?.[0];
+  return letter !== undefined && RTL.test(letter);
+}
+
+/**
+ * Whether some paragraph is so long that the browser's search for the direction of each paragraph takes longer than
+ * a key press (in Chromium 1.5 s for 1 MB without a line end).
+ * @param {string} text
+ */
+export function hasHugeParagraph(text) {
+  let start = 0;
+  while (text.length - start > HUGE) {
+    const end = text.lastIndexOf("\n", start + HUGE);
+    if (end < start) return true;
+    start = end + 1;
+  }
+  return false;
+}
+
+const HUGE = 20_000;
+
+/**
+ * A probability as a reader wants it.
+ * @param {number} p
+ */
+export function percent(p) {
+  if (p >= 0.995) return p >= 1 ? "100%" : ">99%";
+  if (p > 0 && p < 0.005) return "<1%";
+  return `${Math.round(p * 100)}%`;
+}

@@ -1,0 +1,129 @@
+// @ts-check
+/**
+ * The grey text after the caret. A <textarea> can hold no foreign text, so the ghost is drawn on a layer above it.
+ * Where text follows the caret, the layer also redraws that text, moved along by the ghost, on an opaque ground:
+ * nothing is overprinted, and the textarea itself is never touched.
+ */
+
+/** @typedef {import("./caret.js").CaretMap} CaretMap */
+
+export class Ghost {
+  /**
+   * @param {HTMLTextAreaElement} textarea
+   * @param {HTMLElement} layer empty, above the textarea, deaf to the pointer
+   * @param {CaretMap} map
+   */
+  constructor(textarea, layer, map) {
+    this.textarea = textarea;
+    this.layer = layer;
+    this.map = map;
+    this.block = element("div", "pd-ghost-block pd-face");
+    this.line = element("div", "pd-ghost-line"); // the rest of the caret's paragraph
+    this.text = element("span", "pd-ghost-text");
+    this.after = element("span", "");
+    this.following = element("div", "pd-ghost-following"); // the paragraphs below it
+    this.line.append(this.text, this.after);
+    this.block.append(this.line, this.following);
+    layer.append(this.block);
+    /** Whether text after the caret is redrawn: then what the pointer sees is not what a click would hit. */
+    this.covers = false;
+    /** @type {[string, string, number] | null} */
+    this.shown = null;
+    this.hide();
+    textarea.addEventListener("scroll", () => (this.covers ? this.redraw() : this.follow()), { passive: true });
+  }
+
+  hide() {
+    this.layer.hidden = true;
+    this.covers = false;
+    this.shown = null;
+    this.text.textContent = this.after.textContent = this.following.textContent = "";
+  }
+
+  redraw() {
+    if (this.shown) this.show(...this.shown);
+  }
+
+  follow() {
+    this.layer.style.transform = `translateY(${-this.textarea.scrollTop}px)`;
+  }
+
+  /**
+   * @param {string} ghost
+   * @param {string} text the whole text
+   * @param {number} caret
+   */
+  show(ghost, text, caret) {
+    const place = this.map.locate(text, caret);
+    if (!place) {
+      this.hide();
+      return;
+    }
+    this.shown = [ghost, text, caret];
+    const { left, top, lineHeight, fontSize } = this.map.column();
+    const { x, y, width, rtl } = place;
+    const indent = Math.max(0, rtl ? width - x : x);
+
+    this.layer.hidden = false;
+    this.line.dir = rtl ? "rtl" : "ltr";
+    this.line.style.textIndent = `${indent}px`;
+    this.block.style.cssText = `top:${top + y}px; left:${left}px; width:${width}px`;
+    // The zero-width space lets a ghost that finishes a word move to the next line where this one is full.
+    this.text.textContent = `\u200b${ghost}`;
+    this.after.textContent = this.following.textContent = "";
+
+    const next = text.slice(caret, caret + 1);
+    const wraps = this.line.getBoundingClientRect().height > 1.5 * lineHeight;
+    this.covers = next !== "" && (next !== "\n" || wraps);
+    this.block.classList.toggle("pd-covers", this.covers);
+    if (this.covers) {
+      const room = this.textarea.clientHeight - (top + y - this.textarea.scrollTop);
+      const lines = Math.max(1, Math.ceil(room / lineHeight));
+      const visible = firstLines(text, caret, lines, Math.ceil(width / (fontSize * 0.22)));
+      const end = visible.indexOf("\n");
+      this.after.textContent = end < 0 ? visible : visible.slice(0, end);
+      this.following.textContent = end < 0 ? "" : visible.slice(end + 1);
+      this.block.style.minHeight = `${room}px`;
+      // Everything after the caret is covered; what stands before it on its line, and the caret itself, is not.
+      const edge = Math.floor(indent) + 1;
+      const near = rtl ? `calc(100% - ${edge}px)` : `${edge}px`;
+      const [far, close] = rtl ? ["-50vw", "calc(100% + 50vw)"] : ["calc(100% + 50vw)", "-50vw"];
+      this.block.style.clipPath =
+        `polygon(${near} 0, ${far} 0, ${far} 100%, ${close} 100%, ${close} ${lineHeight}px, ${near} ${lineHeight}px)`;
+    }
+    this.follow();
+  }
+
+  /** The lowest pixel of the ghost, in the coordinates of the textarea's scrolled content. */
+  bottom() {
+    const box = this.text.getBoundingClientRect();
+    return box.bottom - this.textarea.getBoundingClientRect().top + this.textarea.scrollTop;
+  }
+}
+
+/**
+ * @param {string} tag
+ * @param {string} className
+ */
+function element(tag, className) {
+  const made = document.createElement(tag);
+  made.className = className;
+  return made;
+}
+
+/**
+ * As much of the text from `from` on as `lines` lines of at most `perLine` characters can show.
+ * @param {string} text
+ * @param {number} from
+ * @param {number} lines
+ * @param {number} perLine
+ */
+function firstLines(text, from, lines, perLine) {
+  const slice = text.slice(from, from + lines * perLine);
+  let end = -1;
+  for (let n = 0; n < lines; n++) {
+    end = slice.indexOf("\n", end + 1);
+    if (end < 0) return slice;
+  }
+  return slice.slice(0, end);
+}

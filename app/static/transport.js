@@ -1,0 +1,85 @@
+// @ts-check
+/** Talking to the server: a stream of draft sets per request, the server's status, and leaving. */
+
+/** An answer of the server in words: what is wrong and what to do about it. */
+export class ServerError extends Error {
+  /**
+   * @param {string} message
+   * @param {string} fix
+   */
+  constructor(message, fix = "") {
+    super(message);
+    this.fix = fix;
+  }
+}
+
+/** The server can't be reached at all. */
+export class ConnectionLost extends Error {}
+
+/** A name for this tab, new with every page load, so that two tabs never cancel each other's requests. */
+export const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
+
+/**
+ * Send one request and call `onLine` for every line of the answer as it arrives.
+ * @param {{n: number, before: string, settings: Record<string, number | boolean>}} request
+ * @param {(line: any) => void} onLine
+ * @param {AbortSignal} signal
+ */
+export async function streamDrafts(request, onLine, signal) {
+  const response = await reach("/api/drafts", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ tab: TAB, ...request }),
+    signal,
+  });
+  if (!response.ok || !response.body) throw await inWords(response);
+  const reader = response.body.getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read().catch((error) => {
+      if (signal.aborted) throw error;
+      throw new ConnectionLost("The answer broke off.");
+    });
+    if (done) return;
+    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) if (line) onLine(JSON.parse(line));
+  }
+}
+
+/** @returns {Promise<{model: string, backend: string, device: string, ready: boolean, notice: string | null}>} */
+export async function serverStatus() {
+  const response = await reach("/api/status", { cache: "no-store" });
+  if (!response.ok) throw await inWords(response);
+  return response.json();
+}
+
+/** Tell the server that this tab is gone; `sendBeacon` still works while the page is being torn down. */
+export function leave() {
+  navigator.sendBeacon("/api/leave", new Blob([JSON.stringify({ tab: TAB })], { type: "application/json" }));
+}
+
+/**
+ * @param {string} path
+ * @param {RequestInit} init
+ */
+async function reach(path, init) {
+  try {
+    return await fetch(path, init);
+  } catch (error) {
+    if (init.signal?.aborted) throw error;
+    throw new ConnectionLost("No connection to the Polydraft server.");
+  }
+}
+
+/** @param {Response} response */
+async function inWords(response) {
+  try {
+    const { message, fix } = await response.json();
+    if (message) return new ServerError(message, fix);
+  } catch {
+    // Not our JSON: a proxy's page or a crashed server; the status is all there is to say.
+  }
+  return new ServerError(`The server answered with an error (${response.status}).`, "Look at the window where Polydraft runs.");
+}

@@ -1,0 +1,162 @@
+"""A server with the real page and scripted drafts: tests of the page are fast and know what to expect."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import socket
+import threading
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import gradio as gr
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+
+from app.page import STATIC, STATIC_URL, build_page, mount_arguments
+
+MARKET = " to the market and bought some bread"
+RIVER = " to the river with a lantern"
+HOME = " home before the rain"
+OTHERS = (" and sat down", " slowly", " again", " with a smile", " because", " in silence")
+PHRASES = (MARKET, RIVER, HOME, *OTHERS)
+FINISHED = ("ting a long letter", "tten in a hurry", "ter of short stories")  # after "wri"
+
+
+@dataclass
+class FakeDrafts:
+    """What the server answers, and what it was asked. Tests change the fields while the server runs."""
+
+    step_s: float = 0.004
+    script: dict[str, tuple[str, ...]] = field(default_factory=dict)  # end of the text before -> drafts
+    fail: tuple[int, str, str] | None = None  # HTTP status, message, fix
+    error_line: tuple[str, str] | None = None  # message, fix, inside the stream
+    notice: str | None = None
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    stopped: list[int] = field(default_factory=list)  # requests cancelled before their end
+    left: list[str] = field(default_factory=list)
+
+    def texts(self, before: str, k: int) -> tuple[str, ...]:
+        for end, texts in self.script.items():
+            if before.endswith(end):
+                return texts[:k]
+        if before.endswith("wri"):
+            return FINISHED[:k]
+        phrases = PHRASES[:k]
+        if before.endswith((" ", "\n")):
+            return tuple(text.lstrip() for text in phrases)
+        word = re.search(r"(?<= )\w+$", before)
+        if word:  # a word begun: finish it where a phrase starts with it
+            begun = tuple(text[1:].removeprefix(word[0]) for text in phrases if text[1:].startswith(word[0]))
+            if any(begun):
+                return tuple(filter(None, begun))
+        return phrases
+
+    async def lines(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+        n, settings = body["n"], body["settings"]
+        texts = [re.findall(r"\s*\S+", text) for text in self.texts(body["before"], settings["k"])]
+        if self.error_line:
+            yield {"type": "error", "n": n, "message": self.error_line[0], "fix": self.error_line[1]}
+            return
+        steps = min(settings["length"], max(map(len, texts), default=1))
+        for step in range(1, steps + 1):
+            await asyncio.sleep(self.step_s)
+            drafts = [
+                {
+                    "id": i,
+                    "text": "".join(words[:step]),
+                    "probability": round(0.4 / (i + 1), 3),
+                    "whole": round(0.01 / (i + 1), 5),
+                    "finished": step >= len(words),
+                }
+                for i, words in enumerate(texts)
+                if 0.4 / (i + 1) >= settings["min_confidence"]
+            ]
+            yield {"type": "drafts", "n": n, "step": step, "done": step == steps, "drafts": drafts}
+        yield {
+            "type": "stats",
+            "n": n,
+            "model": "Scripted",
+            "backend": "none",
+            "first_ms": 1000 * self.step_s,
+            "per_token_ms": 1000 * self.step_s,
+            "reused": len(body["before"]),
+            "fed": 1,
+        }
+
+
+def create_app(fake: FakeDrafts) -> FastAPI:
+    """The routes that the page knows, with `fake` behind them."""
+    app = FastAPI()
+
+    @app.post("/api/drafts")
+    async def drafts(request: Request) -> Any:
+        body = await request.json()
+        fake.requests.append(body)
+        if fake.fail:
+            status, message, fix = fake.fail
+            return JSONResponse({"message": message, "fix": fix}, status)
+
+        async def stream() -> AsyncIterator[bytes]:
+            try:
+                async for line in fake.lines(body):
+                    yield json.dumps(line).encode() + b"\n"
+            except asyncio.CancelledError:
+                fake.stopped.append(body["n"])
+                raise
+
+        return StreamingResponse(stream(), media_type="application/x-ndjson")
+
+    @app.post("/api/leave")
+    async def leave(request: Request) -> dict[str, bool]:
+        fake.left.append((await request.json())["tab"])
+        return {"ok": True}
+
+    @app.get("/api/status")
+    async def status() -> dict[str, Any]:
+        return {"model": "Scripted", "backend": "none", "device": "cpu", "ready": True, "notice": fake.notice}
+
+    @app.get("/manifest.json")
+    def manifest() -> FileResponse:
+        return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")
+
+    app.mount(STATIC_URL, StaticFiles(directory=STATIC))
+    return gr.mount_gradio_app(app, build_page(), path="/", **mount_arguments())
+
+
+class Server:
+    """A uvicorn server in a thread; it can be stopped and started again on the same port."""
+
+    def __init__(self, app: FastAPI) -> None:
+        self.app = app
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self) -> None:
+        config = uvicorn.Config(
+            self.app, host="127.0.0.1", port=self.port, log_level="warning", timeout_graceful_shutdown=1
+        )
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, daemon=True)
+        self.thread.start()
+        deadline = time.monotonic() + 30
+        while not self.server.started:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"The test server did not start on {self.url} within 30 s.")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(10)
+
+
+if __name__ == "__main__":  # a look at the page without a model: python -m tests.fake_drafts
+    uvicorn.run(create_app(FakeDrafts(step_s=0.03)), host="127.0.0.1", port=7870)
