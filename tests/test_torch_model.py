@@ -1,0 +1,507 @@
+"""The torch backend against transformers itself: tiny models with random weights, and the default model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import gguf
+import pytest
+import tokenizers
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import decoders, models, pre_tokenizers, processors
+from torch import Tensor
+from transformers import (
+    BloomConfig,
+    Gemma3TextConfig,
+    GPT2Config,
+    LlamaConfig,
+    MambaConfig,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+)
+from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
+from core.models import hf
+from core.models.base import Row
+from core.models.hf import TorchModel, TorchSequence
+from core.models.hf_tokenizer import from_gguf, from_transformers
+
+CONTEXT = 48
+VOCAB = 300  # 256 bytes, two control tokens, and rows that no token uses
+
+HOSTILE = [
+    "",
+    " ",
+    "\n\n\n   \t\r\n x",
+    "Don't say I'LL 12345 times, she's 3.14!",
+    "👩‍👩‍👧‍👦 🇩🇪 \U0001f926🏽",
+    "שלום مرحبا \u202eabc",
+    "漢字かな交じり文 한국어",
+    "a\u0301 ½ ² ٣ Ⅷ \u00a0\u2003\u200b\ufeff",
+    "\x00\x01\x06🫠\x1b[31m\x7f",
+    "<|im_end|><|endoftext|> <|im_start|>user",
+    " " * 300 + "x" * 300 + "\n" * 300,
+    "half \ud83d a pair \udc00",
+]
+
+
+def tiny(kind: str) -> PreTrainedConfig:
+    """One small configuration for each way to know about positions and to limit attention."""
+    ends = {"bos_token_id": None, "eos_token_id": 256, "pad_token_id": None}
+    heads = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+    rope = {
+        **heads,
+        "vocab_size": VOCAB,
+        "max_position_embeddings": CONTEXT,
+        "num_key_value_heads": 2,
+        **ends,
+    }
+    match kind:
+        case "llama":  # rotary positions, grouped queries
+            return LlamaConfig(**rope)
+        case "gpt2":  # learnt positions
+            return GPT2Config(vocab_size=VOCAB, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4, **ends)
+        case "gemma3":  # sliding windows in half of the layers, a scaled embedding table
+            layers = ["sliding_attention", "full_attention"]
+            return Gemma3TextConfig(**rope, head_dim=8, sliding_window=5, layer_types=layers)
+        case "bloom":  # ALiBi
+            return BloomConfig(
+                vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4, seq_length=CONTEXT, **ends
+            )
+    raise AssertionError(kind)
+
+
+def byte_level_tokenizer() -> PreTrainedTokenizerFast:
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    backend = tokenizers.Tokenizer(
+        models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[])
+    )
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens(["<|endoftext|>", "<|im_end|>"])
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
+
+
+def save_model(folder: Path, config: PreTrainedConfig) -> Path:
+    torch.manual_seed(7)
+    module = AutoModelForCausalLM.from_config(config)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(std=0.3)  # as initialised, all logits would be nearly equal
+    module.save_pretrained(folder)
+    byte_level_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@dataclass
+class Loaded:
+    model: TorchModel
+    reference: Callable[[Tensor], Tensor]  # embeddings (n, D) -> logits (n, V), without any cache
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Loaded]:
+    made: dict[str, Loaded] = {}
+
+    def get(kind: str) -> Loaded:
+        if kind not in made:
+            folder = save_model(tmp_path_factory.mktemp(kind), tiny(kind))
+            plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+
+            def reference(vectors: Tensor) -> Tensor:
+                with torch.no_grad():
+                    return plain(inputs_embeds=vectors[None], use_cache=False).logits[0]
+
+            made[kind] = Loaded(hf.load(folder, kind), reference)
+        return made[kind]
+
+    return get
+
+
+@pytest.fixture(scope="module")
+def llama(loaded: Callable[[str], Loaded]) -> TorchModel:
+    return loaded("llama").model
+
+
+def close_to(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=2e-4)
+
+
+KINDS = ["llama", "gpt2", "gemma3", "bloom"]
+
+# --- sequences
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_program_of_passes_rewinds_and_forks_equals_computing_everything_anew(
+    loaded: Callable[[str], Loaded], kind: str, data: st.DataObject
+) -> None:
+    model, reference = loaded(kind).model, loaded(kind).reference
+    held: list[tuple[TorchSequence, Tensor]] = [
+        (model.open(), torch.empty(0, model.dim))
+    ]  # with what it was fed
+    for _ in range(data.draw(st.integers(1, 7), label="steps")):
+        kind_of_step = data.draw(st.sampled_from(["pass", "pass", "step", "rewind", "fork", "open", "close"]))
+        at = data.draw(st.integers(0, len(held) - 1), label="which")
+        sequence, fed = held[at]
+        if kind_of_step == "rewind":
+            length = data.draw(st.integers(0, sequence.length), label="to")
+            sequence.rewind(length)
+            held[at] = (sequence, fed[:length])
+        elif kind_of_step == "fork":
+            held.append((sequence.fork(), fed))  # type: ignore[arg-type]
+        elif kind_of_step == "open":
+            held.append((model.open(), torch.empty(0, model.dim)))
+        elif kind_of_step == "close" and len(held) > 1:
+            sequence.close()
+            del held[at]
+        else:
+            every_one = kind_of_step == "step"  # all of them by one input, as a set of drafts does
+            chosen = (
+                range(len(held))
+                if every_one
+                else data.draw(st.lists(st.integers(0, len(held) - 1), min_size=1, unique=True), label="rows")
+            )
+            rows, vectors = [], []
+            for i in chosen:
+                room = CONTEXT - held[i][0].length
+                if room < 1:
+                    continue
+                n = 1 if every_one else data.draw(st.integers(1, min(room, 21)), label="n")
+                ids = data.draw(st.lists(st.integers(0, VOCAB - 1), min_size=n, max_size=n), label="ids")
+                vector = model.embeddings[torch.tensor(ids)]
+                inputs: list[int] | Tensor = ids
+                if data.draw(st.booleans(), label="as embeddings"):
+                    vector = inputs = 0.7 * vector + 0.3 * model.embeddings[torch.tensor(ids[::-1]) // 2]
+                rows.append((i, Row(held[i][0], inputs, every=data.draw(st.booleans(), label="every"))))
+                vectors.append(vector)
+            if not rows:
+                continue
+            outputs = model.forward([row for _, row in rows])
+            for (i, row), vector, output in zip(rows, vectors, outputs, strict=True):
+                held[i] = (held[i][0], torch.cat([held[i][1], vector]))
+                expected = reference(held[i][1])
+                expected = expected[-len(vector) :] if row.every else expected[-1]
+                assert close_to(output, expected), (output - expected).abs().max()
+    for sequence, fed in held:
+        assert sequence.length == len(fed)
+        sequence.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_token_is_its_embedding(loaded: Callable[[str], Loaded], kind: str) -> None:
+    model = loaded(kind).model
+    a, b = model.open(), model.open()
+    by_id = a.feed([5, 6, 7])
+    b.feed([5, 6])
+    assert close_to(b.feed_embedding(model.embeddings[7]), by_id)
+    assert not close_to(a.feed([8]), by_id)
+
+
+def test_rewinding_and_feeding_again_is_a_fresh_start(llama: TorchModel) -> None:
+    used, fresh = llama.open(), llama.open()
+    used.feed([1, 2, 3, 4, 5, 6])
+    used.rewind(2)
+    assert close_to(used.feed([9, 8]), fresh.feed([1, 2, 9, 8]))
+    assert used.inputs == [1, 2, 9, 8]
+
+
+def test_a_fork_and_its_parent_go_their_own_ways(llama: TorchModel) -> None:
+    parent = llama.open()
+    parent.feed([1, 2, 3])
+    child, grandchild = parent.fork(), parent.fork().fork()
+    a, b = parent.feed([4, 5]), child.feed([6, 7])
+    parent.close()
+    assert close_to(a, llama.open().feed([1, 2, 3, 4, 5]))
+    assert close_to(b, llama.open().feed([1, 2, 3, 6, 7]))
+    assert close_to(grandchild.feed([8]), llama.open().feed([1, 2, 3, 8]))
+    assert close_to(child.feed([9]), llama.open().feed([1, 2, 3, 6, 7, 9]))
+
+
+def test_steps_of_forks_copy_the_cache_once_and_then_grow_in_place(llama: TorchModel) -> None:
+    parent = llama.open()
+    parent.feed([1, 2, 3])
+    drafts = [parent, *(parent.fork() for _ in range(3))]
+    places = []
+    for step in range(10):
+        llama.forward([Row(s, llama.embeddings[step : step + 1]) for s in reversed(drafts)])
+        places.append([(id(s.store), s.line, s.start) for s in drafts])  # type: ignore[attr-defined]
+    assert all(place == places[0] for place in places)
+    last = drafts[3].feed([7])  # one of them goes on alone, still in place
+    assert (id(drafts[3].store), drafts[3].line) == places[0][3][:2]  # type: ignore[attr-defined]
+    again = llama.open()
+    again.feed([1, 2, 3])
+    llama.forward([Row(again, llama.embeddings[:10])])
+    assert close_to(last, again.feed([7]))
+
+
+def test_a_fork_that_is_dropped_without_closing_does_not_move_its_parent(llama: TorchModel) -> None:
+    parent = llama.open()
+    parent.feed([1, 2, 3])
+    store = parent.store
+    parent.fork()
+    parent.feed([4])
+    assert parent.store is store
+
+
+def test_only_the_logits_somebody_wants_are_computed(llama: TorchModel) -> None:
+    assert llama._module is not None
+    widths: list[int] = []
+    hook = llama._module.get_output_embeddings().register_forward_hook(
+        lambda module, inputs, output: widths.append(inputs[0].shape[1])
+    )
+    llama.open().feed(list(range(30)))
+    llama.open().feed_every([1, 2, 3])
+    hook.remove()
+    assert widths == [1, 3]
+
+
+def test_sync_feeds_only_the_tail_that_changed(llama: TorchModel) -> None:
+    sequence = llama.open()
+    sequence.sync(list(range(20)))
+    before = llama.tokens_fed
+    changed = [*range(18), 40, 41, 42]
+    logits = sequence.sync(changed)
+    assert llama.tokens_fed - before == 3
+    assert close_to(logits, llama.open().feed(changed))
+
+
+def test_a_full_context_leaves_every_sequence_as_it_was(llama: TorchModel) -> None:
+    assert llama.context_length == CONTEXT
+    short, long = llama.open(), llama.open()
+    short.feed([1, 2])
+    long.feed(list(range(CONTEXT - 1)))
+    fed = llama.tokens_fed
+    with pytest.raises(ContextFull, match=f"{CONTEXT - 1} positions are held and 2 more.* {CONTEXT}"):
+        llama.forward([Row(short, [3]), Row(long, [3, 4])])
+    assert (short.length, long.length, llama.tokens_fed) == (2, CONTEXT - 1, fed)
+    assert close_to(short.feed([3]), llama.open().feed([1, 2, 3]))
+    assert close_to(long.feed([9]), llama.open().feed([*range(CONTEXT - 1), 9]))
+
+
+def test_a_pass_that_fails_half_way_leaves_every_sequence_as_it_was(
+    llama: TorchModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, b = llama.open(), llama.open()
+    a.feed([1, 2, 3])
+    b.feed([4])
+    assert llama._module is not None
+    head = llama._module.get_output_embeddings()
+    calls = []
+
+    def fail_second(inputs: Tensor) -> Tensor:
+        calls.append(inputs)
+        if len(calls) == 2:
+            raise RuntimeError("out of order")
+        return torch.nn.functional.linear(inputs, head.weight)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(head, "forward", fail_second)
+        with pytest.raises(RuntimeError, match="out of order"):
+            llama.forward([Row(a, [5]), Row(b, list(range(30)))])  # too unlike for one pass
+    assert len(calls) == 2 and (a.inputs, b.inputs) == ([1, 2, 3], [4])
+    assert close_to(a.feed([6]), llama.open().feed([1, 2, 3, 6]))
+    assert close_to(b.feed([7]), llama.open().feed([4, 7]))
+
+
+def test_logits_belong_to_the_caller(llama: TorchModel) -> None:
+    sequence = llama.open()
+    logits = sequence.feed([1, 2])
+    logits[:] = 0  # must be allowed, and must not reach the cache
+    assert close_to(sequence.feed([3]), llama.open().feed([1, 2, 3]))
+
+
+def test_closed_sequences_and_wrong_inputs_are_refused(
+    llama: TorchModel, loaded: Callable[[str], Loaded]
+) -> None:
+    sequence = llama.open()
+    with pytest.raises(InputError, match="outside the vocabulary"):
+        sequence.feed([VOCAB])
+    with pytest.raises(InputError, match="another model"):
+        llama.forward([Row(loaded("gpt2").model.open(), [1])])
+    sequence.close()
+    sequence.close()
+    with pytest.raises(InputError, match="closed"):
+        sequence.feed([1])
+    with pytest.raises(InputError, match="closed"):
+        sequence.fork()
+
+
+# --- files
+
+
+def test_a_directory_without_config_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match=r"has no config\.json; give"):
+        hf.load(tmp_path, "x")
+
+
+def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+    folder = save_model(tmp_path, tiny("llama"))
+    (folder / "model.safetensors").unlink()
+    torch.save({}, folder / "pytorch_model.bin")
+    with pytest.raises(ModelFileError, match="safetensors"):
+        hf.load(folder, "x")
+
+
+def test_code_that_comes_with_a_model_is_refused(tmp_path: Path) -> None:
+    folder = save_model(tmp_path, tiny("llama"))
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "homemade", "auto_map": {"AutoConfig": "evil.Config"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "evil.py").write_text("raise SystemExit('this ran')")
+    with pytest.raises(ModelFileError):
+        hf.load(folder, "x")
+
+
+@pytest.mark.parametrize("keep", [1.0, 0.5], ids=["a layer too few", "truncated"])
+def test_incomplete_weights_are_refused(tmp_path: Path, keep: float) -> None:
+    config = tiny("llama")
+    folder = save_model(tmp_path, config)
+    if keep < 1:
+        weights = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(weights[: int(keep * len(weights))])
+    else:
+        config.num_hidden_layers += 1
+        config.save_pretrained(folder)
+    with pytest.raises(ModelFileError):
+        hf.load(folder, "x")
+
+
+def test_a_model_that_cannot_rewind_is_refused(tmp_path: Path) -> None:
+    config = MambaConfig(vocab_size=VOCAB, hidden_size=16, num_hidden_layers=1, state_size=4)
+    with pytest.raises(ModelFileError, match=r"rewound|our cache"):
+        hf.load(save_model(tmp_path, config), "x")
+
+
+def test_an_unknown_hub_id_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hf.hub, "HF_HUB_OFFLINE", True)
+    with pytest.raises(ModelNotFound, match=r"'nobody/no-such-model'.* out of reach; give"):
+        hf.load("nobody/no-such-model", "x")
+
+
+def test_a_gguf_file_of_an_unknown_architecture_or_cut_short_is_refused(
+    tmp_path: Path, default_gguf: Path
+) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "a.gguf", "homemade")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(ModelFileError, match=r"a\.gguf.*homemade"):
+        hf.load(tmp_path / "a.gguf", "x")
+    with default_gguf.open("rb") as file:
+        (tmp_path / "b.gguf").write_bytes(file.read(1_000_000))
+    with pytest.raises(ModelFileError, match="a complete GGUF file"):
+        hf.load(tmp_path / "b.gguf", "x")
+
+
+def test_loading_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    hf.load(save_model(tmp_path, tiny("llama")), "x")
+    capfd.readouterr()
+    hf.load(tmp_path, "x")
+    assert capfd.readouterr() == ("", "")
+
+
+# --- tokenizers
+
+
+def test_special_tokens_of_a_directory(llama: TorchModel) -> None:
+    tokenizer = llama.tokenizer
+    assert tokenizer.eos_ids == {256, 257}
+    assert tokenizer.special_ids == set(range(256, VOCAB))  # the control tokens, and rows without a token
+    assert len(tokenizer.pieces) == llama.vocab_size == VOCAB
+    assert all((piece == b"") == (i in tokenizer.special_ids) for i, piece in enumerate(tokenizer.pieces))
+    assert (tokenizer.start_ids, tokenizer.document_start) == ([], 256)
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_every_text_comes_back_and_none_becomes_a_control_token(llama: TorchModel, text: str) -> None:
+    ids = llama.tokenizer.encode(text)
+    assert not llama.tokenizer.special_ids & set(ids)
+    assert llama.tokenizer.decode(ids) == "".join("\ufffd" if "\ud800" <= c <= "\udfff" else c for c in text)
+
+
+def test_pieces_and_start_of_a_sentencepiece_vocabulary() -> None:
+    letters = ["<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "▁a"]
+    vocab = {letter: i for i, letter in enumerate(letters)}
+    backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[("▁", "a")], byte_fallback=True))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
+    backend.decoder = decoders.Sequence(
+        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    )
+    backend.add_special_tokens(["<s>", "</s>"])
+    backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
+    fast = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")
+    tokenizer = from_transformers(fast, len(letters) + 3, eos_ids=[1])
+    assert tokenizer.pieces[:3] == [b"", b"", b"\x00"]
+    assert tokenizer.pieces[-6:] == [b" ", b"a", b" a", b"", b"", b""]
+    assert (tokenizer.start_ids, tokenizer.document_start, tokenizer.eos_ids) == ([0], 0, {1})
+    assert tokenizer.encode("a a") == [vocab["a"], vocab["▁a"]]
+    assert tokenizer.decode(tokenizer.encode("</s>é a")) == "</s>é a"
+    assert 1 not in tokenizer.encode("</s>")
+
+
+def test_a_gguf_tokenizer_of_another_kind_is_left_to_transformers() -> None:
+    known = {"model": "gpt2", "pre": "gpt-2", "tokens": ["a", "b", "ab"], "merges": ["a b"]}
+
+    def built(**changes: object) -> bool:
+        metadata = {f"tokenizer.ggml.{key}": value for key, value in (known | changes).items()}
+        return from_gguf(metadata, 3) is not None
+
+    assert built()
+    assert not built(pre="chameleon")
+    assert not built(model="llama")
+    assert not built(merges=["a c"])
+
+
+# --- the default model
+
+
+def test_the_embeddings_are_those_of_the_file(torch_model: TorchModel, default_gguf: Path) -> None:
+    tensor = next(t for t in gguf.GGUFReader(default_gguf).tensors if t.name == "token_embd.weight")
+    table = torch.from_numpy(gguf.dequantize(tensor.data, tensor.tensor_type))
+    if torch_model.device == "cpu":
+        assert torch.equal(torch_model.embeddings, table)
+    assert torch_model.embeddings.dtype == torch.float32
+    assert torch_model.embeddings.shape == (torch_model.vocab_size, torch_model.dim) == (49152, 576)
+
+
+def test_the_default_models_special_tokens(torch_model: TorchModel) -> None:
+    tokenizer = torch_model.tokenizer
+    assert tokenizer.eos_ids == {0, 2}
+    assert tokenizer.special_ids == set(range(17))
+    assert (tokenizer.start_ids, tokenizer.document_start) == ([], 0)
+    assert len(tokenizer.pieces) == torch_model.vocab_size
+
+
+def test_the_gguf_tokenizer_is_llama_cpps(torch_model: TorchModel, default_gguf: Path) -> None:
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama.cpp is not built here")
+    llama = llama_cpp.Llama(str(default_gguf), vocab_only=True, verbose=False)
+    texts = [*HOSTILE, Path(__file__).read_text(), *(f"a{chr(c)} b{chr(c)}1" for c in range(1, 0xD800, 37))]
+    for text in texts:
+        clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        expected = llama.tokenize(clean.encode(), add_bos=False, special=False)
+        assert torch_model.tokenizer.encode(text) == expected, text
+    llama.close()
+
+
+def test_the_default_model_knows_its_capitals(torch_model: TorchModel) -> None:
+    tokenizer = torch_model.tokenizer
+    ids = tokenizer.encode("Paris is the capital of France. Rome is the capital of")
+    sequence = torch_model.open()
+    logits = sequence.feed(ids)
+    assert tokenizer.decode([int(logits.argmax())]) == " Italy"
+    step = sequence.feed(tokenizer.encode(" Italy"))
+    sequence.rewind(len(ids))
+    mixed = sequence.feed_embedding(torch_model.embeddings[tokenizer.encode(" Italy")[0]])
+    assert torch.allclose(step, mixed, rtol=1e-3, atol=1e-3)
+    sequence.close()
