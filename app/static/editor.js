@@ -79,7 +79,10 @@ export class Editor {
     this.caret = 0;
     /** When the key that is about to change the text went down. @type {number | null} */
     this.pressed = null;
-    this.lastInput = 0;
+    this.lastInput = -1e9;
+    /** While a draft is being inserted: a word of it, and at all. */
+    this.takingWord = false;
+    this.inserting = false;
     /** @type {Map<string, Draft[]>} */
     this.remembered = new Map();
     this.offline = false;
@@ -140,9 +143,13 @@ export class Editor {
   /** @param {InputEvent} event */
   input(event) {
     this.counters.keystrokes++;
-    this.lastInput = performance.now();
+    const now = performance.now();
+    const burst = now - this.lastInput < 1;
+    this.lastInput = now;
     if (this.composing && event.isComposing && !isPlainTyping(event)) return;
-    this.textChanged();
+    // Text that a program types, line by line within one task, is drawn and drafted once, at its end.
+    if (burst && !this.inserting) this.later("burst", 0, () => this.textChanged());
+    else this.textChanged();
   }
 
   /** The text or the caret is not what it was: serve drafts from what is shown, or ask for new ones. */
@@ -160,6 +167,7 @@ export class Editor {
     if (!CSS.supports("field-sizing", "content")) this.growToContent();
     this.stop("moved");
     this.stop("refresh");
+    this.stop("burst");
 
     const before = this.before();
     if (before === null) {
@@ -461,10 +469,12 @@ export class Editor {
     textarea.focus({ preventScroll: true });
     separateUndo(textarea);
     this.pressed ??= performance.now();
+    this.inserting = true;
     if (!document.execCommand("insertText", false, text)) {
       textarea.setRangeText(text, textarea.selectionStart, textarea.selectionEnd, "end");
       textarea.dispatchEvent(new InputEvent("input", { inputType: "insertText", data: text, bubbles: true }));
     }
+    this.inserting = false;
     separateUndo(textarea);
   }
 

@@ -1,0 +1,900 @@
+"""The page, end to end: real Chromium against a real server whose drafts are scripted."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from PIL import Image, ImageChops
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from app.settings import options
+from tests.fake_drafts import HOME, MARKET, PHRASES, RIVER, FakeDrafts, Server, create_app
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+BEFORE = "Yesterday she went"
+ENOUGH = 8_000  # ms; generous: the machine may be busy
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[Server, FakeDrafts]]:
+    fake = FakeDrafts()
+    server = Server(create_app(fake))
+    yield server, fake
+    server.stop()
+
+
+@pytest.fixture
+def server(shared: tuple[Server, FakeDrafts]) -> Server:
+    return shared[0]
+
+
+@pytest.fixture
+def fake(shared: tuple[Server, FakeDrafts]) -> FakeDrafts:
+    """The scripted drafts as new."""
+    fake = shared[1]
+    fake.__dict__.update(FakeDrafts().__dict__)
+    return fake
+
+
+class Editor:
+    """The page as a reader meets it."""
+
+    def __init__(self, page: Page, fake: FakeDrafts) -> None:
+        self.page = page
+        self.fake = fake
+        self.errors: list[str] = []
+        self.hosts: set[str] = set()
+        page.set_default_timeout(ENOUGH)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("request", lambda request: self.hosts.add(request.url.split("/")[2]))
+
+    def open(self, url: str) -> Editor:
+        self.page.goto(url)
+        self.page.wait_for_function("window.polydraft !== undefined")
+        self.box.focus()
+        return self
+
+    @property
+    def box(self) -> Locator:
+        return self.page.get_by_role("textbox", name="Your text")
+
+    @property
+    def options(self) -> Locator:
+        return self.page.get_by_role("option")
+
+    @property
+    def text(self) -> str:
+        return self.box.input_value()
+
+    def drafts(self) -> list[str]:
+        return self.page.locator(".pd-option-row .pd-draft").all_text_contents()
+
+    def ghost(self) -> str:
+        shown = self.page.locator(".pd-ghost:not([hidden]) .pd-ghost-text").all_text_contents()
+        return "".join(shown).removeprefix("\u200b")
+
+    def counters(self) -> dict[str, Any]:
+        return self.page.evaluate("window.polydraft.counters")
+
+    def press(self, *keys: str) -> None:
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def write(self, text: str) -> None:
+        self.page.keyboard.type(text)
+
+    def put(self, text: str, caret: int | None = None) -> None:
+        """Text in one go, the caret at `caret` (default: the end)."""
+        self.box.evaluate(
+            "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', {bubbles: true})) }",
+            text,
+        )
+        if caret is not None:
+            self.box.evaluate("(box, at) => box.setSelectionRange(at, at)", caret)
+
+    def wait(self, condition: Callable[[], Any], what: str = "the page to change") -> None:
+        deadline = time.monotonic() + ENOUGH / 1000
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"Waited in vain for {what}: text …{self.text[-60:]!r}, drafts {self.drafts()!r}, "
+                    f"ghost {self.ghost()!r}, counters {self.counters()!r}"
+                )
+            self.page.wait_for_timeout(15)
+
+    def wait_for_drafts(self, *texts: str) -> None:
+        self.wait(lambda: self.drafts() == list(texts), f"the drafts {texts}")
+
+    def settle(self) -> None:
+        """Longer than any timer of the editor that asks for drafts."""
+        self.page.wait_for_timeout(450)
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def editor(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
+    editor = Editor(context.new_page(), fake).open(server.url)
+    yield editor
+    assert editor.errors == []
+
+
+@pytest.fixture
+def drafting(editor: Editor) -> Editor:
+    """An editor with text and all of its drafts on the page."""
+    editor.write(BEFORE)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    return editor
+
+
+# ---------------------------------------------------------------- drafts on the page
+
+
+def test_typing_brings_a_ghost_and_numbered_drafts_with_probabilities(drafting: Editor) -> None:
+    assert drafting.ghost() == MARKET
+    expect(drafting.options).to_have_count(3)
+    assert drafting.page.locator(".pd-number").all_text_contents() == ["1", "2", "3"]
+    assert drafting.page.locator(".pd-chance").all_text_contents() == ["40%", "20%", "13%"]
+    expect(drafting.options.first).to_have_attribute("title", "The whole draft: 1%")
+    assert drafting.text == BEFORE
+
+
+def test_common_beginnings_are_drawn_once(drafting: Editor) -> None:
+    own = drafting.page.locator(".pd-option-row .pd-own").all_text_contents()
+    assert own == [MARKET, " river with a lantern", HOME]
+    hidden = drafting.page.locator(".pd-forks .pd-common")
+    assert hidden.all_text_contents() == [" to the"]
+    assert hidden.evaluate("e => getComputedStyle(e).color") == "rgba(0, 0, 0, 0)"
+
+
+def test_rows_stay_where_they_were_first_seen(editor: Editor) -> None:
+    editor.fake.step_s = 0.05
+    editor.write(BEFORE)
+    editor.wait(lambda: editor.drafts()[:2] == [" to", " to"])
+    first = editor.page.locator("#pd-draft-1").element_handle()
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    assert first.evaluate("e => e.isConnected && e.querySelector('.pd-draft').textContent") == MARKET
+
+
+def test_an_unfinished_word_is_finished_exactly(editor: Editor) -> None:
+    editor.write("I am wri")
+    editor.wait_for_drafts("ting a long letter", "tten in a hurry", "ter of short stories")
+    stem = editor.page.locator(".pd-draft").first.evaluate("e => getComputedStyle(e, '::before').content")
+    assert stem == '"wri"'  # drawn for the eye, no part of what is taken
+    editor.press("Tab")
+    assert editor.text == "I am writing a long letter"
+
+
+def test_status_line_shows_model_backend_and_times(drafting: Editor) -> None:
+    status = drafting.page.get_by_role("group", name="Status")
+    expect(status).to_contain_text("Scripted · none")
+    expect(status).to_contain_text("first draft 4 ms")
+    expect(status).to_contain_text("per token 4.0 ms")
+    expect(status).to_contain_text(f"reused {len(BEFORE)} of {len(BEFORE) + 1} tokens")
+
+
+def test_the_servers_notice_stands_in_the_status_line(
+    context: BrowserContext, server: Server, fake: FakeDrafts
+) -> None:
+    fake.notice = "llama.cpp is not available; running on torch."
+    editor = Editor(context.new_page(), fake).open(server.url)
+    expect(editor.page.get_by_role("group", name="Status")).to_contain_text(fake.notice)
+
+
+def test_an_example_starts_with_one_click(editor: Editor) -> None:
+    example = editor.page.locator(".pd-invite button").first
+    text = example.text_content()
+    example.click()
+    assert editor.text == text
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    expect(example).to_be_hidden()
+
+
+# ---------------------------------------------------------------- keys, mouse, touch
+
+
+def test_tab_takes_the_best(drafting: Editor) -> None:
+    drafting.press("Tab")
+    assert drafting.text == BEFORE + MARKET
+    expect(drafting.box).to_be_focused()
+
+
+@pytest.mark.parametrize(("digit", "taken"), [(1, MARKET), (2, RIVER), (3, HOME)])
+def test_alt_and_a_digit_take_that_draft(drafting: Editor, digit: int, taken: str) -> None:
+    drafting.press(f"Alt+Digit{digit}")
+    assert drafting.text == BEFORE + taken
+
+
+def test_a_digit_without_a_draft_does_nothing(drafting: Editor) -> None:
+    drafting.press("Alt+Digit7")
+    assert drafting.text == BEFORE
+    assert len(drafting.drafts()) == 3
+
+
+def test_alt_arrows_move_and_the_ghost_follows(drafting: Editor) -> None:
+    drafting.press("Alt+ArrowDown")
+    assert drafting.ghost() == RIVER
+    expect(drafting.box).to_have_attribute("aria-activedescendant", "pd-draft-2")
+    expect(drafting.options.nth(1)).to_have_attribute("aria-selected", "true")
+    drafting.press("Alt+ArrowUp", "Alt+ArrowUp")
+    assert drafting.ghost() == HOME
+    drafting.press("Tab")
+    assert drafting.text == BEFORE + HOME
+
+
+def test_plain_arrows_stay_with_the_caret(drafting: Editor) -> None:
+    drafting.press("ArrowLeft")
+    assert drafting.box.evaluate("box => box.selectionStart") == len(BEFORE) - 1
+    assert drafting.text == BEFORE
+
+
+def test_ctrl_right_takes_words_without_a_request(drafting: Editor) -> None:
+    asked = len(drafting.fake.requests)
+    drafting.press("Control+ArrowRight")
+    assert drafting.text == BEFORE + " to"
+    assert drafting.ghost() == " the market and bought some bread"
+    drafting.press("Control+ArrowRight", "Control+ArrowRight")
+    assert drafting.text == BEFORE + " to the market"
+    assert drafting.ghost() == " and bought some bread"
+    drafting.settle()
+    assert len(drafting.fake.requests) == asked
+
+
+def test_esc_dismisses_and_tab_then_leaves_the_editor(drafting: Editor) -> None:
+    drafting.press("Escape")
+    assert drafting.drafts() == []
+    assert drafting.ghost() == ""
+    drafting.press("Tab")
+    assert drafting.text == BEFORE
+    expect(drafting.box).not_to_be_focused()
+
+
+def test_after_esc_alt_down_or_a_letter_brings_drafts_back(drafting: Editor) -> None:
+    drafting.press("Escape", "Alt+ArrowDown")
+    drafting.wait_for_drafts(MARKET, RIVER, HOME)
+    drafting.press("Escape")
+    drafting.write(" ")
+    drafting.wait(lambda: len(drafting.drafts()) == 3)
+
+
+def test_tab_without_drafts_leaves_the_editor_and_shift_tab_always_does(editor: Editor) -> None:
+    editor.press("Tab")
+    expect(editor.box).not_to_be_focused()
+    editor.box.focus()
+    editor.write(BEFORE)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    editor.press("Shift+Tab")
+    expect(editor.box).not_to_be_focused()
+    assert editor.text == BEFORE
+
+
+def test_a_pick_is_one_step_of_undo_and_redo(drafting: Editor) -> None:
+    drafting.press("Tab")
+    drafting.write("!")
+    drafting.press("Control+z")
+    assert drafting.text == BEFORE + MARKET
+    drafting.press("Control+z")
+    assert drafting.text == BEFORE
+    drafting.press("Control+Shift+Z")
+    assert drafting.text == BEFORE + MARKET
+
+
+def test_undo_shows_the_old_drafts_again(drafting: Editor) -> None:
+    drafting.press("Alt+Digit2")
+    drafting.press("Control+z")
+    drafting.wait_for_drafts(MARKET, RIVER, HOME)
+
+
+def test_a_click_takes_a_draft_and_keeps_the_focus(drafting: Editor) -> None:
+    drafting.options.nth(1).click()
+    assert drafting.text == BEFORE + RIVER
+    expect(drafting.box).to_be_focused()
+
+
+def test_a_tap_takes_a_draft(browser: Browser, server: Server, fake: FakeDrafts) -> None:
+    with browser.new_context(
+        viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
+    ) as context:
+        editor = Editor(context.new_page(), fake).open(server.url)
+        editor.write(BEFORE)
+        editor.wait_for_drafts(MARKET, RIVER, HOME)
+        assert all(box["height"] >= 44 for box in map(Locator.bounding_box, editor.options.all()) if box)
+        editor.options.nth(2).tap()
+        assert editor.text == BEFORE + HOME
+
+
+def test_a_mac_has_its_own_keys(context: BrowserContext, server: Server, fake: FakeDrafts) -> None:
+    context.add_init_script("Object.defineProperty(navigator, 'platform', { get: () => 'MacIntel' })")
+    editor = Editor(context.new_page(), fake).open(server.url)
+    editor.write(BEFORE)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    expect(editor.page.locator(".pd-hints")).to_contain_text("⌥")
+    editor.press("Alt+ArrowRight")
+    assert editor.text == BEFORE + " to"
+
+
+def test_the_key_help_lists_every_key(editor: Editor) -> None:
+    editor.page.get_by_role("button", name="Keys").click()
+    dialog = editor.page.get_by_role("dialog", name="Keys")
+    for key in ("Tab", "1…9", "↑ ↓", "→", "Esc", "Z"):
+        expect(dialog.locator("kbd", has_text=re.compile(f"^{key}$"))).to_have_count(1)
+    editor.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(editor.box).to_be_focused()
+
+
+# ---------------------------------------------------------------- typing along, requests
+
+
+def test_typing_along_trims_the_drafts_and_asks_nobody(drafting: Editor) -> None:
+    asked = len(drafting.fake.requests)
+    for typed in " to the market an":
+        drafting.write(typed)
+        assert drafting.ghost() == (BEFORE + MARKET)[len(drafting.text) :]
+        # HOME parts from the others at once, RIVER after " to the "
+        if len(drafting.text) > len(BEFORE) + len(" to the "):
+            assert len(drafting.drafts()) == 1
+    counters = drafting.counters()
+    assert len(drafting.fake.requests) == asked
+    assert counters["avoided"] >= len(" to the market an")
+    assert len(counters["alongMs"]) >= len(" to the market an")
+
+
+def test_after_a_pause_dropped_drafts_are_replaced(drafting: Editor) -> None:
+    drafting.fake.script[" to the"] = (" market and back", " station", " shore")
+    drafting.write(" to the m")
+    drafting.fake.script[" to the m"] = ("arket and bought some bread", "ountains", "oon")
+    drafting.wait_for_drafts("arket and bought some bread", "ountains", "oon")
+    assert drafting.fake.requests[-1]["before"] == BEFORE + " to the m"
+
+
+def test_a_backspace_brings_trimmed_drafts_back_without_a_request(drafting: Editor) -> None:
+    asked = len(drafting.fake.requests)
+    drafting.write(" to the m")
+    drafting.press(*["Backspace"] * 9)
+    assert drafting.drafts() == [MARKET, RIVER, HOME]
+    assert len(drafting.fake.requests) == asked
+
+
+def test_a_letter_that_no_draft_has_asks_at_once(drafting: Editor) -> None:
+    asked = len(drafting.fake.requests)
+    drafting.write("x")
+    drafting.wait(lambda: len(drafting.fake.requests) == asked + 1, "one request")
+    assert drafting.fake.requests[-1]["before"] == BEFORE + "x"
+
+
+def test_requests_carry_tab_number_and_settings(drafting: Editor) -> None:
+    first, *_, last = drafting.fake.requests
+    assert first["tab"] == last["tab"]
+    assert last["n"] > first["n"]
+    assert last["settings"] == {option["name"]: option["default"] for option in options()}
+
+
+def test_the_newest_request_wins(editor: Editor) -> None:
+    editor.fake.step_s = 0.4
+    editor.write("He wrote q")
+    editor.wait(lambda: len(editor.fake.requests) > 0)
+    editor.write("z")
+    editor.wait(lambda: editor.fake.stopped, "the server to notice the cancelled request")
+    editor.fake.step_s = 0.004
+    editor.write("w")
+    editor.wait(lambda: len(editor.drafts()) == 3)
+    assert editor.fake.requests[-1]["before"] == "He wrote qzw"
+    assert editor.fake.requests[-1]["n"] not in editor.fake.stopped
+
+
+def test_counters_time_every_key_that_needed_a_request(drafting: Editor) -> None:
+    drafting.wait(lambda: drafting.counters()["doneMs"])
+    counters = drafting.counters()
+    assert counters["keystrokes"] == len(BEFORE)
+    assert counters["requests"] == len(drafting.fake.requests)
+    assert 0 < counters["firstMs"][-1] <= counters["doneMs"][-1]
+
+
+def test_two_tabs_do_not_disturb_each_other(
+    context: BrowserContext, server: Server, fake: FakeDrafts
+) -> None:
+    fake.step_s = 0.05
+    one = Editor(context.new_page(), fake).open(server.url)
+    two = Editor(context.new_page(), fake).open(server.url)
+    one.write("The first")
+    two.write("The second")
+    one.wait_for_drafts(MARKET, RIVER, HOME)
+    two.wait_for_drafts(MARKET, RIVER, HOME)
+    assert len({request["tab"] for request in fake.requests}) == 2
+    one.settle()
+    one.page.reload()
+    two.page.reload()
+    assert (one.text, two.text) == ("The first", "The second")
+
+
+def test_a_closed_tab_says_so(editor: Editor) -> None:
+    editor.write(BEFORE)
+    editor.wait(lambda: editor.fake.requests)
+    tab = editor.fake.requests[0]["tab"]
+    editor.page.close(run_before_unload=True)
+    deadline = time.monotonic() + 5
+    while tab not in editor.fake.left and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert tab in editor.fake.left
+
+
+# ---------------------------------------------------------------- the caret anywhere
+
+PARAGRAPH = (
+    "The lighthouse keeper opened the letter and read it twice, standing, before he sat down at the table. "
+    "Outside the gulls were arguing about the wind, and the lamp above him had not been lit for days."
+)
+HEBREW = "בלילה ההוא ישב שומר המגדלור ליד החלון וקרא את המכתב פעם נוספת, לאט, כאילו המילים עלולות להשתנות."
+PLACES = {
+    "end": (PARAGRAPH, None),
+    "middle of a line": (PARAGRAPH, PARAGRAPH.index(" standing")),
+    "end of a paragraph with more below": (f"{PARAGRAPH}\n\n{PARAGRAPH}\nEnd.", len(PARAGRAPH)),
+    "an empty line": (f"{PARAGRAPH}\n\n{PARAGRAPH}", len(PARAGRAPH) + 1),
+    "start of the last line": (f"{PARAGRAPH}\nEnd.", len(PARAGRAPH) + 1),
+    "long paragraph": (PARAGRAPH * 30, len(PARAGRAPH) * 29 + 40),
+    "right to left": (HEBREW, None),
+    "right to left, middle": (f"{HEBREW}\n{PARAGRAPH}", HEBREW.index(" וקרא")),
+    "emoji": ("A family 👨‍👩‍👧‍👦 and a flag 🏳️‍🌈 went", None),
+}
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_the_ghost_stands_where_the_text_will(editor: Editor, where: str) -> None:
+    """Ghost text drawn in ink looks, pixel for pixel, like the page after taking it."""
+    text, caret = PLACES[where]
+    draft = " וגם לחם ויין מן הכפר" if where.startswith("right") else MARKET
+    at = len(text) if caret is None else caret
+    editor.fake.script[text[:at][-12:]] = (draft,)
+    editor.page.add_style_tag(
+        content="#pd { --ghost: var(--ink) !important } #pd-text { caret-color: transparent !important }"
+        ".pd-below, .pd-sheet::before { visibility: hidden !important }"
+    )
+    editor.box.evaluate("box => (box.spellcheck = false)")
+    editor.put(text, caret)
+    editor.wait(lambda: editor.ghost() == draft and not editor.page.evaluate("polydraft.editor.request"))
+    with_ghost = editor.page.locator(".pd-sheet").screenshot()
+    editor.fake.fail = (503, "Busy.", "")
+    editor.press("Tab", "Escape")
+    editor.settle()
+    assert editor.text == text[:at] + draft + text[at:]
+    assert editor.ghost() == ""
+    taken = editor.page.locator(".pd-sheet").screenshot()
+    assert same_picture(with_ghost, taken)
+
+
+def same_picture(one: bytes, two: bytes) -> bool:
+    """Equal over the common height, but for the antialiasing of glyphs at another subpixel position."""
+    a, b = (Image.open(io.BytesIO(png)).convert("L") for png in (one, two))
+    size = (0, 0, min(a.width, b.width), min(a.height, b.height))
+    difference = ImageChops.difference(a.crop(size), b.crop(size))
+    strong = sum(difference.histogram()[96:])
+    return strong <= 40
+
+
+def test_text_after_the_caret_is_left_alone(editor: Editor) -> None:
+    editor.put("Yesterday she went. The end.", len(BEFORE))
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    editor.press("Alt+Digit2")
+    assert editor.text == f"{BEFORE}{RIVER}. The end."
+    assert editor.box.evaluate("box => box.selectionStart") == len(BEFORE + RIVER)
+    assert editor.fake.requests[-2]["before"] == BEFORE
+
+
+def test_the_pointer_finds_the_text_where_it_is(editor: Editor) -> None:
+    editor.put(PARAGRAPH, 20)
+    editor.wait(lambda: editor.ghost() != "")
+    editor.page.mouse.move(500, 130)
+    editor.page.mouse.move(510, 132)
+    assert editor.ghost() == ""  # what follows the caret is back in its place, ready to be clicked
+
+
+def test_a_selection_has_no_drafts(drafting: Editor) -> None:
+    drafting.press("Shift+ArrowLeft")
+    drafting.wait(lambda: drafting.drafts() == [])
+    drafting.press("ArrowRight")
+    drafting.wait_for_drafts(MARKET, RIVER, HOME)
+
+
+def test_the_ghost_stays_in_sight_at_the_end_of_a_long_text(editor: Editor) -> None:
+    editor.put("A line.\n" * 200)
+    editor.write("Yesterday she went")
+    editor.wait(lambda: editor.ghost() == MARKET)
+    sheet = editor.page.locator(".pd-sheet").bounding_box()
+    ghost = editor.page.locator(".pd-ghost-text").bounding_box()
+    assert sheet
+    assert ghost
+    assert ghost["y"] >= sheet["y"]
+    assert ghost["y"] + ghost["height"] <= sheet["y"] + sheet["height"] + 1
+
+
+# ---------------------------------------------------------------- composition
+
+
+def test_a_composition_is_left_alone(drafting: Editor) -> None:
+    asked = len(drafting.fake.requests)
+    client = drafting.page.context.new_cdp_session(drafting.page)
+    for text in ("に", "にほ", "にほん"):
+        client.send(
+            "Input.imeSetComposition", {"text": text, "selectionStart": len(text), "selectionEnd": len(text)}
+        )
+        assert drafting.ghost() == ""
+        assert drafting.drafts() == []
+    drafting.settle()
+    assert len(drafting.fake.requests) == asked
+    client.send("Input.insertText", {"text": "日本"})
+    drafting.wait_for_drafts(MARKET, RIVER, HOME)
+    assert drafting.text == BEFORE + "日本"
+    assert drafting.fake.requests[-1]["before"] == BEFORE + "日本"
+
+
+def test_keys_of_a_composition_are_not_ours(drafting: Editor) -> None:
+    taken = drafting.box.evaluate(
+        "box => !box.dispatchEvent(new KeyboardEvent('keydown',"
+        " {key: 'Tab', isComposing: true, bubbles: true, cancelable: true}))"
+    )
+    assert not taken
+    assert drafting.text == BEFORE
+
+
+# ---------------------------------------------------------------- keeping, copying, clearing
+
+
+def test_text_and_settings_survive_a_reload(drafting: Editor) -> None:
+    drafting.page.get_by_role("slider", name="Drafts").fill("5")
+    drafting.page.reload()
+    drafting.page.wait_for_function("window.polydraft !== undefined")
+    assert drafting.text == BEFORE
+    drafting.wait_for_drafts(*PHRASES[:5])
+
+
+def test_storage_that_is_full_is_said_in_words(editor: Editor) -> None:
+    editor.page.evaluate(
+        "() => { Storage.prototype.setItem = () => { throw new DOMException('', 'QuotaExceededError') } }"
+    )
+    editor.write(BEFORE)
+    expect(editor.page.get_by_role("alert")).to_contain_text("too long for the browser to remember")
+    expect(editor.page.get_by_role("alert")).to_contain_text("Download it")
+
+
+def test_copy_says_so(drafting: Editor) -> None:
+    drafting.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    drafting.page.get_by_role("button", name="Copy").click()
+    expect(drafting.page.get_by_text("Copied.")).to_be_visible()
+    assert drafting.page.evaluate("navigator.clipboard.readText()") == BEFORE
+
+
+def test_download_gives_the_text(drafting: Editor) -> None:
+    with drafting.page.expect_download() as download:
+        drafting.page.get_by_role("button", name="Download").click()
+    assert download.value.suggested_filename == "polydraft.txt"
+    assert download.value.path().read_text("utf-8") == BEFORE
+    expect(drafting.page.get_by_text("Saved as polydraft.txt.")).to_be_visible()
+
+
+def test_clear_can_be_undone(drafting: Editor) -> None:
+    drafting.page.get_by_role("button", name="Clear").click()
+    assert drafting.text == ""
+    assert drafting.drafts() == []
+    drafting.page.get_by_role("button", name="Undo").click()
+    assert drafting.text == BEFORE
+    drafting.page.get_by_role("button", name="Clear").click()
+    drafting.press("Control+z")
+    assert drafting.text == BEFORE
+
+
+# ---------------------------------------------------------------- errors and recovery
+
+
+def test_a_servers_error_appears_in_words_and_goes_away(editor: Editor) -> None:
+    editor.fake.fail = (503, "The model has no room for this text.", "Choose a model with a longer context.")
+    editor.write("a")
+    alert = editor.page.get_by_role("alert")
+    expect(alert).to_contain_text("The model has no room for this text.")
+    expect(alert).to_contain_text("Choose a model with a longer context.")
+    editor.fake.fail = None
+    editor.write("b")
+    editor.wait(lambda: len(editor.drafts()) == 3)
+    expect(alert).to_be_hidden()
+
+
+def test_an_error_inside_the_stream_appears_in_words(editor: Editor) -> None:
+    editor.fake.error_line = ("The backend stopped.", "Start Polydraft again.")
+    editor.write("a")
+    expect(editor.page.get_by_role("alert")).to_contain_text("The backend stopped. Start Polydraft again.")
+
+
+def test_a_lost_connection_is_told_and_found_again(drafting: Editor, server: Server) -> None:
+    server.stop()
+    try:
+        drafting.write("x")
+        expect(drafting.page.get_by_role("alert")).to_contain_text("The connection to Polydraft is lost.")
+        assert drafting.drafts() == []
+        drafting.write("yz")  # writing goes on
+        assert drafting.text == BEFORE + "xyz"
+    finally:
+        server.start()
+    expect(drafting.page.get_by_role("alert")).to_be_hidden(timeout=15_000)
+    drafting.wait_for_drafts(MARKET, RIVER, HOME)
+    assert drafting.text == BEFORE + "xyz"
+
+
+# ---------------------------------------------------------------- settings
+
+
+def test_every_option_has_a_control(editor: Editor) -> None:
+    editor.page.get_by_role("button", name="More").click()
+    for option in options():
+        if option["kind"] == "bool":
+            expect(editor.page.get_by_role("switch", name=option["label"])).to_be_checked(
+                checked=option["default"]
+            )
+        else:
+            slider = editor.page.get_by_role("slider", name=option["label"])
+            expect(slider).to_have_value(f"{option['default']:g}")
+            expect(slider).to_have_attribute("max", f"{option['max']:g}")
+
+
+def test_sliders_act_at_once(drafting: Editor) -> None:
+    drafting.page.get_by_role("slider", name="Drafts").focus()
+    drafting.press("ArrowRight", "ArrowRight")
+    drafting.wait_for_drafts(*PHRASES[:5])
+    drafting.page.get_by_role("slider", name="Length").fill("2")
+    drafting.wait(lambda: drafting.ghost() == " to the")
+    drafting.page.get_by_role("slider", name="Minimum confidence").fill("0.15")
+    drafting.wait(lambda: len(drafting.drafts()) == 2)
+    last = drafting.fake.requests[-1]["settings"]
+    assert (last["k"], last["length"], last["min_confidence"]) == (5, 2, 0.15)
+    assert drafting.text == BEFORE
+
+
+def test_more_and_reset(drafting: Editor) -> None:
+    page = drafting.page
+    page.get_by_role("button", name="More").click()
+    page.get_by_role("switch", name="Distinct beginnings").uncheck()
+    page.get_by_role("slider", name="Exact steps").fill("3")
+    drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 3)
+    assert drafting.fake.requests[-1]["settings"]["distinct"] is False
+    page.get_by_role("button", name="Reset all").click()
+    drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 1)
+    assert drafting.fake.requests[-1]["settings"]["distinct"] is True
+
+
+# ---------------------------------------------------------------- looks and access
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (768, 1024), (1440, 900), (3840, 2160)])
+def test_nothing_overflows(
+    browser: Browser, server: Server, fake: FakeDrafts, width: int, height: int
+) -> None:
+    with browser.new_context(viewport={"width": width, "height": height}) as context:
+        editor = Editor(context.new_page(), fake).open(server.url)
+        editor.put(PARAGRAPH)
+        editor.wait_for_drafts(MARKET, RIVER, HOME)
+        outside = editor.page.evaluate(
+            """() => [...document.querySelectorAll('#pd :is(button, input, .pd-chance, .pd-status)')]
+                .filter((e) => e.checkVisibility())
+                .map((e) => [e.getBoundingClientRect(), e.outerHTML.slice(0, 80)])
+                .filter(([box]) => box.left < 0 || box.right > innerWidth)
+                .map(([_, name]) => name)"""
+        )
+        assert outside == []
+        assert editor.page.evaluate("document.documentElement.scrollWidth") <= width
+        measure = editor.page.evaluate(
+            "polydraft.editor.map.column().width / polydraft.editor.map.column().fontSize"
+        )
+        assert measure <= 37  # em: about 72 characters
+
+
+def test_dark_and_light_follow_the_system_and_agree_with_gradio(editor: Editor) -> None:
+    def look() -> tuple[bool, str]:
+        return editor.page.evaluate(
+            "[document.body.classList.contains('dark'),"
+            " getComputedStyle(document.querySelector('#pd')).backgroundColor]"
+        )
+
+    for scheme, dark, ground in (("dark", True, "rgb(23, 24, 26)"), ("light", False, "rgb(251, 250, 246)")):
+        editor.page.emulate_media(color_scheme=scheme)
+        editor.wait(lambda dark=dark, ground=ground: look() == [dark, ground], scheme)
+
+
+def test_roles_and_names(drafting: Editor) -> None:
+    page = drafting.page
+    expect(page.get_by_role("heading", name="Polydraft")).to_be_visible()
+    expect(drafting.box).to_have_attribute("aria-expanded", "true")
+    expect(drafting.box).to_have_attribute("aria-controls", "pd-list")
+    expect(drafting.box).to_have_attribute("aria-autocomplete", "both")
+    listbox = page.get_by_role("listbox", name="Drafts")
+    expect(listbox).to_be_visible()
+    expect(listbox.get_by_role("option", name="1 to the market and bought some bread 40%")).to_be_visible()
+    expect(listbox.get_by_role("option", name="2 to the river with a lantern 20%")).to_be_visible()
+    for name in ("Copy", "Download", "Clear", "Keys", "Settings"):
+        expect(page.get_by_role("button", name=name)).to_be_visible()
+    drafting.press("Escape")
+    expect(drafting.box).to_have_attribute("aria-expanded", "false")
+
+
+def test_a_screen_reader_hears_the_best_draft_once(drafting: Editor) -> None:
+    live = drafting.page.locator(".pd-live")
+    expect(live).to_have_text("3 drafts. Best: to the market and bought some bread.")
+    expect(live).to_have_attribute("aria-live", "polite")
+
+
+def test_everything_is_reached_by_keyboard_with_visible_focus(editor: Editor) -> None:
+    seen = []
+    for _ in range(14):
+        editor.press("Tab")
+        name, outline = editor.page.evaluate(
+            "() => { const e = document.activeElement;"
+            " return [e.dataset.do ?? e.name, getComputedStyle(e).outlineStyle] }"
+        )
+        seen.append(name)
+        if name:
+            assert outline == "solid", name
+    for name in ("k", "length", "tau", "min_confidence", "more", "settings"):
+        assert name in seen
+
+
+def test_it_installs_as_an_app(editor: Editor, server: Server) -> None:
+    client = editor.page.context.new_cdp_session(editor.page)
+    manifest = client.send("Page.getAppManifest")
+    assert manifest["errors"] == []
+    assert manifest["manifest"]["name"] == "Polydraft"
+    for size in (192, 512):
+        icon = editor.page.request.get(f"{server.url}/page/icon-{size}.png")
+        assert Image.open(io.BytesIO(icon.body())).size == (size, size)
+    assert client.send("Page.getInstallabilityErrors")["installabilityErrors"] in (
+        [],
+        [{"errorId": "in-incognito", "errorArguments": []}],
+    )
+
+
+def test_the_page_talks_to_its_own_server_only(drafting: Editor, server: Server) -> None:
+    drafting.press("Tab")
+    drafting.settle()
+    assert drafting.hosts == {server.url.removeprefix("http://")}
+
+
+# ---------------------------------------------------------------- hostile text
+
+FAMILY = "👨‍👩‍👧‍👦🏳️‍🌈é̂"
+HOSTILE = {
+    "NUL": "nothing\x00here",
+    "right to left": HEBREW,
+    "emoji sequences": FAMILY * 20,
+    "10,000 newlines": "\n" * 10_000 + "end",
+    "control characters": "".join(map(chr, range(1, 32))).replace("\r", "") + "x",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_kept_and_drafted_from(editor: Editor, name: str) -> None:
+    text = HOSTILE[name]
+    editor.put(text)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    assert editor.text == text
+    assert text.endswith(editor.fake.requests[-1]["before"])
+    editor.press("Tab")
+    assert editor.text == text + MARKET
+
+
+def test_half_characters_are_kept_but_not_sent(editor: Editor) -> None:
+    editor.box.evaluate(
+        "box => { box.value = 'half \\ud83d and \\ude00 went';"
+        " box.dispatchEvent(new Event('input', {bubbles: true})) }"
+    )
+    editor.wait(lambda: len(editor.drafts()) == 3)
+    assert editor.fake.requests[-1]["before"] == "half \ufffd and \ufffd went"
+    assert editor.box.evaluate("box => box.value.charCodeAt(5) === 0xd83d")
+
+
+LINE = "The keeper read it twice and then sat down by the window. "
+HUGE = {
+    "1 MB of paragraphs": (LINE * 10 + "\n") * 1750,
+    "1 MB in one line": LINE * 17_500,
+    "10,000 newlines": "\n" * 10_000,
+}
+
+
+@pytest.mark.parametrize("kind", HUGE)
+def test_a_huge_paste_leaves_typing_quick(editor: Editor, kind: str) -> None:
+    text = HUGE[kind]
+    editor.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    editor.page.evaluate("text => navigator.clipboard.writeText(text)", text)
+    editor.box.focus()
+    editor.press("Control+v")
+    editor.wait(lambda: editor.box.evaluate("box => box.value.length") == len(text), "the paste")
+    editor.settle()
+    slowest = editor.page.evaluate(
+        """async () => {
+            let slowest = 0;
+            for (const letter of 'quick words') {
+                const start = performance.now();
+                document.execCommand('insertText', false, letter);
+                slowest = Math.max(slowest, performance.now() - start);
+                await new Promise((done) => setTimeout(done, 30));
+            }
+            return slowest;
+        }"""
+    )
+    assert slowest < 600  # ms; typically 10 to 100, in the worst case of one line without an end
+    editor.wait(lambda: len(editor.drafts()) > 0)
+    assert len(editor.fake.requests[-1]["before"]) <= 8192
+    assert editor.box.evaluate("box => box.value.length") == len(text) + len("quick words")
+
+
+# ---------------------------------------------------------------- the pure functions
+
+
+@pytest.fixture(scope="module")
+def functions(browser: Browser, shared: tuple[Server, FakeDrafts]) -> Iterator[Callable[..., Any]]:
+    """Calls of `app/static/drafting.js`, by name."""
+    with browser.new_context() as context:
+        page = context.new_page()
+        page.goto(shared[0].url + "/page/icon.svg")
+        yield lambda name, *arguments: page.evaluate(
+            "async ([name, args]) => (await import('/page/drafting.js'))[name](...args)", [name, arguments]
+        )
+
+
+def test_the_window_sent_has_a_stable_start(functions: Callable[..., Any]) -> None:
+    text = "".join(chr(97 + i * 7 % 26) for i in range(40_000))
+    starts = set()
+    for length in [0, 1, 4095, 8191, 8192, 8193, 12_287, 12_288, 20_000, 20_001, 39_999]:
+        window = functions("cropped", text[:length])
+        start = length - len(window)
+        assert text[:length].endswith(window)
+        assert start == 0 if length < 8192 else start % 4096 == 0 and 4096 <= len(window) <= 8192
+        starts.add(start)
+    assert len(starts) < 8
+
+
+def test_the_window_never_starts_inside_a_character(functions: Callable[..., Any]) -> None:
+    window = functions("cropped", "x" + "😀" * 5000)
+    assert "\ufffd" not in window
+    assert window.startswith("😀")
+
+
+@pytest.mark.parametrize(
+    ("rest", "word"),
+    [
+        (" to the market", " to"),
+        ("ting a letter", "ting"),
+        (", and so", ","),
+        (' "Hello," she', ' "Hello,"'),
+        ("end", "end"),
+        (" ", " "),
+        ("我们去市场。然后", "我们"),
+    ],
+)
+def test_one_word(functions: Callable[..., Any], rest: str, word: str) -> None:
+    assert functions("firstWord", rest) == word
+
+
+def test_branches_part_at_whole_words(functions: Callable[..., Any]) -> None:
+    assert functions("sharedBeginning", " the market", " then") == 0
+    assert functions("sharedBeginning", " to the market", " to the river") == len(" to the")
+    texts = [" a b c", " a b d", " a e", " f"]
+    assert functions("branches", texts) == [
+        {"shared": 0, "parent": -1},
+        {"shared": 4, "parent": 0},
+        {"shared": 2, "parent": 0},
+        {"shared": 0, "parent": -1},
+    ]
+
+
+def test_grouping_brings_branches_together_and_keeps_the_best_first(functions: Callable[..., Any]) -> None:
+    drafts = [{"text": text} for text in (" a b", " c", " a d", " c e", " a b f")]
+    ordered = [draft["text"] for draft in functions("grouped", drafts)]
+    assert ordered == [" a b", " a b f", " a d", " c", " c e"]
