@@ -11,7 +11,7 @@ Shapes: W words per window, N windows. Knows nothing about text or file formats.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy as np
 # workspace, ids.
 _BYTES_PER_WINDOW = 72
 _PER_MERGED_ROW = 110
+LEAST = 1 << 16  # windows that are handled at once, however little memory is given
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,14 @@ class Packing:
             cut[full + 1 :] = 0
         return cut
 
+    def pack(self, ids: np.ndarray) -> np.ndarray:
+        """Token ids (N, n) as words (W, N), padded with nothing."""
+        words = np.zeros((self.words, len(ids)), dtype=np.uint64)
+        for column, tokens in enumerate(ids.T):
+            word, shift = self.shift(column)
+            words[word] |= (tokens.astype(np.uint64) + np.uint64(1)) << shift
+        return words
+
     def windows(self, ids: np.ndarray) -> np.ndarray:
         """All windows (W, N) of a stream of tokens (uint32, as token + 1) with a 0 after every document."""
         n = len(ids)
@@ -98,7 +107,7 @@ def sum_rows(words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
     words = np.stack([word[order] for word in words])
     starts = starts_of_groups(words)
     if not len(starts):
-        return words, values
+        return words, values[:, :0]
     sums = np.stack([np.add.reduceat(value[order], starts) for value in values])
     return words[:, starts], sums
 
@@ -109,7 +118,7 @@ class Runs:
     def __init__(self, folder: Path, packing: Packing, memory: int) -> None:
         """`memory` is what sorting and merging may take, in bytes."""
         self.folder, self.packing, self.memory = folder, packing, memory
-        self.capacity = max(memory // (_BYTES_PER_WINDOW + 16 * max(packing.words - 2, 0)), 1 << 16)
+        self.capacity = max(memory // (_BYTES_PER_WINDOW + 16 * max(packing.words - 2, 0)), LEAST)
         self._held: list[np.ndarray] = []
         self._size = 0
         self._lengths: list[int] = []
@@ -137,7 +146,7 @@ class Runs:
         counts.astype(np.uint64).tofile(self._path(number, "n"))
         self._lengths.append(len(counts))
 
-    def merged(self) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def merged(self) -> Iterator[Kept]:
         """All windows sorted and distinct, block by block: words (W, n), counts (n,) uint64."""
         self.flush()
         runs = [
@@ -146,7 +155,7 @@ class Runs:
             for number, length in enumerate(self._lengths)
             if length
         ]
-        rows = max(self.memory // _PER_MERGED_ROW, 1 << 16)
+        rows = max(self.memory // _PER_MERGED_ROW, LEAST)
         if len(runs) == 1:  # already what is wanted
             *words, counts = runs[0]
             for at in range(0, len(counts), rows):
@@ -212,7 +221,7 @@ class _Groups:
         self._words.append(rows[:, kept])
         self._counts.append(sums[kept])
 
-    def finish(self) -> tuple[np.ndarray, np.ndarray]:
+    def finish(self) -> Kept:
         if self._open is not None:
             self._emit(*self._open)
             self._open = None
@@ -235,39 +244,44 @@ class Entries:
     distinct: int
 
 
-def count(
-    blocks: Iterator[tuple[np.ndarray, np.ndarray]],
-    packing: Packing,
-    orders: range,
-    min_counts: dict[int, int],
-) -> list[Entries]:
-    """n-grams of order 0 (the empty one) to the highest, pruned, with the totals of their stored
-    continuations.
+# n-grams of one order: words (W, N) sorted and distinct, counts (N,) uint64
+Kept = tuple[np.ndarray, np.ndarray]
 
-    Single tokens are all kept. An order below the lowest wanted one keeps only what is a context.
+
+def count(
+    blocks: Iterator[Kept], packing: Packing, orders: range, min_counts: Mapping[int, int]
+) -> list[Entries]:
+    """Sorted windows into n-grams of every order from 0 (the empty one) up, pruned, with totals.
+
+    Orders that `min_counts` does not name keep everything; single tokens always do.
     """
-    groups = [_Groups(packing, n, min_counts.get(n, 1)) for n in range(packing.order + 1)]
+    groups = [_Groups(packing, n, min_counts.get(n, 1) if n > 1 else 1) for n in range(packing.order + 1)]
     for words, counts in blocks:
         for group in groups:
             group.feed(words, counts)
+    kept = [group.finish() for group in groups]
+    return with_totals(kept, packing, orders, [group.distinct for group in groups])
+
+
+def with_totals(kept: list[Kept], packing: Packing, orders: range, distinct: list[int]) -> list[Entries]:
+    """Add to the n-grams of order 0, 1, … what their stored continuations sum up to.
+
+    Contexts that are not there themselves are added with count 0. Orders between single tokens and the lowest
+    wanted one keep only what is a context.
+    """
     entries: list[Entries] = []
-    context_rows = np.zeros((packing.words, 0), dtype=np.uint64)
-    context_totals = np.zeros(0, dtype=np.uint64)
+    contexts: Kept = np.zeros((packing.words, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
     for n in range(packing.order, -1, -1):  # from the top, since totals come from above
-        rows, counts = groups[n].finish()
-        everything = np.concatenate([rows, context_rows], axis=1)
-        values = np.zeros((2, everything.shape[1]), dtype=np.uint64)
-        values[0, : len(counts)] = counts
-        values[1, len(counts) :] = context_totals
-        everything, (all_counts, totals) = sum_rows(everything, values)
+        rows, counts = kept[n]
+        values = np.zeros((2, len(counts) + len(contexts[1])), dtype=np.uint64)
+        values[0, : len(counts)], values[1, len(counts) :] = counts, contexts[1]
+        words, (all_counts, totals) = sum_rows(np.concatenate([rows, contexts[0]], axis=1), values)
         if n not in orders and n > 1:
             used = totals > 0
-            everything, all_counts, totals = everything[:, used], all_counts[used], totals[used]
-        entries.append(Entries(everything, all_counts, totals, groups[n].distinct))
-        if n in orders and len(counts):
-            contexts = packing.prefix(rows, n - 1)
-            starts = starts_of_groups(contexts)
-            context_rows, context_totals = contexts[:, starts], np.add.reduceat(counts, starts)
-        else:
-            context_rows, context_totals = context_rows[:, :0], context_totals[:0]
+            words, all_counts, totals = words[:, used], all_counts[used], totals[used]
+        entries.append(Entries(words, all_counts, totals, distinct[n]))
+        prefixes = packing.prefix(rows, n - 1) if n in orders else contexts[0][:, :0]
+        starts = starts_of_groups(prefixes)
+        sums = np.add.reduceat(counts, starts) if len(starts) else contexts[1][:0]
+        contexts = prefixes[:, starts], sums
     return entries[::-1]

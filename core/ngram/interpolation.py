@@ -32,6 +32,10 @@ class Store(Protocol):
         """Counts and totals per order; see `NgramStore.evidence`."""
         ...
 
+    def count(self, ids: Sequence[int]) -> int:
+        """How often this n-gram was seen; 0 if it is not stored."""
+        ...
+
 
 class Interpolation(ABC):
     """One rule, called once per decoding step for all drafts."""
@@ -87,56 +91,91 @@ class Geometric(Interpolation):
         return np.where(g.any(axis=1, keepdims=True), mixed, alone)
 
 
+# The largest weight of each order n = 2 … 6 in `Linear`, before α; longer contexts than these share the last.
+SHARES = (0.12, 0.45, 0.7, 0.7, 1.0)
+# What `familiarity` looks at: 4-grams that end in the last 24 tokens.
+_FAMILIAR_ORDER, _FAMILIAR_WINDOW = 4, 24
+# Where it looks for the end of the typed text: no draft is longer than this less the window.
+_LOOKED_THROUGH = 96
+
+
 class Linear(Interpolation):
     """The model's distribution as the base; each order's estimate is mixed in as far as its context is known.
 
-    From the shortest context to the longest:   p ← (1 - w)·p + w·(count/total),   w = α · total/(seen +
-    evidence)
+    From the shortest context to the longest, for every candidate:
 
-    where `seen` is how often the context occurred, so that w is small for a rare context and also for one
-    that mostly went on in ways too rare to keep: (seen - total)/seen is the Good-Turing estimate of something
-    new. Nothing is forbidden for being unseen: every candidate keeps at least Π(1 - w) of what the model gave
-    it.
+        p ← (1 - w)·p + w·count/total,    w = α · share_n · (total / (seen + ½))² · familiarity
+
+    `seen` is how often the context occurred and `total` how often it went on in a way that was kept, so
+    (seen - total)/seen is the Good-Turing estimate of a continuation never seen, and w is small for contexts
+    that go on in many rare ways as well as for rare ones. `familiarity` is how much of the text so far the
+    store knows; it keeps a store out of text that is not its own. Nothing is forbidden for being unseen:
+    every candidate keeps Π(1 - w) of what the model gave it.
+
+    The form and the constants were fitted on held-out text; docs/ngram-stores.md has the figures.
     """
 
     def __init__(
         self,
         stores: Store | Sequence[tuple[Store, float]],
-        alpha: float = 0.5,
-        evidence: float = 5.0,
-        least: int = 2,
+        alpha: float = 0.9,
+        shares: Sequence[float] = SHARES,
+        floor: float = 0.1,
     ) -> None:
         """
         Args:
-            stores: one store, or several with a factor for each one's w, mixed in one after the other: the
-                last has the last word.
-            alpha: the largest share of any one order, 0 to 1.
-            evidence: occurrences of a context at which it gets half its share.
-            least: the lowest order used.
+            stores: one store, or several, each with a factor for its α; mixed in one after the other, so that
+                the last has the last word.
+            alpha: the largest weight of any one order, 0 (n-grams off) to 1.
+            shares: what each order may have of α, for n = 2, 3, …; higher orders have the last one's.
+            floor: familiarity of a text of which the store knows nothing, 0 to 1.
         """
-        _check_share("alpha", alpha)
-        if evidence < 0:
-            raise InputError(f"evidence {evidence} given; 0 or more expected.")
         self.stores = list(stores) if isinstance(stores, Sequence) else [(stores, 1.0)]
-        for _, share in self.stores:
-            _check_share("a store's weight", share)
-        self.alpha, self.evidence, self.least = alpha, evidence, least
+        for name, value in [
+            ("alpha", alpha),
+            ("floor", floor),
+            *(("a store's factor", f) for _, f in self.stores),
+        ]:
+            _check_share(name, value)
+        if not shares or min(shares) < 0 or max(shares) > 1:
+            raise InputError(f"shares {list(shares)} given; at least one, from 0 to 1, expected.")
+        self.alpha, self.shares, self.floor = alpha, tuple(shares), floor
 
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: Candidates) -> np.ndarray:
         p = np.exp(_checked(logq, contexts))  # (d, m)
-        for store, share in self.stores:
-            known = store.evidence(contexts, candidates, [n for n in store.orders if n >= self.least])
-            occurred = np.maximum(known.seen, known.totals) + self.evidence  # (d, N)
-            w = (
-                share
-                * self.alpha
-                * np.divide(known.totals, occurred, out=np.zeros_like(occurred), where=occurred > 0)
-            )
+        # What the drafts share is what was typed; their own words would only confirm the store that chose
+        # them.
+        typed = _shared_tail(contexts)
+        for store, factor in self.stores:
+            known = store.evidence(contexts, candidates, [n for n in store.orders if n > 1])
+            kept = np.minimum(known.totals / (np.maximum(known.seen, known.totals) + 0.5), 1.0)  # (d, N)
+            shares = [self.shares[min(n - 2, len(self.shares) - 1)] for n in known.orders]
+            familiar = self.floor + (1 - self.floor) * familiarity(store, typed)
+            w = self.alpha * factor * familiar * np.array(shares) * kept**2  # (d, N)
             fractions = known.fractions()  # (d, N, m)
             for n in range(len(known.orders)):
                 p = (1 - w[:, n, None]) * p + w[:, n, None] * fractions[:, n]
         with np.errstate(divide="ignore"):
             return np.log(p)
+
+
+def familiarity(store: Store, ids: Sequence[int]) -> float:
+    """The share of the last 4-grams of a text that the store knows, 0 to 1: is this its kind of text?"""
+    n = min(_FAMILIAR_ORDER, store.orders[-1])
+    tail = ids[-(_FAMILIAR_WINDOW + n - 1) :]
+    windows = range(len(tail) - n + 1)
+    return sum(store.count(tail[i : i + n]) > 0 for i in windows) / len(windows) if windows else 0.0
+
+
+def _shared_tail(contexts: Contexts) -> list[int]:
+    """The last tokens of what all contexts begin with, found among the last tokens of the shortest one."""
+    shortest = min(map(len, contexts), default=0)
+    start = max(shortest - _LOOKED_THROUGH, 0)
+    tails = [context[start:shortest] for context in contexts]
+    end = next(
+        (i for i, tokens in enumerate(zip(*tails, strict=True)) if len(set(tokens)) > 1), shortest - start
+    )
+    return list(tails[0][:end]) if tails else []
 
 
 def _check_share(name: str, value: float) -> None:

@@ -1,0 +1,285 @@
+"""`polydraft ngram`: build stores, look into them, merge them. A thin layer over ngram_builder and
+core.ngram."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+import ngram_builder
+from core.errors import InputError, PolydraftError
+from core.ngram import NgramStore
+
+if TYPE_CHECKING:
+    from core.models import Tokenizer
+
+app = typer.Typer(help="N-gram stores: build, query, stats, merge.", no_args_is_help=True)
+
+Sources = Annotated[list[str], typer.Argument(help="Files, folders or glob patterns.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The store to write.")]
+Orders = Annotated[str, typer.Option(help="Orders of n-grams, a range within 1-8.")]
+MinCount = Annotated[
+    str, typer.Option(help="Drop n-grams seen less often: one number, or one per order, as in 2,2,2,3,3.")
+]
+ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.")]
+Exact = Annotated[bool, typer.Option("--exact", help="Store every count exactly.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+StorePath = Annotated[Path, typer.Option("--store", help="The store to look into.")]
+
+T = TypeVar("T")
+
+_SHOWN = 20  # damaged places that are listed one by one
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@app.command()
+def build(
+    sources: Sources,
+    out: Out,
+    tokenizer: ModelName = "default",
+    orders: Orders = "2-6",
+    min_count: MinCount = "2",
+    memory: Annotated[str, typer.Option(help="Memory that counting may take, such as 2G or 800M.")] = "2G",
+    exact: Exact = False,
+    max_bad: Annotated[
+        str, typer.Option(help="Write nothing when more of the input than this is damaged.")
+    ] = "1%",
+    workers: Annotated[int, typer.Option(help="Threads that tokenise; 0 is all cores.", min=0)] = 0,
+    as_json: Json = False,
+) -> None:
+    """Count the n-grams of documents and write a store.
+
+    Reads RedPajama shards (.jsonl, .json; plain, .gz or .zst) and .txt and .md files.
+    """
+
+    def run() -> ngram_builder.BuildReport:
+        wanted = _range(orders)
+        at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), _bytes(memory)
+        words, name = _tokenizer(tokenizer)
+        with Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[tokens]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=Console(stderr=True),
+            disable=not sys.stderr.isatty(),
+        ) as bar:
+            task = bar.add_task("Reading", total=1.0, tokens="")
+
+            def progress(share: float, report: ngram_builder.BuildReport) -> None:
+                what = "Counting" if share == 1.0 else "Reading"
+                bar.update(
+                    task, completed=share, description=what, tokens=f"{report.tokens / 1e6:.1f} M tokens"
+                )
+
+            return ngram_builder.build(
+                sources,
+                out,
+                words,
+                name=name,
+                orders=wanted,
+                min_count=at_least,
+                memory=taken,
+                exact=exact,
+                max_bad=allowed,
+                workers=workers or None,
+                progress=progress,
+            )
+
+    _print_report(_or_exit(run), out, as_json)
+
+
+@app.command()
+def merge(
+    stores: Annotated[list[Path], typer.Argument(help="Stores of one tokenizer.")],
+    out: Out,
+    min_count: Annotated[str, typer.Option(help="Prune the sum, as in build.")] = "1",
+    exact: Exact = False,
+    as_json: Json = False,
+) -> None:
+    """Add the counts of several stores up into one."""
+
+    def run() -> ngram_builder.BuildReport:
+        opened = [NgramStore.open(path, verify=True) for path in stores]
+        orders = range(max(s.orders[0] for s in opened), min(s.orders[-1] for s in opened) + 1)
+        return ngram_builder.merge(opened, out, min_count=_per_order(min_count, orders), exact=exact)
+
+    _print_report(_or_exit(run), out, as_json)
+
+
+@app.command()
+def query(
+    text: Annotated[str, typer.Argument(help="The text so far; its last words are the context.")],
+    store: StorePath,
+    tokenizer: ModelName = "default",
+    top: Annotated[int, typer.Option(help="How many continuations to show.", min=1)] = 10,
+    as_json: Json = False,
+) -> None:
+    """What follows these words, and how often, for every length of context that the store knows."""
+
+    def run() -> list[dict[str, Any]]:
+        words, _ = _tokenizer(tokenizer)
+        opened = NgramStore.open(store, fingerprint=words.fingerprint)
+        ids, rows = words.encode(text), []
+        for n in reversed(opened.orders):
+            context = ids[len(ids) - (n - 1) :]
+            if len(context) < n - 1 or not (total := opened.total(context)):
+                continue
+            following = [
+                {"text": words.decode([i]), "id": i, "count": count, "share": count / total}
+                for i, count in opened.continuations(context)[:top]
+            ]
+            rows.append(
+                {"order": n, "context": words.decode(context), "total": total, "continuations": following}
+            )
+        return rows
+
+    rows = _or_exit(run)
+    if as_json:
+        typer.echo(json.dumps({"name": "ngram query", "rows": rows}, ensure_ascii=False))
+        return
+    if not rows:
+        typer.echo("The store knows nothing that follows these words.")
+    for row in rows:
+        table = Table(title=f"{row['context']!r} · seen before {row['total']} known continuations")
+        table.add_column("next")
+        table.add_column("times", justify="right")
+        table.add_column("share", justify="right")
+        for entry in row["continuations"]:
+            table.add_row(repr(entry["text"]), str(entry["count"]), f"{entry['share']:.1%}")
+        Console().print(table)
+
+
+@app.command()
+def stats(
+    store: StorePath,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Compare the whole file with its checksums.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """What a store holds: n-grams per order, sizes, sources."""
+
+    def run() -> dict[str, Any]:
+        opened = NgramStore.open(store, verify=verify)
+        manifest = opened.manifest
+        size = opened.path.stat().st_size
+        return {
+            "store": str(store),
+            "verified": verify,
+            "bytes": size,
+            "ngrams": len(opened),
+            "bytes_per_ngram": size / len(opened),
+            "parts": opened.sizes,
+            "tokenizer": manifest["tokenizer"],
+            "per_order": manifest["ngrams"],
+            "contexts": manifest["contexts"],
+            "min_count": manifest["min_count"],
+            "max_relative_error": manifest["records"]["max_relative_error"],
+            "documents": manifest["documents"],
+            "tokens": manifest["tokens"],
+            "sources": manifest["sources"],
+        }
+
+    found = _or_exit(run)
+    if as_json:
+        typer.echo(json.dumps({"name": "ngram stats", "rows": [found]}, ensure_ascii=False))
+        return
+    table = Table(title=f"{store} · {found['bytes']:,} bytes, {found['bytes_per_ngram']:.2f} per n-gram")
+    for column in ("order", "n-grams", "contexts", "at least"):
+        table.add_column(column, justify="right")
+    for n, ngrams in found["per_order"].items():
+        contexts = found["contexts"].get(n, 0)
+        table.add_row(n, f"{ngrams:,}", f"{contexts:,}", str(found["min_count"].get(n, "")))
+    console = Console()
+    console.print(table)
+    console.print(f"Tokenizer of {found['tokenizer']['name']}, {found['tokenizer']['fingerprint'][:12]}…")
+    console.print(f"From {found['documents']:,} documents, {found['tokens']:,} tokens:", end=" ")
+    console.print(", ".join(source["name"] for source in found["sources"]))
+    console.print(f"Largest error of a count: {found['max_relative_error']:.1%}")
+    if verify:
+        console.print("Checksums agree.")
+
+
+def _or_exit(run: Callable[[], T]) -> T:
+    try:
+        return run()
+    except (PolydraftError, OSError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+def _print_report(report: ngram_builder.BuildReport, out: Path, as_json: bool) -> None:
+    for place in report.damage[:_SHOWN]:
+        typer.echo(f"Warning: {place}", err=True)
+    if len(report.damage) > _SHOWN:
+        typer.echo(f"Warning: {len(report.damage) - _SHOWN} more damaged places.", err=True)
+    if as_json:
+        row = {
+            "store": str(out),
+            "bytes": report.size,
+            "documents": report.documents,
+            "tokens": report.tokens,
+            "ngrams": report.ngrams,
+            "damaged": len(report.damage),
+            "seconds": round(report.seconds, 3),
+        }
+        typer.echo(json.dumps({"name": "ngram build", "rows": [row]}))
+        return
+    kept = sum(report.ngrams.values())
+    typer.echo(
+        f"{out}: {kept:,} n-grams in {report.size:,} bytes, from {report.documents:,} documents and "
+        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places."
+    )
+
+
+def _tokenizer(name: str) -> tuple[Tokenizer, str]:
+    from core.models import load_model  # brings torch with it, which `stats` and `merge` have no use for
+
+    model = load_model(name)
+    return model.tokenizer, model.name
+
+
+def _range(text: str) -> range:
+    if not (found := re.fullmatch(r"(\d)(?:-(\d))?", text.strip())):
+        raise InputError(f"Orders {text!r} given; a range such as 2-6 expected.")
+    low, high = int(found[1]), int(found[2] or found[1])
+    if not 1 <= low <= high <= 8:
+        raise InputError(f"Orders {text!r} given; a range within 1-8 expected.")
+    return range(low, high + 1)
+
+
+def _per_order(text: str, orders: range) -> dict[int, int]:
+    if not re.fullmatch(r"\d+(,\d+)*", text.strip()):
+        raise InputError(f"Minimum count {text!r} given; a number, or one per order, expected.")
+    numbers = [int(part) for part in text.split(",")]
+    if len(numbers) == 1:
+        numbers *= len(orders)
+    if len(numbers) != len(orders):
+        raise InputError(f"{len(numbers)} minimum counts given for {len(orders)} orders.")
+    return dict(zip(orders, numbers, strict=True))
+
+
+def _share(text: str) -> float:
+    if not (found := re.fullmatch(r"(\d+(?:\.\d*)?)(%?)", text.strip())):
+        raise InputError(f"Share {text!r} given; something like 1% or 0.01 expected.")
+    share = float(found[1]) / (100 if found[2] else 1)
+    if share > 1:
+        raise InputError(f"Share {text!r} given; at most 100% expected.")
+    return share
+
+
+def _bytes(text: str) -> int:
+    if not (found := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
+        raise InputError(f"Memory {text!r} given; something like 2G or 800M expected.")
+    return int(float(found[1]) * _UNITS[found[2].upper()])

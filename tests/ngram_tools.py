@@ -1,0 +1,65 @@
+"""What the n-gram tests share: a word tokenizer, counting by brute force, and stores made of given
+n-grams."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from core.ngram import NgramStore
+from ngram_builder.count import Packing, sum_rows, with_totals
+from ngram_builder.write import write_store
+
+Gram = tuple[int, ...]
+
+
+class WordTokenizer:
+    """Words between spaces that are numbers are the ids themselves: "3 1 2" is [3, 1, 2]."""
+
+    def __init__(self, vocab_size: int = 64) -> None:
+        self.pieces = [f"{i} ".encode() for i in range(vocab_size)]
+        self.fingerprint = hashlib.sha256(b"".join(self.pieces)).hexdigest()
+
+    def encode(self, text: str) -> list[int]:
+        return [int(word) for word in text.split() if word.isdigit()]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return " ".join(map(str, ids))
+
+
+def brute_force(
+    documents: Iterable[Sequence[int]], orders: range, min_count: Mapping[int, int]
+) -> tuple[dict[Gram, int], dict[Gram, int]]:
+    """n-grams of the wanted orders with their counts, pruned, and the totals of their contexts."""
+    counts: Counter[Gram] = Counter()
+    for ids in documents:
+        for n in orders:
+            counts.update(tuple(ids[i : i + n]) for i in range(len(ids) - n + 1))
+    kept = {gram: n for gram, n in counts.items() if n >= (min_count[len(gram)] if len(gram) > 1 else 1)}
+    totals: Counter[Gram] = Counter()
+    for gram, n in kept.items():
+        totals[gram[:-1]] += n
+    return kept, dict(totals)
+
+
+def store_of(path: Path, ngrams: Mapping[Gram, int], vocab_size: int, orders: range) -> NgramStore:
+    """A store of just these n-grams; every token among them becomes known."""
+    packing = Packing(orders[-1], vocab_size)
+    tokens = Counter(token for gram in ngrams for token in gram)
+    levels: list[dict[Gram, int]] = [{} for _ in range(packing.order + 1)]
+    levels[1] = {(token,): n for token, n in tokens.items()}
+    for gram, n in ngrams.items():
+        levels[len(gram)][gram] = n
+    kept = []
+    for n, level in enumerate(levels):
+        ids = np.array(list(level), dtype=np.uint64).reshape(len(level), n)
+        words, (counts,) = sum_rows(packing.pack(ids), np.array([list(level.values())], dtype=np.uint64))
+        kept.append((words, counts))
+    entries = with_totals(kept, packing, orders, [0] * len(kept))
+    about = {"orders": list(orders), "closed": False, "tokenizer": {"fingerprint": "f", "name": "test"}}
+    write_store(path, entries, packing, about, exact=True)
+    return NgramStore.open(path, verify=True)
