@@ -492,6 +492,37 @@ def test_text_after_the_caret_is_left_alone(editor: Editor) -> None:
     assert editor.fake.requests[-2]["before"] == BEFORE
 
 
+def test_remembered_places_are_right_after_any_edit(editor: Editor) -> None:
+    """The caret's place, measured from what is remembered, equals a measurement from scratch."""
+    wrong = editor.page.evaluate(
+        """async ([paragraph, hebrew]) => {
+            const { CaretMap } = await import('/page/caret.js');
+            const { map, textarea } = polydraft.editor;
+            const mirror = map.mirror.cloneNode();
+            map.mirror.after(mirror);
+            let seed = 7;
+            const random = (n) => (seed = (seed * 48271) % 2147483647) % n;
+            const pieces = [' ', 'a', 'word ', '\\n', 'two-part', hebrew, paragraph, '\\t', '😀', '\\n\\n'];
+            let text = `${paragraph.repeat(20)}\\n${hebrew}\\n${paragraph.repeat(25)}`;
+            const wrong = [];
+            let caret = text.length;
+            for (let i = 0; i < 150; i++) {
+                if (random(4) === 0) caret = random(text.length + 1);
+                const cut = random(3) === 0 ? Math.min(caret, random(60)) : 0;
+                const piece = cut ? '' : pieces[random(pieces.length)];
+                text = text.slice(0, caret - cut) + piece + text.slice(caret);
+                caret += piece.length - cut;
+                const place = map.locate(text, caret);
+                const fresh = new CaretMap(textarea, mirror).locate(text, caret);
+                if (JSON.stringify(place) !== JSON.stringify(fresh)) wrong.push([i, caret, place, fresh]);
+            }
+            return wrong;
+        }""",
+        [PARAGRAPH, HEBREW],
+    )
+    assert wrong == []
+
+
 def test_the_pointer_finds_the_text_where_it_is(editor: Editor) -> None:
     editor.put(PARAGRAPH, 20)
     editor.wait(lambda: editor.ghost() != "")
@@ -537,6 +568,23 @@ def test_a_composition_is_left_alone(drafting: Editor) -> None:
     drafting.wait_for_drafts(MARKET, RIVER, HOME)
     assert drafting.text == BEFORE + "日本"
     assert drafting.fake.requests[-1]["before"] == BEFORE + "日本"
+
+
+def test_android_composes_plain_words_and_gets_drafts_all_the_same(
+    browser: Browser, server: Server, fake: FakeDrafts
+) -> None:
+    agent = "Mozilla/5.0 (Linux; Android 15) AppleWebKit/537.36 Chrome/140.0 Mobile Safari/537.36"
+    with browser.new_context(user_agent=agent, viewport={"width": 360, "height": 740}) as context:
+        editor = Editor(context.new_page(), fake).open(server.url)
+        client = context.new_cdp_session(editor.page)
+        for text in ("w", "we", "wen", "went"):
+            client.send(
+                "Input.imeSetComposition",
+                {"text": text, "selectionStart": len(text), "selectionEnd": len(text)},
+            )
+        editor.wait_for_drafts(MARKET, RIVER, HOME)
+        editor.options.nth(1).click()
+        assert editor.text == "went" + RIVER
 
 
 def test_keys_of_a_composition_are_not_ours(drafting: Editor) -> None:

@@ -127,11 +127,11 @@ export class Editor {
     textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
     textarea.addEventListener("compositionstart", () => {
       this.composing = true;
-      this.clear();
+      if (!ANDROID) this.clear();
     });
     textarea.addEventListener("compositionend", () => {
       this.composing = false;
-      this.textChanged();
+      if (!ANDROID || textarea.value !== this.text) this.textChanged();
     });
     document.addEventListener("selectionchange", () => this.selectionChanged());
     // Where text after the caret is redrawn, the pointer must find the text where the textarea has it.
@@ -146,7 +146,10 @@ export class Editor {
     const now = performance.now();
     const burst = now - this.lastInput < 1;
     this.lastInput = now;
-    if (this.composing && event.isComposing && !isPlainTyping(event)) return;
+    if (this.composing && event.isComposing && !isPlainTyping(event)) {
+      if (this.rows.length || this.request) this.clear();
+      return;
+    }
     // Text that a program types, line by line within one task, is drawn and drafted once, at its end.
     if (burst && !this.inserting) this.later("burst", 0, () => this.textChanged());
     else this.textChanged();
@@ -157,7 +160,8 @@ export class Editor {
     const { textarea } = this;
     this.text = textarea.value;
     this.caret = textarea.selectionStart;
-    const pressed = this.pressed;
+    // A key long before is not what changed the text: that was a menu, a drop, a voice.
+    const pressed = this.pressed !== null && performance.now() - this.pressed < 1000 ? this.pressed : null;
     this.pressed = null;
     this.dismissed = false;
     this.save();
@@ -176,7 +180,7 @@ export class Editor {
     }
     const rows = agreeing(this.set, before);
     const streaming = this.set !== null && this.request?.set === this.set;
-    if (rows.length && (streaming || rows.some((row) => hasEnoughLeft(row.rest)))) {
+    if (rows.length && (streaming || this.takingWord || rows.some((row) => hasEnoughLeft(row.rest)))) {
       if (this.request && !before.startsWith(this.request.before)) this.abort();
       this.counters.avoided++;
       this.draw(rows);
@@ -385,7 +389,7 @@ export class Editor {
     this.ghost.show(row.rest, this.text, this.caret);
     if (this.caret === this.text.length) {
       // Typing at the end: the ghost's last line stays in sight too.
-      const hidden = this.ghost.bottom() - this.textarea.scrollTop - this.textarea.clientHeight;
+      const hidden = this.ghost.bottom() + 4 - this.textarea.scrollTop - this.textarea.clientHeight;
       if (hidden > 0) this.textarea.scrollTop += hidden;
     }
   }
@@ -439,7 +443,10 @@ export class Editor {
     // The textarea keeps the focus, and a phone its keyboard.
     option.addEventListener("pointerdown", (event) => event.preventDefault());
     option.addEventListener("mousedown", (event) => event.preventDefault());
-    option.addEventListener("click", () => this.take(i));
+    option.addEventListener("click", (event) => {
+      this.pressed = event.timeStamp;
+      this.take(i);
+    });
     return option;
   }
 
@@ -468,7 +475,6 @@ export class Editor {
     const { textarea } = this;
     textarea.focus({ preventScroll: true });
     separateUndo(textarea);
-    this.pressed ??= performance.now();
     this.inserting = true;
     if (!document.execCommand("insertText", false, text)) {
       textarea.setRangeText(text, textarea.selectionStart, textarea.selectionEnd, "end");
@@ -499,7 +505,7 @@ export class Editor {
   /** @param {KeyboardEvent} event */
   keyDown(event) {
     if (event.isComposing || event.keyCode === 229) return;
-    this.pressed = performance.now();
+    this.pressed = event.timeStamp;
     if (this.handledKey(event)) event.preventDefault();
   }
 
