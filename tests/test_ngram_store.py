@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
 from pathlib import Path
@@ -29,7 +30,7 @@ order_ranges = st.tuples(st.integers(1, 8), st.integers(1, 8)).map(lambda t: ran
 
 def build(folder: Path, documents: list[list[int]], **options) -> NgramStore:
     source = folder / "source.jsonl"
-    source.write_text("".join('{"text": "%s"}\n' % " ".join(map(str, ids)) for ids in documents))
+    source.write_text("".join(json.dumps({"text": " ".join(map(str, ids))}) + "\n" for ids in documents))
     tokenizer = options.pop("tokenizer", TOKENIZER)
     ngram_builder.build([source], folder / "s.ngram", tokenizer, memory=1 << 20, workers=1, **options)
     return NgramStore.open(folder / "s.ngram", fingerprint=tokenizer.fingerprint, verify=True)
@@ -85,7 +86,7 @@ def test_files_order_of_documents_and_threads_do_not_change_the_store(tmp_path):
         rng.shuffle(documents)
         (tmp_path / folder / "text").mkdir(parents=True)
         for i in range(files):
-            lines = ['{"text": "%s"}\n' % " ".join(map(str, ids)) for ids in documents[i::files]]
+            lines = [json.dumps({"text": " ".join(map(str, ids))}) + "\n" for ids in documents[i::files]]
             (tmp_path / folder / "text" / f"{i}.jsonl").write_text("".join(lines))
         out = tmp_path / folder / "s.ngram"
         ngram_builder.build([tmp_path / folder / "text"], out, TOKENIZER, workers=workers)
