@@ -33,22 +33,21 @@ EXAMPLES = (
 SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 MONO = ("ui-monospace", "SFMono-Regular", "Consolas", "monospace")
 
+# The editor's ground, in editor.css too: also the window's while the page loads.
+PAPER, PAPER_DARK = "#fbfaf6", "#17181a"
+
 HEAD = f"""
 <link rel="stylesheet" href="{STATIC_URL}/editor.css">
 <link rel="modulepreload" href="{STATIC_URL}/editor.js">
 <link rel="icon" href="{STATIC_URL}/icon.svg" type="image/svg+xml">
 <link rel="apple-touch-icon" href="{STATIC_URL}/icon-192.png">
-<meta name="theme-color" content="#fbfaf6" media="(prefers-color-scheme: light)">
-<meta name="theme-color" content="#17181a" media="(prefers-color-scheme: dark)">
+<meta name="theme-color" content="{PAPER}" media="(prefers-color-scheme: light)">
+<meta name="theme-color" content="{PAPER_DARK}" media="(prefers-color-scheme: dark)">
 <meta name="description" content="Write with several ways to go on, on your own machine.">
 """
 
-# Gradio's frame around the component: no margins of its own, and the editor's ground while the page loads.
-FRAME_CSS = """
-body, .gradio-container { background: #fbfaf6; }
-body.dark, .dark .gradio-container { background: #17181a; }
-.gradio-container { padding: 0; max-width: none; }
-"""
+# Gradio's frame around the component has no margins of its own.
+FRAME_CSS = ".gradio-container { padding: 0; max-width: none; }"
 
 
 def build_page() -> gr.Blocks:
@@ -66,7 +65,9 @@ def build_page() -> gr.Blocks:
 def mount_arguments() -> dict[str, Any]:
     """Keyword arguments for `gr.mount_gradio_app`: look, icon, installable app, nothing that calls home."""
     return {
-        "theme": gr.themes.Base(font=SANS, font_mono=MONO),
+        "theme": gr.themes.Base(font=SANS, font_mono=MONO).set(
+            body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK
+        ),
         "css": FRAME_CSS,
         "head": HEAD,
         "favicon_path": str(STATIC / "icon-512.png"),  # also the source of Gradio's own /pwa_icon

@@ -494,7 +494,7 @@ def test_text_after_the_caret_is_left_alone(editor: Editor) -> None:
 
 def test_remembered_places_are_right_after_any_edit(editor: Editor) -> None:
     """The caret's place, measured from what is remembered, equals a measurement from scratch."""
-    wrong = editor.page.evaluate(
+    wrong, remembered = editor.page.evaluate(
         """async ([paragraph, hebrew]) => {
             const { CaretMap } = await import('/page/caret.js');
             const { map, textarea } = polydraft.editor;
@@ -502,25 +502,29 @@ def test_remembered_places_are_right_after_any_edit(editor: Editor) -> None:
             map.mirror.after(mirror);
             let seed = 7;
             const random = (n) => (seed = (seed * 48271) % 2147483647) % n;
-            const pieces = [' ', 'a', 'word ', '\\n', 'two-part', hebrew, paragraph, '\\t', '😀', '\\n\\n'];
-            let text = `${paragraph.repeat(20)}\\n${hebrew}\\n${paragraph.repeat(25)}`;
+            const pieces = [' ', ' ', 'a', 'word ', '-', 'two-part', paragraph, '\\t', '😀', hebrew, '\\n'];
+            let text = `${paragraph.repeat(60)}\\n${hebrew}\\n${paragraph.repeat(60)}`;
             const wrong = [];
+            let remembered = 0;
             let caret = text.length;
-            for (let i = 0; i < 150; i++) {
-                if (random(4) === 0) caret = random(text.length + 1);
+            for (let i = 0; i < 500; i++) {
+                if (random(3) === 0) caret = Math.max(0, Math.min(text.length, caret + random(200) - 100));
+                if (random(50) === 0) caret = random(text.length + 1);
                 const cut = random(3) === 0 ? Math.min(caret, random(60)) : 0;
-                const piece = cut ? '' : pieces[random(pieces.length)];
+                const piece = cut ? '' : pieces[random(random(20) ? 6 : pieces.length)];
                 text = text.slice(0, caret - cut) + piece + text.slice(caret);
                 caret += piece.length - cut;
+                remembered += map.line !== null;
                 const place = map.locate(text, caret);
                 const fresh = new CaretMap(textarea, mirror).locate(text, caret);
                 if (JSON.stringify(place) !== JSON.stringify(fresh)) wrong.push([i, caret, place, fresh]);
             }
-            return wrong;
+            return [wrong, remembered];
         }""",
         [PARAGRAPH, HEBREW],
     )
     assert wrong == []
+    assert remembered > 200
 
 
 def test_the_pointer_finds_the_text_where_it_is(editor: Editor) -> None:

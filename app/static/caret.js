@@ -11,6 +11,8 @@ import { isRightToLeft } from "./drafting.js";
 
 // A paragraph longer than this is measured from a remembered line start near the caret.
 const LONG = 3000;
+// Lines this close to the caret's may still change where they break.
+const CLOSE = 3;
 // Never lay out more than this for one ghost text: the list of drafts below is enough then.
 const TOO_LONG = 400_000;
 
@@ -73,15 +75,20 @@ export class CaretMap {
     const top = this.paragraphTop(text.slice(0, start));
     if (top === null) return null;
 
-    let anchor = { before: text.slice(0, start), y: top };
     const before = text.slice(0, caret);
-    if (caret - start > LONG && this.line && this.line.before.length > start && before.startsWith(this.line.before)) {
-      anchor = this.line;
-    }
-    if (caret - anchor.before.length > TOO_LONG) return null;
     // What follows up to the next space belongs to the same word and decides where the line wraps.
     const word = text.slice(caret, caret + 200).match(/^\S+/)?.[0] ?? "\u200b";
-    const { x, line } = this.measure(text.slice(anchor.before.length, caret), word, rtl);
+    const from = (/** @type {{before: string, y: number}} */ anchor) => {
+      if (caret - anchor.before.length > TOO_LONG) return null;
+      return { anchor, ...this.measure(text.slice(anchor.before.length, caret), word, rtl) };
+    };
+    let measured = null;
+    if (caret - start > LONG && this.line && this.line.before.length > start && before.startsWith(this.line.before)) {
+      measured = from(this.line);
+    }
+    if (!measured || measured.line < CLOSE) measured = from({ before: text.slice(0, start), y: top });
+    if (!measured) return null;
+    const { anchor, x, line } = measured;
     const place = { x, y: anchor.y + line * lineHeight, lineHeight, width, rtl };
     if (caret - start > LONG) this.rememberLine(before, anchor, line);
     return place;
@@ -138,15 +145,15 @@ export class CaretMap {
   /**
    * After measuring in a long paragraph: keep the start of a line some lines above the caret, so that the next key
    * measures only from there. Lines break greedily, so what follows a line start does not depend on what precedes
-   * it; the lines next to the caret's are left out because an edit can still move their breaks.
+   * it; the lines close to the caret's are left out because an edit can still move their breaks.
    * @param {string} before
    * @param {{before: string, y: number}} anchor
    * @param {number} line
    */
   rememberLine(before, anchor, line) {
-    const target = line - 3;
+    const target = line - CLOSE;
     if (target < 1) {
-      if (line < 3) this.line = null;
+      if (line < CLOSE) this.line = null;
       return;
     }
     const { lineHeight } = this.column();

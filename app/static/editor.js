@@ -8,7 +8,9 @@
  */
 
 import { CaretMap } from "./caret.js";
-import { agreeing, branches, cropped, firstWord, grouped, hasEnoughLeft, hasHugeParagraph, percent, wordStem } from "./drafting.js";
+import {
+  agreeing, branches, cropped, firstWord, grouped, hasEnoughLeft, hasHugeParagraph, percent, wordStem,
+} from "./drafting.js";
 import { Ghost } from "./ghost.js";
 import { keepSettings, keepText, recallSettings, recallText } from "./memory.js";
 import { ConnectionLost, ServerError, leave, serverStatus, streamDrafts } from "./transport.js";
@@ -26,7 +28,7 @@ import { ConnectionLost, ServerError, leave, serverStatus, streamDrafts } from "
 const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
 const ANDROID = /Android/.test(navigator.userAgent);
 
-/** What each key does, for the handler's reader and for the key help. `<digit>` etc. are drawn as key caps. */
+/** What each key does, for the handler's reader and for the key help. */
 const KEYS = [
   { keys: ["Tab"], does: "Take the best draft, or the highlighted one" },
   { keys: MAC ? ["⌥", "1…9"] : ["Alt", "1…9"], does: "Take the draft with that number" },
@@ -67,6 +69,8 @@ export class Editor {
     this.set = null;
     /** What is left of them at the caret. @type {Row[]} */
     this.rows = [];
+    /** The set that `rows` come from. @type {DraftSet | null} */
+    this.drawn = null;
     this.active = 0;
     /** Whether the reader has moved to a draft by hand. */
     this.chosen = false;
@@ -83,7 +87,7 @@ export class Editor {
     /** While a draft is being inserted: a word of it, and at all. */
     this.takingWord = false;
     this.inserting = false;
-    /** @type {Map<string, Draft[]>} */
+    /** Finished answers by the text sent. @type {Map<string, Draft[]>} */
     this.remembered = new Map();
     this.offline = false;
     this.announced = "";
@@ -190,7 +194,7 @@ export class Editor {
       }
       return;
     }
-    const known = this.remembered.get(this.cacheKey(before));
+    const known = this.remembered.get(cropped(before));
     if (known) {
       this.abort();
       this.counters.avoided++;
@@ -256,11 +260,6 @@ export class Editor {
   }
 
   // ---------------------------------------------------------------- asking
-
-  /** @param {string} before */
-  cacheKey(before) {
-    return cropped(before);
-  }
 
   /**
    * Ask the server for drafts at the caret.
@@ -371,8 +370,10 @@ export class Editor {
 
   /** @param {Row[]} rows */
   draw(rows) {
-    const activeId = this.chosen ? this.rows[this.active]?.draft.id : undefined;
-    const kept = activeId === undefined ? -1 : rows.findIndex((row) => row.draft.id === activeId);
+    // The draft chosen by hand stays chosen while it is there; ids mean nothing beyond one answer.
+    const sameAnswer = this.chosen && this.drawn === this.set;
+    const kept = sameAnswer ? rows.findIndex((row) => row.draft.id === this.rows[this.active].draft.id) : -1;
+    this.drawn = this.set;
     this.active = Math.max(0, kept);
     this.chosen = kept >= 0;
     this.rows = rows;
