@@ -135,12 +135,16 @@ class LanguageModel(ABC):
             raise InputError("Nothing to feed: give at least one token id or embedding.")
         if isinstance(inputs, Tensor):
             if inputs.ndim != 2 or inputs.shape[1] != self.dim:
-                raise InputError(f"Embeddings of shape {tuple(inputs.shape)} given; (n, {self.dim}) expected.")
+                raise InputError(
+                    f"Embeddings of shape {tuple(inputs.shape)} given; (n, {self.dim}) expected."
+                )
             return
         low, high = min(inputs), max(inputs)
         if low < 0 or high >= self.vocab_size:
             wrong = low if low < 0 else high
-            raise InputError(f"Token id {wrong} is outside the vocabulary: 0 to {self.vocab_size - 1} expected.")
+            raise InputError(
+                f"Token id {wrong} is outside the vocabulary: 0 to {self.vocab_size - 1} expected."
+            )
 
 
 class Sequence(ABC):
@@ -210,7 +214,7 @@ class Sequence(ABC):
         if shared == len(ids) and shared not in self._logits:
             shared -= 1  # the last position is fed again, to see its logits
         self.rewind(max(shared, 0))
-        return self._logits.get(len(ids)) if shared == len(ids) else None
+        return self._logits[len(ids)].clone() if shared == len(ids) else None
 
     def sync(self, ids: list[int]) -> Tensor:
         """Make this sequence hold exactly `ids`, feeding only the tail that changed.
@@ -225,7 +229,7 @@ class Sequence(ABC):
     def _note(self, inputs: list[int] | Tensor, last: Tensor) -> None:
         self.inputs.extend([None] * len(inputs) if isinstance(inputs, Tensor) else inputs)
         if not isinstance(inputs, Tensor):  # superposed positions are never gone back to
-            self._logits[self.length] = last
+            self._logits[self.length] = last.clone()  # callers may write on theirs
             while len(self._logits) > SNAPSHOTS:
                 self._logits.popitem(last=False)
 

@@ -70,6 +70,8 @@ UNKNOWN_CONTEXT = 2048  # positions, where the configuration does not say
 PADDING = 16  # inputs
 # A short history beside a long one is filled up with zeros; past this many, they had better go separately.
 MARGIN = 512  # cached positions
+# The least that a new store leaves free behind its sequences: enough for a set of drafts.
+ROOM = 64  # columns
 
 # What transformers and the file readers raise for a file that is damaged or of an unsupported kind.
 _UNREADABLE = (
@@ -207,7 +209,7 @@ class TorchModel(LanguageModel):
             return store, leader.line, leader.end
         end = max(sequence.length for sequence in sequences)
         # Half as much again: copying stays a constant share of the work, however long the text grows.
-        room = max(64, (end + n) // 2)
+        room = max(ROOM, (end + n) // 2)
         store = _Store(self._planes, len(sequences), end + n + room, self._dtype, self._device)
         for line, sequence in enumerate(sequences):
             store.take(line, end, sequence)
