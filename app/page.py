@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from gradio.themes import Base
 
 from app.settings import options
 
@@ -65,7 +66,7 @@ def build_page() -> gr.Blocks:
 def mount_arguments() -> dict[str, Any]:
     """Keyword arguments for `gr.mount_gradio_app`: look, icon, installable app, nothing that calls home."""
     return {
-        "theme": gr.themes.Base(font=SANS, font_mono=MONO).set(
+        "theme": Base(font=SANS, font_mono=MONO).set(
             body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK
         ),
         "css": FRAME_CSS,

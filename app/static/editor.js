@@ -121,7 +121,8 @@ export class Editor {
 
   setUpText() {
     const { textarea } = this;
-    textarea.value = recallText();
+    // What somebody quick has typed before this script arrived is not lost.
+    textarea.value = recallText() + textarea.value;
     textarea.setSelectionRange(textarea.value.length, textarea.value.length);
     this.stored = textarea.value;
     // On a touch screen focusing would open the keyboard over a page nobody has seen yet.
