@@ -96,6 +96,7 @@ class LanguageModel(ABC):
     context_length: int
     tokenizer: Tokenizer
     tokens_fed: int = 0
+    notice: str | None = None  # what the user should know about how it was loaded
 
     @abstractmethod
     def open(self) -> Sequence:

