@@ -1,0 +1,211 @@
+"""`polydraft`: what can be typed in a terminal. Thin: every command calls one function of the library.
+
+Only typer, rich and the settings are imported here; torch, Gradio and the models come with the command that
+needs them, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+from rich.console import Console
+from rich.text import Text
+from typer.core import TyperGroup
+
+from app import ngram_cli
+from app.bench import cli as bench_cli
+from app.settings import DraftSettings, options
+from core.errors import PolydraftError
+
+if TYPE_CHECKING:
+    from core.autocomplete import TextDraft
+
+
+class Sentences(TyperGroup):
+    """Errors that we raise on purpose become one sentence on stderr and exit code 1; Ctrl+C is quiet, 130."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except PolydraftError as error:
+            typer.echo(f"Error: {_one_line(str(error))}", err=True)
+            raise typer.Exit(1) from error
+        except KeyboardInterrupt:
+            raise typer.Exit(130) from None
+
+
+app = typer.Typer(
+    cls=Sentences, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
+)
+app.add_typer(ngram_cli.app, name="ngram")
+
+Model = Annotated[
+    str,
+    typer.Option(
+        help="[bold]default[/], a .gguf file, a model's folder, or a Hugging Face id.", metavar="NAME"
+    ),
+]
+Backend = Annotated[
+    Literal["auto", "torch", "llama.cpp"],
+    typer.Option(
+        help="What runs the model: auto (what is fastest here), torch or llama.cpp.", metavar="NAME"
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
+
+_OPTIONS = {option["name"]: option for option in options()}
+_CONTEXT = 28  # characters of the text that stand before each draft
+
+
+def _flag(name: str) -> Any:
+    """The flag of one setting: its range, default and help text are those of `app.settings`."""
+    option = _OPTIONS[name]
+    dashed = "--" + name.replace("_", "-")
+    if option["kind"] == "bool":
+        return typer.Option(
+            option["default"], f"{dashed}/--no-{dashed[2:]}", metavar="", help=option["explain"]
+        )
+    return typer.Option(
+        option["default"], dashed, min=option["min"], max=option["max"], metavar="N", help=option["explain"]
+    )
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    ctx: typer.Context,
+    model: Model = "default",
+    backend: Backend = "auto",
+    port: Annotated[
+        int | None,
+        typer.Option(help="Where the page is served; otherwise a free port.", min=1, max=65535, metavar="N"),
+    ] = None,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", metavar="", help="Only print the page's address.")
+    ] = False,
+) -> None:
+    """Several ways to go on while you type, on your own machine.
+
+    Without a command, the app opens in the browser. [bold]polydraft COMMAND --help[/] says more.
+    """
+    if ctx.invoked_subcommand is not None:
+        given = [n for n in ctx.params if getattr(ctx.get_parameter_source(n), "name", "") == "COMMANDLINE"]
+        if given:
+            flags = ", ".join("--" + name.replace("_", "-") for name in given)
+            raise typer.BadParameter(f"{flags} given before the command; options stand after it.")
+        return
+    from app.server import serve
+
+    serve(model, backend, port, not no_browser)
+
+
+@app.command()
+def complete(
+    text: Annotated[
+        str, typer.Argument(help="The text so far, in quotation marks.", metavar="TEXT", show_default=False)
+    ],
+    k: int = _flag("k"),
+    length: int = _flag("length"),
+    tau: float = _flag("tau"),
+    exact_steps: int = _flag("exact_steps"),
+    distinct: bool = _flag("distinct"),
+    min_confidence: float = _flag("min_confidence"),
+    model: Model = "default",
+    backend: Backend = "auto",
+    as_json: Json = False,
+) -> None:
+    """Print ways to go on from a text.
+
+    Example: [bold]polydraft complete "Thank you for your" --k 5[/]
+    """
+    settings = DraftSettings(
+        k=k, length=length, tau=tau, exact_steps=exact_steps, distinct=distinct, min_confidence=min_confidence
+    )
+    text = _without_surrogates(text)
+    from core.autocomplete import load_autocomplete
+
+    autocomplete = load_autocomplete(model, backend)
+    if autocomplete.notice:
+        typer.echo(autocomplete.notice, err=True)
+    began = time.perf_counter()
+    completion = autocomplete.open().complete(text, **settings.model_dump(exclude={"min_confidence"}))
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    ms = (time.perf_counter() - began) * 1000
+    drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
+    if as_json:
+        found = {
+            "text": text,
+            "drafts": [
+                {"text": d.text, "probability": d.probability, "whole": d.whole, "finished": d.finished}
+                for d in drafts
+            ],
+            "model": autocomplete.model.name,
+            "backend": autocomplete.model.backend,
+            "ms": round(ms, 1),
+        }
+        typer.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        _print_drafts(text, drafts)
+        if not drafts:
+            typer.echo(
+                f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.",
+                err=True,
+            )
+
+
+@app.command()
+def doctor(model: Model = "default", as_json: Json = False) -> None:
+    """What works on this machine, and what to do about what doesn't."""
+    from app import doctor
+
+    raise typer.Exit(doctor.run(model, as_json))
+
+
+bench_cli.register(app)
+
+
+def main() -> None:
+    """The entry point of the `polydraft` script."""
+    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character is no reason to stop
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
+    try:
+        app(prog_name="polydraft")
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _without_surrogates(text: str) -> str:
+    """What the terminal's encoding could not read arrives as lone surrogates, which no tokenizer takes."""
+    clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if clean != text:
+        typer.echo("Some bytes of TEXT are no text: they were replaced by \ufffd.", err=True)
+    return clean
+
+
+def _print_drafts(text: str, drafts: list[TextDraft]) -> None:
+    """Number, probability and each draft in its place: after the end of the text, so that spaces show."""
+    last_line = text.rpartition("\n")[2]
+    before = ("…" if len(last_line) > _CONTEXT else "") + last_line[-_CONTEXT:]
+    console = Console(highlight=False, soft_wrap=True)
+    for number, draft in enumerate(drafts, start=1):
+        row = Text(f"{number}  {draft.probability:6.1%}  ")
+        row.append(_visible(before), style="dim").append(_visible(draft.text), style="bold")
+        console.print(row)
+
+
+def _visible(text: str) -> str:
+    """Control characters as escapes: a draft must not steer the terminal."""
+    return "".join(c if c.isprintable() or c in "\u200d\u200c" else ascii(c)[1:-1] for c in text)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+if __name__ == "__main__":
+    main()
