@@ -1,0 +1,250 @@
+"""The command line: what it prints, what it refuses and how, and one real run from text to drafts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from app.settings import options
+from core.errors import InputError, ModelFileError
+
+runner = CliRunner()
+
+
+class FakeAutocomplete:
+    """Two drafts after three passes; remembers what it was asked for."""
+
+    def __init__(self, notice: str | None = None) -> None:
+        self.notice = notice
+        self.model = SimpleNamespace(name="fake", backend="torch", forward=lambda rows: ["logits"] * len(rows))
+        self.asked: dict[str, Any] = {}
+        self.done, self.passes = False, 0
+        self.drafts = [
+            SimpleNamespace(id=0, text=" you\x1b[31m", probability=0.5, whole=True, finished=False),
+            SimpleNamespace(id=1, text=" all", probability=0.004, whole=True, finished=True),
+        ]
+
+    def open(self) -> FakeAutocomplete:
+        return self
+
+    def complete(self, text: str, **settings: Any) -> FakeAutocomplete:
+        self.asked = {"text": text, **settings}
+        return self
+
+    def rows(self) -> list[str]:
+        return ["row"]
+
+    def advance(self, logits: list[str]) -> None:
+        self.passes += 1
+        self.done = self.passes == 3
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeAutocomplete:
+    made = FakeAutocomplete()
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda model, backend: made)
+    return made
+
+
+def polydraft(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The program itself, in a process of its own."""
+    command = [sys.executable, "-m", "app.cli", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=240, env={**os.environ, **environment}, check=False
+    )
+
+
+def said(result: Any) -> str:
+    """What the user reads of an error, without the frame around it."""
+    return re.sub(r"[│╭╮╰╯─\s]+", " ", result.stderr)
+
+
+# --- help --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["", "complete", "doctor", "bench", "ngram", "ngram build"])
+def test_every_command_explains_itself(command: str) -> None:
+    result = runner.invoke(app, [*command.split(), "--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+def test_the_first_help_names_every_command() -> None:
+    shown = runner.invoke(app, ["--help"]).stdout
+    for word in ("complete", "doctor", "bench", "ngram", "--model", "--backend", "--port", "--no-browser"):
+        assert word in shown
+
+
+def test_every_setting_is_a_flag_with_its_own_help_and_default() -> None:
+    shown = runner.invoke(app, ["complete", "--help"], terminal_width=200, env={"COLUMNS": "200"}).stdout
+    for option in options():
+        assert "--" + option["name"].replace("_", "-") in shown
+        assert option["explain"] in shown
+        if option["kind"] != "bool":
+            assert f"[default: {option['default']}]" in shown
+
+
+def test_help_loads_neither_torch_nor_gradio() -> None:
+    heavy = "('torch', 'gradio', 'transformers', 'llama_cpp')"
+    code = f"import sys, app.cli; print([name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+# --- complete ----------------------------------------------------------------------------------------------
+
+
+def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
+    flags = "--k 5 --length 4 --tau 0.5 --exact-steps 2 --no-distinct".split()
+    assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
+    assert fake.asked == {
+        "text": "Thank",
+        "k": 5,
+        "length": 4,
+        "tau": 0.5,
+        "exact_steps": 2,
+        "distinct": False,
+    }
+
+
+def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
+    result = runner.invoke(app, ["complete", "Thank", "--json", "--min-confidence", "0"])
+    found = json.loads(result.stdout)
+    assert list(found) == ["text", "drafts", "model", "backend", "ms"]
+    assert found["drafts"][1] == {"text": " all", "probability": 0.004, "whole": True, "finished": True}
+    assert (found["text"], found["model"], found["backend"]) == ("Thank", "fake", "torch")
+    assert found["ms"] >= 0
+
+
+def test_drafts_below_the_minimum_confidence_are_not_shown(fake: FakeAutocomplete) -> None:
+    assert [d["text"] for d in json.loads(runner.invoke(app, ["complete", "T", "--json"]).stdout)["drafts"]] == [
+        " you\x1b[31m"
+    ]
+    none = runner.invoke(app, ["complete", "T", "--min-confidence", "0.9"])
+    assert none.exit_code == 0
+    assert none.stdout == ""
+    assert "lower --min-confidence" in none.stderr
+
+
+def test_plain_output_shows_each_draft_in_its_place(fake: FakeAutocomplete) -> None:
+    shown = runner.invoke(app, ["complete", "Dear both,\nthank", "--min-confidence", "0"]).stdout
+    assert shown.splitlines() == ["1   50.0%  thank you\\x1b[31m", "2    0.4%  thank all"]
+
+
+def test_notices_go_to_stderr(fake: FakeAutocomplete) -> None:
+    fake.notice = "llama.cpp is not available."
+    result = runner.invoke(app, ["complete", "T", "--json"])
+    assert result.stderr == "llama.cpp is not available.\n"
+    json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "שלום", "👩‍👩‍👧", "\n" * 1000, ""])
+def test_any_text_is_passed_on_as_it_is(fake: FakeAutocomplete, text: str) -> None:
+    assert runner.invoke(app, ["complete", text, "--json"]).exit_code == 0
+    assert fake.asked["text"] == text
+
+
+def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> None:
+    result = runner.invoke(app, ["complete", "a\udcffb", "--json"])
+    assert result.exit_code == 0
+    assert fake.asked["text"] == "a\ufffdb"
+    assert "were replaced" in result.stderr
+
+
+# --- errors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [f"--{option['name'].replace('_', '-')} {option['max'] + 1}" for option in options() if option["max"]]
+    + ["--k 0", "--k many", "--tau nan", "--backend cuda"],
+)
+def test_a_value_out_of_range_is_refused_by_name(fake: FakeAutocomplete, flags: str) -> None:
+    result = runner.invoke(app, ["complete", "T", *flags.split()])
+    assert result.exit_code == 2
+    assert flags.split()[0] in result.stderr
+    assert not fake.asked
+
+
+def test_an_unknown_backend_is_answered_with_the_known_ones() -> None:
+    assert "'auto', 'torch', 'llama.cpp'" in said(runner.invoke(app, ["complete", "T", "--backend", "cuda"]))
+
+
+def test_options_before_the_command_are_refused_not_ignored(fake: FakeAutocomplete) -> None:
+    result = runner.invoke(app, ["--model", "x", "complete", "T"])
+    assert result.exit_code == 2
+    assert "--model" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "message"),
+    [
+        (ModelFileError("It is\nno model."), 1, "Error: It is no model.\n"),
+        (InputError("Too long."), 1, "Error: Too long.\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_are_one_sentence_and_an_interrupt_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, raised: BaseException, code: int, message: str
+) -> None:
+    def fail(model: str, backend: str) -> None:
+        raise raised
+
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", fail)
+    result = runner.invoke(app, ["complete", "T"])
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", message)
+
+
+def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert "Traceback" not in result.stderr
+    assert len(result.stderr.splitlines()) == 1, result.stderr
+    return result.stderr
+
+
+def test_a_missing_model_file_is_reported(tmp_path: Path) -> None:
+    missing = tmp_path / "missing.gguf"
+    assert str(missing) in one_sentence(polydraft("complete", "T", "--model", missing))
+
+
+def test_a_file_that_is_no_model_is_reported(tmp_path: Path) -> None:
+    letter = tmp_path / "letter.gguf"
+    letter.write_text("Dear all,")
+    assert "not a GGUF file" in one_sentence(polydraft("complete", "T", "--model", letter))
+
+
+def test_a_truncated_model_is_reported(tmp_path: Path, default_gguf: Path) -> None:
+    half = tmp_path / "half.gguf"
+    with default_gguf.open("rb") as whole:
+        half.write_bytes(whole.read(default_gguf.stat().st_size // 2))
+    assert "truncated" in one_sentence(polydraft("complete", "T", "--model", half))
+
+
+def test_an_unknown_model_name_is_reported() -> None:
+    said = one_sentence(polydraft("complete", "T", "--model", "nobody-has-this-model", HF_HUB_OFFLINE="1"))
+    assert "nobody-has-this-model" in said
+
+
+# --- the whole way -----------------------------------------------------------------------------------------
+
+
+def test_the_default_model_finishes_a_thank_you() -> None:
+    result = polydraft("complete", "Thank you for your", "--json", "--k", "3", "--length", "6")
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    drafts = found["drafts"]
+    assert len(drafts) == 3
+    assert len({draft["text"] for draft in drafts}) == 3
+    assert all(draft["text"].startswith(" ") and 0 < draft["probability"] <= 1 for draft in drafts)
+    assert found["backend"] in ("torch", "llama.cpp")
