@@ -1,0 +1,212 @@
+"""Text in, drafts as text out: healing, the cached sequence and Superposed Decoding behind one small interface.
+
+An `Autocomplete` belongs to a model, a `Session` to someone typing, a `Completion` to one keystroke. A completion
+runs no model pass itself: `rows` says what it needs next and `advance` takes the logits, so that the caller can
+join the passes of several people into one, and stop between any two.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from core.healing import Healer
+from core.models import LanguageModel, Row, load_model
+from core.ngram import NgramStore, StoreError
+from core.superposed import Drafts, Options, Superposition
+from core.text import shown
+
+WINDOW = 1024  # tokens of text before the caret that the model sees
+BASE_STORE = Path(__file__).resolve().parent.parent / "assets" / "base.ngram"
+
+
+@dataclass(frozen=True)
+class TextDraft:
+    """One draft as the person sees it.
+
+    Attributes:
+        id: stays with the draft while it grows.
+        text: exactly what picking it inserts at the caret.
+        probability: of its beginning, given what is typed.
+        whole: of all its tokens.
+        finished: it ended its line.
+    """
+
+    id: int
+    text: str
+    probability: float
+    whole: float
+    finished: bool
+
+
+class Autocomplete:
+    """Drafts from one model. Not thread-safe: one thread owns it.
+
+    Attributes:
+        notice: what the user should know (a backend or a store that could not be used), or None.
+    """
+
+    def __init__(self, model: LanguageModel, ngrams: Any = None, notice: str | None = None) -> None:
+        self.model, self.ngrams, self.notice = model, ngrams, notice
+        self.healer = Healer(model.tokenizer)
+        self.window = min(WINDOW, model.context_length // 2)
+
+    def open(self) -> Session:
+        """A session with a cached sequence of its own. Raises ContextFull when there are too many."""
+        return Session(self)
+
+
+class Session:
+    """Someone typing: remembers, in the model's cache, what was typed so far."""
+
+    def __init__(self, autocomplete: Autocomplete) -> None:
+        self.autocomplete = autocomplete
+        self.sequence = autocomplete.model.open()
+
+    def complete(self, before: str, *, heal: bool = True, one_line: bool = True, **options: Any) -> Completion:
+        """Start drafts after the text before the caret; the session's previous completion must be closed.
+
+        Args:
+            heal: finish half-typed words.
+            one_line: drafts stop at the end of the line.
+            options: of `core.superposed.superpose`.
+        Raises: InputError for an option out of range.
+        """
+        return Completion(self, before, heal, one_line, options)
+
+    def close(self) -> None:
+        self.sequence.close()
+
+
+class Completion:
+    """The drafts for one state of the text, while they are made.
+
+    Attributes:
+        drafts: the newest, best first; [] before the first pass, unless the cache knew the answer.
+        step: 0 before the first drafts, then the tokens that each draft has.
+        reused, fed: tokens of the text that were in the cache, and that had to be fed.
+        done: nothing follows.
+    """
+
+    def __init__(
+        self, session: Session, before: str, heal: bool, one_line: bool, options: dict[str, Any]
+    ) -> None:
+        self._autocomplete = a = session.autocomplete
+        self._sequence = session.sequence
+        self._one_line = one_line
+        options.setdefault("ngrams", a.ngrams)
+        self._options = options
+        Options(**options)  # refuses values out of range before anything is fed
+        self._healing = a.healer.plan(before, window=a.window, heal=heal)
+        self._superposition: Superposition | None = None
+        self._typed = b""
+        self._weighing: Tensor | None = None  # logits before the word, while its boundaries are weighed
+        self.drafts: list[TextDraft] = []
+        self.step = 0
+        self.done = False
+        self.fed = 0
+        wanted = self._healing.prefix_ids
+        known = self._sequence.resume(wanted)
+        self.reused = self._sequence.length
+        self._rest = wanted[self._sequence.length :]
+        if known is not None:
+            self._after_prefix(known)
+
+    def rows(self) -> list[Row]:
+        """What the next pass needs; [] only when done."""
+        if self.done:
+            return []
+        if self._superposition is not None:
+            return self._superposition.rows()
+        if self._weighing is not None:
+            return [Row(self._sequence, list(self._healing.word_ids), every=True)]
+        return [Row(self._sequence, self._rest)]
+
+    def advance(self, logits: list[Tensor]) -> None:
+        """Take the logits of `rows()`, in their order."""
+        if self._superposition is not None:
+            self._show(self._superposition.advance(logits))
+        elif self._weighing is not None:
+            self.fed += len(self._healing.word_ids)
+            after = [self._weighing, *logits[0]]
+            kept = self._autocomplete.healer.choose(self._healing, after)
+            self._begin(kept, after[kept])
+        else:
+            self.fed += len(self._rest)
+            self._after_prefix(logits[0])
+
+    def close(self) -> None:
+        """Stop between any two passes; the cache keeps the text and nothing else."""
+        self.done = True
+        if self._superposition is not None:
+            self._superposition.close()
+
+    def _after_prefix(self, logits: Tensor) -> None:
+        kept = self._autocomplete.healer.first_choice(self._healing, logits)
+        if kept is None:
+            self._weighing = logits
+        else:
+            self._begin(kept, logits)
+
+    def _begin(self, kept: int, logits: Tensor) -> None:
+        """Drafts start after `kept` tokens of the unfinished word."""
+        healing, healer = self._healing, self._autocomplete.healer
+        prefix = healing.prefix_ids + healing.word_ids[:kept]
+        self._sequence.rewind(len(prefix))
+        self._typed = healing.rests[kept]
+        first = healer.beginnings(self._typed)
+        stop = healer.line_ends if self._one_line else self._autocomplete.model.tokenizer.eos_ids
+        made = Options(**self._options, stop_ids=stop, first_ids=first)
+        self._superposition = Superposition(self._sequence, prefix, made)
+        if len(first) == 0:
+            self.close()
+            return
+        self._show(self._superposition.advance([logits]))
+
+    def _show(self, drafts: Drafts) -> None:
+        self.step = drafts.step
+        self.done = drafts.done
+        rows = [
+            TextDraft(lineage, self._text(ids), beginning, float(np.exp(logprob)), ended)
+            for ids, logprob, beginning, lineage, ended in zip(
+                drafts.ids, drafts.logprobs, drafts.beginnings, drafts.lineages, drafts.ended, strict=True
+            )
+        ]
+        if not self._options.get("distinct", True):
+            # The paper's rule: finished drafts stand beside the living; several may share a lineage.
+            rows += [
+                TextDraft(0, self._text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True)
+                for ids, p in drafts.finished
+            ]
+            rows.sort(key=lambda draft: -draft.whole)
+            rows = [TextDraft(i, r.text, r.probability, r.whole, r.finished) for i, r in enumerate(rows)]
+        seen: set[str] = set()
+        self.drafts = []
+        for row in rows:
+            if row.text and row.text not in seen:
+                seen.add(row.text)
+                self.drafts.append(row)
+        del self.drafts[self._options.get("k", Options.k) :]
+
+    def _text(self, ids: list[int]) -> str:
+        return shown(self._autocomplete.model.tokenizer, ids, self._typed)
+
+
+def load_autocomplete(model: str = "default", backend: Any = "auto", store: Path | None = BASE_STORE) -> Autocomplete:
+    """The model by name, with the base n-gram store where it belongs to the model's tokenizer.
+
+    Raises: what `load_model` raises. A store that cannot be used is a notice, not an error.
+    """
+    loaded = load_model(model, backend)
+    notices = [loaded.notice] if loaded.notice else []
+    ngrams = None
+    if store is not None:
+        try:
+            ngrams = NgramStore.open(store, fingerprint=loaded.tokenizer.fingerprint)
+        except StoreError as error:
+            notices.append(f"No n-grams: {error}")
+    return Autocomplete(loaded, ngrams, " ".join(notices) or None)

@@ -1,0 +1,387 @@
+"""Superposed Decoding: k drafts out of one forward pass per token (Shen et al., arXiv 2405.18400).
+
+The model is fed one mixed embedding per step, the average of the drafts' latest tokens weighted by the drafts'
+probabilities (eqs. 3-4), and the k drafts are read out of the one distribution it returns. Two things are ours
+and can be switched off: *distinct beginnings* (the drafts start with k different tokens and each lineage is
+kept alive) and *exact steps* (for the first r steps after the first, each draft's own token runs beside the
+superposed row, in one batch). `distinct=False, exact_steps=0, mixing="geometric"` is the paper's method.
+
+Knows ids and logits; nothing of text, files or widgets. Shapes: V vocabulary, D width, d drafts, m candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.errors import InputError
+from core.models.base import LanguageModel, Row, Sequence
+from core.ngram.interpolation import Geometric, Interpolation, Linear
+
+Rule = Callable[[Tensor, Tensor], Tensor]  # (input_ids (1, n), logits (1, V)) -> logits (1, V), as in transformers
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """The drafts after one step, best first.
+
+    Attributes:
+        ids: token ids of each draft, without the prefix; an ended draft includes the token that ended it.
+        logprobs: natural logarithm of each draft's score: Σ over its tokens, at τ, n-grams mixed in.
+        beginnings: probability of each draft's first token.
+        lineages: which beginning each draft grew from, 0 … k-1; a draft keeps its number while it grows.
+        ended: whether each draft has met a stop token. Only with distinct beginnings: else see `finished`.
+        finished: drafts that met a stop token and their scores, best first.
+        step: 1 after the first token.
+        done: nothing follows.
+    """
+
+    ids: list[list[int]]
+    logprobs: list[float]
+    beginnings: list[float]
+    lineages: list[int]
+    ended: list[bool]
+    finished: list[tuple[list[int], float]]
+    step: int
+    done: bool
+
+
+@dataclass
+class _Draft:
+    ids: list[int]
+    logprob: float
+    beginning: float
+    lineage: int
+    ended: bool = False
+    sequence: Sequence | None = field(default=None, repr=False)  # its own, during exact steps
+
+
+@dataclass(frozen=True)
+class Options:
+    """How drafts are made; the defaults are the product's. See `superpose` for what each one means."""
+
+    k: int = 3
+    length: int = 10
+    ngrams: Any = None
+    alpha: float | None = None
+    tau: float = 1.0
+    candidates: int | None = None
+    penalty: float = 200.0
+    rule: Rule | None = None
+    distinct: bool = True
+    exact_steps: int = 1
+    mixing: Literal["linear", "geometric"] = "linear"
+    stop_ids: frozenset[int] | None = None
+    first_ids: np.ndarray | None = None
+    reset_every: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name, low in (("k", 1), ("length", 1), ("exact_steps", 0)):
+            if getattr(self, name) < low:
+                raise InputError(f"{name} {getattr(self, name)} given; at least {low} expected.")
+        if not self.tau > 0:
+            raise InputError(f"tau {self.tau} given; a temperature above 0 expected.")
+        if self.candidates is not None and self.candidates < self.k:
+            raise InputError(f"{self.candidates} candidates given for {self.k} drafts; at least as many expected.")
+        if self.mixing not in ("linear", "geometric"):
+            raise InputError(f"mixing {self.mixing!r} given; 'linear' or 'geometric' expected.")
+        if self.reset_every is not None and self.reset_every < 1:
+            raise InputError(f"reset_every {self.reset_every} given; at least 1 step expected.")
+
+    def interpolation(self) -> Interpolation | None:
+        """The n-gram rule these options name, or None without n-grams."""
+        if self.ngrams is None or isinstance(self.ngrams, Interpolation):
+            return self.ngrams
+        alpha = {} if self.alpha is None else {"alpha": self.alpha}
+        if self.mixing == "geometric":
+            return Geometric(self.ngrams, penalty=self.penalty, **alpha)
+        return Linear(self.ngrams, **alpha)
+
+
+class Superposition:
+    """The drafts of one prefix while they grow, without the model: `rows` says what the next pass needs,
+    `advance` takes its logits. So the passes of many prefixes can be joined into one.
+
+    `sequence` holds exactly `prefix_ids` at the start, and again after `close`.
+    """
+
+    def __init__(self, sequence: Sequence, prefix_ids: list[int], options: Options) -> None:
+        self.options = options
+        self._sequence, self._prefix = sequence, list(prefix_ids)
+        self._start = len(prefix_ids)
+        self._m = options.candidates or 3 * options.k
+        self._ngrams = options.interpolation()
+        eos = sequence.model.tokenizer.eos_ids
+        self._stop = eos if options.stop_ids is None else options.stop_ids
+        self._drafts: list[_Draft] = []  # alive, best first
+        self._finished: list[_Draft] = []
+        self._stem = _Draft([], 0.0, 1.0, 0)  # what a reset has settled on
+        self._since_reset = 0
+        self._random = np.random.default_rng(options.seed)
+        self._step = 0
+        self.done = False
+
+    def advance(self, logits: list[Tensor]) -> Drafts:
+        """One step: logits (V,) of each of `rows()`; the logits after the prefix at the very start."""
+        o = self.options
+        if not self._drafts:
+            self._begin(logits[0])
+        else:
+            # Exact rows follow the superposed row, if there is one, in the order of the drafts.
+            exact = sum(draft.sequence is not None for draft in self._drafts)
+            self._grow(logits[len(logits) - exact :] if exact else logits, shared=not exact)
+        self._step += 1
+        self._since_reset += 1
+        alive = [draft for draft in self._drafts if not draft.ended]
+        self.done = self._step >= o.length or not alive
+        drafts = self._snapshot()
+        if not self.done and o.reset_every and self._since_reset == o.reset_every:
+            self._reset(alive)
+        if self.done:
+            self.close()
+        return drafts
+
+    def rows(self) -> list[Row]:
+        """What the next pass needs: the superposed row, and during exact steps one row per draft."""
+        if self.done:
+            return []
+        if not self._drafts:  # just reset: the settled draft's own tokens
+            return [Row(self._sequence, self._prefix[self._sequence.length :])]
+        alive = [draft for draft in self._drafts if not draft.ended]
+        rows = []
+        if self._since_reset < self.options.length and self.options.exact_steps < self.options.length - 1:
+            rows.append(Row(self._sequence, self._superpose(alive)))
+        if self._since_reset <= self.options.exact_steps:
+            self._give_sequences(alive)
+            rows += [Row(d.sequence, d.ids[-1:]) for d in alive if d.sequence is not None]
+        else:
+            self._close_sequences()
+        return rows
+
+    def close(self) -> None:
+        """Stop here: drop what is no real token from the cache. Safe at any step, and twice."""
+        self.done = True
+        self._close_sequences()
+        if self._sequence.length > self._start:
+            self._sequence.rewind(self._start)
+
+    def _superpose(self, alive: list[_Draft]) -> Tensor:
+        """The mixed embedding (1, D) of the drafts' latest tokens (eqs. 3-4)."""
+        logprobs = torch.tensor([draft.logprob for draft in alive])
+        gamma = torch.softmax(logprobs, 0)  # p_i / Σ p_j, eq. 4
+        z = self._sequence.model.embeddings[torch.tensor([draft.ids[-1] for draft in alive])]  # (d, D)
+        return gamma.unsqueeze(0) @ z  # eq. 3
+
+    def _begin(self, logits: Tensor) -> None:
+        """The first token: the best k candidates, each a draft of its own (eq. 1)."""
+        o = self.options
+        context = self._prefix
+        candidates, logq = self._candidates(logits, context, o.first_ids if not self._stem.ids else None)
+        scores = self._mix(logq[None], [context], candidates)[0]
+        order = [i for i in np.argsort(-scores, kind="stable") if np.isfinite(scores[i])]
+        if not o.distinct:
+            order = order[: 2 * o.k]
+        for i in order:
+            token, score = int(candidates[i]), float(scores[i])
+            draft = _Draft([token], score, float(np.exp(score)), len(self._drafts))
+            if token in self._stop and not o.distinct:
+                self._finish(draft)
+            elif len(self._drafts) < o.k:
+                draft.ended = token in self._stop
+                if draft.ended:
+                    self._finish(draft)
+                self._drafts.append(draft)
+
+    def _grow(self, logits: list[Tensor], shared: bool) -> None:
+        """One more token: d × m hypotheses (eq. 2), of which k are kept."""
+        o = self.options
+        alive = [draft for draft in self._drafts if not draft.ended]
+        contexts = [self._prefix + draft.ids for draft in alive]
+        if shared:
+            candidates, logq = self._candidates(logits[0], contexts[0])
+            scores = self._mix(np.repeat(logq[None], len(alive), 0), contexts, candidates)
+            table = np.repeat(candidates[None], len(alive), 0)
+        else:
+            pairs = [self._candidates(x, c) for x, c in zip(logits, contexts, strict=True)]
+            m = min(len(c) for c, _ in pairs)
+            table = np.stack([c[:m] for c, _ in pairs])  # (d, m)
+            scores = self._mix(np.stack([q[:m] for _, q in pairs]), contexts, table)
+        totals = scores + np.array([draft.logprob for draft in alive])[:, None]  # (d, m)
+        if o.distinct:  # each lineage goes on with its own best token
+            picks = [(d, int(np.argmax(totals[d]))) for d in range(len(alive))]
+        else:  # the best 2k of all, so that k remain when some of them end
+            flat = np.argsort(-totals, axis=None, kind="stable")[: 2 * o.k]
+            picks = [divmod(int(i), totals.shape[1]) for i in flat]
+        grown: list[_Draft] = []
+        for d, c in picks:
+            score = float(totals[d, c])
+            if not np.isfinite(score):
+                continue
+            parent, token = alive[d], int(table[d, c])
+            child = _Draft([*parent.ids, token], score, parent.beginning, parent.lineage)
+            if token in self._stop:
+                child.ended = True
+                self._finish(child)
+                if o.distinct:
+                    grown.append(child)
+            elif len(grown) < o.k:
+                # A parent's own sequence goes to its first child; later children make theirs anew.
+                child.sequence, parent.sequence = parent.sequence, None
+                grown.append(child)
+        if not grown:  # everything was ruled out: what stood stays, and the drafts end here
+            for draft in alive:
+                draft.ended = True
+            return
+        self._close_sequences()
+        self._drafts = [draft for draft in self._drafts if draft.ended] + grown
+        self._drafts.sort(key=lambda draft: -draft.logprob)
+
+    def _candidates(
+        self, logits: Tensor, context: list[int], allowed: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The m likeliest tokens at τ, best first: ids (m,) and log-probabilities (m,)."""
+        o = self.options
+        if o.rule is not None:
+            logits = o.rule(torch.tensor([context]), logits[None])[0]
+        if allowed is not None:
+            ids = torch.from_numpy(np.asarray(allowed, dtype=np.int64))
+            logits = logits[ids]
+        logits = logits.float() / o.tau
+        m = min(self._m, len(logits))
+        top, where = torch.topk(logits, m)
+        # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
+        # model's own, so that n-grams can be mixed in and a beginning's probability means what it says.
+        logq = top - torch.logsumexp(logits if o.distinct else top, 0)
+        keep = (torch.exp(top - torch.logsumexp(logits, 0)) > 0).numpy()
+        tokens = where if allowed is None else ids[where]  # pyright: ignore[reportPossiblyUnbound]
+        q = logq.double().numpy()[keep]
+        if not o.distinct and len(q):
+            q = q - np.log(np.exp(q).sum())
+        return tokens.numpy()[keep], q
+
+    def _mix(self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray) -> np.ndarray:
+        """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7)."""
+        return logq if self._ngrams is None else self._ngrams.scores(logq, contexts, candidates)
+
+    def _finish(self, draft: _Draft) -> None:
+        self._finished.append(draft)
+        self._finished.sort(key=lambda d: -d.logprob)
+        del self._finished[self.options.k :]
+
+    def _snapshot(self) -> Drafts:
+        stem = self._stem
+        return Drafts(
+            ids=[stem.ids + d.ids for d in self._drafts],
+            logprobs=[stem.logprob + d.logprob for d in self._drafts],
+            beginnings=[d.beginning for d in self._drafts],
+            lineages=[d.lineage for d in self._drafts],
+            ended=[d.ended for d in self._drafts],
+            finished=[(stem.ids + d.ids, stem.logprob + d.logprob) for d in self._finished],
+            step=self._step,
+            done=self.done,
+        )
+
+    def _reset(self, alive: list[_Draft]) -> None:
+        """Section 5.3: one draft, drawn by its probability, becomes text, and drafts start anew from it."""
+        weights = np.exp([d.logprob - max(x.logprob for x in alive) for d in alive])
+        drawn = alive[self._random.choice(len(alive), p=weights / weights.sum())]
+        self._close_sequences()
+        self._sequence.rewind(len(self._prefix))
+        self._prefix += drawn.ids
+        self._stem = _Draft(self._stem.ids + drawn.ids, self._stem.logprob + drawn.logprob, drawn.beginning, 0)
+        self._drafts, self._since_reset = [], 0
+
+    def _give_sequences(self, alive: list[_Draft]) -> None:
+        for draft in alive:
+            if draft.sequence is None:
+                base = self._sequence.fork()
+                base.rewind(len(self._prefix))
+                if len(draft.ids) > 1:  # a second child of one parent: its path so far, again
+                    base.feed(draft.ids[:-1])
+                draft.sequence = base
+
+    def _close_sequences(self) -> None:
+        for draft in self._drafts:
+            if draft.sequence is not None:
+                draft.sequence.close()
+            draft.sequence = None
+
+
+def superpose(
+    model: LanguageModel,
+    prefix_ids: list[int],
+    k: int = 3,
+    length: int = 10,
+    *,
+    sequence: Sequence | None = None,
+    **options: Any,
+) -> Iterator[Drafts]:
+    """Grow k drafts after `prefix_ids`; yields all of them after every step and may be stopped at any.
+
+    Args:
+        k, length: number of drafts, tokens per draft.
+        sequence: one that may hold part of the prefix already; it holds the prefix, and nothing else, afterwards.
+        ngrams: a store, several as [(store, factor), …], or an `Interpolation`; None for the model alone.
+        mixing, alpha, penalty: how a store is mixed in: "linear" (ours) or "geometric" (eqs. 5-7, δ = e^-penalty).
+        tau: temperature τ, divides the logits before everything else but `rule`.
+        candidates: tokens considered per step, the same for all drafts; None means 3k, as the authors have it.
+        rule: crops the logits, as a transformers LogitsProcessor.
+        distinct: different first tokens, each lineage kept alive. False: the paper's top k of d × m.
+        exact_steps: r steps after the first in which each draft's own token runs through the model as well.
+        stop_ids: tokens that end a draft; None means the tokenizer's ends of text.
+        first_ids: the only tokens a draft may begin with (token healing); probabilities are given that.
+        reset_every, seed: section 5.3's resets every s steps; the draw is seeded.
+    Raises: InputError for an empty prefix or a value out of range; ContextFull.
+    """
+    batch = [prefix_ids]
+    for drafts in superpose_batch(
+        model, batch, k, length, sequences=None if sequence is None else [sequence], **options
+    ):
+        yield drafts[0]
+
+
+def superpose_batch(
+    model: LanguageModel,
+    prefixes: Iterable[list[int]],
+    k: int = 3,
+    length: int = 10,
+    *,
+    sequences: list[Sequence] | None = None,
+    **options: Any,
+) -> Iterator[list[Drafts]]:
+    """`superpose` for several prefixes, all of them in one pass per step; yields the drafts of each."""
+    made = Options(k=k, length=length, **options)
+    prefixes = [list(prefix) for prefix in prefixes]
+    if not all(prefixes):
+        raise InputError("An empty prefix given; at least one token id expected.")
+    own = sequences is None
+    held: list[Sequence] = [model.open() for _ in prefixes] if sequences is None else sequences
+    states: list[Superposition] = []
+    try:
+        known = [s.resume(ids) for s, ids in zip(held, prefixes, strict=True)]
+        feeding = [Row(s, p[s.length :]) for s, p, x in zip(held, prefixes, known, strict=True) if x is None]
+        fed = iter(model.forward(feeding) if feeding else [])
+        first = [next(fed) if x is None else x for x in known]
+        states = [Superposition(s, ids, made) for s, ids in zip(held, prefixes, strict=True)]
+        latest = [state.advance([x]) for state, x in zip(states, first, strict=True)]
+        yield latest
+        while any(not state.done for state in states):
+            rows = [state.rows() for state in states]
+            logits = iter(model.forward([row for part in rows for row in part]))
+            latest = [
+                state.advance([next(logits) for _ in part]) if part else before
+                for state, part, before in zip(states, rows, latest, strict=True)
+            ]
+            yield latest
+    finally:
+        for state in states:
+            state.close()
+        if own:
+            for s in held:
+                s.close()

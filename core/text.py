@@ -1,0 +1,46 @@
+"""From token ids to text that can be shown and inserted as it stands: no broken characters, no half emoji."""
+
+from __future__ import annotations
+
+import regex
+
+from core.models.base import Tokenizer
+
+_CLUSTERS = regex.compile(r"\X")
+# A cluster that ends in one of these is waiting for more: zero-width joiner, or an odd regional indicator.
+_JOINER = "\u200d"
+
+
+def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", *, growing: bool = True) -> str:
+    """What a draft adds to the text.
+
+    Args:
+        ids: the draft's tokens.
+        typed: leading bytes of it that already stand in the text (token healing).
+        growing: more tokens may follow: hold back what they might still change.
+
+    Returns: the text up to the end of its line, without invalid or unfinished characters.
+    """
+    data = b"".join(tokenizer.pieces[i] for i in ids)
+    if not data.startswith(typed):
+        return ""
+    data = data[len(typed) :]
+    for end in (b"\n", b"\r", b"\x00"):
+        data = data.split(end, 1)[0]
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:  # an unfinished character at the end, or a broken one: cut before it
+        text = data[: error.start].decode("utf-8")
+    text = text.split("\ufffd", 1)[0]
+    return _whole(text)
+
+
+def _whole(text: str) -> str:
+    """Without a last emoji that is still being put together."""
+    while text:
+        last = _CLUSTERS.findall(text)[-1]
+        flags = sum("\U0001f1e6" <= c <= "\U0001f1ff" for c in last)
+        if not last.endswith(_JOINER) and flags % 2 == 0:
+            return text
+        text = text[: -len(last)]
+    return text
