@@ -1,0 +1,53 @@
+"""`polydraft bench NAME`: one measurement each, beside its peer in the same run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from rich.console import Console
+
+from app.bench.report import Options, Report, table
+from core.errors import PolydraftError
+
+# Name -> what it measures. Each is a module of this package with `measure(options, progress) -> Report`.
+BENCHES = {
+    "drafts": "time for k drafts of 10 tokens: Superposed, sampled in one batch, one after another",
+    "keystroke": "key press to the drafts on the page, in real Chromium",
+    "startup": "process start to a page that answers",
+    "healing": "how often one of 3 drafts restores a half-typed word",
+}
+
+
+def measure(name: str, options: Options, progress: Callable[[str], None] = lambda _: None) -> Report:
+    """Run one measurement. `progress` is told what is going on."""
+    return import_module(f"app.bench.{name}").measure(options, progress)
+
+
+def run(name: str, as_json: bool, **options: Any) -> int:
+    """Measure and print: a table, or one JSON object on stdout.
+
+    Args:
+        options: the fields of `Options`.
+
+    Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.
+    """
+    console = Console(stderr=True)
+    if name not in BENCHES:
+        console.print(f"There is no measurement called {name!r}. Known: {', '.join(BENCHES)}.", markup=False)
+        return 1
+    try:
+        with console.status(f"{name} …") as status:
+            report = measure(name, Options(**options), lambda text: status.update(f"{name}: {text} …"))
+    except PolydraftError as error:
+        console.print(str(error), style="red", markup=False)
+        return 1
+    if as_json:
+        json.dump(report.as_dict(), sys.stdout, ensure_ascii=False, indent=2)
+        sys.stdout.write("\n")
+    else:
+        Console().print(*table(report))
+    return 0

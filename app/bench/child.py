@@ -1,0 +1,100 @@
+"""The app as its user starts it: a process of its own on a free port of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+from app.bench.report import Options
+from core.errors import PolydraftError
+
+PATIENCE = 120  # seconds
+_DIRECT = build_opener(ProxyHandler({}))  # a proxy in the environment is not for this machine
+
+
+@dataclass
+class Child:
+    """A running server.
+
+    Attributes:
+        started: `time.perf_counter()` just before the process was created.
+    """
+
+    url: str
+    started: float
+    process: subprocess.Popen[bytes]
+    log: Any
+
+    def get(self, path: str) -> bytes | None:
+        """The body of an answer 200; None where there is none yet."""
+        try:
+            with _DIRECT.open(self.url + path, timeout=10) as answer:
+                return answer.read() if answer.status == 200 else None
+        except (URLError, OSError):
+            return None
+
+    def wait(self, condition: Callable[[], bool]) -> float:
+        """Seconds from the start of the process until `condition` holds."""
+        while not condition():
+            if self.process.poll() is not None:
+                raise PolydraftError(f"The app ended before it answered. Its last words: {self._words()}")
+            if time.perf_counter() - self.started > PATIENCE:
+                raise PolydraftError(f"The app does not answer. Its last words: {self._words()}")
+            time.sleep(0.02)
+        return time.perf_counter() - self.started
+
+    def answers(self) -> bool:
+        return self.get("/") is not None
+
+    def ready(self) -> bool:
+        """Whether the model is loaded too."""
+        return bool(json.loads(self.get("/api/status") or b"{}").get("ready"))
+
+    def _words(self) -> str:
+        self.log.seek(0)
+        return self.log.read().decode("utf-8", "replace").strip()[-600:] or "none."
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextmanager
+def running(command: list[str], port: int) -> Iterator[Child]:
+    """A server process, ended afterwards."""
+    with tempfile.TemporaryFile() as log:
+        started = time.perf_counter()
+        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
+        )
+        try:
+            yield Child(f"http://127.0.0.1:{port}", started, process, log)
+        finally:
+            process.terminate()
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def running_app(options: Options) -> Iterator[Child]:
+    port = free_port()
+    command = [sys.executable, "-m", "app.cli", "--port", str(port), "--no-browser"]
+    with running([*command, "--model", options.model, "--backend", options.backend], port) as child:
+        yield child

@@ -1,0 +1,34 @@
+"""`polydraft bench`: the command around the measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from app.bench import BENCHES, run
+
+_KNOWN = "\n\n".join(f"{name}: {what}." for name, what in BENCHES.items())
+
+
+def register(app: typer.Typer) -> None:
+    """Give `app` the command `bench NAME`."""
+    app.command(help=f"Measure this machine, each beside its peer in the same run.\n\n{_KNOWN}")(bench)
+
+
+def bench(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(BENCHES)}.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    text: Annotated[
+        Path | None, typer.Option(help="A file or folder of text to measure on; .txt or .jsonl.zst.")
+    ] = None,
+    backend: Annotated[
+        Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to measure.")
+    ] = "auto",
+    model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
+    repetitions: Annotated[
+        int | None, typer.Option(min=1, help="Rounds, words or passages; by default each measurement's own.")
+    ] = None,
+) -> None:
+    raise typer.Exit(run(name, as_json, text=text, backend=backend, model=model, repetitions=repetitions))

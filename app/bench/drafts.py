@@ -1,0 +1,162 @@
+"""`bench drafts`: what k drafts of 10 tokens cost, from a prefix of 32 tokens whose logits are already known.
+
+Everything runs through the same model interface, interleaved round by round, each round on another prefix:
+superposed drafts, one greedy draft, k sampled sequences in one batch, k sampled sequences in a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from app.bench import text
+from app.bench.report import Options, Report, Timings, interleaved
+from core.autocomplete import load_autocomplete
+from core.errors import BackendUnavailable
+from core.models import LanguageModel, Row, Sequence
+from core.superposed import superpose
+
+LENGTH = 10
+PREFIX = 32
+KS = (1, 3, 8)
+BACKENDS = ("llama.cpp", "torch")
+ROUNDS = {"llama.cpp": 20, "torch": 8}
+GREEDY = "one greedy draft"
+NEVER = frozenset[int]()  # no token ends a draft: all of them are of the same length
+SHORTLIST = 40  # tokens that sampling chooses from: sorting the whole vocabulary would slow the peer down
+
+# What is meant to hold on llama.cpp: name, one time, the other, bound of their ratio
+TARGETS = [
+    ("superposed, r=0, k=3 / one greedy draft", "superposed r=0 k=3", GREEDY, "<= 1.05"),
+    ("superposed, r=0, k=8 / one greedy draft", "superposed r=0 k=8", GREEDY, "<= 1.10"),
+    (
+        "sampled in one batch / superposed, r=0, k=3",
+        "sampled in one batch k=3",
+        "superposed r=0 k=3",
+        ">= 1.55",
+    ),
+    (
+        "sampled in one batch / superposed, r=0, k=8",
+        "sampled in one batch k=8",
+        "superposed r=0 k=8",
+        ">= 3.1",
+    ),
+    ("superposed, r=1, k=3 / one greedy draft", "superposed r=1 k=3", GREEDY, "<= 1.20"),
+    ("superposed, r=1, k=8 / one greedy draft", "superposed r=1 k=8", GREEDY, "<= 1.45"),
+]
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    report = Report("drafts")
+    for backend in BACKENDS if options.backend == "auto" else (options.backend,):
+        progress(f"loading the model on {backend}")
+        try:
+            autocomplete = load_autocomplete(options.model, backend)
+        except BackendUnavailable as error:
+            report.rows.append({"backend": backend, "method": "not measured", "note": str(error)})
+            continue
+        model = autocomplete.model
+        prefixes = text.prefixes(model.tokenizer, text.load(options.text), 64, PREFIX)
+        rounds = options.repetitions or ROUNDS.get(backend, 8)
+        timings = _measure(model, autocomplete.ngrams, prefixes, rounds, backend, progress)
+        report.rows += rows(timings, backend)
+        if backend == "llama.cpp":
+            for name, one, other, target in TARGETS:
+                report.target(name, timings.ratio(one, other), target)
+        model.close()
+    return report
+
+
+def rows(timings: Timings, backend: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "backend": backend,
+            "method": name,
+            "ms": timings.median(name) * 1000,
+            "of_one_greedy_draft": timings.ratio(name, GREEDY),
+            "rounds": len(seconds),
+        }
+        for name, seconds in timings.seconds.items()
+    ]
+
+
+def _measure(
+    model: LanguageModel,
+    ngrams: Any,
+    prefixes: list[list[int]],
+    rounds: int,
+    backend: str,
+    progress: Callable[[str], None],
+) -> Timings:
+    chance = torch.Generator().manual_seed(0)
+    sequence = model.open()
+    prefix = prefixes[0]
+
+    def ready(number: int) -> None:
+        """The prefix in the cache and the logits after it known, for whoever runs next."""
+        nonlocal prefix
+        if number >= 0:
+            progress(f"{backend}, round {number + 1} of {rounds}")
+        prefix = prefixes[number % len(prefixes)]
+        sequence.sync(prefix)
+
+    def superposed(k: int, exact_steps: int, with_ngrams: bool) -> None:
+        table = ngrams if with_ngrams else None
+        for _ in superpose(
+            model,
+            prefix,
+            k=k,
+            length=LENGTH,
+            ngrams=table,
+            exact_steps=exact_steps,
+            sequence=sequence,
+            stop_ids=NEVER,
+        ):
+            pass
+
+    runs: dict[str, Callable[[], object]] = {GREEDY: lambda: greedy(sequence, prefix)}
+    for k in KS:
+        for r in (0, 1):
+            runs[f"superposed r={r} k={k}"] = lambda k=k, r=r: superposed(k, r, False)
+            if ngrams is not None:
+                runs[f"superposed r={r} k={k} with n-grams"] = lambda k=k, r=r: superposed(k, r, True)
+        if k > 1:
+            runs[f"sampled in one batch k={k}"] = lambda k=k: sampled(sequence, prefix, k, chance)
+            runs[f"sampled in a row k={k}"] = lambda k=k: [
+                sampled(sequence, prefix, 1, chance) for _ in range(k)
+            ]
+    try:
+        return interleaved(runs, rounds, ready)
+    finally:
+        sequence.close()
+
+
+def greedy(sequence: Sequence, prefix: list[int]) -> list[int]:
+    """The likeliest continuation, token by token."""
+    logits = sequence.sync(prefix)
+    ids = [int(logits.argmax())]
+    while len(ids) < LENGTH:
+        ids.append(int(sequence.feed(ids[-1:]).argmax()))
+    return ids
+
+
+def sampled(sequence: Sequence, prefix: list[int], k: int, chance: torch.Generator) -> list[list[int]]:
+    """k sampled continuations, one row each in every pass; the prefix is shared, not fed again."""
+    logits = sequence.sync(prefix).expand(k, -1)  # (k, V)
+    forks = [sequence.fork() for _ in range(k)]
+    drawn = [_draw(logits, chance)]
+    while len(drawn) < LENGTH:
+        rows = [Row(fork, [token]) for fork, token in zip(forks, drawn[-1], strict=True)]
+        drawn.append(_draw(torch.stack(sequence.model.forward(rows)), chance))
+    for fork in forks:
+        fork.close()
+    return [list(ids) for ids in zip(*drawn, strict=True)]
+
+
+def _draw(logits: Tensor, chance: torch.Generator) -> list[int]:
+    """One token per row of (k, V), drawn from its shortlist."""
+    best, ids = logits.topk(SHORTLIST)
+    return ids.gather(1, best.softmax(1).multinomial(1, generator=chance)).flatten().tolist()

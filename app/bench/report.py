@@ -1,0 +1,145 @@
+"""What every measurement reports, and how times are taken: interleaved, so that load falls on all alike."""
+
+from __future__ import annotations
+
+import math
+import operator
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from rich.console import RenderableType
+from rich.table import Table
+
+_COMPARE = {"<=": operator.le, ">=": operator.ge}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a measurement may be told.
+
+    Attributes:
+        text: a file or folder to measure on; None is the small text that comes with the app.
+        model: as in `load_model`.
+        backend: "auto", "torch" or "llama.cpp"; `drafts` takes "auto" as both.
+        repetitions: how often to repeat; None is each measurement's own default.
+    """
+
+    text: Path | None = None
+    model: str = "default"
+    backend: str = "auto"
+    repetitions: int | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure and the bound it is meant to keep: `target` is "<= 1.05" or ">= 65"."""
+
+    name: str
+    value: float
+    target: str
+
+    @property
+    def met(self) -> bool:
+        """Judged on the exact value; one that could not be measured (nan) is not met."""
+        sign, bound = self.target.split()
+        return _COMPARE[sign](self.value, float(bound))
+
+
+@dataclass
+class Report:
+    """One measurement: `rows` are what was seen, one flat dict each; `targets` what it was meant to be."""
+
+    name: str
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    targets: list[Target] = field(default_factory=list)
+
+    def target(self, name: str, value: float, target: str) -> None:
+        self.targets.append(Target(name, value, target))
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "rows": [{key: _plain(value) for key, value in row.items()} for row in self.rows],
+            "targets": [asdict(t) | {"value": _plain(t.value), "met": t.met} for t in self.targets],
+        }
+
+
+def _plain(value: Any) -> Any:
+    """A float as JSON can say it."""
+    if not isinstance(value, float):
+        return value
+    return round(value, 4) if math.isfinite(value) else None
+
+
+def table(report: Report) -> list[RenderableType]:
+    """The report for a person: what was seen, and the targets below it."""
+    columns = list(dict.fromkeys(key for row in report.rows for key in row))
+    seen = Table(title=report.name, title_justify="left")
+    for column in columns:
+        numeric = all(isinstance(row.get(column, 0), int | float) for row in report.rows)
+        seen.add_column(column.replace("_", " "), justify="right" if numeric else "left")
+    for row in report.rows:
+        seen.add_row(*(_shown(row.get(column)) for column in columns))
+    judged = Table(title="targets", title_justify="left")
+    for column in ("", "measured", "target", "met"):
+        judged.add_column(column, justify="right" if column == "measured" else "left")
+    for t in report.targets:
+        judged.add_row(t.name, _shown(t.value), t.target, "[green]yes[/]" if t.met else "[red]no[/]")
+    return [seen, judged] if report.targets else [seen]
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@dataclass
+class Timings:
+    """Seconds by name; the i-th of every name were taken in the same round, under the same load."""
+
+    seconds: dict[str, list[float]]
+
+    def median(self, name: str) -> float:
+        return median(self.seconds[name])
+
+    def ratio(self, name: str, to: str) -> float:
+        """Median over rounds of one time divided by another of the same round."""
+        return median(a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True))
+
+
+def interleaved(
+    runs: dict[str, Callable[[], object]],
+    rounds: int,
+    before: Callable[[int], object] = lambda _: None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timings:
+    """Time every run once per round; each round starts with another run, so that none is always first.
+
+    Args:
+        before: called with the number of the round ahead of each run, outside the time. Round -1 warms up.
+    """
+    names = list(runs)
+    taken: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(-1, rounds):
+        first = max(number, 0) % len(names)
+        for name in names[first:] + names[:first]:
+            before(number)
+            start = clock()
+            runs[name]()
+            elapsed = clock() - start
+            if number >= 0:
+                taken[name].append(elapsed)
+    return Timings(taken)
+
+
+def percentile(values: Iterable[float], percent: float) -> float:
+    """The smallest value that at least `percent` % of `values` do not exceed; nan without any."""
+    ordered: Sequence[float] = sorted(values)
+    if not ordered:
+        return math.nan
+    return ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1]

@@ -1,0 +1,42 @@
+"""`bench startup`: process start to a page that answers, beside a bare Gradio page."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from statistics import median
+
+from app.bench.child import free_port, running, running_app
+from app.bench.report import Options, Report
+
+ROUNDS = 3
+BARE = """
+import sys, gradio
+with gradio.Blocks(analytics_enabled=False) as page:
+    gradio.Textbox()
+page.launch(server_name="127.0.0.1", server_port=int(sys.argv[1]), quiet=True)
+"""
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    answers: list[float] = []
+    ready: list[float] = []
+    bare: list[float] = []
+    rounds = options.repetitions or ROUNDS
+    for number in range(rounds):
+        progress(f"round {number + 1} of {rounds}")
+        with running_app(options) as child:
+            answers.append(child.wait(child.answers))
+            ready.append(child.wait(child.ready))
+        port = free_port()
+        with running([sys.executable, "-c", BARE, str(port)], port) as child:
+            bare.append(child.wait(child.answers))
+    report = Report("startup")
+    for what, seconds in (
+        ("Polydraft: the page answers", answers),
+        ("Polydraft: the model is loaded too", ready),
+        ("a bare Gradio page answers", bare),
+    ):
+        report.rows.append({"what": what, "s": median(seconds), "min_s": min(seconds), "max_s": max(seconds)})
+    report.target("process start to a page that answers, s", median(answers), "<= 6")
+    return report

@@ -1,0 +1,71 @@
+"""Text to measure on: files the user names, or a small text that comes with the app."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from core.errors import InputError
+from core.models import Tokenizer
+from ngram_builder.readers import Damage, documents, expand
+
+SAMPLE = Path(__file__).with_name("sample.txt")
+_WORD = re.compile(r"(?<=\s)[A-Za-z]{5,}(?![\w'’-])")
+_REACH = 600  # characters before a place; more than 32 tokens of any prose
+
+
+def load(path: Path | None = None) -> list[str]:
+    """Documents of a file or folder: .txt, .md, .jsonl with a "text" in each line, each also as .gz or .zst.
+
+    Raises: InputError when nothing is there, nothing can be read, or there is no text in it.
+    """
+    files = expand([path or SAMPLE])
+    damage: list[Damage] = []
+    found = [text for file in files for text in documents(file, damage.append) if text.strip()]
+    if not found:
+        why = f" ({damage[0]})" if damage else ""
+        raise InputError(f"No text to measure on in {path}{why}; name a .txt or .jsonl.zst file with some.")
+    return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Somewhere in a text: what stands before it, the word that follows, and where that is."""
+
+    before: str
+    word: str
+    document: str
+    at: int
+
+
+def words(texts: list[str], count: int, seed: int = 0) -> list[Place]:
+    """Up to `count` words of 5 letters and more, spread over the documents; the same for the same seed."""
+    chance = random.Random(seed)
+    by_document = [[(text, m.start(), m[0]) for m in _WORD.finditer(text, 200)] for text in texts]
+    for found in by_document:
+        chance.shuffle(found)
+    chance.shuffle(by_document)
+    turns: list[tuple[str, int, str]] = []
+    for turn in range(max(map(len, by_document), default=0)):
+        turns += [found[turn] for found in by_document if turn < len(found)]
+        if len(turns) >= count:
+            break
+    return [Place(text[max(at - _REACH, 0) : at], word, text, at) for text, at, word in turns[:count]]
+
+
+def last_tokens(tokenizer: Tokenizer, text: str, count: int = 32) -> str:
+    """The end of `text`, about `count` tokens long; it starts at a whole character."""
+    return tokenizer.decode(tokenizer.encode(text)[-count:]).lstrip("\ufffd")
+
+
+def prefixes(tokenizer: Tokenizer, texts: list[str], count: int, length: int = 32) -> list[list[int]]:
+    """`count` prefixes of exactly `length` tokens, each up to a word; fewer places are used again."""
+    ids = [tokenizer.encode(place.before)[-length:] for place in words(texts, count)]
+    whole = [prefix for prefix in ids if len(prefix) == length]
+    if not whole:
+        raise InputError(
+            f"The text is too short to measure on: no place in it has {length} tokens before it."
+        )
+    return [whole[i % len(whole)] for i in range(count)]

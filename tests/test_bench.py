@@ -1,0 +1,173 @@
+"""The measurements' own arithmetic and their text; no real time is taken here."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app import bench
+from app.bench import drafts, healing, keystroke, text
+from app.bench.report import Options, Report, Target, Timings, interleaved, percentile, table
+from core.errors import InputError
+
+
+def fake_timings() -> Timings:
+    names = {drafts.GREEDY, *(n for _, one, other, _ in drafts.TARGETS for n in (one, other))}
+    return Timings({name: [0.1, 0.2, 0.4] for name in names})
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "met"),
+    [(1.05, "<= 1.05", True), (1.0501, "<= 1.05", False), (65.0, ">= 65", True), (64.9, ">= 65", False)],
+)
+def test_a_target_is_met_at_its_bound(value: float, target: str, met: bool) -> None:
+    assert Target("it", value, target).met is met
+
+
+@pytest.mark.parametrize("target", ["<= 60", ">= 60"])
+def test_what_was_not_measured_is_not_met(target: str) -> None:
+    assert not Target("it", math.nan, target).met
+
+
+def test_the_shape_of_a_report() -> None:
+    report = Report("startup", [{"what": "page", "s": 3.14159265}])
+    report.target("start, s", 3.14159265, "<= 6")
+    report.target("nothing seen", math.nan, "<= 6")
+    said = json.loads(json.dumps(report.as_dict(), allow_nan=False))
+    assert said == {
+        "name": "startup",
+        "rows": [{"what": "page", "s": 3.1416}],
+        "targets": [
+            {"name": "start, s", "value": 3.1416, "target": "<= 6", "met": True},
+            {"name": "nothing seen", "value": None, "target": "<= 6", "met": False},
+        ],
+    }
+    assert len(table(report)) == 2
+
+
+def test_rounds_are_interleaved_and_ratios_paired() -> None:
+    now, order = 0.0, []
+    load = {-1: 50.0, 0: 1.0, 1: 10.0, 2: 3.0}  # the machine is busier in some rounds
+    round_ = -1
+
+    def before(number: int) -> None:
+        nonlocal round_
+        round_ = number
+
+    def work(name: str, cost: float) -> None:
+        nonlocal now
+        order.append(name)
+        now += cost * load[round_]
+
+    timings = interleaved(
+        {"a": lambda: work("a", 1.0), "b": lambda: work("b", 2.0)}, 3, before, clock=lambda: now
+    )
+    assert timings.seconds["a"] == pytest.approx([1, 10, 3])
+    assert timings.ratio("b", "a") == pytest.approx(2)
+    assert timings.median("b") == pytest.approx(6)
+    assert "".join(order) == "ab" + "ab" + "ba" + "ab"  # the first pair warms up
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(1, 100))
+def test_a_percentile_is_a_value_that_enough_do_not_exceed(values: list[float], percent: float) -> None:
+    found = percentile(values, percent)
+    assert found in values
+    assert sum(v <= found for v in values) >= percent / 100 * len(values) - 1e-6
+
+
+def test_no_values_have_no_percentile() -> None:
+    assert math.isnan(percentile([], 50))
+
+
+# ---------------------------------------------------------------- text
+
+
+def test_the_text_of_our_own() -> None:
+    texts = text.load()
+    assert 9_000 < sum(map(len, texts)) < 16_000
+    places = text.words(texts, 250)
+    assert len(places) == 250 == len({place.at for place in places})
+    for place in places:
+        assert len(place.word) >= 5
+        assert place.document[place.at :].startswith(place.word)
+        assert place.document[: place.at].endswith(place.before)
+    assert places == text.words(texts, 250)
+
+
+def test_text_out_of_files_and_folders(tmp_path: Path) -> None:
+    lines = b"".join(json.dumps({"text": f"document {i}"}).encode() + b"\n" for i in range(2))
+    (tmp_path / "b.jsonl.zst").write_bytes(zstandard.compress(lines))
+    (tmp_path / "a.txt").write_text("plain", "utf-8")
+    assert text.load(tmp_path) == ["plain", "document 0", "document 1"]
+    assert text.load(tmp_path / "b.jsonl.zst") == ["document 0", "document 1"]
+
+
+def test_no_text_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "empty.txt").write_text(" \n", "utf-8")
+    with pytest.raises(InputError, match="No text to measure on"):
+        text.load(tmp_path / "empty.txt")
+    with pytest.raises(InputError, match="does not exist"):
+        text.load(tmp_path / "nowhere.txt")
+
+
+def test_passages_can_be_typed_on_every_keyboard() -> None:
+    found = keystroke.passages(text.load(), 4)
+    assert len(found) == 4
+    assert sum(len(typed) for _, typed in found) >= 150
+    for before, typed in found:
+        assert len(before) == keystroke.CONTEXT
+        assert typed.isascii() and typed.isprintable()
+
+
+# ---------------------------------------------------------------- the measurements
+
+
+def test_every_measurement_is_there() -> None:
+    for name in bench.BENCHES:
+        assert callable(__import__(f"app.bench.{name}", fromlist=["measure"]).measure)
+
+
+def test_an_unknown_measurement_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+    assert bench.run("nonsense", as_json=True) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and "drafts, keystroke, startup, healing" in err
+
+
+def test_json_is_one_object_on_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(name: str, options: Options, progress: object) -> Report:
+        return Report(name, [{"backend": options.backend}])
+
+    monkeypatch.setattr(bench, "measure", measure)
+    assert bench.run("drafts", as_json=True, backend="torch") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said == {"name": "drafts", "rows": [{"backend": "torch"}], "targets": []}
+
+
+def test_rows_of_drafts() -> None:
+    timings = fake_timings()
+    timings.seconds["superposed r=0 k=3"] = [0.11, 0.21, 0.41]
+    rows = {row["method"]: row for row in drafts.rows(timings, "llama.cpp")}
+    assert rows[drafts.GREEDY]["ms"] == pytest.approx(200)
+    assert rows["superposed r=0 k=3"]["of_one_greedy_draft"] == pytest.approx(1.05)
+
+
+def test_percentiles_of_keystrokes() -> None:
+    counters = {"keys": 20, "requests": 10, "avoided": 10, "alongMs": []}
+    report = keystroke.summary(counters | {"firstMs": [20.0] * 9 + [90.0], "doneMs": [150.0, 171.0, 160.0]})
+    assert [(t.value, t.met) for t in report.targets] == [(20.0, True), (160.0, True)]
+    assert not keystroke.summary(counters | {"firstMs": [], "doneMs": []}).targets[0].met
+
+
+@pytest.mark.parametrize(
+    ("draft", "restored"), [("ting", True), ("ting a letter", True), ("tings", False), ("ten", False)]
+)
+def test_a_word_is_restored_to_its_end(draft: str, restored: bool) -> None:
+    assert healing.restores(draft, "ting") is restored
