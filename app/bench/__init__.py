@@ -35,7 +35,7 @@ def run(name: str, as_json: bool, **options: Any) -> int:
 
     Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.
     """
-    console = Console(stderr=True)
+    console = Console(stderr=True, soft_wrap=True)
     if name not in BENCHES:
         console.print(f"There is no measurement called {name!r}. Known: {', '.join(BENCHES)}.", markup=False)
         return 1
