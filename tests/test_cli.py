@@ -26,12 +26,14 @@ class FakeAutocomplete:
 
     def __init__(self, notice: str | None = None) -> None:
         self.notice = notice
-        self.model = SimpleNamespace(name="fake", backend="torch", forward=lambda rows: ["logits"] * len(rows))
+        self.model = SimpleNamespace(
+            name="fake", backend="torch", forward=lambda rows: ["logits"] * len(rows)
+        )
         self.asked: dict[str, Any] = {}
         self.done, self.passes = False, 0
         self.drafts = [
-            SimpleNamespace(id=0, text=" you\x1b[31m", probability=0.5, whole=True, finished=False),
-            SimpleNamespace(id=1, text=" all", probability=0.004, whole=True, finished=True),
+            SimpleNamespace(id=0, text=" you\x1b[31m", probability=0.5, whole=0.02, finished=False),
+            SimpleNamespace(id=1, text=" all", probability=0.004, whole=0.001, finished=True),
         ]
 
     def open(self) -> FakeAutocomplete:
@@ -101,11 +103,21 @@ def test_help_loads_neither_torch_nor_gradio() -> None:
     assert result.stdout.strip() == "[]"
 
 
+def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[tuple[Any, ...]] = []
+    server = SimpleNamespace(serve=lambda *arguments: served.append(arguments))
+    monkeypatch.setitem(sys.modules, "app.server", server)
+    assert runner.invoke(app, []).exit_code == 0
+    flags = ["--model", "m.gguf", "--backend", "torch", "--port", "8000", "--no-browser"]
+    assert runner.invoke(app, flags).exit_code == 0
+    assert served == [("default", "auto", None, True), ("m.gguf", "torch", 8000, False)]
+
+
 # --- complete ----------------------------------------------------------------------------------------------
 
 
 def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
-    flags = "--k 5 --length 4 --tau 0.5 --exact-steps 2 --no-distinct".split()
+    flags = ["--k", "5", "--length", "4", "--tau", "0.5", "--exact-steps", "2", "--no-distinct"]
     assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
     assert fake.asked == {
         "text": "Thank",
@@ -121,15 +133,15 @@ def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
     result = runner.invoke(app, ["complete", "Thank", "--json", "--min-confidence", "0"])
     found = json.loads(result.stdout)
     assert list(found) == ["text", "drafts", "model", "backend", "ms"]
-    assert found["drafts"][1] == {"text": " all", "probability": 0.004, "whole": True, "finished": True}
+    assert found["drafts"][1] == {"text": " all", "probability": 0.004, "whole": 0.001, "finished": True}
     assert (found["text"], found["model"], found["backend"]) == ("Thank", "fake", "torch")
     assert found["ms"] >= 0
 
 
 def test_drafts_below_the_minimum_confidence_are_not_shown(fake: FakeAutocomplete) -> None:
-    assert [d["text"] for d in json.loads(runner.invoke(app, ["complete", "T", "--json"]).stdout)["drafts"]] == [
-        " you\x1b[31m"
-    ]
+    assert [
+        d["text"] for d in json.loads(runner.invoke(app, ["complete", "T", "--json"]).stdout)["drafts"]
+    ] == [" you\x1b[31m"]
     none = runner.invoke(app, ["complete", "T", "--min-confidence", "0.9"])
     assert none.exit_code == 0
     assert none.stdout == ""
@@ -240,7 +252,8 @@ def test_an_unknown_model_name_is_reported() -> None:
 
 
 def test_the_default_model_finishes_a_thank_you() -> None:
-    result = polydraft("complete", "Thank you for your", "--json", "--k", "3", "--length", "6")
+    flags = ("--k", "3", "--length", "6", "--min-confidence", "0")
+    result = polydraft("complete", "Thank you for your", "--json", *flags)
     assert result.returncode == 0, result.stderr
     found = json.loads(result.stdout)
     drafts = found["drafts"]
