@@ -113,6 +113,15 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     assert served == [("default", "auto", None, True), ("m.gguf", "torch", 8000, False)]
 
 
+def test_the_readme_lists_every_setting_as_it_is() -> None:
+    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    for option in options():
+        flag = "--" + option["name"].replace("_", "-")
+        default, limits = option["default"], f"{option['min']:g}-{option['max']:g}" if option["max"] else ""
+        default = ("on" if default else "off") if option["kind"] == "bool" else default
+        assert f"| {option['label']} | `{flag}` | {default} | {limits}".rstrip() in readme
+
+
 # --- complete ----------------------------------------------------------------------------------------------
 
 
