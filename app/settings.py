@@ -30,11 +30,11 @@ class DraftSettings(BaseModel):
         step=0.01,
     )
     exact_steps: int = _option(
-        1,
+        3,
         "Exact steps",
         "Tokens after the first that each draft computes for itself. More is surer and slower.",
         ge=0,
-        le=8,
+        le=31,
         step=1,
     )
     distinct: bool = _option(

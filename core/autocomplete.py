@@ -92,9 +92,7 @@ class Completion:
         done: nothing follows.
     """
 
-    def __init__(
-        self, session: Session, before: str, heal: bool, one_line: bool, options: dict[str, Any]
-    ) -> None:
+    def __init__(self, session: Session, before: str, heal: bool, one_line: bool, options: dict[str, Any]) -> None:
         self._autocomplete = a = session.autocomplete
         self._sequence = session.sequence
         self._one_line = one_line
@@ -170,13 +168,21 @@ class Completion:
     def _show(self, drafts: Drafts) -> None:
         self.step = drafts.step
         self.done = drafts.done
+        distinct = self._options.get("distinct", True)
         rows = [
-            TextDraft(lineage, self._text(ids), beginning, float(np.exp(logprob)), ended)
-            for ids, logprob, beginning, lineage, ended in zip(
-                drafts.ids, drafts.logprobs, drafts.beginnings, drafts.lineages, drafts.ended, strict=True
+            # Only what is the draft's own is worth a reader's eye; the rest drifts into other drafts.
+            TextDraft(lineage, self._text(ids[:own]), beginning, float(np.exp(logprob)), ended)
+            for ids, own, logprob, beginning, lineage, ended in zip(
+                drafts.ids,
+                drafts.own if distinct else [len(ids) for ids in drafts.ids],
+                drafts.logprobs,
+                drafts.beginnings,
+                drafts.lineages,
+                drafts.ended,
+                strict=True,
             )
         ]
-        if not self._options.get("distinct", True):
+        if not distinct:
             # The paper's rule: finished drafts stand beside the living; several may share a lineage.
             rows += [
                 TextDraft(0, self._text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True)

@@ -23,6 +23,8 @@ from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.ngram.interpolation import Geometric, Interpolation, Linear
 
+MAJORITY = 0.5  # of the mixture's weight: what is read out of it is then mostly this draft's
+
 Rule = Callable[[Tensor, Tensor], Tensor]  # (input_ids (1, n), logits (1, V)) -> logits (1, V), as in transformers
 
 
@@ -35,6 +37,9 @@ class Drafts:
         logprobs: natural logarithm of each draft's score: Σ over its tokens, at τ, n-grams mixed in.
         beginnings: probability of each draft's first token.
         lineages: which beginning each draft grew from, 0 … k-1; a draft keeps its number while it grows.
+        own: how many leading tokens of each draft rest on the draft itself: exact ones, then superposed ones for
+            as long as the draft carries most of the mixture or the n-grams know its last three tokens. What
+            follows was read out of a mixture that mostly belongs to other drafts.
         ended: whether each draft has met a stop token. Only with distinct beginnings: else see `finished`.
         finished: drafts that met a stop token and their scores, best first.
         step: 1 after the first token.
@@ -45,6 +50,7 @@ class Drafts:
     logprobs: list[float]
     beginnings: list[float]
     lineages: list[int]
+    own: list[int]
     ended: list[bool]
     finished: list[tuple[list[int], float]]
     step: int
@@ -57,6 +63,7 @@ class _Draft:
     logprob: float
     beginning: float
     lineage: int
+    own: int = 1
     ended: bool = False
     sequence: Sequence | None = field(default=None, repr=False)  # its own, during exact steps
 
@@ -212,7 +219,9 @@ class Superposition:
             m = min(len(c) for c, _ in pairs)
             table = np.stack([c[:m] for c, _ in pairs])  # (d, m)
             scores = self._mix(np.stack([q[:m] for _, q in pairs]), contexts, table)
-        totals = scores + np.array([draft.logprob for draft in alive])[:, None]  # (d, m)
+        standing = np.array([draft.logprob for draft in alive])
+        gamma = np.exp(standing - np.logaddexp.reduce(standing))
+        totals = scores + standing[:, None]  # (d, m)
         if o.distinct:  # each lineage goes on with its own best token
             picks = [(d, int(np.argmax(totals[d]))) for d in range(len(alive))]
         else:  # the best 2k of all, so that k remain when some of them end
@@ -224,7 +233,11 @@ class Superposition:
             if not np.isfinite(score):
                 continue
             parent, token = alive[d], int(table[d, c])
-            child = _Draft([*parent.ids, token], score, parent.beginning, parent.lineage)
+            child = _Draft([*parent.ids, token], score, parent.beginning, parent.lineage, parent.own)
+            if parent.own == len(parent.ids) and (
+                not shared or gamma[d] >= MAJORITY or self._known([*contexts[d][-2:], token])
+            ):
+                child.own += 1
             if token in self._stop:
                 child.ended = True
                 self._finish(child)
@@ -269,6 +282,9 @@ class Superposition:
         """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7)."""
         return logq if self._ngrams is None else self._ngrams.scores(logq, contexts, candidates)
 
+    def _known(self, ids: list[int]) -> bool:
+        return self._ngrams is not None and self._ngrams.knows(ids)
+
     def _finish(self, draft: _Draft) -> None:
         self._finished.append(draft)
         self._finished.sort(key=lambda d: -d.logprob)
@@ -281,6 +297,7 @@ class Superposition:
             logprobs=[stem.logprob + d.logprob for d in self._drafts],
             beginnings=[d.beginning for d in self._drafts],
             lineages=[d.lineage for d in self._drafts],
+            own=[len(stem.ids) + d.own for d in self._drafts],
             ended=[d.ended for d in self._drafts],
             finished=[(stem.ids + d.ids, stem.logprob + d.logprob) for d in self._finished],
             step=self._step,

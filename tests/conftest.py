@@ -12,6 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+    from core.autocomplete import Autocomplete
+    from core.models import LanguageModel
     from core.models.hf import TorchModel
 
 
@@ -49,3 +51,22 @@ def browser() -> Iterator[Browser]:
         )
         yield browser
         browser.close()
+
+
+@pytest.fixture(scope="session")
+def llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
+    """The default model on llama.cpp. Where that was not built, its tests fail: CI must not pass without it."""
+    from core.models.llamacpp import load
+
+    model = load(default_gguf, "default")
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="session")
+def autocomplete(llama_model: LanguageModel) -> Autocomplete:
+    """The product as shipped: default model, base store."""
+    from core.autocomplete import BASE_STORE, Autocomplete
+    from core.ngram import NgramStore
+
+    return Autocomplete(llama_model, NgramStore.open(BASE_STORE, llama_model.tokenizer.fingerprint))

@@ -136,16 +136,12 @@ class LanguageModel(ABC):
             raise InputError("Nothing to feed: give at least one token id or embedding.")
         if isinstance(inputs, Tensor):
             if inputs.ndim != 2 or inputs.shape[1] != self.dim:
-                raise InputError(
-                    f"Embeddings of shape {tuple(inputs.shape)} given; (n, {self.dim}) expected."
-                )
+                raise InputError(f"Embeddings of shape {tuple(inputs.shape)} given; (n, {self.dim}) expected.")
             return
         low, high = min(inputs), max(inputs)
         if low < 0 or high >= self.vocab_size:
             wrong = low if low < 0 else high
-            raise InputError(
-                f"Token id {wrong} is outside the vocabulary: 0 to {self.vocab_size - 1} expected."
-            )
+            raise InputError(f"Token id {wrong} is outside the vocabulary: 0 to {self.vocab_size - 1} expected.")
 
 
 class Sequence(ABC):

@@ -95,9 +95,7 @@ class TorchModel(LanguageModel):
 
     backend = "torch"
 
-    def __init__(
-        self, module: PreTrainedModel, tokenizer: HFTokenizer, name: str, context_length: int
-    ) -> None:
+    def __init__(self, module: PreTrainedModel, tokenizer: HFTokenizer, name: str, context_length: int) -> None:
         """Raises ModelFileError for a model whose cache cannot be rewound, or that takes no embeddings."""
         self.name = name
         self.tokenizer = tokenizer
@@ -174,9 +172,7 @@ class TorchModel(LanguageModel):
                 )
                 logits = output.logits.to(device="cpu", dtype=torch.float32)  # (B, kept, V)
         except torch.OutOfMemoryError as error:
-            raise ContextFull(
-                f"The memory of {self.device} is full; close sequences or shorten the text."
-            ) from error
+            raise ContextFull(f"The memory of {self.device} is full; close sequences or shorten the text.") from error
         if store is not sequences[0].store:
             for line, sequence in enumerate(sequences):
                 sequence.move(store, line, starts[line])
@@ -199,10 +195,7 @@ class TorchModel(LanguageModel):
             store is not None
             and leader.end + n <= store.capacity
             and all(
-                s.store is store
-                and s.line == leader.line + i
-                and s.end == leader.end
-                and store.tenants[s.line] == 1
+                s.store is store and s.line == leader.line + i and s.end == leader.end and store.tenants[s.line] == 1
                 for i, s in enumerate(sequences)
             )
         ):
@@ -330,8 +323,7 @@ class _Store:
     def window(self, first: int, lines: int, begin: int, end: int) -> list[Tensor]:
         """A view (lines, heads, end - begin, width) of each plane."""
         views = {
-            shape: iter(block[:, first : first + lines, :, begin:end].unbind(0))
-            for shape, block in self.blocks.items()
+            shape: iter(block[:, first : first + lines, :, begin:end].unbind(0)) for shape, block in self.blocks.items()
         }
         return [next(views[shape]) for shape in self.planes]
 
@@ -397,8 +389,7 @@ def load(source: Path | str, name: str) -> TorchModel:
         if info["missing_keys"]:
             missing = sorted(info["missing_keys"])
             raise ModelFileError(
-                f"{source} lacks {len(missing)} of the model's weights ({missing[0]}, …); get a complete "
-                f"copy."
+                f"{source} lacks {len(missing)} of the model's weights ({missing[0]}, …); get a complete copy."
             )
         vocab_size = _embedding_weight(module).shape[0]
         try:
@@ -478,9 +469,7 @@ def _embedding_table(module: PreTrainedModel) -> Tensor:
     if type(layer) is nn.Embedding:
         return weight.detach().to(device="cpu", dtype=torch.float32)  # no copy where it is that already
     with torch.no_grad():
-        return layer(torch.arange(weight.shape[0], device=weight.device)).to(
-            device="cpu", dtype=torch.float32
-        )
+        return layer(torch.arange(weight.shape[0], device=weight.device)).to(device="cpu", dtype=torch.float32)
 
 
 def _embedding_weight(module: PreTrainedModel) -> Tensor:

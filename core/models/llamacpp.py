@@ -8,10 +8,8 @@ a token's embedding gives the token's logits. Does not import transformers.
 from __future__ import annotations
 
 import ctypes
-
 import os
 import re
-
 from pathlib import Path
 
 import gguf
@@ -47,11 +45,11 @@ def _silent(level: int, text: bytes, user_data: object) -> None:
     """llama.cpp's own log; what matters reaches the user as our errors."""
 
 
-def load(path: Path, name: str) -> LlamaCppModel:
-    """The model in a GGUF file. Raises ModelFileError when llama.cpp cannot read it."""
+def load(path: Path, name: str, reader: gguf.GGUFReader | None = None) -> LlamaCppModel:
+    """The model in a GGUF file, which `reader` may have open already. Raises ModelFileError if it cannot be read."""
     lib.llama_log_set(_silent, ctypes.c_void_p(0))
     lib.llama_backend_init()
-    return LlamaCppModel(path, name)
+    return LlamaCppModel(path, name, reader or gguf.GGUFReader(path))
 
 
 class LlamaCppTokenizer(Tokenizer):
@@ -95,9 +93,8 @@ class LlamaCppModel(LanguageModel):
     backend = "llama.cpp"
     device = "cpu"
 
-    def __init__(self, path: Path, name: str) -> None:
+    def __init__(self, path: Path, name: str, reader: gguf.GGUFReader) -> None:
         self.name = name
-        reader = gguf.GGUFReader(path)
         table = next((t for t in reader.tensors if t.name == "token_embd.weight"), None)
         names, types = (reader.get_field(f"tokenizer.ggml.{f}") for f in ("tokens", "token_type"))
         if table is None or names is None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
+import gguf
 import torch
 
 from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
@@ -93,10 +95,8 @@ def _check_gguf(path: Path) -> None:
         raise ModelFileError(
             f"{path} is not a GGUF file (it begins with {magic!r}); give a .gguf file or a model directory."
         )
-    import gguf
-
     try:
-        reader = gguf.GGUFReader(path)
+        reader = read_gguf(path)
         end = max((int(t.data_offset) + int(t.n_bytes) for t in reader.tensors), default=0)
     except (ValueError, IndexError, KeyError, OverflowError, OSError, UnicodeDecodeError, TypeError) as error:
         raise ModelFileError(f"{path} is a damaged or truncated GGUF file ({error}); download it again.") from None
@@ -104,6 +104,12 @@ def _check_gguf(path: Path) -> None:
         raise ModelFileError(
             f"{path} is truncated: {path.stat().st_size} bytes given, {end} expected; download it again."
         )
+
+
+@lru_cache(maxsize=1)
+def read_gguf(path: Path) -> gguf.GGUFReader:
+    """The file's metadata and tensors, mapped. Parsing takes a second: the check and the backend share it."""
+    return gguf.GGUFReader(path)
 
 
 def _llama_cpp_problem(path: Path) -> str:
@@ -119,7 +125,9 @@ def _llama_cpp_problem(path: Path) -> str:
 def _with_llama_cpp(path: Path, label: str) -> LanguageModel:
     from core.models import llamacpp
 
-    return llamacpp.load(path, label)
+    model = llamacpp.load(path, label, read_gguf(path))
+    read_gguf.cache_clear()
+    return model
 
 
 def _with_torch(source: Path | str, label: str) -> LanguageModel:

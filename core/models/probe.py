@@ -211,9 +211,7 @@ def _recall(cache: Path) -> dict[str, float]:
         return {}
     if not isinstance(stored, dict):
         return {}
-    return {
-        key: float(value) for key, value in stored.items() if isinstance(value, int | float) and value > 0
-    }
+    return {key: float(value) for key, value in stored.items() if isinstance(value, int | float) and value > 0}
 
 
 def _remember(cache: Path, key: str, seconds: float) -> None:
@@ -228,9 +226,7 @@ def _remember(cache: Path, key: str, seconds: float) -> None:
             json.dump(newest, file)
         Path(file.name).replace(cache)
     except OSError as error:
-        log.warning(
-            "The result of the llama.cpp probe could not be kept, the next start repeats it: %s", error
-        )
+        log.warning("The result of the llama.cpp probe could not be kept, the next start repeats it: %s", error)
 
 
 # --- the child ----------------------------------------------------------------------------------------------

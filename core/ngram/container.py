@@ -38,9 +38,7 @@ def _aligned(n: int) -> int:
     return -(-n // ALIGNMENT) * ALIGNMENT
 
 
-def write_container(
-    path: Path, manifest: Mapping[str, Any], sections: Mapping[str, bytes | memoryview]
-) -> None:
+def write_container(path: Path, manifest: Mapping[str, Any], sections: Mapping[str, bytes | memoryview]) -> None:
     """Write the file under a temporary name beside `path`, make it durable, and move it into place.
 
     The same arguments give the same bytes. Raises OSError when the disk refuses.

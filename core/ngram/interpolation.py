@@ -26,9 +26,7 @@ class Store(Protocol):
         """Orders it can give evidence for, ascending."""
         ...
 
-    def evidence(
-        self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None
-    ) -> Evidence:
+    def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
         """Counts and totals per order; see `NgramStore.evidence`."""
         ...
 
@@ -52,6 +50,10 @@ class Interpolation(ABC):
         Returns: (d, m) float64 log scores, to be added to the drafts' own; they need not be normalised.
         Raises: InputError when the shapes do not fit.
         """
+
+    @abstractmethod
+    def knows(self, ids: Sequence[int]) -> bool:
+        """Whether any of its stores has seen this n-gram."""
 
 
 class Geometric(Interpolation):
@@ -81,6 +83,9 @@ class Geometric(Interpolation):
         """g of eq. 5, (d, m) float64."""
         fractions = self.store.evidence(contexts, candidates, list(self.weights)).fractions()  # (d, N, m)
         return np.tensordot(fractions, np.array(list(self.weights.values())), axes=(1, 0))
+
+    def knows(self, ids: Sequence[int]) -> bool:
+        return self.store.count(ids) > 0
 
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: Candidates) -> np.ndarray:
         logq = _checked(logq, contexts)
@@ -141,6 +146,9 @@ class Linear(Interpolation):
             raise InputError(f"shares {list(shares)} given; at least one, from 0 to 1, expected.")
         self.alpha, self.shares, self.floor = alpha, tuple(shares), floor
 
+    def knows(self, ids: Sequence[int]) -> bool:
+        return any(store.count(ids) > 0 for store, _ in self.stores)
+
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: Candidates) -> np.ndarray:
         p = np.exp(_checked(logq, contexts))  # (d, m)
         # What the drafts share is what was typed; their own words would only confirm the store that chose
@@ -172,9 +180,7 @@ def _shared_tail(contexts: Contexts) -> list[int]:
     shortest = min(map(len, contexts), default=0)
     start = max(shortest - _LOOKED_THROUGH, 0)
     tails = [context[start:shortest] for context in contexts]
-    end = next(
-        (i for i, tokens in enumerate(zip(*tails, strict=True)) if len(set(tokens)) > 1), shortest - start
-    )
+    end = next((i for i, tokens in enumerate(zip(*tails, strict=True)) if len(set(tokens)) > 1), shortest - start)
     return list(tails[0][:end]) if tails else []
 
 

@@ -25,17 +25,13 @@ ESCAPE = 255
 BLOCK = 256
 
 
-def pack_records(
-    counts: np.ndarray, totals: np.ndarray, exact: bool
-) -> tuple[dict[str, Any], dict[str, bytes]]:
+def pack_records(counts: np.ndarray, totals: np.ndarray, exact: bool) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Pack records (N,) uint64 each; returns the manifest's entry and the sections codes, marks, pairs and
     wide."""
     n = len(counts)
     pairs = np.stack([counts, totals], axis=1).astype("<u8")
     distinct, inverse, often = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
-    listed = np.lexsort((np.arange(len(distinct)), -often))[
-        :ESCAPE
-    ]  # commonest first; ties in order of value
+    listed = np.lexsort((np.arange(len(distinct)), -often))[:ESCAPE]  # commonest first; ties in order of value
     code_of = np.full(len(distinct), ESCAPE, dtype=np.uint8)
     code_of[listed] = np.arange(len(listed), dtype=np.uint8)
     codes = code_of[inverse.reshape(-1)]

@@ -89,9 +89,7 @@ class NgramStore:
         self._code = code
         self._by_rank = np.frombuffer(container.section("tokens"), dtype="<u4")
         if len(self._by_rank) != ranked or ranked > code.capacity:
-            raise StoreError(
-                f"{self.path} is damaged: {len(self._by_rank)} tokens listed, {ranked} expected."
-            )
+            raise StoreError(f"{self.path} is damaged: {len(self._by_rank)} tokens listed, {ranked} expected.")
         self._keys: dict[int, bytes] = dict(
             zip(self._by_rank.tolist(), code.strings(ranked), strict=True)
         )  # token id -> its bytes in a key; ids never seen are missing
@@ -132,9 +130,7 @@ class NgramStore:
         return len(self._records)
 
     def __repr__(self) -> str:
-        return (
-            f"NgramStore({str(self.path)!r}, orders {self.orders[0]}-{self.orders[-1]}, {len(self)} n-grams)"
-        )
+        return f"NgramStore({str(self.path)!r}, orders {self.orders[0]}-{self.orders[-1]}, {len(self)} n-grams)"
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -149,9 +145,7 @@ class NgramStore:
         """Sum of the counts of the stored continuations of this context; 0 if it has none."""
         return (self._record(self._key(ids)) or (0, 0))[1]
 
-    def evidence(
-        self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None
-    ) -> Evidence:
+    def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
         """Counts behind each candidate, for all contexts in one call.
 
         Args:
@@ -164,9 +158,7 @@ class NgramStore:
         wanted = self.orders if orders is None else tuple(sorted(orders))
         for n in wanted:
             if n not in self.orders:
-                raise InputError(
-                    f"Order {n} asked for; this store holds {self.orders[0]} to {self.orders[-1]}."
-                )
+                raise InputError(f"Order {n} asked for; this store holds {self.orders[0]} to {self.orders[-1]}.")
         ids = np.asarray(candidates)
         if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
             raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")

@@ -1,0 +1,154 @@
+"""Text in, drafts out: healing, whole characters, and what the cache saves, on the model as shipped."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import InputError
+from core.healing import Healer
+from core.text import shown
+
+
+def run(autocomplete, session, text, **options):
+    completion = session.complete(text, **options)
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    return completion
+
+
+@pytest.fixture
+def session(autocomplete):
+    session = autocomplete.open()
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("typed", "rest"),
+    [("I am writ", "ing"), ("The weather is beauti", "ful"), ("She is a profess", "or"), ("The United Sta", "tes")],
+)
+def test_half_a_word_is_finished(autocomplete, session, typed, rest):
+    drafts = run(autocomplete, session, typed).drafts
+    assert any(draft.text.startswith(rest) for draft in drafts), [draft.text for draft in drafts]
+
+
+def test_without_healing_the_last_token_stays(autocomplete, session):
+    completion = run(autocomplete, session, "I am writ", heal=False)
+    assert completion._healing.word_ids == []
+
+
+def test_a_typed_space_is_not_doubled(autocomplete, session):
+    for draft in run(autocomplete, session, "Thank you for ").drafts:
+        assert not draft.text.startswith(" ")
+
+
+def test_a_word_too_rare_for_one_token_goes_on(autocomplete, session):
+    drafts = run(autocomplete, session, "The governor was Arnold Schwarzeneg").drafts
+    assert any(draft.text.startswith("ger") for draft in drafts), [draft.text for draft in drafts]
+
+
+def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
+    run(autocomplete, session, "The weather today is b")
+    completion = session.complete("The weather today is be")
+    assert completion.drafts, "the first drafts are known without a pass"
+    assert completion.fed == 0
+    completion.close()
+
+
+def test_one_more_word_feeds_only_that_word(autocomplete, session):
+    run(autocomplete, session, "It was a bright cold day in April, and the clocks were")
+    completion = run(autocomplete, session, "It was a bright cold day in April, and the clocks were striking")
+    assert completion.fed <= 2
+    assert completion.reused >= 11
+
+
+def test_stopping_at_any_pass_leaves_a_usable_cache(autocomplete):
+    text = "We went down to the harb"
+    other = autocomplete.open()
+    wanted = [d.text for d in run(autocomplete, other, text).drafts]
+    other.close()
+    session = autocomplete.open()
+    for passes in range(8):
+        completion = session.complete(text)
+        for _ in range(passes):
+            if not completion.done:
+                completion.advance(autocomplete.model.forward(completion.rows()))
+        completion.close()
+        assert None not in session.sequence.inputs
+    assert run(autocomplete, session, text).drafts[0].text.split()[0] == wanted[0].split()[0]
+    session.close()
+
+
+def test_a_long_text_is_cut_where_typing_does_not_move_the_cut(autocomplete):
+    text = "One two three four five six seven. " * 300
+    healer, window = autocomplete.healer, autocomplete.window
+    plans = [healer.plan(text + "and so it goes on"[:n], window=window).prefix_ids for n in range(17)]
+    assert all(window // 2 <= len(plan) <= window for plan in plans)
+    for a, b in zip(plans, plans[1:], strict=False):
+        assert b[: window // 2] == a[: window // 2]
+
+
+def test_a_lone_newline_is_not_healed(autocomplete):
+    assert autocomplete.healer.plan("Dear all,\n", window=100).rests[0] == b""
+
+
+def test_options_out_of_range_are_refused_before_anything_is_fed(autocomplete, session):
+    before = autocomplete.model.tokens_fed
+    with pytest.raises(InputError, match="k 0"):
+        session.complete("Hello", k=0)
+    assert autocomplete.model.tokens_fed == before
+
+
+TEXTS = ["", " ", "\n\n", "a\x00b", "\udc80", "مرحبا بال", "शुभ प्रभ", "こんにちは、私", "I ❤", "👩‍👩‍", "🇩", "don'", "x = [1, 2,", "é" * 400]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)))
+def test_drafts_are_whole_text_whatever_is_typed(autocomplete, text):
+    session = autocomplete.open()
+    completion = run(autocomplete, session, text, length=5)
+    session.close()
+    assert len({draft.text for draft in completion.drafts}) == len(completion.drafts)
+    for draft in completion.drafts:
+        assert draft.text
+        assert "\ufffd" not in draft.text and "\n" not in draft.text and "\x00" not in draft.text
+        draft.text.encode("utf-8")
+        assert not draft.text.endswith("\u200d")
+        assert 0 <= draft.probability <= 1 + 1e-6
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(max_size=20), st.integers(0, 40))
+def test_a_cut_inside_a_character_shows_no_part_of_it(autocomplete, text, cut):
+    """Any tokens, cut anywhere: what is shown is a beginning of what they say."""
+    tokenizer = autocomplete.model.tokenizer
+    ids = tokenizer.encode(text)[:cut]
+    whole = b"".join(tokenizer.pieces[i] for i in ids).decode("utf-8", errors="ignore")
+    assert whole.startswith(shown(tokenizer, ids)) or "\ufffd" in whole
+
+
+def test_unfinished_emoji_are_held_back(autocomplete):
+    tokenizer = autocomplete.model.tokenizer
+    family = "ok 👩‍👩‍👧"
+    ids = tokenizer.encode(family)
+    seen = {shown(tokenizer, ids[:n]) for n in range(len(ids) + 1)}
+    assert all(not text.endswith("\u200d") and "\ufffd" not in text for text in seen)
+    assert shown(tokenizer, tokenizer.encode("a 🇩🇪")) == "a 🇩🇪"
+    flag = tokenizer.encode("a 🇩🇪")
+    assert all(shown(tokenizer, flag[:n]) in ("", "a", "a ", "a 🇩🇪") for n in range(len(flag) + 1))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(alphabet="abc é日ß", min_size=1, max_size=6))
+def test_beginnings_are_exactly_the_tokens_that_agree(autocomplete, rest):
+    healer: Healer = autocomplete.healer
+    pieces = autocomplete.model.tokenizer.pieces
+    data = rest.encode()
+    wanted = {
+        i
+        for i, piece in enumerate(pieces)
+        if piece.startswith(data) and i not in healer.line_ends and i not in autocomplete.model.tokenizer.special_ids
+    }
+    assert set(healer.beginnings(data).tolist()) == wanted
