@@ -65,9 +65,7 @@ def test_rounds_are_interleaved_and_ratios_paired() -> None:
         order.append(name)
         now += cost * load[round_]
 
-    timings = interleaved(
-        {"a": lambda: work("a", 1.0), "b": lambda: work("b", 2.0)}, 3, before, clock=lambda: now
-    )
+    timings = interleaved({"a": lambda: work("a", 1.0), "b": lambda: work("b", 2.0)}, 3, before, clock=lambda: now)
     assert timings.seconds["a"] == pytest.approx([1, 10, 3])
     assert timings.ratio("b", "a") == pytest.approx(2)
     assert timings.median("b") == pytest.approx(6)
@@ -139,9 +137,7 @@ def test_an_unknown_measurement_is_said_in_words(capsys: pytest.CaptureFixture[s
     assert out == "" and "drafts, keystroke, startup, healing" in err
 
 
-def test_json_is_one_object_on_stdout(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_one_object_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def measure(name: str, options: Options, progress: object) -> Report:
         return Report(name, [{"backend": options.backend}])
 

@@ -23,9 +23,7 @@ def bench(
     text: Annotated[
         Path | None, typer.Option(help="A file or folder of text to measure on; .txt or .jsonl.zst.")
     ] = None,
-    backend: Annotated[
-        Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to measure.")
-    ] = "auto",
+    backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to measure.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
     repetitions: Annotated[
         int | None, typer.Option(min=1, help="Rounds, words or passages; by default each measurement's own.")

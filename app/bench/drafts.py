@@ -125,9 +125,7 @@ def _measure(
                 runs[f"superposed r={r} k={k} with n-grams"] = lambda k=k, r=r: superposed(k, r, True)
         if k > 1:
             runs[f"sampled in one batch k={k}"] = lambda k=k: sampled(sequence, prefix, k, chance)
-            runs[f"sampled in a row k={k}"] = lambda k=k: [
-                sampled(sequence, prefix, 1, chance) for _ in range(k)
-            ]
+            runs[f"sampled in a row k={k}"] = lambda k=k: [sampled(sequence, prefix, 1, chance) for _ in range(k)]
     try:
         return interleaved(runs, rounds, ready)
     finally:

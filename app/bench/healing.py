@@ -60,9 +60,7 @@ def restores(draft: str, rest: str) -> bool:
     return draft.startswith(rest) and not draft[len(rest) : len(rest) + 1].isalpha()
 
 
-def _attempt(
-    autocomplete: Autocomplete, session: Session, before: str, rest: str, heal: bool
-) -> tuple[bool, int]:
+def _attempt(autocomplete: Autocomplete, session: Session, before: str, rest: str, heal: bool) -> tuple[bool, int]:
     """Whether one of the drafts restores the word, and after how many passes the first draft was there."""
     completion = session.complete(before, k=K, length=LENGTH, heal=heal)
     passes, first = 0, None

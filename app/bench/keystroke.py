@@ -1,31 +1,61 @@
 """`bench keystroke`: real Chromium types held-out text into the running app; the page notes the times.
 
 Times run from the key going down in the browser to the drafts in the page, for keys that needed a request.
-A request that a newer key overtook has no time to its end: `answered` says how many had.
+A request that a newer key overtook has no time to its end: `count` says how many had. The peer is the same
+drafts behind a plain `gr.Textbox`.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app.bench import text
-from app.bench.child import running_app
+from app.bench.child import free_port, running, running_app
 from app.bench.report import Options, Report, percentile
 from app.browser import ADVICE, find_browser
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
 
 PASSAGES = 4
 KEYS = 60  # typed per passage
 CONTEXT = 300  # characters that stand there before typing starts
 RATE = 8  # keys a second
+SETTLE = 1500  # ms; longer than a set of drafts takes
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 STRAIGHT = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "—": "-", "–": "-", "…": "."})
+
+# The peer's page notes times as the editor does: key down to the first drafts in the page, and to the last.
+WATCH = """() => {
+    const counters = { keystrokes: 0, firstMs: [], doneMs: [] }, pressed = new Map();
+    const box = document.querySelector("#peer-text textarea");
+    let length = 0;
+    box.addEventListener("input", () => {
+        if (Math.abs(box.value.length - length) > 1) pressed.clear();  // another passage
+        length = box.value.length;
+    });
+    box.addEventListener("keydown", (event) => {
+        if (event.key.length > 1) return;
+        counters.keystrokes++;
+        pressed.set(box.value.length + 1, { at: performance.now(), first: false });
+    });
+    new MutationObserver(() => {
+        const answer = document.querySelector("#peer-drafts [data-length]");
+        const key = answer && pressed.get(Number(answer.dataset.length));
+        if (!key) return;
+        if (!key.first) counters.firstMs.push(performance.now() - key.at);
+        key.first = true;
+        if (answer.dataset.done !== "True") return;
+        counters.doneMs.push(performance.now() - key.at);
+        pressed.delete(Number(answer.dataset.length));
+    }).observe(document.querySelector("#peer-drafts"), { subtree: true, childList: true, attributes: true });
+    window.peer = { counters };
+}"""
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
@@ -38,27 +68,29 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
         raise PolydraftError('This measurement needs Playwright: pip install "polydraft[dev]".') from error
 
     chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
-    seen: dict[str, Any] = {
-        "keys": 0,
-        "requests": 0,
-        "avoided": 0,
-        "firstMs": [],
-        "doneMs": [],
-        "alongMs": [],
-    }
-    with running_app(options) as child, sync_playwright() as playwright:
-        progress("starting the app")
-        child.wait(child.ready)
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(path), args=list(QUIET))
-        page = browser.new_page(viewport={"width": 1280, "height": 800})
-        page.goto(child.url)
-        page.wait_for_function("window.polydraft !== undefined")
-        for number, (before, typed) in enumerate(chosen, 1):
-            progress(f"typing passage {number} of {len(chosen)}")
-            for name, value in _type(page, before, typed).items():
-                seen[name] += value
+        progress("starting the app")
+        with running_app(options) as child:
+            child.wait(child.ready)
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            page.goto(child.url)
+            page.wait_for_function("window.polydraft !== undefined")
+            ours = _type(page, "polydraft", page.get_by_role("textbox", name="Your text"), chosen, progress)
+            page.close()
+        progress("starting the peer")
+        port = free_port()
+        peer = [sys.executable, "-m", "app.bench.textbox", str(port), options.model, options.backend]
+        with running(peer, port) as child:
+            child.wait(child.answers)
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            page.goto(child.url)
+            box = page.locator("#peer-text textarea")
+            box.wait_for()
+            page.evaluate(WATCH)
+            theirs = _type(page, "peer", box, chosen, progress)
         browser.close()
-    return summary(seen)
+    return summary(ours, theirs)
 
 
 def passages(texts: list[str], count: int) -> list[tuple[str, str]]:
@@ -78,41 +110,48 @@ def passages(texts: list[str], count: int) -> list[tuple[str, str]]:
     return found
 
 
-def _type(page: Page, before: str, typed: str) -> dict[str, Any]:
-    """What the page counted while `typed` was typed at `RATE` behind `before`."""
-    box = page.get_by_role("textbox", name="Your text")
-    box.evaluate(
-        "(box, text) => { box.value = text; box.dispatchEvent(new Event('input', {bubbles: true})) }", before
-    )
-    box.focus()
-    page.keyboard.press("Control+End")
-    page.wait_for_function("polydraft.editor.request === null", timeout=60_000)
-    page.wait_for_timeout(1000)
-    earlier = page.evaluate("structuredClone(polydraft.counters)")
-    start = time.perf_counter()
-    for i, key in enumerate(typed):
-        time.sleep(max(start + i / RATE - time.perf_counter(), 0))
-        page.keyboard.press("Space" if key == " " else key)
-    page.wait_for_timeout(1500)
-    later = page.evaluate("structuredClone(polydraft.counters)")
-    counts = {name: later[name] - earlier[name] for name in ("requests", "avoided")}
-    times = {name: later[name][len(earlier[name]) :] for name in ("firstMs", "doneMs", "alongMs")}
-    return {"keys": len(typed)} | counts | times
+def _type(
+    page: Page, name: str, box: Locator, chosen: list[tuple[str, str]], progress: Callable[[str], None]
+) -> dict[str, Any]:
+    """What `window[name].counters` gained while the passages were typed at `RATE`."""
+    seen: dict[str, Any] = {"keys": 0}
+    for number, (before, typed) in enumerate(chosen, 1):
+        progress(f"{name}: typing passage {number} of {len(chosen)}")
+        box.fill(before)
+        page.keyboard.press("Control+End")
+        page.wait_for_timeout(SETTLE)
+        earlier = page.evaluate(f"structuredClone({name}.counters)")
+        start = time.perf_counter()
+        for i, key in enumerate(typed):
+            time.sleep(max(start + i / RATE - time.perf_counter(), 0))
+            page.keyboard.press("Space" if key == " " else key)
+        page.wait_for_timeout(SETTLE)
+        for counter, value in page.evaluate(f"structuredClone({name}.counters)").items():
+            gained = value[len(earlier[counter]) :] if isinstance(value, list) else value - earlier[counter]
+            seen[counter] = seen[counter] + gained if counter in seen else gained
+        seen["keys"] += len(typed)
+    return seen
 
 
-def summary(seen: dict[str, Any]) -> Report:
-    """Percentiles of what the page counted."""
+def summary(ours: dict[str, Any], theirs: dict[str, Any] | None = None) -> Report:
+    """Percentiles of what the pages counted."""
     report = Report("keystroke")
-    for what, times in (
-        ("key to first draft", seen["firstMs"]),
-        ("key to all drafts", seen["doneMs"]),
-        ("key to trimmed drafts, typing along", seen["alongMs"]),
-    ):
+    lines = [
+        ("key to first draft", ours["firstMs"]),
+        ("key to all drafts", ours["doneMs"]),
+        ("key to trimmed drafts, typing along", ours["alongMs"]),
+    ]
+    if theirs is not None:
+        lines += [
+            ("gr.Textbox: key to first draft", theirs["firstMs"]),
+            ("gr.Textbox: key to all drafts", theirs["doneMs"]),
+        ]
+    for what, times in lines:
         shares = {f"p{p}_ms": percentile(times, p) for p in (50, 90, 99)}
-        report.rows.append({"what": what, "answered": len(times)} | shares)
-    report.rows.append({"what": "keys typed", "answered": seen["keys"]})
-    report.rows.append({"what": "requests", "answered": seen["requests"]})
-    report.rows.append({"what": "requests avoided by typing along", "answered": seen["avoided"]})
-    report.target("p90 key to first draft, ms", percentile(seen["firstMs"], 90), "<= 60")
-    report.target("p50 key to all drafts, ms", percentile(seen["doneMs"], 50), "<= 170")
+        report.rows.append({"what": what, "count": len(times)} | shares)
+    report.rows.append({"what": "keys typed", "count": ours["keys"]})
+    report.rows.append({"what": "requests", "count": ours["requests"]})
+    report.rows.append({"what": "requests avoided by typing along", "count": ours["avoided"]})
+    report.target("p90 key to first draft, ms", percentile(ours["firstMs"], 90), "<= 60")
+    report.target("p50 key to all drafts, ms", percentile(ours["doneMs"], 50), "<= 170")
     return report

@@ -65,7 +65,5 @@ def prefixes(tokenizer: Tokenizer, texts: list[str], count: int, length: int = 3
     ids = [tokenizer.encode(place.before)[-length:] for place in words(texts, count)]
     whole = [prefix for prefix in ids if len(prefix) == length]
     if not whole:
-        raise InputError(
-            f"The text is too short to measure on: no place in it has {length} tokens before it."
-        )
+        raise InputError(f"The text is too short to measure on: no place in it has {length} tokens before it.")
     return [whole[i % len(whole)] for i in range(count)]
