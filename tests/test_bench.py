@@ -88,7 +88,7 @@ def test_no_values_have_no_percentile() -> None:
 
 def test_the_text_of_our_own() -> None:
     texts = text.load()
-    assert 9_000 < sum(map(len, texts)) < 16_000
+    assert 9_000 < sum(map(len, texts[0])) < 16_000
     places = text.words(texts, 250)
     assert len(places) == 250 == len({place.at for place in places})
     for place in places:
@@ -102,8 +102,14 @@ def test_text_out_of_files_and_folders(tmp_path: Path) -> None:
     lines = b"".join(json.dumps({"text": f"document {i}"}).encode() + b"\n" for i in range(2))
     (tmp_path / "b.jsonl.zst").write_bytes(zstandard.compress(lines))
     (tmp_path / "a.txt").write_text("plain", "utf-8")
-    assert text.load(tmp_path) == ["plain", "document 0", "document 1"]
-    assert text.load(tmp_path / "b.jsonl.zst") == ["document 0", "document 1"]
+    assert text.load(tmp_path) == [["plain"], ["document 0", "document 1"]]
+    assert text.load(tmp_path / "b.jsonl.zst") == [["document 0", "document 1"]]
+
+
+def test_every_file_has_the_same_say() -> None:
+    many, one = ["Now then, " + "short " * 100] * 50, ["Now then, " + "long-lived things " * 500]
+    chosen = [place.word for place in text.words([many, one], 40)]
+    assert chosen.count("short") == chosen.count("things") == 20
 
 
 def test_no_text_is_said_in_words(tmp_path: Path) -> None:

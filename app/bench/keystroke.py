@@ -93,10 +93,10 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     return summary(ours, theirs)
 
 
-def passages(texts: list[str], count: int) -> list[tuple[str, str]]:
+def passages(files: list[list[str]], count: int) -> list[tuple[str, str]]:
     """Pairs (what stands there, what is typed) of plain prose that every keyboard can type."""
     found: list[tuple[str, str]] = []
-    for place in text.words(texts, 50 * count):
+    for place in text.words(files, 50 * count):
         before, typed = (
             re.sub(r"\s+", " ", part.translate(STRAIGHT))
             for part in (place.before, place.document[place.at : place.at + 2 * KEYS])

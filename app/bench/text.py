@@ -16,14 +16,15 @@ _WORD = re.compile(r"(?<=\s)[A-Za-z]{5,}(?![\w'’-])")
 _REACH = 600  # characters before a place; more than 32 tokens of any prose
 
 
-def load(path: Path | None = None) -> list[str]:
-    """Documents of a file or folder: .txt, .md, .jsonl with a "text" in each line, each also as .gz or .zst.
+def load(path: Path | None = None) -> list[list[str]]:
+    """The documents of each file of a file or folder: .txt, .md, .jsonl; each also as .gz or .zst.
 
     Raises: InputError when nothing is there, nothing can be read, or there is no text in it.
     """
     files = expand([path or SAMPLE])
     damage: list[Damage] = []
-    found = [text for file in files for text in documents(file, damage.append) if text.strip()]
+    read = [[text for text in documents(file, damage.append) if text.strip()] for file in files]
+    found = [texts for texts in read if texts]
     if not found:
         why = f" ({damage[0]})" if damage else ""
         raise InputError(f"No text to measure on in {path}{why}; name a .txt or .jsonl.zst file with some.")
@@ -40,19 +41,14 @@ class Place:
     at: int
 
 
-def words(texts: list[str], count: int, seed: int = 0) -> list[Place]:
-    """Up to `count` words of 5 letters and more, spread over the documents; the same for the same seed."""
+def words(files: list[list[str]], count: int, seed: int = 0) -> list[Place]:
+    """Up to `count` words of 5 letters and more, as many out of each file; the same for the same seed."""
     chance = random.Random(seed)
-    by_document = [[(text, m.start(), m[0]) for m in _WORD.finditer(text, 200)] for text in texts]
-    for found in by_document:
+    by_file = [[(text, m) for text in texts for m in _WORD.finditer(text, 200)] for texts in files]
+    for found in by_file:
         chance.shuffle(found)
-    chance.shuffle(by_document)
-    turns: list[tuple[str, int, str]] = []
-    for turn in range(max(map(len, by_document), default=0)):
-        turns += [found[turn] for found in by_document if turn < len(found)]
-        if len(turns) >= count:
-            break
-    return [Place(text[max(at - _REACH, 0) : at], word, text, at) for text, at, word in turns[:count]]
+    turns = [found[i] for i in range(max(map(len, by_file), default=0)) for found in by_file if i < len(found)]
+    return [Place(text[max(m.start() - _REACH, 0) : m.start()], m[0], text, m.start()) for text, m in turns[:count]]
 
 
 def last_tokens(tokenizer: Tokenizer, text: str, count: int = 32) -> str:
@@ -60,9 +56,9 @@ def last_tokens(tokenizer: Tokenizer, text: str, count: int = 32) -> str:
     return tokenizer.decode(tokenizer.encode(text)[-count:]).lstrip("\ufffd")
 
 
-def prefixes(tokenizer: Tokenizer, texts: list[str], count: int, length: int = 32) -> list[list[int]]:
+def prefixes(tokenizer: Tokenizer, files: list[list[str]], count: int, length: int = 32) -> list[list[int]]:
     """`count` prefixes of exactly `length` tokens, each up to a word; fewer places are used again."""
-    ids = [tokenizer.encode(place.before)[-length:] for place in words(texts, count)]
+    ids = [tokenizer.encode(place.before)[-length:] for place in words(files, count)]
     whole = [prefix for prefix in ids if len(prefix) == length]
     if not whole:
         raise InputError(f"The text is too short to measure on: no place in it has {length} tokens before it.")
