@@ -1,0 +1,333 @@
+"""The local server: the page, its files and the drafting routes, for this machine only."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import typer
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from app.service import FAILURES, DraftRequest, DraftService
+from core.errors import InputError, PolydraftError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from core.autocomplete import Autocomplete
+
+Body = TypeVar("Body", bound=BaseModel)
+
+HOST = "127.0.0.1"
+PORT = 7860
+PORTS_TRIED = 21  # the default port and the 20 after it
+MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text
+
+# Nothing that we use may call home. It has to stand before those packages are imported.
+OFFLINE = {
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+}
+
+
+class LeaveRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tab: str = Field(min_length=1, max_length=64)
+
+
+def create_app(service: DraftService) -> FastAPI:
+    """The whole site over a draft service, which the caller starts and closes."""
+    os.environ.update(OFFLINE)
+    import gradio as gr
+
+    from app.page import STATIC, STATIC_URL, build_page, mount_arguments
+
+    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_exception_handler(_Refused, _refuse)
+
+    @app.post("/api/drafts")
+    async def drafts(request: Request) -> Response:
+        return _Events(service.stream(await _parsed(request, DraftRequest)))
+
+    @app.post("/api/leave")
+    async def leave(request: Request) -> dict[str, bool]:
+        service.leave((await _parsed(request, LeaveRequest)).tab)
+        return {"ok": True}
+
+    @app.get("/api/status")
+    async def status() -> dict[str, Any]:
+        return service.status()
+
+    # Gradio has a route of this name too; the one registered first counts.
+    @app.get("/manifest.json")
+    async def manifest() -> Response:
+        return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")
+
+    app.mount(STATIC_URL, _PageFiles(directory=STATIC))
+    mounted = gr.mount_gradio_app(app, build_page(), path="/", **mount_arguments())
+    mounted.add_middleware(LocalOnly)
+    return mounted
+
+
+class _PageFiles(StaticFiles):
+    """Files that the browser asks about again each time: after an update the page must not run old scripts."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+class _Events(StreamingResponse):
+    """One line of JSON per event. However the answer ends, the request behind it ends too."""
+
+    def __init__(self, events: AsyncGenerator[dict[str, Any]]) -> None:
+        self._source = events
+        super().__init__(
+            (json.dumps(event).encode() + b"\n" async for event in events),
+            media_type="application/x-ndjson",
+            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._source.aclose()  # at once, not when the garbage collector comes by
+
+
+# ---------------------------------------------------------------- what is refused, in words
+
+
+class _Refused(Exception):
+    def __init__(self, status: int, message: str, fix: str) -> None:
+        super().__init__(message)
+        self.status, self.message, self.fix = status, message, fix
+
+
+async def _refuse(_: Request, error: Exception) -> Response:
+    assert isinstance(error, _Refused)
+    # What was not read of the body must not be taken for the next request on this connection.
+    headers = {"Connection": "close"} if error.status == 413 else None
+    return JSONResponse({"message": error.message, "fix": error.fix}, error.status, headers)
+
+
+async def _parsed(request: Request, kind: type[Body]) -> Body:
+    """The request's body as `kind`; _Refused says what is wrong with it."""
+    try:
+        data = json.loads(await _body(request))
+    except (ValueError, RecursionError):
+        raise _Refused(422, "The request is no JSON.", "Send one JSON object.") from None
+    if isinstance(data, dict) and isinstance(text := data.get("before"), str):
+        # Half of a surrogate pair has no UTF-8 form; JSON can still spell it.
+        data["before"] = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    try:
+        return kind.model_validate(data, strict=True)
+    except ValidationError as error:
+        wrong = [_in_words(dict(detail)) for detail in error.errors(include_url=False)]
+        fix = "Reload the page, so that it and the server speak of the same options."
+        raise _Refused(422, " ".join(wrong), fix) from None
+
+
+async def _body(request: Request) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_BODY:
+            break
+    if len(body) > MAX_BODY:
+        raise _Refused(
+            413,
+            f"The request is larger than {MAX_BODY // 1024} kB.",
+            "Send only the end of the text before the caret.",
+        )
+    return bytes(body)
+
+
+def _in_words(detail: dict[str, Any]) -> str:
+    """One of pydantic's findings as a sentence that names the field."""
+    name = ".".join(map(str, detail["loc"])).removeprefix("settings.") or "The request"
+    limits, given = detail.get("ctx", {}), detail.get("input")
+    shown = json.dumps(given) if isinstance(given, int | float | bool | None) else f"a {type(given).__name__}"
+    match detail["type"]:
+        case "less_than_equal":
+            return f"{name} is {shown}; at most {limits['le']:g} is accepted."
+        case "greater_than_equal":
+            return f"{name} is {shown}; at least {limits['ge']:g} is accepted."
+        case "extra_forbidden":
+            return f"{name} is no field that the server knows."
+        case "missing":
+            return f"{name} is missing."
+        case "string_too_long":
+            return f"{name} is longer than {limits['max_length']} characters."
+        case "string_too_short":
+            return f"{name} is empty."
+        case "int_type" | "float_type" | "bool_type" | "string_type" | "model_type" | "finite_number" as kind:
+            wanted = {
+                "int_type": "a whole number",
+                "float_type": "a number",
+                "bool_type": "true or false",
+                "string_type": "text",
+                "model_type": "an object",
+                "finite_number": "a finite number",
+            }[kind]
+            return f"{name} is {shown}; {wanted} is expected."
+    return f"{name}: {detail['msg']}."
+
+
+class LocalOnly:
+    """Refuses whatever was not meant for this server by a page of this server.
+
+    Other pages in the same browser can reach 127.0.0.1 too, directly or through a host name of theirs that points
+    here; only the Host, Origin and Sec-Fetch-Site headers tell them apart.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] in ("http", "websocket"):
+            reason = self._reason(scope)
+            if reason:
+                if scope["type"] == "websocket":
+                    await send({"type": "websocket.close", "code": 1008, "reason": reason})
+                    return
+                fix = f"Open http://{HOST}:{scope['server'][1]} itself, on the machine where Polydraft runs."
+                await JSONResponse({"message": reason, "fix": fix}, 403)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def _reason(self, scope: Scope) -> str | None:
+        port = scope["server"][1]
+        names = {f"{name}:{port}" for name in (HOST, "localhost", "[::1]")}
+        if port == 80:  # the one port that browsers leave out
+            names |= {HOST, "localhost", "[::1]"}
+        headers: dict[bytes, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, []).append(value.decode("latin-1").lower())
+        hosts = headers.get(b"host", [])
+        if len(hosts) != 1 or hosts[0] not in names:
+            return f"This server answers on 127.0.0.1 only, not as {', '.join(hosts)[:80] or 'nameless'}."
+        origins = headers.get(b"origin", [])
+        if any(origin not in {f"http://{name}" for name in names} for origin in origins):
+            return f"Pages of {', '.join(origins)[:80]} may not talk to Polydraft."
+        if scope["path"].startswith(("/api/", "/gradio_api/")):
+            sites = headers.get(b"sec-fetch-site", [])
+            if any(site not in ("same-origin", "none") for site in sites):
+                return "Pages of other sites may not talk to Polydraft."
+        return None
+
+
+# ---------------------------------------------------------------- serving
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that says when it can be reached, and lets go of running requests before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready, self._ending = ready, ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
+
+
+def serve(
+    model_name: str = "default",
+    backend: Literal["auto", "torch", "llama.cpp"] = "auto",
+    port: int | None = None,
+    open_browser: bool = True,
+) -> None:
+    """Run the app until Ctrl+C. Without a port it takes the first free one from 7860 on; 0 means any.
+
+    Raises: InputError for a port that can't be had. A model that can't be loaded is told on the page.
+    """
+    listener = _listen(port)  # first of all: a taken port is known before seconds of loading
+    address = f"http://{HOST}:{listener.getsockname()[1]}"
+
+    def load() -> Autocomplete:
+        try:
+            return load_autocomplete(model_name, backend)
+        except FAILURES as error:
+            problem = str(error) if isinstance(error, PolydraftError) else f"No model: {error}"
+            typer.echo(problem, err=True)
+            raise
+
+    def ready() -> None:
+        typer.echo(f"Polydraft is at {address}")
+        if open_browser:
+            _show(address)
+
+    with listener:
+        os.environ.update(OFFLINE)
+        service = DraftService(load, model_name)
+        # Both import much; one after the other, because two threads importing the same packages get in each
+        # other's way. The model itself is loaded beside the running server.
+        from core.autocomplete import load_autocomplete
+
+        app = create_app(service)
+        config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+        logging.getLogger("uvicorn.error").addFilter(_not_about_leaving)
+        service.start()
+        with suppress(KeyboardInterrupt):  # uvicorn has ended in order and passes the signal on
+            _Server(config, ready, lambda: service.close(0)).run(sockets=[listener])
+        service.close()
+
+
+def _listen(port: int | None) -> socket.socket:
+    """A socket bound to this machine alone."""
+    wanted = [port] if port is not None else range(PORT, PORT + PORTS_TRIED)
+    for candidate in wanted:
+        listener = socket.socket()
+        if sys.platform != "win32":  # a port that was ours a moment ago; on Windows this would share it
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, candidate))
+            # A bind alone may succeed beside another listener on the same port.
+            listener.listen(128)
+        except (OSError, OverflowError):
+            listener.close()
+            continue
+        return listener
+    if port is None:
+        raise InputError(f"Ports {PORT} to {PORT + PORTS_TRIED - 1} are all taken; choose another with --port.")
+    raise InputError(f"Port {port} can't be had, another program may use it; choose another with --port.")
+
+
+def _show(address: str) -> None:
+    """Open the page in the default browser, if there is one that has a window."""
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return  # only text browsers are left there; they would take over the terminal
+    # In a thread of its own: some browsers return only when they are closed.
+    threading.Thread(target=_open, args=(address,), daemon=True).start()
+
+
+def _open(address: str) -> None:
+    with suppress(webbrowser.Error):
+        webbrowser.open(address)
+
+
+def _not_about_leaving(record: logging.LogRecord) -> bool:
+    """uvicorn reports open pages as an error when it ends; to the user, Ctrl+C is none."""
+    return not record.getMessage().startswith("Cancel ")

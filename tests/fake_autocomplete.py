@@ -1,0 +1,101 @@
+"""An `Autocomplete` without a model: scripted words, counted passes, failures on demand."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from core.autocomplete import Autocomplete, TextDraft
+from core.errors import ContextFull
+
+WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+
+
+@dataclass
+class FakeModel:
+    name: str = "Scripted"
+    backend: str = "none"
+    device: str = "cpu"
+    tokens_fed: int = 0
+    step_s: float = 0.0
+    passes: list[int] = field(default_factory=list)  # rows of each pass
+    gate: threading.Semaphore | None = None  # a pass waits for it
+    broken: dict[str, Exception] = field(default_factory=dict)  # text -> what a pass with it raises
+    closed: bool = False
+
+    def forward(self, rows: list[str]) -> list[str]:
+        if self.gate:
+            self.gate.acquire()
+        time.sleep(self.step_s)
+        for row in rows:
+            if row in self.broken:
+                raise self.broken[row]
+        self.passes.append(len(rows))
+        return rows
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class FakeAutocomplete:
+    """Sessions and completions of the same shape as the real ones; each row is simply its text."""
+
+    def __init__(self, room: int = 100, known: str | None = None) -> None:
+        self.model = FakeModel()
+        self.notice: str | None = None
+        self.room = room
+        self.known = known  # a text whose first drafts are there without a pass
+        self.sessions: list[FakeSession] = []
+        self.opened = 0
+
+    def open(self) -> FakeSession:
+        if len(self.sessions) >= self.room:
+            raise ContextFull("There is no room for one more text; close a tab.")
+        self.opened += 1
+        self.sessions.append(FakeSession(self))
+        return self.sessions[-1]
+
+    def real(self) -> Autocomplete:
+        return cast(Autocomplete, self)
+
+
+class FakeSession:
+    def __init__(self, autocomplete: FakeAutocomplete) -> None:
+        self.autocomplete = autocomplete
+        self.completions: list[FakeCompletion] = []
+
+    def complete(self, before: str, **options: Any) -> FakeCompletion:
+        assert all(completion.closed for completion in self.completions)
+        self.completions.append(FakeCompletion(before, self.autocomplete.known == before, **options))
+        return self.completions[-1]
+
+    def close(self) -> None:
+        self.autocomplete.sessions.remove(self)
+
+
+class FakeCompletion:
+    def __init__(self, before: str, known: bool, *, k: int, length: int, **options: Any) -> None:
+        self.before, self.k, self.length, self.options = before, k, length, options
+        self.done = self.closed = False
+        self.drafts: list[TextDraft] = []
+        self.step = 0
+        self.reused, self.fed = len(before), 1
+        if known:
+            self.advance([])
+
+    def rows(self) -> list[str]:
+        return [] if self.done else [self.before]
+
+    def advance(self, logits: list[str]) -> None:
+        assert not self.closed
+        self.step += 1
+        self.done = self.step == self.length
+        self.drafts = [
+            TextDraft(i, f" {word}" * self.step, 0.4 / (i + 1), 0.4 / (i + 1) / self.step, self.done)
+            for i, word in enumerate(WORDS[: self.k])
+        ]
+
+    def close(self) -> None:
+        self.done = self.closed = True

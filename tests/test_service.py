@@ -1,0 +1,313 @@
+"""The draft service: joint passes, the newest request of a tab, failures that stay where they belong."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from app.service import DraftRequest, DraftService
+from app.settings import DraftSettings
+from core.errors import ContextFull, InputError, ModelNotFound
+from tests.fake_autocomplete import FakeAutocomplete
+
+
+@contextmanager
+def running(fake: FakeAutocomplete, max_tabs: int = 12) -> Iterator[DraftService]:
+    service = DraftService(fake.real, "scripted", max_tabs)
+    service.start()
+    try:
+        yield service
+    finally:
+        if fake.model.gate:
+            fake.model.gate.release(1000)
+        service.close()
+        assert not fake.sessions
+        assert fake.model.closed
+
+
+def ask(tab: str, n: int, before: str = "Once", **settings: Any) -> DraftRequest:
+    return DraftRequest(tab=tab, n=n, before=before, settings=DraftSettings(**settings))
+
+
+async def all_of(events: AsyncGenerator[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [event async for event in events]
+
+
+async def until(true: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if true():
+            return
+        await asyncio.sleep(0.002)
+    raise TimeoutError
+
+
+def run(what: Awaitable[Any]) -> Any:
+    async def limited() -> Any:
+        return await asyncio.wait_for(what, 20)
+
+    return asyncio.run(limited())
+
+
+def test_events_of_one_request() -> None:
+    with running(FakeAutocomplete()) as service:
+        *drafts, stats = run(all_of(service.stream(ask("a", 1, k=2, length=3))))
+    assert [line["step"] for line in drafts] == [1, 2, 3]
+    assert [line["done"] for line in drafts] == [False, False, True]
+    assert [d["text"] for d in drafts[1]["drafts"]] == [" one one", " two two"]
+    assert {line["n"] for line in (*drafts, stats)} == {1}
+    assert stats["type"] == "stats"
+    assert (stats["model"], stats["backend"], stats["reused"], stats["fed"]) == ("Scripted", "none", 4, 1)
+    assert 0 <= stats["first_ms"] < 5000
+    assert stats["per_token_ms"] >= 0
+
+
+def test_drafts_from_the_cache_need_no_pass() -> None:
+    fake = FakeAutocomplete(known="Once")
+    with running(fake) as service:
+        lines = run(all_of(service.stream(ask("a", 1, length=1))))
+    assert [line["type"] for line in lines] == ["drafts", "stats"]
+    assert not fake.model.passes
+
+
+def test_improbable_drafts_stay_hidden() -> None:
+    with running(FakeAutocomplete()) as service:
+        lines = run(all_of(service.stream(ask("a", 1, length=2, min_confidence=0.19))))
+        assert [d["id"] for d in lines[0]["drafts"]] == [0, 1]
+        lines = run(all_of(service.stream(ask("a", 2, length=2, min_confidence=0.9))))
+    assert [(line["type"], line.get("drafts")) for line in lines] == [("drafts", []), ("stats", None)]
+
+
+def test_everybody_shares_one_pass() -> None:
+    fake = FakeAutocomplete()
+    fake.model.gate = threading.Semaphore(0)
+    with running(fake) as service:
+
+        async def both() -> None:
+            tasks = [asyncio.create_task(all_of(service.stream(ask(tab, 1, length=5)))) for tab in "abc"]
+            await asyncio.sleep(0.05)
+            assert fake.model.gate
+            fake.model.gate.release(100)
+            for lines in await asyncio.gather(*tasks):
+                assert len(lines) == 6
+
+        run(both())
+    assert max(fake.model.passes) == 3
+    assert len(fake.model.passes) <= 6  # the first may have begun alone
+
+
+def test_a_newer_request_stops_the_older_within_a_step() -> None:
+    fake = FakeAutocomplete()
+    fake.model.gate = threading.Semaphore(0)
+    with running(fake) as service:
+
+        async def replace() -> None:
+            old = asyncio.create_task(all_of(service.stream(ask("a", 1, "old", length=30))))
+            other = asyncio.create_task(all_of(service.stream(ask("b", 1, length=4))))
+            assert fake.model.gate
+            fake.model.gate.release(2)
+            await until(lambda: len(fake.model.passes) == 2)
+            new = asyncio.create_task(all_of(service.stream(ask("a", 2, "new", length=3))))
+            await asyncio.sleep(0.02)
+            fake.model.gate.release(100)
+            lines = await old
+            assert len(lines) <= 3
+            assert all(line["type"] == "drafts" and not line["done"] for line in lines)
+            assert (await new)[-1]["type"] == "stats"
+            assert len(await other) == 5
+            assert fake.opened == 2  # the tab keeps its session
+            completions = fake.sessions[0].completions
+            assert [c.before for c in completions if c.before in ("old", "new")] == ["old", "new"]
+
+        run(replace())
+
+
+def test_an_older_request_that_arrives_late_ends_at_once() -> None:
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        assert run(all_of(service.stream(ask("a", 5, length=1))))
+        assert run(all_of(service.stream(ask("a", 4, length=1)))) == []
+        assert run(all_of(service.stream(ask("b", 4, length=1))))
+
+
+def test_closing_the_stream_stops_the_request() -> None:
+    fake = FakeAutocomplete()
+    fake.model.step_s = 0.005
+    with running(fake) as service:
+
+        async def close() -> None:
+            events = service.stream(ask("a", 1, length=32))
+            await anext(events)
+            await events.aclose()
+            await until(lambda: fake.sessions[0].completions[0].closed)
+            passes = len(fake.model.passes)
+            assert passes < 10
+            await asyncio.sleep(0.05)
+            assert len(fake.model.passes) == passes  # nothing runs when nobody waits
+
+        run(close())
+
+
+def test_leaving_stops_the_request_and_closes_the_session() -> None:
+    fake = FakeAutocomplete()
+    fake.model.step_s = 0.005
+    with running(fake) as service:
+
+        async def leave() -> None:
+            events = service.stream(ask("a", 1, length=32))
+            await anext(events)
+            service.leave("a")
+            assert len(await all_of(events)) < 10
+            await until(lambda: not fake.sessions)
+            service.leave("nobody")
+            assert await all_of(service.stream(ask("a", 2, length=1)))
+
+        run(leave())
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (InputError("This text can't be read; shorten it."), "This text can't be read; shorten it."),
+        (RuntimeError("decode failed\nat line 3"), "The model failed on this text: decode failed"),
+    ],
+)
+def test_a_failure_concerns_its_own_request_only(error: Exception, words: str) -> None:
+    fake = FakeAutocomplete()
+    fake.model.broken["bad"] = error
+    fake.model.gate = threading.Semaphore(0)
+    with running(fake) as service:
+
+        async def both() -> None:
+            bad = asyncio.create_task(all_of(service.stream(ask("a", 1, "bad"))))
+            good = asyncio.create_task(all_of(service.stream(ask("b", 1, length=4))))
+            await asyncio.sleep(0.05)
+            assert fake.model.gate
+            fake.model.gate.release(100)
+            (line,) = await bad
+            assert (line["type"], line["n"], line["message"]) == ("error", 1, words)
+            assert len(await good) == 5
+            assert (await all_of(service.stream(ask("a", 2, length=1))))[-1]["type"] == "stats"
+
+        run(both())
+
+
+def test_the_tab_at_rest_for_longest_makes_room() -> None:
+    fake = FakeAutocomplete()
+    with running(fake, max_tabs=2) as service:
+        for n, tab in enumerate("abac"):
+            assert run(all_of(service.stream(ask(tab, n, f"text of {tab}", length=1))))
+        assert [s.completions[0].before for s in fake.sessions] == ["text of a", "text of c"]
+
+
+def test_a_full_cache_makes_room_and_otherwise_says_so() -> None:
+    fake = FakeAutocomplete(room=1)
+    with running(fake) as service:
+        assert len(run(all_of(service.stream(ask("a", 1, length=1))))) == 2
+        assert len(run(all_of(service.stream(ask("b", 1, length=1))))) == 2
+        fake.model.broken["long"] = ContextFull("No room for this text; shorten it.")
+        (line,) = run(all_of(service.stream(ask("c", 1, "long"))))
+        assert line["message"] == "No room for this text; shorten it."
+
+        fake.model.step_s = 0.01
+
+        async def two() -> None:
+            first = service.stream(ask("d", 1, length=30))
+            await anext(first)
+            (line,) = await all_of(service.stream(ask("e", 1)))  # d is at work: no room to take
+            assert line["message"] == "There is no room for one more text; close a tab."
+            assert len(await all_of(first)) == 30
+
+        run(two())
+
+
+def test_requests_wait_for_the_model() -> None:
+    fake, loaded = FakeAutocomplete(), threading.Event()
+
+    def load() -> Any:
+        loaded.wait(10)
+        return fake.real()
+
+    service = DraftService(load, "scripted")
+    service.start()
+
+    async def wait() -> None:
+        task = asyncio.create_task(all_of(service.stream(ask("a", 1, length=1))))
+        await asyncio.sleep(0.02)
+        assert service.status()["ready"] is False
+        loaded.set()
+        assert len(await task) == 2
+        assert service.status() == {
+            "model": "Scripted",
+            "backend": "none",
+            "device": "cpu",
+            "ready": True,
+            "notice": None,
+        }
+
+    run(wait())
+    service.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (ModelNotFound("No model is called x; give a file."), "No model is called x; give a file."),
+        (OSError("disk gone"), "The model could not be loaded: disk gone"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_told_to_everybody(error: Exception, words: str) -> None:
+    go = threading.Event()
+
+    def load() -> Any:
+        go.wait(10)
+        raise error
+
+    service = DraftService(load, "x")
+    service.start()
+
+    async def early_and_late() -> None:
+        early = asyncio.create_task(all_of(service.stream(ask("a", 1))))
+        await asyncio.sleep(0.02)
+        go.set()
+        (line,) = await early
+        assert (line["type"], line["message"]) == ("error", words)
+        (line,) = await all_of(service.stream(ask("a", 2)))
+        assert (line["type"], line["n"], line["message"]) == ("error", 2, words)
+
+    run(early_and_late())
+    status = service.status()
+    assert not status["ready"]
+    assert words in status["notice"]
+    service.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_nobody_waits_for_an_engine_that_died() -> None:
+    fake = FakeAutocomplete()
+    fake.model.broken["bug"] = KeyError("a mistake of ours")
+    with running(fake) as service:
+        (line,) = run(all_of(service.stream(ask("a", 1, "bug"))))
+        assert "stopped" in line["message"]
+        (line,) = run(all_of(service.stream(ask("a", 2))))
+        assert "stopped" in line["message"]
+        assert not service.status()["ready"]
+
+
+def test_closing_ends_running_requests() -> None:
+    fake = FakeAutocomplete()
+    fake.model.step_s = 0.01
+    with running(fake) as service:
+
+        async def close() -> None:
+            events = service.stream(ask("a", 1, length=32))
+            await anext(events)
+            service.close()
+            lines = await all_of(events)
+            assert lines[-1]["message"] == "Polydraft is closing."
+
+        run(close())
