@@ -299,7 +299,9 @@ def _listen(port: int | None) -> socket.socket:
     """A socket bound to this machine alone."""
     wanted = [port] if port is not None else range(PORT, PORT + PORTS_TRIED)
     for candidate in wanted:
-        listener = socket.socket()
+        # asyncio switches Nagle's algorithm off only where the protocol is spelled out; with it on, every first
+        # draft waits some 40 ms for the browser's delayed acknowledgement.
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         if sys.platform != "win32":  # a port that was ours a moment ago; on Windows this would share it
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
