@@ -38,22 +38,16 @@ class Sentences(TyperGroup):
             raise typer.Exit(130) from None
 
 
-app = typer.Typer(
-    cls=Sentences, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
-)
+app = typer.Typer(cls=Sentences, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(ngram_cli.app, name="ngram")
 
 Model = Annotated[
     str,
-    typer.Option(
-        help="[bold]default[/], a .gguf file, a model's folder, or a Hugging Face id.", metavar="NAME"
-    ),
+    typer.Option(help="[bold]default[/], a .gguf file, a model's folder, or a Hugging Face id.", metavar="NAME"),
 ]
 Backend = Annotated[
     Literal["auto", "torch", "llama.cpp"],
-    typer.Option(
-        help="What runs the model: auto (what is fastest here), torch or llama.cpp.", metavar="NAME"
-    ),
+    typer.Option(help="What runs the model: auto (what is fastest here), torch or llama.cpp.", metavar="NAME"),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
@@ -66,9 +60,7 @@ def _flag(name: str) -> Any:
     option = _OPTIONS[name]
     dashed = "--" + name.replace("_", "-")
     if option["kind"] == "bool":
-        return typer.Option(
-            option["default"], f"{dashed}/--no-{dashed[2:]}", metavar="", help=option["explain"]
-        )
+        return typer.Option(option["default"], f"{dashed}/--no-{dashed[2:]}", metavar="", help=option["explain"])
     return typer.Option(
         option["default"], dashed, min=option["min"], max=option["max"], metavar="N", help=option["explain"]
     )
@@ -140,8 +132,7 @@ def complete(
         found = {
             "text": text,
             "drafts": [
-                {"text": d.text, "probability": d.probability, "whole": d.whole, "finished": d.finished}
-                for d in drafts
+                {"text": d.text, "probability": d.probability, "whole": d.whole, "finished": d.finished} for d in drafts
             ],
             "model": autocomplete.model.name,
             "backend": autocomplete.model.backend,

@@ -72,9 +72,7 @@ def diagnose(model: str, progress: Callable[[str], None] = lambda _: None) -> Re
         results["llama.cpp"] = probe.probe("llama.cpp", source, TIMEOUTS["llama.cpp"])
         checks.append(_backend("llama.cpp", results["llama.cpp"]))
     else:
-        checks.append(
-            Check("llama.cpp, this model", "warn", "not tried", "llama.cpp takes a GGUF file only.")
-        )
+        checks.append(Check("llama.cpp, this model", "warn", "not tried", "llama.cpp takes a GGUF file only."))
     checks += [_gradio(), _browser(), *_folders()]
     works = any(result.ok for result in results.values())
     if works:  # one backend is enough, so what the other lacks is no failure
@@ -161,18 +159,12 @@ def _backend(backend: Backend, result: ProbeResult) -> Check:
     if result.ok and result.seconds_per_step is not None:
         found = f"works, {result.seconds_per_step * 1000:.1f} ms a token"
         if result.seconds_per_step > SLOW:
-            return Check(
-                name, "warn", found, "Drafts will lag behind typing: take a smaller model or fewer tokens."
-            )
+            return Check(name, "warn", found, "Drafts will lag behind typing: take a smaller model or fewer tokens.")
         return Check(name, "ok", found)
     if "SIGILL" in result.reason:
         advice = "It was compiled for another CPU: make setup-llama compiles it for this one."
     elif "not installed" in result.reason:
-        advice = (
-            "make setup-llama compiles it."
-            if backend == "llama.cpp"
-            else "rm .venv/runtime.stamp; make setup"
-        )
+        advice = "make setup-llama compiles it." if backend == "llama.cpp" else "rm .venv/runtime.stamp; make setup"
     elif "did not answer" in result.reason:
         advice = "The machine is very busy, or the model too large for it: try again, or a smaller model."
     elif "crashed" in result.reason and backend == "llama.cpp":
@@ -192,9 +184,7 @@ def _gradio() -> Check:
     try:
         return Check("Gradio", "ok", metadata.version("gradio"))
     except metadata.PackageNotFoundError:
-        return Check(
-            "Gradio", "fail", "not installed", "The page needs it: rm .venv/runtime.stamp; make setup"
-        )
+        return Check("Gradio", "fail", "not installed", "The page needs it: rm .venv/runtime.stamp; make setup")
 
 
 def _browser() -> Check:
@@ -215,9 +205,7 @@ def _folders() -> Iterator[Check]:
         if nearest.is_dir() and os.access(nearest, os.W_OK):
             yield Check(name, "ok", str(folder) + ("" if folder.exists() else " (made when needed)"))
         else:
-            yield Check(
-                name, "fail", f"{folder} cannot be written", f"Make {nearest} a folder you may write to."
-            )
+            yield Check(name, "fail", f"{folder} cannot be written", f"Make {nearest} a folder you may write to.")
 
 
 # --- showing it --------------------------------------------------------------------------------------------

@@ -50,9 +50,7 @@ def build(
     min_count: MinCount = "2",
     memory: Annotated[str, typer.Option(help="Memory that counting may take, such as 2G or 800M.")] = "2G",
     exact: Exact = False,
-    max_bad: Annotated[
-        str, typer.Option(help="Write nothing when more of the input than this is damaged.")
-    ] = "1%",
+    max_bad: Annotated[str, typer.Option(help="Write nothing when more of the input than this is damaged.")] = "1%",
     workers: Annotated[int, typer.Option(help="Threads that tokenise; 0 is all cores.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
@@ -78,9 +76,7 @@ def build(
 
             def progress(share: float, report: ngram_builder.BuildReport) -> None:
                 what = "Counting" if share == 1.0 else "Reading"
-                bar.update(
-                    task, completed=share, description=what, tokens=f"{report.tokens / 1e6:.1f} M tokens"
-                )
+                bar.update(task, completed=share, description=what, tokens=f"{report.tokens / 1e6:.1f} M tokens")
 
             return ngram_builder.build(
                 sources,
@@ -139,9 +135,7 @@ def query(
                 {"text": words.decode([i]), "id": i, "count": count, "share": count / total}
                 for i, count in opened.continuations(context)[:top]
             ]
-            rows.append(
-                {"order": n, "context": words.decode(context), "total": total, "continuations": following}
-            )
+            rows.append({"order": n, "context": words.decode(context), "total": total, "continuations": following})
         return rows
 
     rows = _or_exit(run)
@@ -163,9 +157,7 @@ def query(
 @app.command()
 def stats(
     store: StorePath,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Compare the whole file with its checksums.")
-    ] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the whole file with its checksums.")] = False,
     as_json: Json = False,
 ) -> None:
     """What a store holds: n-grams per order, sizes, sources."""

@@ -66,9 +66,7 @@ def build_page() -> gr.Blocks:
 def mount_arguments() -> dict[str, Any]:
     """Keyword arguments for `gr.mount_gradio_app`: look, icon, installable app, nothing that calls home."""
     return {
-        "theme": Base(font=SANS, font_mono=MONO).set(
-            body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK
-        ),
+        "theme": Base(font=SANS, font_mono=MONO).set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK),
         "css": FRAME_CSS,
         "head": HEAD,
         "favicon_path": str(STATIC / "icon-512.png"),  # also the source of Gradio's own /pwa_icon
@@ -94,9 +92,7 @@ def editor_markup() -> str:
     # Gradio reads the template as Handlebars inside a JavaScript template string.
     for special in ("{{", "${", "`", "\\"):
         if special in markup:
-            raise ValueError(
-                f"editor.html must not contain {special!r}: Gradio's template engine would read it."
-            )
+            raise ValueError(f"editor.html must not contain {special!r}: Gradio's template engine would read it.")
     return markup
 
 
@@ -112,10 +108,7 @@ def _control(option: dict[str, Any]) -> str:
             f'<input type="checkbox" role="switch" {described}{checked}>{label}</label>{how}</div>'
         )
     low, high, step, default = (option[key] for key in ("min", "max", "step", "default"))
-    if option["kind"] == "float" and low >= 0 and high <= 1:
-        form = "%"
-    else:
-        form = str(len(f"{step:g}".partition(".")[2]))
+    form = "%" if option["kind"] == "float" and low >= 0 and high <= 1 else str(len(f"{step:g}".partition(".")[2]))
     return (
         f'<div class="pd-option"><span><label for="pd-{name}">{label}</label>'
         f'<output for="pd-{name}"></output></span>'

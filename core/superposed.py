@@ -105,7 +105,7 @@ class Options:
         """The n-gram rule these options name, or None without n-grams."""
         if self.ngrams is None or isinstance(self.ngrams, Interpolation):
             return self.ngrams
-        alpha = {} if self.alpha is None else {"alpha": self.alpha}
+        alpha: dict[str, Any] = {} if self.alpha is None else {"alpha": self.alpha}
         if self.mixing == "geometric":
             return Geometric(self.ngrams, penalty=self.penalty, **alpha)
         return Linear(self.ngrams, **alpha)
@@ -262,21 +262,20 @@ class Superposition:
         o = self.options
         if o.rule is not None:
             logits = o.rule(torch.tensor([context]), logits[None])[0]
-        if allowed is not None:
-            ids = torch.from_numpy(np.asarray(allowed, dtype=np.int64))
-            logits = logits[ids]
-        logits = logits.float() / o.tau
-        m = min(self._m, len(logits))
-        top, where = torch.topk(logits, m)
+        where = torch.from_numpy(np.asarray(allowed, dtype=np.int64)) if allowed is not None else None
+        if where is not None:
+            logits = logits[where]
+        top, best = torch.topk(logits, min(self._m, len(logits)))
+        top = top.float() / o.tau
         # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
         # model's own, so that n-grams can be mixed in and a beginning's probability means what it says.
-        logq = top - torch.logsumexp(logits if o.distinct else top, 0)
-        keep = (torch.exp(top - torch.logsumexp(logits, 0)) > 0).numpy()
-        tokens = where if allowed is None else ids[where]  # pyright: ignore[reportPossiblyUnbound]
-        q = logq.double().numpy()[keep]
+        everything = torch.logsumexp(logits if o.tau == 1 else logits / o.tau, 0)
+        keep = torch.exp(top - everything).numpy() > 0
+        tokens = (best if where is None else where[best]).numpy()[keep]
+        q = (top - everything).double().numpy()[keep]
         if not o.distinct and len(q):
-            q = q - np.log(np.exp(q).sum())
-        return tokens.numpy()[keep], q
+            q = q - np.logaddexp.reduce(q)
+        return tokens, q
 
     def _mix(self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray) -> np.ndarray:
         """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7)."""

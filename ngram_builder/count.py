@@ -150,8 +150,7 @@ class Runs:
         """All windows sorted and distinct, block by block: words (W, n), counts (n,) uint64."""
         self.flush()
         runs = [
-            [self._open(number, f"w{i}", length) for i in range(self.packing.words)]
-            + [self._open(number, "n", length)]
+            [self._open(number, f"w{i}", length) for i in range(self.packing.words)] + [self._open(number, "n", length)]
             for number, length in enumerate(self._lengths)
             if length
         ]
@@ -248,9 +247,7 @@ class Entries:
 Kept = tuple[np.ndarray, np.ndarray]
 
 
-def count(
-    blocks: Iterator[Kept], packing: Packing, orders: range, min_counts: Mapping[int, int]
-) -> list[Entries]:
+def count(blocks: Iterator[Kept], packing: Packing, orders: range, min_counts: Mapping[int, int]) -> list[Entries]:
     """Sorted windows into n-grams of every order from 0 (the empty one) up, pruned, with totals.
 
     Orders that `min_counts` does not name keep everything; single tokens always do.

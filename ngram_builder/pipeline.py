@@ -255,9 +255,7 @@ def _read(
             entry = summary.setdefault(source, nothing)
             # A few batches wait while others are tokenised; their order, and so the report's, is the file's.
             waiting: deque[Future[tuple[np.ndarray, int]]] = deque()
-            batches: Iterator[list[str] | None] = chain(
-                _batches(documents(file, report.damage.append)), [None]
-            )
+            batches: Iterator[list[str] | None] = chain(_batches(documents(file, report.damage.append)), [None])
             for batch in batches:
                 if batch is not None:
                     waiting.append(pool.submit(encode, batch))

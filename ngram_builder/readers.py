@@ -56,9 +56,7 @@ def expand(sources: Iterable[str | Path]) -> list[Path]:
     for source in sources:
         path = Path(source)
         if path.is_dir():
-            found = [
-                f for f in sorted(path.rglob("*")) if f.is_file() and _kind(f) and not f.name.startswith(".")
-            ]
+            found = [f for f in sorted(path.rglob("*")) if f.is_file() and _kind(f) and not f.name.startswith(".")]
         elif path.is_file():
             if _kind(path) is None:
                 kinds = ", ".join((*_JSON, *_TEXT))
@@ -106,11 +104,7 @@ def _unpacked(file: BinaryIO, path: Path, report: Report) -> Iterator[bytes]:
         return
 
     def fresh() -> zstandard.ZstdDecompressionObj | zlib._Decompress:
-        return (
-            zstandard.ZstdDecompressor().decompressobj()
-            if packing == ".zst"
-            else zlib.decompressobj(wbits=31)
-        )
+        return zstandard.ZstdDecompressor().decompressobj() if packing == ".zst" else zlib.decompressobj(wbits=31)
 
     name = packing[1:]
     stream, started = fresh(), False

@@ -50,9 +50,7 @@ def write_store(
         "keys": {"one": code.one, "two": code.two, "tokens": len(by_rank)},
         "records": records,
     }
-    write_container(
-        path, manifest, {"tokens": by_rank.astype("<u4").tobytes(), "trie": trie.tobytes(), **sections}
-    )
+    write_container(path, manifest, {"tokens": by_rank.astype("<u4").tobytes(), "trie": trie.tobytes(), **sections})
     return total
 
 

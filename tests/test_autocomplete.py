@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -45,8 +47,8 @@ def test_a_typed_space_is_not_doubled(autocomplete, session):
 
 
 def test_a_word_too_rare_for_one_token_goes_on(autocomplete, session):
-    drafts = run(autocomplete, session, "The governor was Arnold Schwarzeneg").drafts
-    assert any(draft.text.startswith("ger") for draft in drafts), [draft.text for draft in drafts]
+    drafts = run(autocomplete, session, "It was once part of Czechoslov").drafts
+    assert any(draft.text.startswith("ak") for draft in drafts), [draft.text for draft in drafts]
 
 
 def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
@@ -86,7 +88,7 @@ def test_a_long_text_is_cut_where_typing_does_not_move_the_cut(autocomplete):
     healer, window = autocomplete.healer, autocomplete.window
     plans = [healer.plan(text + "and so it goes on"[:n], window=window).prefix_ids for n in range(17)]
     assert all(window // 2 <= len(plan) <= window for plan in plans)
-    for a, b in zip(plans, plans[1:], strict=False):
+    for a, b in itertools.pairwise(plans):
         assert b[: window // 2] == a[: window // 2]
 
 
@@ -101,7 +103,22 @@ def test_options_out_of_range_are_refused_before_anything_is_fed(autocomplete, s
     assert autocomplete.model.tokens_fed == before
 
 
-TEXTS = ["", " ", "\n\n", "a\x00b", "\udc80", "مرحبا بال", "शुभ प्रभ", "こんにちは、私", "I ❤", "👩‍👩‍", "🇩", "don'", "x = [1, 2,", "é" * 400]
+TEXTS = [
+    "",
+    " ",
+    "\n\n",
+    "a\x00b",
+    "\udc80",
+    "مرحبا بال",
+    "शुभ प्रभ",
+    "こんにちは、私",
+    "I ❤",
+    "👩‍👩‍",
+    "🇩",
+    "don'",
+    "x = [1, 2,",
+    "é" * 400,
+]
 
 
 @settings(max_examples=25, deadline=None)

@@ -26,9 +26,7 @@ class FakeAutocomplete:
 
     def __init__(self, notice: str | None = None) -> None:
         self.notice = notice
-        self.model = SimpleNamespace(
-            name="fake", backend="torch", forward=lambda rows: ["logits"] * len(rows)
-        )
+        self.model = SimpleNamespace(name="fake", backend="torch", forward=lambda rows: ["logits"] * len(rows))
         self.asked: dict[str, Any] = {}
         self.done, self.passes = False, 0
         self.drafts = [
@@ -148,9 +146,9 @@ def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
 
 
 def test_drafts_below_the_minimum_confidence_are_not_shown(fake: FakeAutocomplete) -> None:
-    assert [
-        d["text"] for d in json.loads(runner.invoke(app, ["complete", "T", "--json"]).stdout)["drafts"]
-    ] == [" you\x1b[31m"]
+    assert [d["text"] for d in json.loads(runner.invoke(app, ["complete", "T", "--json"]).stdout)["drafts"]] == [
+        " you\x1b[31m"
+    ]
     none = runner.invoke(app, ["complete", "T", "--min-confidence", "0.9"])
     assert none.exit_code == 0
     assert none.stdout == ""

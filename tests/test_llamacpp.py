@@ -85,7 +85,7 @@ def test_a_full_context_leaves_the_sequence_as_it_was(llama_model):
 def test_many_sequences_are_refused_in_words(llama_model):
     opened = []
     with pytest.raises(ContextFull, match="in use"):
-        for _ in range(1000):
+        while len(opened) < 1000:
             opened.append(llama_model.open())
     for sequence in opened:
         sequence.close()
@@ -119,7 +119,18 @@ def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
     assert agree / n >= 0.95
 
 
-HOSTILE = ["", "\x00", "a\udc80b", "مرحبا بالعالم", "👩‍👩‍👧‍👦🇩🇪", "\n" * 500, " " * 300, "日本語", "<|im_end|>", "ﬀ\u0301\u200d"]
+HOSTILE = [
+    "",
+    "\x00",
+    "a\udc80b",
+    "مرحبا بالعالم",
+    "👩‍👩‍👧‍👦🇩🇪",
+    "\n" * 500,
+    " " * 300,
+    "日本語",
+    "<|im_end|>",
+    "ﬀ\u0301\u200d",
+]
 
 
 @settings(max_examples=150, deadline=None)

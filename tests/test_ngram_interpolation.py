@@ -92,9 +92,7 @@ def test_geometric_forbids_the_unseen_and_penalises_a_draft_with_nothing_seen(tm
     store = store_of(tmp_path / "s.ngram", {(1, 2): 3, (1, 3): 1}, 16, range(2, 3))
     logq = np.log([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]])
     scores = Geometric(store, alpha=0.5, weights={2: 0.4}, penalty=10).scores(logq, [[1], [9]], [2, 3, 4])
-    np.testing.assert_allclose(
-        scores[0], [0.5 * np.log(0.5 * 0.4 * 0.75), 0.5 * np.log(0.3 * 0.4 * 0.25), -np.inf]
-    )
+    np.testing.assert_allclose(scores[0], [0.5 * np.log(0.5 * 0.4 * 0.75), 0.5 * np.log(0.3 * 0.4 * 0.25), -np.inf])
     np.testing.assert_allclose(scores[1], 0.5 * logq[1] - 10)
 
 
@@ -104,9 +102,7 @@ def test_geometric_forbids_the_unseen_and_penalises_a_draft_with_nothing_seen(tm
 @pytest.fixture(scope="module")
 def phrases(tmp_path_factory) -> NgramStore:
     documents = [[1, 2, 3, 4, 5, 6], [1, 2, 3, 4, 5, 7], [2, 3, 9, 9, 1, 2, 3, 4]] * 3
-    counts = Counter(
-        tuple(ids[i : i + n]) for ids in documents for n in range(2, 5) for i in range(len(ids) - n + 1)
-    )
+    counts = Counter(tuple(ids[i : i + n]) for ids in documents for n in range(2, 5) for i in range(len(ids) - n + 1))
     return store_of(tmp_path_factory.mktemp("phrases") / "s.ngram", counts, 16, range(2, 5))
 
 

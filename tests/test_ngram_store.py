@@ -129,9 +129,7 @@ def test_probabilities_are_equation_5(tmp_path, documents, orders, minima, conte
     got = store.probabilities_batch(contexts, candidates, weights)
     np.testing.assert_allclose(got, expected, rtol=1e-12)
     each = [candidates[::-1]] * len(contexts)  # (d, m) candidates, in another order
-    np.testing.assert_allclose(
-        store.probabilities_batch(contexts, each, weights), expected[:, ::-1], rtol=1e-12
-    )
+    np.testing.assert_allclose(store.probabilities_batch(contexts, each, weights), expected[:, ::-1], rtol=1e-12)
     for context, row in zip(contexts, expected, strict=True):
         np.testing.assert_allclose(store.probabilities(context, candidates, weights), row, rtol=1e-12)
 
@@ -331,9 +329,7 @@ def test_a_failed_write_leaves_the_old_store_and_no_litter(intact, tmp_path):
 def test_merged_stores_equal_one_build(tmp_path, first, second):
     for name in ("a", "b", "both"):
         (tmp_path / name).mkdir(exist_ok=True)
-    stores = [
-        build(tmp_path / name, documents, min_count=1) for name, documents in (("a", first), ("b", second))
-    ]
+    stores = [build(tmp_path / name, documents, min_count=1) for name, documents in (("a", first), ("b", second))]
     ngram_builder.merge(stores, tmp_path / "merged.ngram", min_count=2)
     merged = NgramStore.open(tmp_path / "merged.ngram", verify=True)
     both = build(tmp_path / "both", first + second, min_count=2)

@@ -307,9 +307,7 @@ def test_a_click_takes_a_draft_and_keeps_the_focus(drafting: Editor) -> None:
 
 
 def test_a_tap_takes_a_draft(browser: Browser, server: Server, fake: FakeDrafts) -> None:
-    with browser.new_context(
-        viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True
-    ) as context:
+    with browser.new_context(viewport={"width": 360, "height": 740}, has_touch=True, is_mobile=True) as context:
         editor = Editor(context.new_page(), fake).open(server.url)
         editor.write(BEFORE)
         editor.wait_for_drafts(MARKET, RIVER, HOME)
@@ -408,9 +406,7 @@ def test_counters_time_every_key_that_needed_a_request(drafting: Editor) -> None
     assert 0 < counters["firstMs"][-1] <= counters["doneMs"][-1]
 
 
-def test_two_tabs_do_not_disturb_each_other(
-    context: BrowserContext, server: Server, fake: FakeDrafts
-) -> None:
+def test_two_tabs_do_not_disturb_each_other(context: BrowserContext, server: Server, fake: FakeDrafts) -> None:
     fake.step_s = 0.05
     one = Editor(context.new_page(), fake).open(server.url)
     two = Editor(context.new_page(), fake).open(server.url)
@@ -567,9 +563,7 @@ def test_a_composition_is_left_alone(drafting: Editor) -> None:
     asked = len(drafting.fake.requests)
     client = drafting.page.context.new_cdp_session(drafting.page)
     for text in ("に", "にほ", "にほん"):
-        client.send(
-            "Input.imeSetComposition", {"text": text, "selectionStart": len(text), "selectionEnd": len(text)}
-        )
+        client.send("Input.imeSetComposition", {"text": text, "selectionStart": len(text), "selectionEnd": len(text)})
         assert drafting.ghost() == ""
         assert drafting.drafts() == []
     drafting.settle()
@@ -694,9 +688,7 @@ def test_every_option_has_a_control(editor: Editor) -> None:
     editor.page.get_by_role("button", name="More").click()
     for option in options():
         if option["kind"] == "bool":
-            expect(editor.page.get_by_role("switch", name=option["label"])).to_be_checked(
-                checked=option["default"]
-            )
+            expect(editor.page.get_by_role("switch", name=option["label"])).to_be_checked(checked=option["default"])
         else:
             slider = editor.page.get_by_role("slider", name=option["label"])
             expect(slider).to_have_value(f"{option['default']:g}")
@@ -732,9 +724,7 @@ def test_more_and_reset(drafting: Editor) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(360, 740), (768, 1024), (1440, 900), (3840, 2160)])
-def test_nothing_overflows(
-    browser: Browser, server: Server, fake: FakeDrafts, width: int, height: int
-) -> None:
+def test_nothing_overflows(browser: Browser, server: Server, fake: FakeDrafts, width: int, height: int) -> None:
     with browser.new_context(viewport={"width": width, "height": height}) as context:
         editor = Editor(context.new_page(), fake).open(server.url)
         editor.put(PARAGRAPH)
@@ -748,9 +738,7 @@ def test_nothing_overflows(
         )
         assert outside == []
         assert editor.page.evaluate("document.documentElement.scrollWidth") <= width
-        measure = editor.page.evaluate(
-            "polydraft.editor.map.column().width / polydraft.editor.map.column().fontSize"
-        )
+        measure = editor.page.evaluate("polydraft.editor.map.column().width / polydraft.editor.map.column().fontSize")
         assert measure <= 37  # em: about 72 characters
 
 
@@ -848,8 +836,7 @@ def test_hostile_text_is_kept_and_drafted_from(editor: Editor, name: str) -> Non
 
 def test_half_characters_are_kept_but_not_sent(editor: Editor) -> None:
     editor.box.evaluate(
-        "box => { box.value = 'half \\ud83d and \\ude00 went';"
-        " box.dispatchEvent(new Event('input', {bubbles: true})) }"
+        "box => { box.value = 'half \\ud83d and \\ude00 went'; box.dispatchEvent(new Event('input', {bubbles: true})) }"
     )
     editor.wait(lambda: len(editor.drafts()) == 3)
     assert editor.fake.requests[-1]["before"] == "half \ufffd and \ufffd went"

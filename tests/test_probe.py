@@ -92,9 +92,7 @@ def test_missing_package_is_reported_without_a_child(child: Any, monkeypatch: py
     assert (result.ok, result.reason, runs) == (False, "llama-cpp-python is not installed", [])
 
 
-def test_missing_package_is_reported_by_the_remembering_probe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_package_is_reported_by_the_remembering_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> metadata.Distribution:
         raise metadata.PackageNotFoundError(name)
 
@@ -134,9 +132,7 @@ def test_failure_is_not_remembered(child: Any, gguf: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("damaged", [b"", b"{", b"[1, 2]", b'{"key": "text"}', b"\xff\xfe\x00"])
-def test_corrupt_cache_is_ignored_and_rewritten(
-    child: Any, gguf: Path, tmp_path: Path, damaged: bytes
-) -> None:
+def test_corrupt_cache_is_ignored_and_rewritten(child: Any, gguf: Path, tmp_path: Path, damaged: bytes) -> None:
     runs = child(WORKS)
     (tmp_path / "probe.json").write_bytes(damaged)
     assert probe.probe_llama_cpp(gguf, tmp_path).ok

@@ -113,9 +113,7 @@ class Checkout:
         """Exit code, what was printed, and what the stand-in was called for."""
         self.calls.write_text("")
         path = f"{self.python.parent}{os.pathsep}{os.environ['PATH']}"
-        inherited = {
-            k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "ARGS", "VENV"))
-        }
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "ARGS", "VENV"))}
         done = subprocess.run(
             [MAKE, *arguments],
             cwd=self.folder,

@@ -71,17 +71,13 @@ def tiny(kind: str) -> PreTrainedConfig:
             layers = ["sliding_attention", "full_attention"]
             return Gemma3TextConfig(**rope, head_dim=8, sliding_window=5, layer_types=layers)
         case "bloom":  # ALiBi
-            return BloomConfig(
-                vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4, seq_length=CONTEXT, **ends
-            )
+            return BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4, seq_length=CONTEXT, **ends)
     raise AssertionError(kind)
 
 
 def byte_level_tokenizer() -> PreTrainedTokenizerFast:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    backend = tokenizers.Tokenizer(
-        models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[])
-    )
+    backend = tokenizers.Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens(["<|endoftext|>", "<|im_end|>"])
@@ -157,9 +153,7 @@ def test_any_program_of_passes_rewinds_and_forks_equals_computing_everything_ane
     loaded: Callable[[str], Loaded], kind: str, data: st.DataObject
 ) -> None:
     model, reference = loaded(kind).model, loaded(kind).reference
-    held: list[tuple[TorchSequence, Tensor]] = [
-        (model.open(), torch.empty(0, model.dim))
-    ]  # with what it was fed
+    held: list[tuple[TorchSequence, Tensor]] = [(model.open(), torch.empty(0, model.dim))]  # with what it was fed
     for _ in range(data.draw(st.integers(3, 9), label="steps")):
         kind_of_step = data.draw(
             st.sampled_from(["pass", "fork", "step", "rewind", "pass", "step", "open", "close"]), label="do"
@@ -349,9 +343,7 @@ def test_logits_belong_to_the_caller(llama: TorchModel) -> None:
     assert close_to(sequence.feed([3]), llama.open().feed([1, 2, 3]))
 
 
-def test_closed_sequences_and_wrong_inputs_are_refused(
-    llama: TorchModel, loaded: Callable[[str], Loaded]
-) -> None:
+def test_closed_sequences_and_wrong_inputs_are_refused(llama: TorchModel, loaded: Callable[[str], Loaded]) -> None:
     sequence = llama.open()
     with pytest.raises(InputError, match="outside the vocabulary"):
         sequence.feed([VOCAB])
@@ -417,9 +409,7 @@ def test_an_unknown_hub_id_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None
         hf.load("nobody/no-such-model", "x")
 
 
-def test_a_gguf_file_of_an_unknown_architecture_or_cut_short_is_refused(
-    tmp_path: Path, default_gguf: Path
-) -> None:
+def test_a_gguf_file_of_an_unknown_architecture_or_cut_short_is_refused(tmp_path: Path, default_gguf: Path) -> None:
     writer = gguf.GGUFWriter(tmp_path / "a.gguf", "homemade")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -464,9 +454,7 @@ def test_pieces_and_start_of_a_sentencepiece_vocabulary() -> None:
     vocab = {letter: i for i, letter in enumerate(letters)}
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=[("▁", "a")], byte_fallback=True))
     backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never", split=False)
-    backend.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
-    )
+    backend.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()])
     backend.add_special_tokens(["<s>", "</s>"])
     backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     fast = PreTrainedTokenizerFast(tokenizer_object=backend, bos_token="<s>", eos_token="</s>")

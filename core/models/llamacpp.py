@@ -11,9 +11,10 @@ import ctypes
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import gguf
-import llama_cpp.llama_cpp as lib  # pyright: ignore[reportMissingImports]
+import llama_cpp.llama_cpp  # pyright: ignore[reportMissingImports]
 import numpy as np
 import torch
 from torch import Tensor
@@ -24,6 +25,9 @@ from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddi
 MAX_CELLS = 8192  # positions in the cache, all sequences together
 MAX_SEQUENCES = 128  # sequence ids; llama.cpp itself allows 256
 BATCH = 512  # inputs per native call; longer rows are cut
+
+# Its ctypes annotations name pointer classes that ctypes itself never hands out; so no types.
+lib: Any = llama_cpp.llama_cpp
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # GGUF: tokenizer.ggml.token_type
@@ -55,7 +59,7 @@ def load(path: Path, name: str, reader: gguf.GGUFReader | None = None) -> LlamaC
 class LlamaCppTokenizer(Tokenizer):
     """The tokenizer inside a GGUF file, as llama.cpp runs it."""
 
-    def __init__(self, vocab: object, names: list[str], types: list[int]) -> None:
+    def __init__(self, vocab: Any, names: list[str], types: list[int]) -> None:
         self._vocab = vocab
         n = lib.llama_vocab_n_tokens(vocab)
         names = names + [""] * (n - len(names))

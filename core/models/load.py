@@ -49,25 +49,25 @@ def load_model(name: str = "default", backend: Backend = "auto") -> LanguageMode
     if backend not in get_args(Backend):
         raise InputError(f"Unknown backend {backend!r}; use one of {', '.join(get_args(Backend))}.")
     source, label = _locate(name)
-    is_gguf = isinstance(source, Path) and source.is_file()
-    if is_gguf:
-        _check_gguf(source)
+    file = source if isinstance(source, Path) and source.is_file() else None
+    if file:
+        _check_gguf(file)
     if backend == "llama.cpp":
-        if not is_gguf:
+        if not file:
             raise BackendUnavailable(
                 f"llama.cpp reads GGUF files, {name!r} is none; use --backend torch or a .gguf file."
             )
-        why_not = _llama_cpp_problem(source)
+        why_not = _llama_cpp_problem(file)
         if why_not:
             raise BackendUnavailable(
                 f"llama.cpp cannot run here: {why_not}; run `make setup-llama`, or use --backend torch."
             )
-        return _with_llama_cpp(source, label)
+        return _with_llama_cpp(file, label)
     notice = None
-    if backend == "auto" and is_gguf and not torch.cuda.is_available():
-        why_not = _llama_cpp_problem(source)
+    if backend == "auto" and file and not torch.cuda.is_available():
+        why_not = _llama_cpp_problem(file)
         if not why_not:
-            return _with_llama_cpp(source, label)
+            return _with_llama_cpp(file, label)
         notice = f"llama.cpp is not available ({why_not}); running on torch, which is slower."
     model = _with_torch(source, label)
     model.notice = notice
