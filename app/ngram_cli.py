@@ -6,25 +6,27 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 import ngram_builder
 from core.errors import InputError, PolydraftError
 from core.ngram import NgramStore
+from ngram_builder import pipeline
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
 
 app = typer.Typer(help="N-gram stores: build, query, stats, merge.", no_args_is_help=True)
 
-Sources = Annotated[list[str], typer.Argument(help="Files, folders or glob patterns.")]
+Sources = Annotated[list[str], typer.Argument(help="Files, folders, glob patterns or URLs.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The store to write.")]
 Orders = Annotated[str, typer.Option(help="Orders of n-grams, a range within 1-8.")]
 MinCount = Annotated[
@@ -51,33 +53,32 @@ def build(
     memory: Annotated[str, typer.Option(help="Memory that counting may take, such as 2G or 800M.")] = "2G",
     exact: Exact = False,
     max_bad: Annotated[str, typer.Option(help="Write nothing when more of the input than this is damaged.")] = "1%",
-    workers: Annotated[int, typer.Option(help="Threads that tokenise; 0 is all cores.", min=0)] = 0,
+    quality_signals: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Which documents of RedPajama-V2 to take, by the signals beside them: language=en,de, "
+            "bucket=head,middle, words=50-100000, perplexity=-500, or any signal by name. May be given several times."
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Threads; 0 is all cores.", min=0)] = 0,
+    work: Annotated[
+        Path | None, typer.Option(help="A folder for what is counted so far; by default one beside the store.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Count the n-grams of documents and write a store.
 
-    Reads RedPajama shards (.jsonl, .json; plain, .gz or .zst) and .txt and .md files.
+    Reads RedPajama shards (.jsonl, .json, .parquet), text (.txt, .md), mail (.eml, .mbox), pages (.html) and letters
+    (.docx), most of them also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
+    Killed or interrupted, the same command goes on where it stood.
     """
 
     def run() -> ngram_builder.BuildReport:
         wanted = _range(orders)
         at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), _bytes(memory)
+        chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
         words, name = _tokenizer(tokenizer)
-        with Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.fields[tokens]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            disable=not sys.stderr.isatty(),
-        ) as bar:
-            task = bar.add_task("Reading", total=1.0, tokens="")
-
-            def progress(share: float, report: ngram_builder.BuildReport) -> None:
-                what = "Counting" if share == 1.0 else "Reading"
-                bar.update(task, completed=share, description=what, tokens=f"{report.tokens / 1e6:.1f} M tokens")
-
+        with _bar() as bar:
             return ngram_builder.build(
                 sources,
                 out,
@@ -88,8 +89,11 @@ def build(
                 memory=taken,
                 exact=exact,
                 max_bad=allowed,
+                signals=chosen,
                 workers=workers or None,
-                progress=progress,
+                work=work,
+                progress=_Shown(bar),
+                say=lambda text: typer.echo(text, err=True),
             )
 
     _print_report(_or_exit(run), out, as_json)
@@ -201,6 +205,36 @@ def stats(
     console.print(f"Largest error of a count: {found['max_relative_error']:.1%}")
     if verify:
         console.print("Checksums agree.")
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[tokens]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )
+
+
+class _Shown:
+    """A build's progress as bars, one per phase, with tokens and their rate."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar, self._tasks = bar, {}
+        self._began: tuple[float, int] | None = None
+
+    def __call__(self, phase: str, share: float, report: ngram_builder.BuildReport) -> None:
+        if phase not in self._tasks:
+            self._tasks[phase] = self._bar.add_task(phase, total=1.0, tokens="")
+        now = time.monotonic()
+        self._began = self._began or (now, report.tokens)
+        rate = (report.tokens - self._began[1]) / max(now - self._began[0], 1e-3)
+        tokens = f"{report.tokens / 1e6:.1f} M tokens, {rate / 1e3:,.0f} k/s" if phase == pipeline.READING else ""
+        self._bar.update(self._tasks[phase], completed=share, tokens=tokens)
 
 
 def _or_exit(run: Callable[[], T]) -> T:

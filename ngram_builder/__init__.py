@@ -1,7 +1,8 @@
 """From shards of text to an n-gram store: readers, counting, merging. Arrow: app → ngram_builder →
 core.ngram."""
 
-from ngram_builder.pipeline import BuildReport, TooMuchDamage, build, merge
-from ngram_builder.readers import Damage
+from ngram_builder.pipeline import BuildReport, TooLittleMemory, TooMuchDamage, build, merge
+from ngram_builder.readers import Damage, Signals
+from ngram_builder.work import NoRoom
 
-__all__ = ["BuildReport", "Damage", "TooMuchDamage", "build", "merge"]
+__all__ = ["BuildReport", "Damage", "NoRoom", "Signals", "TooLittleMemory", "TooMuchDamage", "build", "merge"]

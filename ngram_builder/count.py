@@ -1,28 +1,19 @@
-"""Counting n-grams of all orders at once, in bounded memory: sorted runs on disk, then one merge.
+"""Counting n-grams of all orders at once: windows packed into words, sorted, summed up.
 
 Every position of a document gives one window: its token and the following ones, as many as the highest order
 needs, padded with zeros at the document's end. Sorted windows have the n-grams of every order beside each
-other, so each run is sorted once and one pass over the merged runs counts all orders. Windows are packed into
-64-bit words, several tokens to a word (token + 1, so that 0 is "nothing"), most significant first: sorting
-words sorts windows.
+other, so one pass over sorted windows counts all orders. Windows are packed into 64-bit words, several tokens
+to a word (token + 1, so that 0 is "nothing"), most significant first: sorting words sorts windows.
 
-Shapes: W words per window, N windows. Knows nothing about text or file formats.
+Shapes: W words per window, N windows. Knows nothing about text or files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
-
-# What sorting takes at its peak, per window of two words: words, sorted words, the permutation, its
-# workspace, ids.
-_BYTES_PER_WINDOW = 72
-_PER_MERGED_ROW = 110
-LEAST = 1 << 16  # windows that are handled at once, however little memory is given
 
 
 @dataclass(frozen=True)
@@ -51,6 +42,11 @@ class Packing:
         """Where column `column` of a window lies: (word, bits to shift right)."""
         word, place = divmod(column, self.per_word)
         return word, np.uint64(self.bits * (self.per_word - 1 - place))
+
+    def first(self, token: int) -> tuple[int, ...]:
+        """The least window that begins with this token or a later one, as W words."""
+        _, shift = self.shift(0)
+        return ((token + 1) << int(shift), *[0] * (self.words - 1))
 
     def column(self, words: np.ndarray, column: int) -> np.ndarray:
         """One token of every window, as token + 1, (N,) uint64."""
@@ -110,82 +106,6 @@ def sum_rows(words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
         return words, values[:, :0]
     sums = np.stack([np.add.reduceat(value[order], starts) for value in values])
     return words[:, starts], sums
-
-
-class Runs:
-    """Sorted runs of distinct windows with their counts, in a folder."""
-
-    def __init__(self, folder: Path, packing: Packing, memory: int) -> None:
-        """`memory` is what sorting and merging may take, in bytes."""
-        self.folder, self.packing, self.memory = folder, packing, memory
-        self.capacity = max(memory // (_BYTES_PER_WINDOW + 16 * max(packing.words - 2, 0)), LEAST)
-        self._held: list[np.ndarray] = []
-        self._size = 0
-        self._lengths: list[int] = []
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def add(self, ids: np.ndarray) -> None:
-        """Take in a stream of documents: uint32, token + 1, with a 0 after every document."""
-        if self._size and self._size + len(ids) > self.capacity:
-            self.flush()
-        self._held.append(ids)
-        self._size += len(ids)
-
-    def flush(self) -> None:
-        """Sort what is held and write it as one run."""
-        if not self._size:
-            return
-        ids = np.concatenate(self._held)
-        self._held, self._size = [], 0
-        words = self.packing.windows(ids)
-        del ids
-        words, (counts,) = sum_rows(words, np.ones((1, words.shape[1]), dtype=np.uint32))
-        number = len(self._lengths)
-        for i, word in enumerate(words):
-            word.tofile(self._path(number, f"w{i}"))
-        counts.astype(np.uint64).tofile(self._path(number, "n"))
-        self._lengths.append(len(counts))
-
-    def merged(self) -> Iterator[Kept]:
-        """All windows sorted and distinct, block by block: words (W, n), counts (n,) uint64."""
-        self.flush()
-        runs = [
-            [self._open(number, f"w{i}", length) for i in range(self.packing.words)] + [self._open(number, "n", length)]
-            for number, length in enumerate(self._lengths)
-            if length
-        ]
-        rows = max(self.memory // _PER_MERGED_ROW, LEAST)
-        if len(runs) == 1:  # already what is wanted
-            *words, counts = runs[0]
-            for at in range(0, len(counts), rows):
-                yield np.stack([word[at : at + rows] for word in words]), np.array(counts[at : at + rows])
-            return
-        limits = self._limits(runs, rows)
-        for bounds in zip(*(_cuts(run[0], limits) for run in runs), strict=True):
-            parts = [[part[a:b] for part in run] for run, (a, b) in zip(runs, bounds, strict=True)]
-            words = np.stack([np.concatenate([part[i] for part in parts]) for i in range(self.packing.words)])
-            counts = np.concatenate([part[-1] for part in parts])
-            words, (counts,) = sum_rows(words, counts[None])
-            yield words, counts
-
-    def _limits(self, runs: list[list[np.ndarray]], rows: int) -> np.ndarray:
-        """First words that divide all runs together into blocks of about `rows` windows."""
-        total = sum(len(run[0]) for run in runs)
-        blocks = -(-total // rows)
-        every = max(total // (blocks * 1000), 1)
-        sample = np.sort(np.concatenate([run[0][::every] for run in runs]))
-        return np.unique(sample[np.arange(1, blocks) * len(sample) // blocks])
-
-    def _path(self, number: int, part: str) -> Path:
-        return self.folder / f"run-{number:05d}.{part}"
-
-    def _open(self, number: int, part: str, length: int) -> np.ndarray:
-        return np.memmap(self._path(number, part), dtype=np.uint64, mode="r", shape=(length,))
-
-
-def _cuts(first_words: np.ndarray, limits: np.ndarray) -> list[tuple[int, int]]:
-    edges = [0, *np.searchsorted(first_words, limits).tolist(), len(first_words)]
-    return list(pairwise(edges))
 
 
 class _Groups:
@@ -258,6 +178,21 @@ def count(blocks: Iterator[Kept], packing: Packing, orders: range, min_counts: M
             group.feed(words, counts)
     kept = [group.finish() for group in groups]
     return with_totals(kept, packing, orders, [group.distinct for group in groups])
+
+
+def join(parts: Sequence[list[Entries]]) -> list[Entries]:
+    """Entries counted apart, in ranges of first tokens that follow each other, as one: see `count`."""
+    joined = []
+    for n, levels in enumerate(zip(*parts, strict=True)):
+        words = np.concatenate([level.words for level in levels], axis=1)
+        counts = np.concatenate([level.counts for level in levels])
+        totals = np.concatenate([level.totals for level in levels])
+        distinct = sum(level.distinct for level in levels)
+        if n == 0 and len(counts):  # the empty n-gram is the only one that ranges have in common
+            words, distinct = words[:, :1], 1
+            counts, totals = counts.sum(keepdims=True), totals.sum(keepdims=True)
+        joined.append(Entries(words, counts, totals, distinct))
+    return joined
 
 
 def with_totals(kept: list[Kept], packing: Packing, orders: range, distinct: list[int]) -> list[Entries]:

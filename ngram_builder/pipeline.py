@@ -1,40 +1,60 @@
-"""Sources in, store out: read, tokenise on all cores, count, prune, write."""
+"""Sources in, store out: map files to runs, merge ranges of them, write. Killed at any moment, the same call goes on
+where it stood and writes the same bytes."""
 
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
+import psutil
 
 from core.errors import InputError, PolydraftError
 from core.ngram.store import NgramStore
-from ngram_builder.count import Entries, Kept, Packing, Runs, count, sum_rows, with_totals
-from ngram_builder.readers import Damage, documents, expand
+from ngram_builder.count import Entries, Kept, Packing, join, sum_rows, with_totals
+from ngram_builder.parts import (
+    Counted,
+    Tell,
+    count_part,
+    journal_of,
+    load_range,
+    merge_range,
+    range_size,
+    runs_of,
+)
+from ngram_builder.readers import Damage, File, Signals, expand
+from ngram_builder.runs import LEAST, Run, equal_ranges
+from ngram_builder.work import check_room, discard, human, read_json, work_folder, write_json
 from ngram_builder.write import write_store
 
 if TYPE_CHECKING:  # its module imports torch, which counting has no use for
     from core.models.base import Tokenizer
 
-_BATCH = 1 << 18  # characters tokenised as one task
-_BASELINE = 500 << 20  # bytes that the interpreter, the tokenizer and documents on their way take
+_DOCUMENTS = 150 << 20  # bytes that documents and their tokens take on their way, at most
+_LEAST_MEMORY = 64 << 20  # bytes for sorting, below which a build would crawl
+_PER_RANGE_ROW = 512  # bytes, when nothing is pruned
+_PER_NGRAM = 140  # bytes that the trie and the counts of an n-gram take while the store is written
+_MOST_RANGES = 4096
 DEFAULT_ORDERS = range(2, 7)
 DEFAULT_MIN_COUNT = 2
 
-Progress = Callable[[float, "BuildReport"], None]
+READING, MERGING, WRITING = "Reading", "Merging", "Writing"
+
+# A phase, the share of it that is done (0 to 1), and the report so far.
+Progress = Callable[[str, float, "BuildReport"], None]
 
 
 class TooMuchDamage(PolydraftError):
     """More of the input than allowed could not be read; nothing was written."""
+
+
+class TooLittleMemory(PolydraftError):
+    """What was counted does not fit into the memory that was given."""
 
 
 @dataclass
@@ -43,13 +63,15 @@ class BuildReport:
 
     Attributes:
         documents, tokens: read, without the boundaries between documents.
+        left_out: documents that their quality signals left out.
         damage: everything that could not be read.
         ngrams: stored, per order; distinct: seen, per order, before pruning.
-        seconds: wall clock, in total; size: of the store in bytes.
+        seconds: wall clock of this call; size: of the store in bytes.
     """
 
     documents: int = 0
     tokens: int = 0
+    left_out: int = 0
     damage: list[Damage] = field(default_factory=list)
     ngrams: dict[int, int] = field(default_factory=dict)
     distinct: dict[int, int] = field(default_factory=dict)
@@ -60,6 +82,75 @@ class BuildReport:
     def bad(self) -> float:
         """Share of the input that could not be read: damaged places out of places and documents."""
         return len(self.damage) / max(len(self.damage) + self.documents, 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What every part and range needs to know."""
+
+    folder: Path
+    packing: Packing
+    orders: range
+    min_counts: Mapping[int, int]
+    memory: int  # bytes for sorting and merging, all workers of a machine together
+    workers: int
+    signals: Signals | None
+
+    @property
+    def ranges(self) -> Path:
+        return self.folder / "ranges"
+
+
+class Machines(Protocol):
+    """Where parts are counted and ranges merged: this process, or a cluster."""
+
+    def divide(self, files: Sequence[File]) -> list[list[File]]: ...
+
+    def count(self, plan: Plan, parts: Sequence[Sequence[File]], tell: Tell) -> list[Counted]: ...
+
+    def merge(
+        self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
+    ) -> Iterator[int]:
+        """The sizes of the ranges as they are done."""
+        ...
+
+
+@dataclass
+class ThisMachine:
+    """All cores of this machine, by threads: tokenising and sorting leave Python's lock alone."""
+
+    tokenizer: Tokenizer
+
+    def divide(self, files: Sequence[File]) -> list[list[File]]:
+        return [list(files)]
+
+    def count(self, plan: Plan, parts: Sequence[Sequence[File]], tell: Tell) -> list[Counted]:
+        return [
+            count_part(
+                part_folder(plan, number), files, self.tokenizer, plan.packing,
+                memory=plan.memory, workers=plan.workers, signals=plan.signals, tell=tell,
+            )
+            for number, files in enumerate(parts)
+        ]  # fmt: skip
+
+    def merge(
+        self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
+    ) -> Iterator[int]:
+        each = plan.memory // plan.workers
+        with ThreadPoolExecutor(plan.workers) as pool:
+            futures = [
+                pool.submit(merge_range, plan.ranges, n, runs, plan.packing, plan.orders, plan.min_counts, tokens, each)
+                for n, tokens in ranges.items()
+            ]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            finally:
+                pool.shutdown(cancel_futures=True)
+
+
+def part_folder(plan: Plan, number: int) -> Path:
+    return plan.folder / f"part-{number:05d}"
 
 
 def build(
@@ -73,16 +164,20 @@ def build(
     memory: int = 2 << 30,
     exact: bool = False,
     max_bad: float = 0.01,
+    signals: Signals | None = None,
     workers: int | None = None,
+    work: str | Path | None = None,
+    machines: Machines | None = None,
     progress: Progress | None = None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> BuildReport:
     """Count the n-grams of all documents in `sources` and write them to `out`.
 
     The file depends on the documents, the tokenizer and the options alone, not on how they were divided into
-    files, on memory or on workers, but for the sources that it names.
+    files, on memory, workers, machines or interruptions, but for the sources that it names.
 
     Args:
-        sources: files, folders, glob patterns; see `readers`.
+        sources: files, folders, glob patterns, URLs; see `readers`.
         out: the store, replaced in one step when all is done.
         tokenizer: of the model whose drafts the store is for; its `encode` is called from several threads.
         name: of the model, for messages.
@@ -92,52 +187,73 @@ def build(
         exact: store every count exactly; else the rarer, larger ones to within a few percent (the manifest
             says how many).
         max_bad: share of damaged input from which on nothing is written.
-        workers: threads that tokenise; None is all cores.
-        progress: called now and then with the share of input bytes read (0 to 1) and the report so far.
+        signals: which documents of RedPajama-V2 to take; None is all.
+        workers: threads; None is all cores.
+        work: a folder for what is counted so far, removed at the end; None is one beside `out`.
+        machines: where to count; None is this machine.
+        progress: called now and then.
+        say: called with a sentence that the user should read.
 
-    Raises: InputError for wrong arguments, TooMuchDamage, OSError when the disk refuses.
+    Raises: InputError for wrong arguments, TooMuchDamage, NoRoom, TooLittleMemory, OSError when the disk refuses. After
+        the last three, and after a kill, the work stays and the same call goes on from there.
     """
     began = time.monotonic()
     if orders.step != 1 or len(orders) == 0 or orders[0] < 1 or orders[-1] > 8:
         raise InputError(f"Orders {list(orders)} given; a contiguous range within 1 to 8 expected.")
     at_least = _min_counts(orders, min_count, otherwise=DEFAULT_MIN_COUNT)
     out, sources = Path(out), [str(source) for source in sources]
-    files: dict[Path, str] = {}  # each with the first source that led to it
+    source_of: dict[File, str] = {}  # each file with the first source that led to it
     for source in sources:
         for file in expand([source]):
-            files.setdefault(file, source)
-
-    report = BuildReport()
+            source_of.setdefault(file, source)
+    files = list(source_of)
+    if signals:
+        for file in files:
+            signals.file_for(file)  # better before hours of counting than after
     packing = Packing(orders[-1], len(tokenizer.pieces))
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".parts", dir=out.parent))
-    try:
-        runs = Runs(folder, packing, max(memory - _BASELINE, 64 << 20))
-        summary = _read(files, tokenizer, runs, report, workers or os.cpu_count() or 1, progress)
-        if report.bad > max_bad:
-            raise TooMuchDamage(
-                f"{len(report.damage)} damaged places in {report.documents} documents, {report.bad:.1%} "
-                f"of the input, more than {max_bad:.1%}; nothing was written. First: {report.damage[0]}."
-            )
-        if not report.tokens:
-            raise InputError(f"No text found in {', '.join(sources)}; nothing was written.")
-        entries = count(runs.merged(), packing, orders, at_least)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-    about = {
-        "tokenizer": {
-            "fingerprint": tokenizer.fingerprint,
-            "name": name,
-            "vocab_size": len(tokenizer.pieces),
-        },
-        "documents": report.documents,
-        "tokens": report.tokens,
-        "min_count": {str(n): at_least[n] for n in orders},
-        "closed": _rises(at_least),
-        "sources": summary,
+    machines = machines or ThisMachine(tokenizer)
+    parts = machines.divide(files)
+    identity = {
+        "tokenizer": tokenizer.fingerprint,
+        "order": packing.order,
+        "signals": [repr(bound) for bound in signals.bounds] if signals else [],
+        "parts": [[(file.address, file.size, file.stamp) for file in part] for part in parts],
     }
-    return _finish(report, out, entries, packing, orders, about, exact, began)
+    sorting = _for_sorting(memory)
+    folder = Path(work) if work else out.with_name(f".{out.name}.work")
+    with work_folder(folder, identity) as (folder, state):
+        if state == "discarded":
+            say(f"The work in {folder} was left by a build of other input or another tokenizer; it was discarded.")
+        plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, signals)
+        check_room(folder, _room(files, packing, at_least))
+        report = BuildReport()
+        counted = _count(plan, parts, machines, report, progress, say if state == "resumed" else lambda _: None)
+        problem = _problem(report, max_bad, sources)
+        if problem:
+            discard(folder)
+            raise problem
+        entries = _merge(plan, counted, machines, report, progress, memory)
+        about = {
+            "tokenizer": {
+                "fingerprint": tokenizer.fingerprint,
+                "name": name,
+                "vocab_size": len(tokenizer.pieces),
+            },
+            "documents": report.documents,
+            "tokens": report.tokens,
+            "min_count": {str(n): at_least[n] for n in orders},
+            "closed": _rises(at_least),
+            "sources": _summary(parts, counted, source_of),
+        }
+        if progress:
+            progress(WRITING, 0.0, report)
+        for litter in out.parent.glob(f".{out.name}.*.tmp"):  # of a process killed while it wrote the store
+            litter.unlink(missing_ok=True)
+        _finish(report, out, entries, packing, orders, about, exact, began)
+        discard(folder)
+    if progress:
+        progress(WRITING, 1.0, report)
+    return report
 
 
 def merge(
@@ -229,62 +345,142 @@ def _rises(min_counts: Mapping[int, int]) -> bool:
     return at_least == sorted(at_least)
 
 
-def _read(
-    files: Mapping[Path, str],
-    tokenizer: Tokenizer,
-    runs: Runs,
+def _count(
+    plan: Plan,
+    parts: Sequence[Sequence[File]],
+    machines: Machines,
     report: BuildReport,
-    workers: int,
     progress: Progress | None,
+    say: Callable[[str], None],
+) -> list[Counted]:
+    """The map: every file into runs."""
+    total = max(sum(file.size for part in parts for file in part), 1)
+    read = 0
+
+    def tell(consumed: int, tokens: int) -> None:
+        nonlocal read
+        read += consumed
+        report.tokens += tokens
+        if progress:
+            progress(READING, min(read / total, 1.0), report)
+
+    for number, files in enumerate(parts):
+        before = journal_of(part_folder(plan, number), plan.packing)
+        tell(sum(file.size for file in files[: before.finished]), before.tokens)
+    if report.tokens:
+        say(f"Going on from {report.tokens / 1e6:.1f} M tokens that were counted before.")
+    counted = machines.count(plan, parts, tell)
+    report.documents = sum(documents for part in counted for documents, _ in part.files)
+    report.tokens = sum(part.tokens for part in counted)
+    report.left_out = sum(part.left_out for part in counted)
+    report.damage = [Damage(*place) for part in counted for place in part.damage]
+    if progress:
+        progress(READING, 1.0, report)
+    return counted
+
+
+def _problem(report: BuildReport, max_bad: float, sources: Sequence[str]) -> PolydraftError | None:
+    """Why nothing can be made of what was read."""
+    if report.bad > max_bad:
+        return TooMuchDamage(
+            f"{len(report.damage)} damaged places in {report.documents} documents, {report.bad:.1%} "
+            f"of the input, more than {max_bad:.1%}; nothing was written. First: {report.damage[0]}."
+        )
+    if not report.tokens:
+        return InputError(f"No text found in {', '.join(sources)}; nothing was written.")
+    return None
+
+
+def _merge(
+    plan: Plan,
+    counted: Sequence[Counted],
+    machines: Machines,
+    report: BuildReport,
+    progress: Progress | None,
+    memory: int,
+) -> list[Entries]:
+    """The merge: all runs into n-grams, range by range of first tokens."""
+    runs = [run for number, part in enumerate(counted) for run in runs_of(part_folder(plan, number), part)]
+    cuts = _cuts(plan, runs)
+    edges: list[int | None] = [None, *cuts, None]
+    wanted = {number: (edges[number], edges[number + 1]) for number in range(len(edges) - 1)}
+    sizes = {number: range_size(plan.ranges, number) for number in wanted}
+    missing = {number: tokens for number, tokens in wanted.items() if sizes[number] is None}
+    kept = sum(size or 0 for size in sizes.values())
+    room = memory - _resident()
+    done = len(wanted) - len(missing)
+    for size in machines.merge(plan, runs, missing):
+        kept, done = kept + size, done + 1
+        if kept * _PER_NGRAM > room:
+            raise TooLittleMemory(
+                f"{kept:,} n-grams and more stay after pruning; writing a store of these takes more than the "
+                f"{human(memory)} of memory given: raise --min-count, or --memory. What was counted is kept, and the "
+                "same command goes on from there."
+            )
+        if progress:
+            progress(MERGING, done / len(wanted), report)
+    return join([load_range(plan.ranges, number) for number in wanted])
+
+
+def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
+    """First tokens at which ranges begin, as in the plan on disk if there is one for this pruning."""
+    pruning = {"orders": list(plan.orders), "min_counts": [plan.min_counts[n] for n in plan.orders]}
+    known = read_json(plan.ranges / "plan.json")
+    if known and {key: known[key] for key in pruning} == pruning:
+        return known["cuts"]
+    if plan.ranges.exists():
+        discard(plan.ranges)
+    plan.ranges.mkdir()
+    rows = sum(run.rows for run in runs)
+    per_range = max(plan.memory // plan.workers // _PER_RANGE_ROW, LEAST)
+    number = min(max(-(-rows // per_range), 2 * plan.workers if rows > LEAST else 1), _MOST_RANGES)
+    cuts = equal_ranges(list(runs), plan.packing, number)
+    write_json(plan.ranges / "plan.json", {**pruning, "cuts": cuts})
+    return cuts
+
+
+def _summary(
+    parts: Sequence[Sequence[File]], counted: Sequence[Counted], source_of: Mapping[File, str]
 ) -> list[dict[str, Any]]:
-    """Tokenise everything into `runs`; returns what the manifest says about each source."""
+    """What the manifest says about each source."""
     summary: dict[str, dict[str, Any]] = {}
-    total_bytes = max(sum(file.stat().st_size for file in files), 1)
-    done_bytes = 0
-
-    def encode(texts: list[str]) -> tuple[np.ndarray, int]:
-        ids: list[int] = []
-        for text in texts:
-            ids += tokenizer.encode(text)
-            ids.append(-1)
-        return (np.array(ids, dtype=np.int64) + 1).astype(np.uint32), len(texts)
-
-    with ThreadPoolExecutor(workers) as pool:
-        for file, source in files.items():
+    for files, part in zip(parts, counted, strict=True):
+        for file, (documents, tokens) in zip(files, part.files, strict=True):
+            source = source_of[file]
             nothing = {"name": Path(source).name, "files": 0, "bytes": 0, "documents": 0, "tokens": 0}
             entry = summary.setdefault(source, nothing)
-            # A few batches wait while others are tokenised; their order, and so the report's, is the file's.
-            waiting: deque[Future[tuple[np.ndarray, int]]] = deque()
-            batches: Iterator[list[str] | None] = chain(_batches(documents(file, report.damage.append)), [None])
-            for batch in batches:
-                if batch is not None:
-                    waiting.append(pool.submit(encode, batch))
-                while len(waiting) > (2 * workers if batch is not None else 0):
-                    ids, n = waiting.popleft().result()
-                    runs.add(ids)
-                    entry["documents"] += n
-                    entry["tokens"] += len(ids) - n
-                    report.documents += n
-                    report.tokens += len(ids) - n
-                    if progress:
-                        progress(done_bytes / total_bytes, report)
-            size = file.stat().st_size
-            done_bytes += size
             entry["files"] += 1
-            entry["bytes"] += size
-    if progress:
-        progress(1.0, report)
+            entry["bytes"] += file.size
+            entry["documents"] += documents
+            entry["tokens"] += tokens
     return list(summary.values())
 
 
-def _batches(texts: Iterator[str]) -> Iterator[list[str]]:
-    held: list[str] = []
-    size = 0
-    for text in texts:
-        held.append(text)
-        size += len(text)
-        if size >= _BATCH:
-            yield held
-            held, size = [], 0
-    if held:
-        yield held
+def _for_sorting(memory: int) -> int:
+    """What is left for sorting and merging of the memory that the whole process may take."""
+    taken = _resident() + _DOCUMENTS
+    if memory - taken < _LEAST_MEMORY:
+        raise InputError(
+            f"Memory of {human(memory)} given; with this tokenizer, at least {human(taken + _LEAST_MEMORY)} are needed."
+        )
+    return memory - taken
+
+
+def _resident() -> int:
+    """Bytes of memory that this process takes now."""
+    return psutil.Process().memory_info().rss
+
+
+# How many bytes of text a byte of a packed file holds, at most, by what shards of prose were measured to hold.
+_UNPACKED = {".zst": 4.5, ".gz": 3.5, ".parquet": 2.5}
+_BYTES_PER_TOKEN = 4.0
+
+
+def _room(files: Sequence[File], packing: Packing, min_counts: Mapping[int, int]) -> int:
+    """Bytes of disk that counting is going to need, roughly: runs, one more group of runs while runs are merged, the
+    n-grams, the store."""
+    text = sum(file.size * _UNPACKED.get(Path(file.name).suffix.lower(), 1.0) for file in files)
+    tokens = text / _BYTES_PER_TOKEN
+    runs = tokens * 8 * (packing.words + 1)
+    stay = 0.5 if min(min_counts.values()) > 1 else 0.7 * packing.order
+    return int(1.1 * runs + tokens * stay * (8 * (packing.words + 2) + 4))

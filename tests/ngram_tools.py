@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from core.ngram import NgramStore
+from ngram_builder import parts, pipeline, runs
 from ngram_builder.count import Packing, sum_rows, with_totals
 from ngram_builder.write import write_store
 
@@ -44,6 +47,24 @@ def brute_force(
     for gram, n in kept.items():
         totals[gram[:-1]] += n
     return kept, dict(totals)
+
+
+@contextmanager
+def tiny_runs(least: int = 4) -> Iterator[None]:
+    """Builds that cut everything small: runs of `least` windows, several rounds of merging, many ranges."""
+    small = {
+        (runs, "LEAST"): least,
+        (runs, "_PER_WINDOW"): 1 << 40,
+        (runs, "_PER_MERGED_ROW"): 1 << 40,
+        (runs, "FAN_IN"): 3,
+        (parts, "BATCH"): 1,
+        (pipeline, "LEAST"): 1,
+        (pipeline, "_PER_RANGE_ROW"): 1 << 40,
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, name), value in small.items():
+            patch.setattr(module, name, value)
+        yield
 
 
 def store_of(path: Path, ngrams: Mapping[Gram, int], vocab_size: int, orders: range) -> NgramStore:

@@ -50,7 +50,7 @@ def test_shards_of_several_frames_are_read_to_the_end(tmp_path, pack):
 
 def test_lines_are_read_whole_wherever_a_piece_ends(tmp_path, monkeypatch):
     for piece in (1, 2, 3, 7, 64):
-        monkeypatch.setattr(readers, "PIECE", piece)
+        monkeypatch.setattr(readers.base, "PIECE", piece)
         (tmp_path / "s.jsonl").write_bytes(shard(*TEXTS))
         assert read(tmp_path / "s.jsonl") == (TEXTS, [])
 
@@ -118,7 +118,7 @@ def test_empty_files_hold_no_documents_and_no_damage(tmp_path):
 def test_a_huge_line_is_read_and_a_boundless_one_refused(tmp_path, monkeypatch):
     (tmp_path / "s.jsonl").write_bytes(shard("x" * 3_000_000, "small"))
     assert [len(text) for text in read(tmp_path / "s.jsonl")[0]] == [3_000_000, 5]
-    monkeypatch.setattr(readers, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(readers.base, "LONGEST", 1 << 20)
     texts, (place,) = read(tmp_path / "s.jsonl")
     assert texts == ["small"]
     assert (place.line, place.reason) == (1, "longer than 1 MiB")
@@ -127,7 +127,7 @@ def test_a_huge_line_is_read_and_a_boundless_one_refused(tmp_path, monkeypatch):
 def test_a_plain_file_is_one_document_and_a_long_one_several(tmp_path, monkeypatch):
     (tmp_path / "s.txt").write_bytes(b"\xef\xbb\xbfA line.\r\n\r\nAnother.")
     assert read(tmp_path / "s.txt") == (["A line.\n\nAnother."], [])
-    monkeypatch.setattr(readers, "TEXT_PIECE", 20)
+    monkeypatch.setattr(readers.base, "LONGEST_TEXT", 20)
     (tmp_path / "s.md").write_text("First part.\n\nSecond one.\n\nThird.")
     assert read(tmp_path / "s.md")[0] == ["First part.\n\n", "Second one.\n\nThird."]
 

@@ -18,9 +18,8 @@ from core.ngram import NgramStore, StoreError
 from core.ngram.container import Container, write_container
 from core.ngram.keys import RankCode
 from core.ngram.records import Records, pack_records
-from ngram_builder import count as counting
 from ngram_builder import readers
-from tests.ngram_tools import WordTokenizer, brute_force, store_of
+from tests.ngram_tools import WordTokenizer, brute_force, store_of, tiny_runs
 
 TOKENIZER = WordTokenizer()
 
@@ -32,7 +31,7 @@ def build(folder: Path, documents: list[list[int]], **options) -> NgramStore:
     source = folder / "source.jsonl"
     source.write_text("".join(json.dumps({"text": " ".join(map(str, ids))}) + "\n" for ids in documents))
     tokenizer = options.pop("tokenizer", TOKENIZER)
-    ngram_builder.build([source], folder / "s.ngram", tokenizer, memory=1 << 20, workers=1, **options)
+    ngram_builder.build([source], folder / "s.ngram", tokenizer, workers=1, **options)
     return NgramStore.open(folder / "s.ngram", fingerprint=tokenizer.fingerprint, verify=True)
 
 
@@ -59,17 +58,11 @@ def test_every_order_is_counted_as_by_brute_force(tmp_path, documents, orders, m
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(token_lists, st.integers(1, 9))
+@example([[0, 1, 2, 3, 4, 5] * 20, [5, 0] * 30], 1).via("more runs than are read at once")
 def test_many_small_runs_merge_to_the_same_bytes(tmp_path, documents, least):
     whole = build(tmp_path, documents, min_count=1).path.read_bytes()
-    usual = counting.LEAST, counting._BYTES_PER_WINDOW, counting._PER_MERGED_ROW
-    batch = ngram_builder.pipeline._BATCH
-    try:
-        counting.LEAST, counting._BYTES_PER_WINDOW, counting._PER_MERGED_ROW = least, 1 << 40, 1 << 40
-        ngram_builder.pipeline._BATCH = 1
+    with tiny_runs(least):
         assert build(tmp_path, documents, min_count=1).path.read_bytes() == whole
-    finally:
-        counting.LEAST, counting._BYTES_PER_WINDOW, counting._PER_MERGED_ROW = usual
-        ngram_builder.pipeline._BATCH = batch
 
 
 def test_ngrams_do_not_cross_documents(tmp_path):

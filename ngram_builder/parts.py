@@ -1,0 +1,257 @@
+"""The two functions that do the counting, on this machine or on a cluster: map files to runs, merge runs to n-grams.
+
+    count_part     some files ─► sorted runs of windows        tokenised by several threads, resumed by its journal
+    merge_range    all runs, a range of first tokens ─► its n-grams of every order, counted and pruned
+
+Both leave their result in the work folder (see `work`) and return only what is needed to go on.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ngram_builder import runs as run_files
+from ngram_builder.count import Entries, Packing, count
+from ngram_builder.readers import Damage, Document, File, Reading, Signals, read_file
+from ngram_builder.runs import Run, merged, rows_within, sorted_windows, windows_within, write_run
+from ngram_builder.work import read_json, sync_folder, write_json
+
+if TYPE_CHECKING:  # its module imports torch, which counting has no use for
+    from core.models.base import Tokenizer
+
+BATCH = 1 << 18  # characters tokenised as one task
+
+Tell = Callable[[int, int], None]  # bytes read and tokens counted since the last call
+
+
+@dataclass
+class Counted:
+    """What is in the runs of a part so far: the journal.
+
+    Attributes:
+        files: documents and tokens of each file that was begun.
+        finished: how many of them were read to their end.
+        damage, left_out: of finished files.
+        runs: name and rows of each.
+        done: nothing is left to do.
+    """
+
+    files: list[list[int]] = field(default_factory=list)
+    finished: int = 0
+    damage: list[tuple[str, int, str]] = field(default_factory=list)
+    left_out: int = 0
+    runs: list[tuple[str, int]] = field(default_factory=list)
+    done: bool = False
+
+    @property
+    def tokens(self) -> int:
+        return sum(tokens for _, tokens in self.files)
+
+
+def journal_of(folder: Path, packing: Packing) -> Counted:
+    """What the journal of a part says; nothing when there is none, or when a run it names is not as it says."""
+    found = read_json(folder / "journal.json")
+    counted = Counted(**found) if found else Counted()
+    intact = all(run.intact(packing) for run in runs_of(folder, counted))
+    return counted if intact else Counted()
+
+
+def runs_of(folder: Path, counted: Counted) -> list[Run]:
+    return [Run(folder / name, rows) for name, rows in counted.runs]
+
+
+def count_part(
+    folder: Path,
+    files: Sequence[File],
+    tokenizer: Tokenizer,
+    packing: Packing,
+    *,
+    memory: int,
+    workers: int,
+    signals: Signals | None = None,
+    tell: Tell | None = None,
+    alone: bool = True,
+) -> Counted:
+    """Count the windows of all documents in `files` into sorted runs in `folder`; goes on from what is there.
+
+    Args:
+        memory: bytes that sorting may take.
+        workers: threads that tokenise.
+        alone: no other process can be at the same part, so files that no journal names are litter.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    counted = journal_of(folder, packing)
+    if counted.done:
+        return counted
+    if alone:
+        _sweep(folder, counted)
+    capacity = windows_within(memory, packing)
+    held: list[np.ndarray] = []
+    size = 0
+
+    def flush() -> None:
+        nonlocal size
+        if size:
+            ids = np.concatenate(held)
+            held.clear()
+            size = 0
+            counted.runs.append(_new_run(folder, iter([sorted_windows(ids, packing)])))
+            _save(folder, counted)
+
+    with ThreadPoolExecutor(workers) as pool:
+        for number in range(counted.finished, len(files)):
+            if number == len(counted.files):
+                counted.files.append([0, 0])
+            progress = counted.files[number]
+            damage: list[Damage] = []
+            reading = Reading(damage.append, _teller(tell), signals)
+            # What the runs hold of this file already is read once more, for its damage, and passed over.
+            documents = islice(read_file(files[number], reading), progress[0], None)
+            for ids, n in _tokenised(documents, tokenizer, pool, workers):
+                if size and size + len(ids) > capacity:
+                    flush()
+                held.append(ids)
+                size += len(ids)
+                progress[0] += n
+                progress[1] += len(ids) - n
+                if tell:
+                    tell(0, len(ids) - n)
+            counted.finished = number + 1
+            counted.damage += [(place.path, place.line, place.reason) for place in damage]
+            counted.left_out += reading.left_out
+    flush()
+    _compact(folder, counted, packing, memory)
+    counted.done = True
+    _save(folder, counted)
+    return counted
+
+
+def merge_range(
+    folder: Path,
+    number: int,
+    runs: Sequence[Run],
+    packing: Packing,
+    orders: range,
+    min_counts: Mapping[int, int],
+    tokens: tuple[int | None, int | None],
+    memory: int,
+) -> int:
+    """Count and prune the n-grams that begin with the tokens from `tokens[0]` up to but without `tokens[1]`.
+
+    Writes them to `folder`, and returns how many there are.
+    """
+    low, high = (None if token is None else packing.first(token) for token in tokens)
+    blocks = merged(list(runs), packing, rows_within(memory, packing), low, high)
+    entries = count(blocks, packing, orders, min_counts)
+    arrays = {"distinct": np.array([level.distinct for level in entries])}
+    for n, level in enumerate(entries):
+        arrays |= {f"words{n}": level.words, f"counts{n}": level.counts, f"totals{n}": level.totals}
+    temporary = folder / f".{number}-{uuid.uuid4().hex[:8]}.tmp"
+    with temporary.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(range_path(folder, number))
+    sync_folder(folder)
+    return sum(len(level.counts) for level in entries)
+
+
+def range_path(folder: Path, number: int) -> Path:
+    return folder / f"range-{number:05d}.npz"
+
+
+def load_range(folder: Path, number: int) -> list[Entries]:
+    """What `merge_range` wrote, order by order from 0."""
+    with np.load(range_path(folder, number), allow_pickle=False) as found:
+        distinct = found["distinct"].tolist()
+        return [
+            Entries(found[f"words{n}"], found[f"counts{n}"], found[f"totals{n}"], seen)
+            for n, seen in enumerate(distinct)
+        ]
+
+
+def range_size(folder: Path, number: int) -> int | None:
+    """How many n-grams a range holds; None when it has not been counted."""
+    path = range_path(folder, number)
+    if not path.exists():
+        return None
+    with np.load(path, allow_pickle=False) as found:
+        return sum(len(found[f"counts{n}"]) for n in range(len(found["distinct"])))
+
+
+def _tokenised(
+    documents: Iterable[Document], tokenizer: Tokenizer, pool: ThreadPoolExecutor, workers: int
+) -> Iterator[tuple[np.ndarray, int]]:
+    """(ids, documents): streams of tokens (uint32, token + 1) with a 0 after every document, in order."""
+
+    def encode(texts: list[str]) -> tuple[np.ndarray, int]:
+        arrays = []
+        for text in texts:
+            ids = np.zeros(len(found := tokenizer.encode(text)) + 1, dtype=np.uint32)
+            ids[:-1] = found
+            ids[:-1] += 1
+            arrays.append(ids)
+        return np.concatenate(arrays), len(texts)
+
+    # A few batches wait while others are tokenised; their order is the file's.
+    waiting: deque[Future[tuple[np.ndarray, int]]] = deque()
+    for batch in _batches(documents):
+        waiting.append(pool.submit(encode, batch))
+        while len(waiting) > 2 * workers:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:
+    held: list[str] = []
+    size = 0
+    for document in documents:
+        held.append(document.text)
+        size += len(document.text)
+        if size >= BATCH:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _compact(folder: Path, counted: Counted, packing: Packing, memory: int) -> None:
+    """Merge runs until so few are left that all can be read at once."""
+    while len(counted.runs) > run_files.FAN_IN:
+        oldest = runs_of(folder, counted)[: run_files.FAN_IN]
+        whole = _new_run(folder, merged(oldest, packing, rows_within(memory, packing)))
+        counted.runs = [*counted.runs[len(oldest) :], whole]
+        _save(folder, counted)
+        for run in oldest:
+            run.path.unlink(missing_ok=True)
+
+
+def _new_run(folder: Path, blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> tuple[str, int]:
+    run = write_run(folder / f"run-{uuid.uuid4().hex}.rows", blocks)
+    return run.path.name, run.rows
+
+
+def _save(folder: Path, counted: Counted) -> None:
+    write_json(folder / "journal.json", asdict(counted))
+
+
+def _sweep(folder: Path, counted: Counted) -> None:
+    named = {"journal.json", *(name for name, _ in counted.runs)}
+    for path in folder.iterdir():
+        if path.name not in named:
+            path.unlink()
+
+
+def _teller(tell: Tell | None) -> Callable[[int], None]:
+    return (lambda n: tell(n, 0)) if tell else lambda _: None

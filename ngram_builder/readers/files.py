@@ -1,0 +1,251 @@
+"""From sources to files: local ones by path, others by any URL that fsspec knows. Remote files are read again from
+where they stood when a connection breaks."""
+
+from __future__ import annotations
+
+import io
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from glob import has_magic
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+from urllib.parse import urlsplit
+
+import fsspec
+
+from core.errors import InputError
+from ngram_builder.readers.base import PIECE
+
+PACKED = (".gz", ".zst")
+KINDS = {
+    ".jsonl": "json",
+    ".json": "json",
+    ".ndjson": "json",
+    ".txt": "text",
+    ".md": "text",
+    ".markdown": "text",
+    ".rst": "text",
+    ".text": "text",
+    ".parquet": "parquet",
+    ".eml": "eml",
+    ".mbox": "mbox",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".docx": "docx",
+}
+_SEEKING = ("parquet", "docx")  # these are packed inside, and are read from their ends
+_SIGNALS = ".signals"  # quality signals lie beside documents, and are none
+_ATTEMPTS = 4
+_PAUSE = 0.5  # seconds before the second attempt, twice as many before each further one
+# What tells one state of a remote file from another, by whatever name its file system has for it.
+_STAMPS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "sha256", "blob_id", "commit_hash", "created")
+
+
+def kind_of(name: str) -> tuple[str, str] | None:
+    """(kind, packing or "") that a name says; None for files that are not read."""
+    suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
+    packing = suffixes.pop() if suffixes and suffixes[-1] in PACKED else ""
+    kind = KINDS.get(suffixes[-1]) if suffixes else None
+    if kind is None or (packing and kind in _SEEKING) or suffixes[-2:-1] == [_SIGNALS]:
+        return None
+    return kind, packing
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to read.
+
+    Attributes:
+        address: its path or URL.
+        size: in bytes, 0 where the server does not say.
+        stamp: changes when the file does.
+    """
+
+    address: str
+    size: int
+    stamp: str
+
+    @classmethod
+    def at(cls, path: str | Path) -> File:
+        """A local file. Raises OSError when it is not there."""
+        found = Path(path).stat()
+        return cls(str(path), found.st_size, str(found.st_mtime_ns))
+
+    @property
+    def remote(self) -> bool:
+        return "://" in self.address
+
+    @cached_property
+    def name(self) -> str:
+        return PurePosixPath(urlsplit(self.address).path).name if self.remote else Path(self.address).name
+
+    def __str__(self) -> str:
+        return self.address
+
+    def open(self) -> BinaryIO:
+        """The bytes of the file; raises OSError there and while reading."""
+        if not self.remote:
+            return Path(self.address).open("rb")
+        return cast(BinaryIO, io.BufferedReader(_Resuming(self.address, self.size), PIECE))
+
+
+def expand(sources: Iterable[str | Path | File]) -> list[File]:
+    """The files behind files, folders, glob patterns and URLs: in the order given, each folder's sorted by name, each
+    once.
+
+    From a folder or a pattern, every file of a kind we read. Raises InputError when a source leads to no file.
+    """
+    files: dict[str, File] = {}
+    for source in sources:
+        if isinstance(source, File):
+            found = [source]
+        else:
+            found = _remote(source) if isinstance(source, str) and "://" in source else _local(Path(source))
+        if not found:
+            raise InputError(f"Nothing to read in {source}: no file of a kind we know.")
+        for file in found:
+            files.setdefault(file.address, file)
+    return list(files.values())
+
+
+def _local(path: Path) -> list[File]:
+    if path.is_dir():
+        return [File.at(f) for f in sorted(path.rglob("*")) if _wanted(f)]
+    if path.is_file():
+        _check_kind(str(path), path.name)
+        return [File.at(path)]
+    if has_magic(str(path)):
+        plain = next(i for i, part in enumerate(path.parts) if has_magic(part))
+        pattern = str(Path(*path.parts[plain:]))
+        return [File.at(f) for f in sorted(Path(*path.parts[:plain]).glob(pattern)) if f.is_file() and kind_of(f.name)]
+    raise InputError(f"{path} does not exist.")
+
+
+def _wanted(path: Path) -> bool:
+    return not path.name.startswith(".") and kind_of(path.name) is not None and path.is_file()
+
+
+def _check_kind(source: str, name: str) -> None:
+    if kind_of(name) is None:
+        raise InputError(
+            f"{source} is of no kind we read. Known: {', '.join(KINDS)}; all but .parquet and .docx also with .gz or "
+            ".zst behind it."
+        )
+
+
+def _remote(url: str) -> list[File]:
+    try:
+        system, path = fsspec.url_to_fs(url)
+        if has_magic(path):
+            found = [(p, info) for p, info in system.glob(path, detail=True).items() if info["type"] == "file"]
+        elif system.isdir(path) and kind_of(PurePosixPath(path).name) is None:
+            found = list(system.find(path, detail=True).items())
+        else:
+            _check_kind(url, PurePosixPath(urlsplit(url).path).name)
+            found = [(path, system.info(path))]
+    except ImportError as error:
+        raise InputError(
+            f"{url} needs a package that is not installed ({error}): pip install 'polydraft[remote]'."
+        ) from error
+    except (ValueError, *_failures()) as error:
+        raise InputError(f"{url} cannot be read: {_said(error)}.") from error
+    listed = sorted(
+        (str(system.unstrip_protocol(p)), info) for p, info in found if kind_of(PurePosixPath(urlsplit(p).path).name)
+    )
+    return [File(address, int(info.get("size") or 0), _stamp(info)) for address, info in listed]
+
+
+def _stamp(info: dict[str, Any]) -> str:
+    return " ".join(str(info[key]) for key in _STAMPS if info.get(key))
+
+
+def _failures() -> tuple[type[BaseException], ...]:
+    """What file systems raise when a connection fails: OSError, and what the packages in use have beside it."""
+    names = {
+        "aiohttp": ("ClientError",),
+        "httpx": ("HTTPError",),
+        "botocore.exceptions": ("BotoCoreError", "ClientError"),
+    }
+    loaded = [
+        getattr(sys.modules[module], name) for module, found in names.items() if module in sys.modules for name in found
+    ]
+    return (OSError, EOFError, TimeoutError, *loaded)
+
+
+def _said(error: BaseException) -> str:
+    return str(error).strip().rstrip(".") or type(error).__name__
+
+
+class _Resuming(io.RawIOBase):
+    """A remote file that is opened again where it stood when reading it fails, a few times for each place."""
+
+    def __init__(self, url: str, size: int) -> None:
+        self._url, self._size, self._at = url, size, 0
+        self._file: Any = None
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return self._size > 0
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        target = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if target != self._at:
+            self._drop()
+            self._at = target
+        return target
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        for attempt in range(_ATTEMPTS):
+            try:
+                if self._file is None:
+                    self._file = self._open()
+                data = self._file.read(len(buffer))
+                if not data and self._at < self._size:
+                    raise EOFError(f"the connection ended after {self._at} of {self._size} bytes")
+            except _failures() as error:
+                self._drop()
+                if attempt == _ATTEMPTS - 1 or isinstance(error, FileNotFoundError | PermissionError):
+                    raise OSError(
+                        f"gave up after {self._at} of {self._size or 'unknown'} bytes: {_said(error)}"
+                    ) from error
+                time.sleep(_PAUSE * 2**attempt)
+            else:
+                buffer[: len(data)] = data
+                self._at += len(data)
+                return len(data)
+        return 0
+
+    def close(self) -> None:
+        self._drop()
+        super().close()
+
+    def _open(self) -> Any:
+        system, path = fsspec.url_to_fs(self._url)
+        file = system.open(path, "rb", cache_type="readahead")
+        if self._at:
+            if file.seekable():
+                file.seek(self._at)
+            else:  # a server that knows no ranges: what was read already is read again and passed over
+                left = self._at
+                while left:
+                    if not (data := file.read(min(left, PIECE))):
+                        raise EOFError("the connection ended before the place it had reached")
+                    left -= len(data)
+        return file
+
+    def _drop(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            try:
+                file.close()
+            except _failures():
+                pass  # it was broken; what matters is that it is gone

@@ -1,0 +1,75 @@
+"""Bytes of a file, unpacked, and lines of bytes."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from typing import BinaryIO
+
+import zstandard
+
+from ngram_builder.readers import base
+from ngram_builder.readers.base import Damage, Report
+
+Consumed = Callable[[int], None]
+
+
+def unpacked(file: BinaryIO, packing: str, path: str, report: Report, consumed: Consumed) -> Iterator[bytes]:
+    """The file's bytes, decompressed; ends early, with a report, where the compressed stream is damaged."""
+
+    def fresh() -> zstandard.ZstdDecompressionObj | zlib._Decompress:
+        return zstandard.ZstdDecompressor().decompressobj() if packing == ".zst" else zlib.decompressobj(wbits=31)
+
+    name = packing[1:]
+    stream, started = (fresh() if packing else None), False
+    try:
+        while piece := file.read(base.PIECE >> 4 if packing else base.PIECE):
+            consumed(len(piece))
+            if stream is None:
+                yield piece
+                continue
+            while piece:
+                started = True
+                if data := stream.decompress(piece):
+                    yield data
+                if not stream.eof:
+                    break
+                piece = stream.unused_data  # shards are often several frames, one after the other
+                stream, started = fresh(), False
+    except (zstandard.ZstdError, zlib.error) as error:
+        report(Damage(path, 0, f"no intact {name} stream: {error}"))
+        return
+    if started:
+        report(Damage(path, 0, f"the {name} stream is cut off; what came before the cut was read"))
+
+
+def lines(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[tuple[int, bytes]]:
+    """(line number, line without its end); a line longer than LONGEST is reported and passed over."""
+    number, held, size, skipping = 1, [], 0, False
+    for piece in pieces:
+        *whole, rest = piece.split(b"\n")
+        for end in whole:
+            if skipping:
+                report(Damage(path, number, f"longer than {base.LONGEST >> 20} MiB"))
+            else:
+                yield number, b"".join([*held, end])
+            number, held, size, skipping = number + 1, [], 0, False
+        size += len(rest)
+        skipping = skipping or size > base.LONGEST
+        held = [] if skipping else [*held, rest] if rest else held
+    if skipping:
+        report(Damage(path, number, f"longer than {base.LONGEST >> 20} MiB"))
+    elif held:
+        yield number, b"".join(held)
+
+
+def whole(pieces: Iterable[bytes], path: str, report: Report) -> bytes | None:
+    """All bytes of a file that is one document; None, with a report, when it is longer than LONGEST."""
+    held, size = [], 0
+    for piece in pieces:
+        held.append(piece)
+        size += len(piece)
+        if size > base.LONGEST:
+            report(Damage(path, 0, f"longer than {base.LONGEST >> 20} MiB"))
+            return None
+    return b"".join(held)

@@ -1,0 +1,31 @@
+"""Plain text: a file is one document; a very long one several, divided at blank lines."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator
+
+from ngram_builder.readers import base
+from ngram_builder.readers.base import Damage, Document, Report
+
+
+def text_documents(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[Document]:
+    decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
+    held, damaged = "", False
+    for piece in pieces:
+        text = decoder.decode(piece)
+        damaged = damaged or ("\ufffd" in text and "\ufffd".encode() not in piece)
+        held += text
+        if len(held) > base.LONGEST_TEXT:
+            *parts, held = base.divided(held)
+            for part in parts:
+                yield Document(_plain(part), path)
+    tail = decoder.decode(b"", final=True)
+    if damaged or tail:
+        report(Damage(path, 0, "not UTF-8 throughout; wrong bytes were replaced"))
+    if held + tail:
+        yield Document(_plain(held + tail), path)
+
+
+def _plain(text: str) -> str:
+    return text.replace("\r\n", "\n")

@@ -1,0 +1,91 @@
+"""One way in for all kinds: `read` for sources, `read_file` for a file of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from ngram_builder.readers.base import Damage, Document, Report, divided
+from ngram_builder.readers.files import File, expand, kind_of
+from ngram_builder.readers.mail import eml_documents, mbox_documents
+from ngram_builder.readers.packed import unpacked
+from ngram_builder.readers.pages import docx_documents, html_documents
+from ngram_builder.readers.parquet import parquet_documents
+from ngram_builder.readers.plain import text_documents
+from ngram_builder.readers.shards import json_documents
+from ngram_builder.readers.signals import Signals
+
+_READERS = {
+    "text": text_documents,
+    "eml": eml_documents,
+    "mbox": mbox_documents,
+    "html": html_documents,
+    "docx": docx_documents,
+}
+
+
+@dataclass
+class Reading:
+    """What a reader is told and tells.
+
+    Attributes:
+        report: called with each thing that cannot be read.
+        consumed: called with the number of bytes of the file that were read since the last call.
+        signals: which documents to take; None is all.
+        left_out: documents that `signals` left out so far.
+    """
+
+    report: Report
+    consumed: Callable[[int], None] = lambda _: None
+    signals: Signals | None = None
+    left_out: int = 0
+
+
+def read(sources: Iterable[str | Path], report: Report) -> Iterator[Document]:
+    """All documents of all sources, in order.
+
+    Args:
+        sources: files, folders, glob patterns, fsspec URLs.
+        report: called with each thing that cannot be read, by file, line and reason; reading goes on after it.
+
+    Raises: InputError when a source leads to no file of a kind we read.
+    """
+    for file in expand(sources):
+        yield from read_file(file, Reading(report))
+
+
+def documents(file: File | str | Path, report: Report) -> Iterator[str]:
+    """The texts of one file, in order."""
+    known = file if isinstance(file, File) else File(str(file), 0, "")
+    return (document.text for document in read_file(known, Reading(report)))
+
+
+def read_file(file: File, reading: Reading) -> Iterator[Document]:
+    """The documents of one file, in order; very long ones in parts."""
+    path = file.address
+    try:
+        for document in _documents(file, reading):
+            for part in divided(document.text):
+                yield Document(part, document.path, document.line)
+    except OSError as error:
+        reading.report(Damage(path, 0, f"cannot be read: {error.strerror or error}"))
+
+
+def _documents(file: File, reading: Reading) -> Iterator[Document]:
+    found = kind_of(file.name)
+    kind, packing = found or ("text", "")
+    path, report = file.address, reading.report
+    selection = reading.signals.selection(file, report) if reading.signals else None
+    with closing(file.open()) as opened:
+        if kind == "parquet":
+            yield from parquet_documents(opened, path, file.size, report, reading.consumed)
+            return
+        pieces = unpacked(opened, packing, path, report, reading.consumed)
+        if kind != "json":
+            yield from _READERS[kind](pieces, path, report)
+            return
+        yield from json_documents(pieces, path, report, selection.wanted if selection else None)
+    if selection:
+        reading.left_out += selection.left_out

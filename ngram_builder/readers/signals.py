@@ -1,0 +1,198 @@
+"""RedPajama-V2 keeps what is known about each document beside it:
+
+    documents/SNAPSHOT/SHARD/en_head.json.gz
+    quality_signals/SNAPSHOT/SHARD/en_head.signals.json.gz      line i is about document i
+
+A line is {"id": "SNAPSHOT/SHARD/en_head.json.gz/i", "metadata": {"language": …}, "quality_signals": {name: [[start,
+end, value], …]}}. Signals of a whole document have one entry.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import InputError
+from ngram_builder.readers.base import Damage, Report
+from ngram_builder.readers.files import File, kind_of
+from ngram_builder.readers.packed import lines, unpacked
+from ngram_builder.readers.shards import parse
+
+# Short names for what is asked for most, as (signal, words for its numbers).
+_NAMES = {
+    "bucket": "ccnet_bucket",
+    "perplexity": "ccnet_perplexity",
+    "words": "rps_doc_word_count",
+    "language_score": "ccnet_language_score",
+}
+_BUCKETS = ("head", "middle", "tail")  # ccnet_bucket says 0, 1, 2; some copies say the words
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What one signal has to be: one of `values`, or a number from `low` to `high`."""
+
+    signal: str
+    values: tuple[str, ...] = ()
+    low: float = -float("inf")
+    high: float = float("inf")
+
+    def holds(self, value: Any) -> bool:
+        if self.values:
+            return _word(self.signal, value) in self.values
+        return isinstance(value, int | float) and self.low <= value <= self.high
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Which documents to take, by their quality signals; all bounds have to hold."""
+
+    bounds: tuple[Bound, ...]
+
+    @classmethod
+    def parse(cls, wanted: Sequence[str]) -> Signals:
+        """From "language=en,de", "bucket=head,middle", "words=50-100000", "perplexity=-500", or any signal by its name.
+
+        Raises InputError for anything else.
+        """
+        return cls(tuple(_bound(text) for text in wanted))
+
+    def file_for(self, file: File) -> File:
+        """The signals of a shard of documents. Raises InputError when there are none."""
+        kind = kind_of(file.name)
+        places = _places(file.address) if kind and kind[0] == "json" else []
+        for place in places:
+            try:
+                return expand_signals(place)
+            except (InputError, OSError):
+                continue
+        looked = f": looked for {' and '.join(places)}" if places else ""
+        raise InputError(f"{file} has no quality signals{looked}. Leave --quality-signals away, or fetch them.")
+
+    def accepts(self, line: dict[str, Any]) -> bool:
+        """Whether the document that a line of signals is about is wanted; a signal that it lacks is one that fails."""
+        about, signals = line.get("metadata"), line.get("quality_signals")
+        for bound in self.bounds:
+            if bound.signal == "language":
+                value = about.get("language") if isinstance(about, dict) else None
+            else:
+                spans = signals.get(bound.signal) if isinstance(signals, dict) else None
+                try:
+                    value = spans[0][2] if isinstance(spans, list) else None
+                except (IndexError, TypeError):
+                    value = None
+            if not bound.holds(value):
+                return False
+        return True
+
+    def selection(self, file: File, report: Report) -> Selection:
+        return Selection(self, self.file_for(file), report)
+
+
+class Selection:
+    """Goes through a file of signals beside its documents."""
+
+    def __init__(self, signals: Signals, file: File, report: Report) -> None:
+        self._signals, self._file, self._report = signals, file, report
+        self._verdicts = self._read()
+        self._ended = False
+        self.left_out = 0
+
+    def wanted(self, position: int) -> bool:
+        """Whether to take document number `position`; asked once for each, in order."""
+        verdict = next(self._verdicts, None)
+        if verdict is None and not self._ended:
+            self._ended = True
+            self._report(
+                Damage(
+                    self._file.address, 0, f"ends before document {position + 1}; that and all after it were left out"
+                )
+            )
+        self.left_out += not verdict
+        return bool(verdict)
+
+    def _read(self) -> Iterator[bool]:
+        kind = kind_of(self._file.name.replace(".signals", ""))
+        path, position = self._file.address, 0
+        try:
+            with closing(self._file.open()) as file:
+                for number, line in lines(
+                    unpacked(file, kind[1] if kind else "", path, self._report, _ignore), path, self._report
+                ):
+                    if not line.strip():
+                        continue
+                    found, reason = parse(line)
+                    if found is not None and _index(found.get("id"), position) != position:
+                        found, reason = None, f"is about document {_index(found['id'], position)}, {position} expected"
+                    if found is None:
+                        self._report(Damage(path, number, f"{reason}; its document was left out"))
+                    position += 1
+                    yield found is not None and self._signals.accepts(found)
+        except OSError as error:
+            self._report(Damage(path, 0, f"cannot be read: {error.strerror or error}"))
+
+
+def expand_signals(address: str) -> File:
+    """The file at this place. Raises InputError or OSError when there is none."""
+    return File.at(address) if "://" not in address else _remote_signals(address)
+
+
+def _remote_signals(address: str) -> File:
+    import fsspec
+
+    system, path = fsspec.url_to_fs(address)
+    return File(address, int(system.info(path).get("size") or 0), "")
+
+
+def _places(address: str) -> list[str]:
+    folder, _, name = address.replace("\\", "/").rpartition("/")
+    stem, dot, rest = name.partition(".json")
+    signals = f"{stem}.signals{dot}{rest}"
+    parts = folder.split("/")
+    places = []
+    for i in reversed(range(len(parts))):
+        if parts[i] == "documents":
+            places.append("/".join([*parts[:i], "quality_signals", *parts[i + 1 :], signals]))
+            break
+    return [*places, f"{folder}/{signals}" if folder else signals]
+
+
+def _index(id: Any, otherwise: int) -> int:
+    """The number at the end of an id "…/i"; some copies have other ids, and then the order has to do."""
+    last = str(id).rpartition("/")[2]
+    return int(last) if last.isdecimal() else otherwise
+
+
+def _word(signal: str, value: Any) -> str:
+    if signal == "ccnet_bucket" and isinstance(value, int | float) and value in (0, 1, 2):
+        return _BUCKETS[int(value)]
+    return str(value)
+
+
+def _bound(text: str) -> Bound:
+    name, equals, wanted = text.partition("=")
+    name, wanted = name.strip(), wanted.strip()
+    signal = _NAMES.get(name, name)
+    known = name == "language" or name in _NAMES or name.startswith(("ccnet_", "rps_"))
+    if not known or not equals or not wanted:
+        raise InputError(
+            f"Quality signal {text!r} given; language=en, bucket=head,middle, words=50-100000, perplexity=-500 or the "
+            "name of a signal and a range expected."
+        )
+    number = r"\d+(?:\.\d+)?"
+    if found := re.fullmatch(rf"({number})?-({number})?", wanted):
+        low, high = found.groups()
+        return Bound(signal, low=float(low or "-inf"), high=float(high or "inf"))
+    values = tuple(part.strip() for part in wanted.split(","))
+    if signal == "ccnet_bucket" and not set(values) <= set(_BUCKETS):
+        raise InputError(f"Bucket {wanted!r} given; some of {', '.join(_BUCKETS)} expected.")
+    if name not in ("language", "bucket"):
+        raise InputError(f"Quality signal {text!r} given; a range of numbers such as {name}=50-1000 expected.")
+    return Bound(signal, values)
+
+
+def _ignore(_: int) -> None:
+    pass

@@ -1,0 +1,152 @@
+"""Sorted runs on disk: windows with their counts, each run sorted and distinct, merged block by block.
+
+A run is a file of rows of W + 1 u64: the words of a window, then its count. Reading is by slices of rows, so that
+memory depends on the size of a block and not on the length or the number of runs.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from ngram_builder.count import Kept, Packing, sum_rows
+
+# What sorting takes at its peak, per window of two words: words, sorted words, the permutation, its
+# workspace, ids; and per row of a merged block.
+_PER_WINDOW = 72
+_PER_MERGED_ROW = 128
+LEAST = 1 << 16  # windows that are handled at once, however little memory is given
+FAN_IN = 128  # runs that are read at once; more are merged in several rounds
+_SAMPLES = 1000  # per block, to find where to cut
+
+
+def windows_within(memory: int, packing: Packing) -> int:
+    """How many windows may be sorted at once in `memory` bytes."""
+    return max(memory // (_PER_WINDOW + 24 * max(packing.words - 2, 0)), LEAST)
+
+
+def rows_within(memory: int, packing: Packing) -> int:
+    """How many rows may be merged at once in `memory` bytes."""
+    return max(memory // (_PER_MERGED_ROW + 32 * max(packing.words - 2, 0)), LEAST)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A file of `rows` sorted, distinct windows."""
+
+    path: Path
+    rows: int
+
+    def intact(self, packing: Packing) -> bool:
+        """Whether the file is there, as long as it should be."""
+        try:
+            return self.path.stat().st_size == self.rows * 8 * (packing.words + 1)
+        except FileNotFoundError:
+            return False
+
+
+def write_run(path: Path, blocks: Iterator[Kept]) -> Run:
+    """Write sorted blocks that follow each other as one run, on the disk itself when this returns."""
+    rows = 0
+    with path.open("wb") as file:
+        for words, counts in blocks:
+            for at in range(0, len(counts), LEAST):
+                part = slice(at, at + LEAST)
+                np.column_stack([*(word[part] for word in words), counts[part]]).tofile(file)
+            rows += len(counts)
+        file.flush()
+        os.fsync(file.fileno())
+    return Run(path, rows)
+
+
+def sorted_windows(ids: np.ndarray, packing: Packing) -> Kept:
+    """The distinct windows of a stream of documents (uint32, token + 1, a 0 after every document), counted."""
+    words = packing.windows(ids)
+    words, (counts,) = sum_rows(words, np.ones((1, words.shape[1]), dtype=np.uint32))
+    return words, counts.astype(np.uint64)
+
+
+def merged(
+    runs: list[Run],
+    packing: Packing,
+    at_once: int,
+    low: tuple[int, ...] | None = None,
+    high: tuple[int, ...] | None = None,
+) -> Iterator[Kept]:
+    """All windows from `low` up to but without `high`, sorted and distinct, in blocks of about `at_once` rows."""
+    runs = [run for run in runs if run.rows]
+    maps = [_mapped(run, packing) for run in runs]
+    spans = [(_lower_bound(m, low) if low else 0, _lower_bound(m, high) if high else len(m)) for m in maps]
+    total = sum(b - a for a, b in spans)
+    limits = _limits(maps, spans, -(-total // at_once))
+    cuts = [
+        [a, *(min(max(_lower_bound(m, limit), a), b) for limit in limits), b]
+        for m, (a, b) in zip(maps, spans, strict=True)
+    ]
+    del maps  # mapped pages that were touched count as this process's memory
+    for bounds in zip(*(pairwise(cut) for cut in cuts), strict=True):
+        parts = [_read(run, packing, a, b) for run, (a, b) in zip(runs, bounds, strict=True) if b > a]
+        if not parts:
+            continue
+        words = np.stack([np.concatenate([part[:, i] for part in parts]) for i in range(packing.words)])
+        counts = np.concatenate([part[:, -1] for part in parts])
+        if len(parts) == 1:  # sorted and distinct as it is
+            yield words, counts
+            continue
+        del parts
+        words, (counts,) = sum_rows(words, counts[None])
+        yield words, counts
+
+
+def equal_ranges(runs: list[Run], packing: Packing, number: int) -> list[int]:
+    """First tokens 0 < t < V, ascending, that divide all windows into at most `number` ranges of about one size."""
+    maps = [_mapped(run, packing) for run in runs if run.rows]
+    firsts = np.sort(np.concatenate([packing.column(_sample(m, 0, len(m), 2000)[:, :-1].T, 0) for m in maps]))
+    cuts = np.unique(firsts[np.arange(1, number) * len(firsts) // number]).astype(np.int64) - 1
+    return [int(token) for token in cuts if token > 0]
+
+
+def _mapped(run: Run, packing: Packing) -> np.ndarray:
+    return np.memmap(run.path, dtype=np.uint64, mode="r", shape=(run.rows, packing.words + 1))
+
+
+def _read(run: Run, packing: Packing, start: int, end: int) -> np.ndarray:
+    width = packing.words + 1
+    rows = np.fromfile(run.path, dtype=np.uint64, count=(end - start) * width, offset=start * width * 8)
+    return rows.reshape(-1, width)
+
+
+def _lower_bound(rows: np.ndarray, key: tuple[int, ...]) -> int:
+    """The first row whose window is not less than `key`."""
+    low, high = 0, len(rows)
+    while low < high:
+        middle = (low + high) // 2
+        if tuple(rows[middle, :-1].tolist()) < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _sample(rows: np.ndarray, start: int, end: int, number: int) -> np.ndarray:
+    return np.array(rows[start : end : max((end - start) // number, 1)])
+
+
+def _limits(maps: list[np.ndarray], spans: list[tuple[int, int]], blocks: int) -> list[tuple[int, ...]]:
+    """Windows that divide all spans together into so many blocks of about one size."""
+    if blocks <= 1:
+        return []
+    total = sum(b - a for a, b in spans)
+    samples = blocks * _SAMPLES
+    found = [
+        _sample(m, a, b, max((b - a) * samples // total, 1)) for m, (a, b) in zip(maps, spans, strict=True) if b > a
+    ]
+    keys = np.concatenate(found)[:, :-1]
+    keys = keys[np.lexsort(keys.T[::-1])]
+    chosen = keys[np.arange(1, blocks) * len(keys) // blocks]
+    return sorted({tuple(row) for row in chosen.tolist()})
