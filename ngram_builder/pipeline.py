@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # its module imports torch, which counting has no use for
 _DOCUMENTS = 150 << 20  # bytes that documents and their tokens take on their way, at most
 _LEAST_MEMORY = 64 << 20  # bytes for sorting, below which a build would crawl
 _PER_RANGE_ROW = 512  # bytes, when nothing is pruned
-_PER_NGRAM = 140  # bytes that the trie and the counts of an n-gram take while the store is written
+_PER_NGRAM = 160  # bytes that the trie and the counts of an n-gram take while the store is written
 _MOST_RANGES = 4096
 DEFAULT_ORDERS = range(2, 7)
 DEFAULT_MIN_COUNT = 2

@@ -142,11 +142,13 @@ def _remote(url: str) -> list[File]:
         system, path = fsspec.url_to_fs(url)
         if has_magic(path):
             found = [(p, info) for p, info in system.glob(path, detail=True).items() if info["type"] == "file"]
-        elif system.isdir(path) and kind_of(PurePosixPath(path).name) is None:
+        elif kind_of(PurePosixPath(urlsplit(url).path).name):  # asking a web server for a folder would fetch the file
+            found = [(path, system.info(path))]
+        elif system.isdir(path):
             found = list(system.find(path, detail=True).items())
         else:
             _check_kind(url, PurePosixPath(urlsplit(url).path).name)
-            found = [(path, system.info(path))]
+            found = []
     except ImportError as error:
         raise InputError(
             f"{url} needs a package that is not installed ({error}): pip install 'polydraft[remote]'."

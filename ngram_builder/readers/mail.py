@@ -18,7 +18,7 @@ from ngram_builder.readers.pages import text_of_html
 # "On Monday, 3 June 2024 at 10:00, Ann Lee <ann@x.org> wrote:" in the languages of the large mail programs; mail
 # programs break it over two or three lines.
 _ATTRIBUTION = re.compile(
-    r"^[ \t]*(?:On|Am|Le|El|Il|Em|Op|Den|W dniu|Dnia)\b[^\n]{0,200}(?:\n[^\n]{1,200}){0,2}?"
+    r"^[ \t]*(?:On|Am|Le|El|Il|Em|Op|Den|W dniu|Dnia)\b[^\n]{0,200}(?:\n[^\n]{0,200}){0,2}?"
     r"\b(?:wrote|schrieb|a écrit|escribió|ha scritto|escreveu|schreef|skrev|napisał\(?a?\)?)\b[^\n]{0,80}:[ \t]*$",
     re.MULTILINE,
 )
@@ -77,9 +77,7 @@ def _documents(data: bytes, path: str, line: int, report: Report) -> Iterator[Do
         except (LookupError, ValueError, KeyError, email.errors.MessageError) as error:
             report(Damage(path, line, f"a part of it cannot be decoded: {error}"))
             continue
-        texts.append(
-            text_of_html(text.encode("utf-8", "replace"), "utf-8") if part.get_content_subtype() == "html" else text
-        )
+        texts.append(text_of_html(text) if part.get_content_subtype() == "html" else text)
     text = own_words("\n\n".join(texts))
     if text:
         yield Document(text, path, line)

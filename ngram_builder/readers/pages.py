@@ -2,40 +2,32 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
+from html.parser import HTMLParser
 from typing import Any
 
 from ngram_builder.readers import base
 from ngram_builder.readers.base import Damage, Document, Report
 from ngram_builder.readers.packed import whole
 
-_SILENT = {"script", "style", "head", "noscript", "template", "svg", "math", "object", "iframe", "select", "textarea"}
+# What a page does not show, what stands inside a line, and what has space around it; all else is a line of its own.
+_SILENT = {
+    "script", "style", "title", "noscript", "template", "svg", "math", "object", "iframe", "select", "textarea",
+}  # fmt: skip
 _INLINE = {
     "a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "code", "data", "del", "dfn", "em", "font", "i", "img",
-    "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup", "time", "tt",
-    "u", "var", "wbr",
+    "input", "ins", "kbd", "label", "mark", "meta", "q", "s", "samp", "small", "span", "strike", "strong", "sub", "sup",
+    "time", "tt", "u", "var", "wbr",
 }  # fmt: skip
 _PARAGRAPHS = {
-    "p",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "blockquote",
+    "article", "blockquote", "div", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "section", "table",
     "ul",
-    "ol",
-    "dl",
-    "table",
-    "pre",
-    "section",
-    "article",
-    "div",
-}
+}  # fmt: skip
+_CHARSET = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 
 
 def html_documents(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[Document]:
@@ -44,62 +36,91 @@ def html_documents(pieces: Iterable[bytes], path: str, report: Report) -> Iterat
         yield Document(text, path)
 
 
-def text_of_html(data: bytes, encoding: str | None = None) -> str:
+def text_of_html(data: bytes | str) -> str:
     """What a page shows, however badly it is written: blocks on lines of their own, white space as a browser has it."""
-    import lxml.etree
-    import lxml.html
+    page = _Page()
+    page.feed(data if isinstance(data, str) else _decoded(data))
+    page.close()
+    return "".join(page.out).replace("\xad", "").strip()
 
-    if encoding is None and not data.startswith((b"\xff\xfe", b"\xfe\xff")) and _is_utf8(data):
-        encoding = "utf-8"  # what a page says about itself is often wrong, and other encodings are not UTF-8 by chance
+
+class _Page(HTMLParser):
+    """Collects what is shown. Knows no tree: tags that are never closed, or nest without end, do no harm."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.out: list[str] = []
+        self._silent: list[str] = []
+        self._verbatim = 0
+        self._newlines = 2  # at the end of what was said so far
+        self._space = False  # whether a space is due before the next word
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        if tag in _SILENT:
+            self._silent.append(tag)
+        elif not self._silent:
+            self._break(tag)
+            self._verbatim += tag == "pre"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._silent:
+            del self._silent[self._silent.index(tag) :]
+        elif not self._silent and tag != "br":
+            self._verbatim = max(self._verbatim - (tag == "pre"), 0)
+            self._break(tag, ends=True)
+
+    def handle_startendtag(self, tag: str, attrs: Any) -> None:
+        if not self._silent and tag not in _SILENT:
+            self._break(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._silent:
+            return
+        if self._verbatim:
+            self._say(data, len(data) - len(data.rstrip("\n")))
+            return
+        words = re.split(r"[ \t\r\n\f]+", data)
+        self._space = self._space or not words[0]
+        if inner := " ".join(word for word in words if word):
+            self._say((" " if self._space and not self._newlines else "") + inner, 0)
+            self._space = not words[-1]
+
+    def _say(self, text: str, newlines: int) -> None:
+        if text:
+            self.out.append(text)
+            self._newlines, self._space = newlines, False
+
+    def _break(self, tag: str, ends: bool = False) -> None:
+        if tag in _INLINE:
+            return
+        if tag in ("td", "th"):  # cells of a row stay on its line
+            if ends and not self._newlines:
+                self.out.append("\t")
+            self._space = False
+            return
+        wanted = self._newlines + 1 if tag == "br" else 2 if tag in _PARAGRAPHS else 1
+        while self.out and not self.out[-1].strip("\t"):
+            self.out.pop()  # tabs behind the last cell of a row
+        self._say("\n" * (min(wanted, 2) - self._newlines), max(min(wanted, 2), self._newlines))
+
+
+def _decoded(data: bytes) -> str:
+    for mark, encoding in (
+        (codecs.BOM_UTF8, "utf-8-sig"),
+        (codecs.BOM_UTF16_LE, "utf-16"),
+        (codecs.BOM_UTF16_BE, "utf-16"),
+    ):
+        if data.startswith(mark):
+            return data.decode(encoding, "replace")
     try:
-        root = lxml.html.document_fromstring(data, parser=lxml.html.HTMLParser(encoding=encoding, remove_comments=True))
-    except lxml.etree.ParserError:
-        return ""  # nothing but white space and comments
-    out: list[str] = []
-    _walk(root, out)
-    text = re.sub(r" *\n *", "\n", "".join(out).replace("\xad", ""))
-    return re.sub(r"\n{3,}", "\n\n", text).strip()
-
-
-def _walk(root: Any, out: list[str]) -> None:
-    """Text of an element and all below it. By hand and not by recursion: pages nest thousands of levels deep."""
-    stack: list[tuple[Any, bool]] = [(root, True)]
-    verbatim = 0
-    while stack:
-        element, enters = stack.pop()
-        tag = element.tag if isinstance(element.tag, str) else ""
-        if not enters:
-            verbatim -= tag == "pre"
-            out.append(_break(tag))
-            _say(element.tail, verbatim, out)
-            continue
-        if tag in _SILENT or not tag:
-            _say(element.tail, verbatim, out)
-            continue
-        verbatim += tag == "pre"
-        out.append(_break(tag))
-        _say(element.text, verbatim, out)
-        stack.append((element, False))
-        stack.extend((child, True) for child in reversed(element))
-
-
-def _break(tag: str) -> str:
-    if tag in _INLINE:
-        return ""
-    return "\n\n" if tag in _PARAGRAPHS else "\t" if tag in ("td", "th") else "\n"
-
-
-def _say(text: str | None, verbatim: int, out: list[str]) -> None:
-    if text:
-        out.append(text if verbatim else re.sub(r"[ \t\r\n\f]+", " ", text))
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode("utf-8")
+        return data.decode("utf-8")  # other encodings are not UTF-8 by chance, whatever the page says of itself
     except UnicodeDecodeError:
-        return False
-    return True
+        pass
+    found = _CHARSET.search(data[:4096])
+    try:
+        return data.decode(found[1].decode("ascii") if found else "cp1252", "replace")
+    except LookupError:
+        return data.decode("cp1252", "replace")
 
 
 def docx_documents(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[Document]:
