@@ -7,7 +7,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -241,15 +242,14 @@ def _or_exit(run: Callable[[], T]) -> T:
     try:
         return run()
     except (PolydraftError, OSError) as error:
+        if isinstance(error, ngram_builder.TooMuchDamage):
+            _print_damage(error.damage)
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(1) from error
 
 
 def _print_report(report: ngram_builder.BuildReport, out: Path, as_json: bool) -> None:
-    for place in report.damage[:_SHOWN]:
-        typer.echo(f"Warning: {place}", err=True)
-    if len(report.damage) > _SHOWN:
-        typer.echo(f"Warning: {len(report.damage) - _SHOWN} more damaged places.", err=True)
+    _print_damage(report.damage)
     if as_json:
         row = {
             "store": str(out),
@@ -257,7 +257,9 @@ def _print_report(report: ngram_builder.BuildReport, out: Path, as_json: bool) -
             "documents": report.documents,
             "tokens": report.tokens,
             "ngrams": report.ngrams,
+            "left_out": report.left_out,
             "damaged": len(report.damage),
+            "damage": [asdict(place) for place in report.damage],
             "seconds": round(report.seconds, 3),
         }
         typer.echo(json.dumps({"name": "ngram build", "rows": [row]}))
@@ -265,8 +267,16 @@ def _print_report(report: ngram_builder.BuildReport, out: Path, as_json: bool) -
     kept = sum(report.ngrams.values())
     typer.echo(
         f"{out}: {kept:,} n-grams in {report.size:,} bytes, from {report.documents:,} documents and "
-        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places."
+        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places"
+        + (f", {report.left_out:,} documents left out by their signals." if report.left_out else ".")
     )
+
+
+def _print_damage(damage: Sequence[ngram_builder.Damage]) -> None:
+    for place in damage[:_SHOWN]:
+        typer.echo(f"Warning: {place}", err=True)
+    if len(damage) > _SHOWN:
+        typer.echo(f"Warning: {len(damage) - _SHOWN} more damaged places; --json lists all.", err=True)
 
 
 def _tokenizer(name: str) -> tuple[Tokenizer, str]:

@@ -72,9 +72,10 @@ class Packing:
             words[word] |= (tokens.astype(np.uint64) + np.uint64(1)) << shift
         return words
 
-    def windows(self, ids: np.ndarray) -> np.ndarray:
-        """All windows (W, N) of a stream of tokens (uint32, as token + 1) with a 0 after every document."""
-        n = len(ids)
+    def windows(self, ids: np.ndarray, most: int | None = None) -> np.ndarray:
+        """The windows (W, N) of a stream of tokens (uint32, as token + 1) with a 0 after every document; only those
+        that begin at its first `most` places."""
+        n = len(ids) if most is None else min(most, len(ids))
         padded = np.concatenate([ids, np.zeros(self.order, dtype=ids.dtype)])
         words = np.zeros((self.words, n), dtype=np.uint64)
         alive = np.ones(n, dtype=bool)
@@ -83,7 +84,7 @@ class Packing:
             alive &= tokens != 0  # nothing reaches across the end of a document
             word, shift = self.shift(column)
             words[word] |= np.where(alive, tokens, 0).astype(np.uint64) << shift
-        return words[:, ids != 0]
+        return words[:, ids[:n] != 0]
 
 
 def starts_of_groups(words: np.ndarray) -> np.ndarray:

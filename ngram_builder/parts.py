@@ -105,7 +105,8 @@ def count_part(
             ids = np.concatenate(held)
             held.clear()
             size = 0
-            counted.runs.append(_new_run(folder, iter([sorted_windows(ids, packing)])))
+            for block in sorted_windows(ids, packing, capacity):
+                counted.runs.append(_new_run(folder, iter([block])))
             _save(folder, counted)
 
     with ThreadPoolExecutor(workers) as pool:

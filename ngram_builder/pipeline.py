@@ -50,7 +50,11 @@ Progress = Callable[[str, float, "BuildReport"], None]
 
 
 class TooMuchDamage(PolydraftError):
-    """More of the input than allowed could not be read; nothing was written."""
+    """More of the input than allowed could not be read; nothing was written. `damage` is all of it."""
+
+    def __init__(self, message: str, damage: Sequence[Damage]) -> None:
+        super().__init__(message)
+        self.damage = list(damage)
 
 
 class TooLittleMemory(PolydraftError):
@@ -384,7 +388,8 @@ def _problem(report: BuildReport, max_bad: float, sources: Sequence[str]) -> Pol
     if report.bad > max_bad:
         return TooMuchDamage(
             f"{len(report.damage)} damaged places in {report.documents} documents, {report.bad:.1%} "
-            f"of the input, more than {max_bad:.1%}; nothing was written. First: {report.damage[0]}."
+            f"of the input, more than {max_bad:.1%}; nothing was written. First: {report.damage[0]}.",
+            report.damage,
         )
     if not report.tokens:
         return InputError(f"No text found in {', '.join(sources)}; nothing was written.")

@@ -64,11 +64,16 @@ def write_run(path: Path, blocks: Iterator[Kept]) -> Run:
     return Run(path, rows)
 
 
-def sorted_windows(ids: np.ndarray, packing: Packing) -> Kept:
-    """The distinct windows of a stream of documents (uint32, token + 1, a 0 after every document), counted."""
-    words = packing.windows(ids)
-    words, (counts,) = sum_rows(words, np.ones((1, words.shape[1]), dtype=np.uint32))
-    return words, counts.astype(np.uint64)
+def sorted_windows(ids: np.ndarray, packing: Packing, at_once: int) -> Iterator[Kept]:
+    """The distinct windows of a stream of documents (uint32, token + 1, a 0 after every document), counted.
+
+    In parts of at most `at_once` windows, each sorted by itself.
+    """
+    for start in range(0, len(ids), at_once):
+        # A window may reach into the next part, and belongs to the one that it begins in.
+        words = packing.windows(ids[start : start + at_once + packing.order - 1], at_once)
+        words, (counts,) = sum_rows(words, np.ones((1, words.shape[1]), dtype=np.uint32))
+        yield words, counts.astype(np.uint64)
 
 
 def merged(

@@ -98,7 +98,8 @@ def test_a_cut_off_shard_is_read_up_to_the_cut(tmp_path, pack):
     texts, damage = read(path)
     assert texts
     assert texts == whole[: len(texts)]
-    assert any("cut off" in place.reason for place in damage)
+    (place,) = damage  # the line in which the cut lies is no further damage
+    assert "cut off" in place.reason
 
 
 @pytest.mark.parametrize("name", ["s.jsonl.zst", "s.jsonl.gz"])
@@ -116,8 +117,8 @@ def test_empty_files_hold_no_documents_and_no_damage(tmp_path):
 
 
 def test_a_huge_line_is_read_and_a_boundless_one_refused(tmp_path, monkeypatch):
-    (tmp_path / "s.jsonl").write_bytes(shard("x" * 3_000_000, "small"))
-    assert [len(text) for text in read(tmp_path / "s.jsonl")[0]] == [3_000_000, 5]
+    (tmp_path / "s.jsonl").write_bytes(shard("x" * 2_000_000, "small"))
+    assert [len(text) for text in read(tmp_path / "s.jsonl")[0]] == [2_000_000, 5]
     monkeypatch.setattr(readers.base, "LONGEST", 1 << 20)
     texts, (place,) = read(tmp_path / "s.jsonl")
     assert texts == ["small"]
@@ -150,7 +151,53 @@ def test_sources_that_lead_nowhere_are_refused(tmp_path):
             readers.expand([source])
 
 
+def test_a_cut_off_text_is_read_up_to_the_cut(tmp_path):
+    packed = gzip.compress(" ".join(map(str, range(50_000))).encode())
+    (tmp_path / "s.txt.gz").write_bytes(packed[: len(packed) // 2])
+    (text,), (place,) = read(tmp_path / "s.txt.gz")
+    assert text.startswith("0 1 2 3 ")
+    assert "cut off" in place.reason
+
+
 # Building from damaged input
+
+
+def test_each_damaged_place_is_named_once_and_the_rest_is_counted(cli, tmp_path):
+    good = shard("1 2 3").strip()
+    (tmp_path / "bad-lines.jsonl").write_bytes(
+        b"\n".join([good, b'{"text": "open', b'{"meta": {}}', b"[1]", b"null", good])
+    )
+    (tmp_path / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + good + b"\r\n")
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    (tmp_path / "latin1.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
+    (tmp_path / "no.jsonl.zst").write_bytes(good)
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(good + b"\n" + good)[:-20])
+    (tmp_path / "odd.jsonl").write_bytes(rb'{"text": "1 2 3 \u0000 \ud83d \u202e"}')
+    done = cli("build", tmp_path, "-o", tmp_path / "s.ngram", "--json")
+    assert (done.exit_code, done.stdout) == (1, "")
+    places = [
+        "bad-lines.jsonl:2: not JSON",
+        "bad-lines.jsonl:3: no field",
+        "bad-lines.jsonl:4: a JSON object expected, list found",
+        "bad-lines.jsonl:5: a JSON object expected, NoneType found",
+        "cut.jsonl.gz: the gz stream is cut off",
+        "latin1.jsonl:1: not UTF-8",
+        "no.jsonl.zst: no intact zst stream",
+    ]
+    for line, place in zip(done.stderr.splitlines(), places, strict=False):
+        assert line.startswith(f"Warning: {tmp_path / place}")
+    assert "7 damaged places" in done.stderr.splitlines()[7]
+    assert not [path.name for path in tmp_path.iterdir() if "s.ngram" in path.name]
+    done = cli("build", tmp_path, "-o", tmp_path / "s.ngram", "--json", "--max-bad", "99%")
+    assert done.exit_code == 0
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["damaged"] == len(row["damage"]) == 7
+    assert row["damage"][0] == {
+        "path": str(tmp_path / "bad-lines.jsonl"),
+        "line": 2,
+        "reason": row["damage"][0]["reason"],
+    }
+    assert NgramStore.open(tmp_path / "s.ngram").count([1, 2, 3]) >= 4
 
 
 def test_too_much_damage_writes_nothing(tmp_path):

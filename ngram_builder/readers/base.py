@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 PIECE = 1 << 20  # bytes read, and at most about as many decompressed, at a time
 LONGEST = 1 << 26  # bytes of a line of JSON, a mail, a page or a letter; a longer one is damage, not a document
-LONGEST_TEXT = 1 << 23  # characters; a longer document is taken as several
+LONGEST_TEXT = 1 << 21  # characters; a longer document is taken as several
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO
@@ -14,8 +15,12 @@ from ngram_builder.readers.base import Damage, Report
 Consumed = Callable[[int], None]
 
 
+class CutOff(Exception):
+    """The bytes end before the file's contents do; that was reported."""
+
+
 def unpacked(file: BinaryIO, packing: str, path: str, report: Report, consumed: Consumed) -> Iterator[bytes]:
-    """The file's bytes, decompressed; ends early, with a report, where the compressed stream is damaged."""
+    """The file's bytes, decompressed. Raises CutOff, after a report, where the compressed stream is damaged."""
 
     def fresh() -> zstandard.ZstdDecompressionObj | zlib._Decompress:
         return zstandard.ZstdDecompressor().decompressobj() if packing == ".zst" else zlib.decompressobj(wbits=31)
@@ -38,15 +43,25 @@ def unpacked(file: BinaryIO, packing: str, path: str, report: Report, consumed: 
                 stream, started = fresh(), False
     except (zstandard.ZstdError, zlib.error) as error:
         report(Damage(path, 0, f"no intact {name} stream: {error}"))
-        return
+        raise CutOff from error
     if started:
         report(Damage(path, 0, f"the {name} stream is cut off; what came before the cut was read"))
+        raise CutOff
+
+
+def until_cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The pieces up to where they are cut off, for files of which a part is worth reading too."""
+    with contextlib.suppress(CutOff):
+        yield from pieces
 
 
 def lines(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[tuple[int, bytes]]:
-    """(line number, line without its end); a line longer than LONGEST is reported and passed over."""
+    """(line number, line without its end); a line longer than LONGEST is reported and passed over, one that is cut off
+    is passed over."""
     number, held, size, skipping = 1, [], 0, False
-    for piece in pieces:
+    for piece in _marked(pieces):
+        if piece is None:
+            return
         *whole, rest = piece.split(b"\n")
         for end in whole:
             if skipping:
@@ -63,10 +78,17 @@ def lines(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[tuple[
         yield number, b"".join(held)
 
 
+def _marked(pieces: Iterable[bytes]) -> Iterator[bytes | None]:
+    try:
+        yield from pieces
+    except CutOff:
+        yield None
+
+
 def whole(pieces: Iterable[bytes], path: str, report: Report) -> bytes | None:
     """All bytes of a file that is one document; None, with a report, when it is longer than LONGEST."""
     held, size = [], 0
-    for piece in pieces:
+    for piece in until_cut(pieces):
         held.append(piece)
         size += len(piece)
         if size > base.LONGEST:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator
 
 from ngram_builder.readers import base
 from ngram_builder.readers.base import Damage, Document, Report
+from ngram_builder.readers.packed import until_cut
 
 
 def text_documents(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[Document]:
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     held, damaged = "", False
-    for piece in pieces:
+    for piece in until_cut(pieces):
         text = decoder.decode(piece)
         damaged = damaged or ("\ufffd" in text and "\ufffd".encode() not in piece)
         held += text
