@@ -64,7 +64,7 @@ def lines(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[tuple[
             return
         *whole, rest = piece.split(b"\n")
         for end in whole:
-            if skipping:
+            if skipping or size + len(end) > base.LONGEST:
                 report(Damage(path, number, f"longer than {base.LONGEST >> 20} MiB"))
             else:
                 yield number, b"".join([*held, end])
