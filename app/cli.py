@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from app import ngram_cli
 from app.bench import cli as bench_cli
+from app.offline import stay_offline
 from app.settings import DraftSettings, options
 from core.errors import PolydraftError
 
@@ -83,6 +84,7 @@ def start(
 
     Without a command, the app opens in the browser. [bold]polydraft COMMAND --help[/] says more.
     """
+    stay_offline()
     if ctx.invoked_subcommand is not None:
         given = [n for n in ctx.params if getattr(ctx.get_parameter_source(n), "name", "") == "COMMANDLINE"]
         if given:

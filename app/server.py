@@ -20,6 +20,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from app.offline import stay_offline
 from app.service import FAILURES, DraftRequest, DraftService
 from core.errors import InputError, PolydraftError
 
@@ -35,14 +36,6 @@ PORT = 7860
 PORTS_TRIED = 21  # the default port and the 20 after it
 MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text
 
-# Nothing that we use may call home. It has to stand before those packages are imported.
-OFFLINE = {
-    "GRADIO_ANALYTICS_ENABLED": "False",
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
-}
-
 
 class LeaveRequest(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -52,7 +45,7 @@ class LeaveRequest(BaseModel):
 
 def create_app(service: DraftService) -> FastAPI:
     """The whole site over a draft service, which the caller starts and closes."""
-    os.environ.update(OFFLINE)
+    stay_offline()
     import gradio as gr
 
     from app.page import STATIC, STATIC_URL, build_page, mount_arguments
@@ -280,7 +273,7 @@ def serve(
             _show(address)
 
     with listener:
-        os.environ.update(OFFLINE)
+        stay_offline()
         service = DraftService(load, model_name)
         # Both import much; one after the other, because two threads importing the same packages get in each
         # other's way. The model itself is loaded beside the running server.

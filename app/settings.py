@@ -22,7 +22,7 @@ class DraftSettings(BaseModel):
         1.0, "Temperature τ", "Below 1 the likeliest tokens weigh more, above 1 less.", ge=0.05, le=2.0, step=0.05
     )
     min_confidence: float = _option(
-        0.01,
+        0.0,
         "Minimum confidence",
         "Drafts whose beginning is less probable than this stay hidden.",
         ge=0.0,

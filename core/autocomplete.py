@@ -86,7 +86,8 @@ class Completion:
     """The drafts for one state of the text, while they are made.
 
     Attributes:
-        drafts: the newest, best first; [] before the first pass, unless the cache knew the answer.
+        drafts: the newest, likeliest beginning first (by the paper's rule: likeliest draft first); [] before the
+            first pass, unless the cache knew the answer.
         step: 0 before the first drafts, then the tokens that each draft has.
         reused, fed: tokens of the text that were in the cache, and that had to be fed.
         done: nothing follows.
@@ -101,7 +102,6 @@ class Completion:
         Options(**options)  # refuses values out of range before anything is fed
         self._healing = a.healer.plan(before, window=a.window, heal=heal)
         self._superposition: Superposition | None = None
-        self._typed = b""
         self._weighing: Tensor | None = None  # logits before the word, while its boundaries are weighed
         self.drafts: list[TextDraft] = []
         self.step = 0
@@ -130,9 +130,7 @@ class Completion:
             self._show(self._superposition.advance(logits))
         elif self._weighing is not None:
             self.fed += len(self._healing.word_ids)
-            after = [self._weighing, *logits[0]]
-            kept = self._autocomplete.healer.choose(self._healing, after)
-            self._begin(kept, after[kept])
+            self._begin([self._weighing, *logits[0]])
         else:
             self.fed += len(self._rest)
             self._after_prefix(logits[0])
@@ -144,26 +142,23 @@ class Completion:
             self._superposition.close()
 
     def _after_prefix(self, logits: Tensor) -> None:
-        kept = self._autocomplete.healer.first_choice(self._healing, logits)
-        if kept is None:
-            self._weighing = logits
+        if self._autocomplete.healer.certain(self._healing, logits):
+            self._begin([logits])
         else:
-            self._begin(kept, logits)
+            self._weighing = logits
 
-    def _begin(self, kept: int, logits: Tensor) -> None:
-        """Drafts start after `kept` tokens of the unfinished word."""
+    def _begin(self, logits: list[Tensor]) -> None:
+        """Drafts start: the logits before the unfinished word, and after its tokens where those count."""
         healing, healer = self._healing, self._autocomplete.healer
-        prefix = healing.prefix_ids + healing.word_ids[:kept]
-        self._sequence.rewind(len(prefix))
-        self._typed = healing.rests[kept]
-        first = healer.beginnings(self._typed)
         stop = healer.line_ends if self._one_line else self._autocomplete.model.tokenizer.eos_ids
-        made = Options(**self._options, stop_ids=stop, first_ids=first)
-        self._superposition = Superposition(self._sequence, prefix, made)
-        if len(first) == 0:
-            self.close()
-            return
-        self._show(self._superposition.advance([logits]))
+        self._superposition = Superposition(
+            self._sequence,
+            healing.prefix_ids,
+            Options(**self._options, stop_ids=stop),
+            healing.word_ids,
+            [healer.beginnings(rest) for rest in healing.rests],
+        )
+        self._show(self._superposition.advance(logits))
 
     def _show(self, drafts: Drafts) -> None:
         self.step = drafts.step
@@ -182,7 +177,9 @@ class Completion:
                 strict=True,
             )
         ]
-        if not distinct:
+        if distinct:
+            rows.sort(key=lambda draft: draft.id)  # by their beginnings: a draft stays where the eye found it
+        else:
             # The paper's rule: finished drafts stand beside the living; several may share a lineage.
             rows += [
                 TextDraft(0, self._text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True)
@@ -199,7 +196,7 @@ class Completion:
         del self.drafts[self._options.get("k", Options.k) :]
 
     def _text(self, ids: list[int]) -> str:
-        return shown(self._autocomplete.model.tokenizer, ids, self._typed)
+        return shown(self._autocomplete.model.tokenizer, ids, self._healing.rests[0])
 
 
 def load_autocomplete(model: str = "default", backend: Any = "auto", store: Path | None = BASE_STORE) -> Autocomplete:

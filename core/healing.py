@@ -2,8 +2,8 @@
 
 "I am writ" ends in the token ` writ`, and a model that has seen ` writing` as one token rarely goes on with `ing`.
 So the drafts start before the unfinished word, and their first token is one that agrees with what is typed.
-Where a word is so long or so rare that no single token covers the rest of it, the drafts start at a later token
-boundary inside it. Which boundary: the one through which the model sends most probability.
+A word may be so long or so rare that no single token covers the rest of it, or it may be complete: then drafts start
+at later token boundaries inside it, or after it, as well. The likeliest beginnings of all boundaries are the drafts.
 
 A space before the caret is healed too, for most tokens of most vocabularies begin with the space before a word.
 """
@@ -11,7 +11,7 @@ A space before the caret is healed too, for most tokens of most vocabularies beg
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +24,7 @@ from core.models.base import Tokenizer
 # "words": only their last characters are gone back over.
 _TAIL = re.compile(r" ?[^\W_]+(?:['’_\-][^\W_]*)*\Z| \Z")
 MOST_TOKENS = 8  # of an unfinished word, that are gone back over
+SURE = 1.0  # nats by which longer tokens must outweigh the typed one
 
 
 @dataclass(frozen=True)
@@ -48,22 +49,17 @@ class Healer:
         self.tokenizer = tokenizer
         pieces = tokenizer.pieces
         usable = [i for i, piece in enumerate(pieces) if piece and i not in tokenizer.special_ids]
-        # Sorted by bytes, the tokens with a common beginning are neighbours: a trie, flat.
-        self._ids = np.array(sorted(usable, key=pieces.__getitem__), dtype=np.int64)
+        self.line_ends = frozenset(i for i in usable if b"\n" in pieces[i]) | tokenizer.eos_ids
+        # Sorted by bytes, the tokens with a common beginning are neighbours: a trie, flat. A token that ends the line
+        # begins no draft, for a draft must show something.
+        self._ids = np.array(sorted(set(usable) - self.line_ends, key=pieces.__getitem__), dtype=np.int64)
         self._sorted = [pieces[i] for i in self._ids]
-        newline = [i for i in usable if b"\n" in pieces[i]]
-        self.line_ends = frozenset(newline) | tokenizer.eos_ids
-        ends = np.zeros(len(pieces), dtype=bool)
-        ends[list(self.line_ends)] = True
-        self._visible = self._ids[~ends[self._ids]]
 
     def beginnings(self, rest: bytes) -> np.ndarray:
-        """Ids (n,) of the tokens that begin with `rest`; none that ends a line, for a draft must show something."""
-        if not rest:
-            return self._visible
-        low = bisect_left(self._sorted, rest)
+        """Ids (n,) of the tokens that begin with `rest` and go on past it, in the order of their bytes."""
+        low = bisect_right(self._sorted, rest)
         high = bisect_left(self._sorted, rest + b"\xff" * 8, lo=low)
-        return np.array([i for i in self._ids[low:high] if i not in self.line_ends], dtype=np.int64)
+        return self._ids[low:high]
 
     def plan(self, text: str, *, window: int, heal: bool = True) -> Healing:
         """Tokens of the text before the caret, and what of it is to be healed.
@@ -92,39 +88,12 @@ class Healer:
             ids = ids[-(-(len(ids) - window) // half) * half :]
         return Healing((t.start_ids or []) + ids or [t.document_start], word, rests)
 
-    def first_choice(self, healing: Healing, after_prefix: Tensor) -> int | None:
-        """Decide from the logits (V,) before the word alone: 0 where drafts surely start there, else None."""
+    def certain(self, healing: Healing, logits: Tensor) -> bool:
+        """Whether the logits (V,) before the word are enough: drafts surely start there, and nowhere later."""
         if not healing.word_ids:
-            return 0
-        logq = after_prefix - torch.logsumexp(after_prefix, 0)
-        longer, exact = self._mass(logq, healing.rests[0], healing.word_ids[0])
-        return 0 if longer > exact and longer > 0 else None
-
-    def choose(self, healing: Healing, logits: list[Tensor]) -> int:
-        """The boundary to start at: how many of the word's usual tokens to keep.
-
-        Args:
-            logits: (V,) before the word and after each of its tokens.
-        """
-        path, best, choice = 0.0, -np.inf, len(healing.word_ids)
-        for n, (rest, after) in enumerate(zip(healing.rests, logits, strict=True)):
-            logq = after - torch.logsumexp(after, 0)
-            if n == len(healing.word_ids):
-                score = path
-            else:
-                longer, _ = self._mass(logq, rest, healing.word_ids[n])
-                score = path + float(np.log(longer)) if longer > 0 else -np.inf
-                path += float(logq[healing.word_ids[n]])
-            if score > best:
-                best, choice = score, n
-        return choice
-
-    def _mass(self, logq: Tensor, rest: bytes, usual: int) -> tuple[float, float]:
-        """Probability of the tokens that go on past `rest`, and of the word's usual next token."""
-        ids = self.beginnings(rest)
-        longer = [i for i in ids if len(self.tokenizer.pieces[i]) > len(rest)]
-        mass = float(torch.exp(logq[torch.tensor(longer)]).sum()) if longer else 0.0
-        return mass, float(torch.exp(logq[usual]))
+            return True
+        longer = torch.logsumexp(logits[torch.from_numpy(self.beginnings(healing.rests[0]))], 0)
+        return bool(longer > logits[healing.word_ids[0]] + SURE)
 
 
 def _common(a: list[int], b: list[int]) -> int:

@@ -115,13 +115,26 @@ class Superposition:
     """The drafts of one prefix while they grow, without the model: `rows` says what the next pass needs,
     `advance` takes its logits. So the passes of many prefixes can be joined into one.
 
-    `sequence` holds exactly `prefix_ids` at the start, and again after `close`.
+    Where a word is half typed, drafts may begin at several places inside it: after `prefix_ids` and the first n of
+    `word_ids`, with a token of `starts[n]`. The likeliest beginnings of all places are taken.
+
+    `sequence` holds `prefix_ids` and those of `word_ids` whose logits come first; after `close` it holds nothing
+    but tokens of the two.
     """
 
-    def __init__(self, sequence: Sequence, prefix_ids: list[int], options: Options) -> None:
+    def __init__(
+        self,
+        sequence: Sequence,
+        prefix_ids: list[int],
+        options: Options,
+        word_ids: Iterable[int] = (),
+        starts: list[np.ndarray] | None = None,
+    ) -> None:
         self.options = options
         self._sequence, self._prefix = sequence, list(prefix_ids)
-        self._start = len(prefix_ids)
+        self._word = list(word_ids)
+        self._starts = starts if starts or options.first_ids is None else [np.asarray(options.first_ids)]
+        self._floor = len(prefix_ids)  # positions that stay
         self._m = options.candidates or 3 * options.k
         self._ngrams = options.interpolation()
         eos = sequence.model.tokenizer.eos_ids
@@ -135,10 +148,11 @@ class Superposition:
         self.done = False
 
     def advance(self, logits: list[Tensor]) -> Drafts:
-        """One step: logits (V,) of each of `rows()`; the logits after the prefix at the very start."""
+        """One step: logits (V,) of each of `rows()`; at the very start those after the prefix, then after each of the
+        first tokens of the word, as many as are known."""
         o = self.options
         if not self._drafts:
-            self._begin(logits[0])
+            self._begin(logits)
         else:
             # Exact rows follow the superposed row, if there is one, in the order of the drafts.
             exact = sum(draft.sequence is not None for draft in self._drafts)
@@ -162,9 +176,10 @@ class Superposition:
             return [Row(self._sequence, self._prefix[self._sequence.length :])]
         alive = [draft for draft in self._drafts if not draft.ended]
         rows = []
+        exact = self._since_reset <= self.options.exact_steps
         if self._since_reset < self.options.length and self.options.exact_steps < self.options.length - 1:
-            rows.append(Row(self._sequence, self._superpose(alive)))
-        if self._since_reset <= self.options.exact_steps:
+            rows.append(Row(self._sequence, self._superpose(alive), silent=exact))
+        if exact:
             self._give_sequences(alive)
             rows += [Row(d.sequence, d.ids[-1:]) for d in alive if d.sequence is not None]
         else:
@@ -175,8 +190,8 @@ class Superposition:
         """Stop here: drop what is no real token from the cache. Safe at any step, and twice."""
         self.done = True
         self._close_sequences()
-        if self._sequence.length > self._start:
-            self._sequence.rewind(self._start)
+        if self._sequence.length > self._floor:
+            self._sequence.rewind(self._floor)
 
     def _superpose(self, alive: list[_Draft]) -> Tensor:
         """The mixed embedding (1, D) of the drafts' latest tokens (eqs. 3-4)."""
@@ -185,25 +200,63 @@ class Superposition:
         z = self._sequence.model.embeddings[torch.tensor([draft.ids[-1] for draft in alive])]  # (d, D)
         return gamma.unsqueeze(0) @ z  # eq. 3
 
-    def _begin(self, logits: Tensor) -> None:
-        """The first token: the best k candidates, each a draft of its own (eq. 1)."""
+    def _begin(self, logits: list[Tensor]) -> None:
+        """The first token: the best k beginnings, each a draft of its own (eq. 1)."""
         o = self.options
-        context = self._prefix
-        candidates, logq = self._candidates(logits, context, o.first_ids if not self._stem.ids else None)
-        scores = self._mix(logq[None], [context], candidates)[0]
-        order = [i for i in np.argsort(-scores, kind="stable") if np.isfinite(scores[i])]
-        if not o.distinct:
-            order = order[: 2 * o.k]
-        for i in order:
-            token, score = int(candidates[i]), float(scores[i])
-            draft = _Draft([token], score, float(np.exp(score)), len(self._drafts))
-            if token in self._stop and not o.distinct:
+        found = self._beginnings(logits)
+        for ids, score in found if o.distinct else found[: 2 * o.k]:
+            draft = _Draft(ids, score, float(np.exp(score)), len(self._drafts), own=len(ids))
+            if ids[-1] in self._stop and not o.distinct:
                 self._finish(draft)
             elif len(self._drafts) < o.k:
-                draft.ended = token in self._stop
+                draft.ended = ids[-1] in self._stop
                 if draft.ended:
                     self._finish(draft)
                 self._drafts.append(draft)
+        if len(logits) > 1:  # beginnings at several places: each draft's own sequence stands at its own
+            prefix = len(self._prefix)
+            for draft in self._drafts if o.exact_steps else []:
+                draft.sequence = self._sequence.fork()
+                draft.sequence.rewind(prefix + len(draft.ids) - 1)
+            # The superposed row goes on from where the best draft begins.
+            self._floor = prefix + (len(self._drafts[0].ids) - 1 if self._drafts else 0)
+            self._sequence.rewind(self._floor)
+
+    def _beginnings(self, logits: list[Tensor]) -> list[tuple[list[int], float]]:
+        """Tokens after the prefix and their scores, best first."""
+        if self._starts is None or self._stem.ids:
+            candidates, logq = self._candidates(logits[0], self._prefix)
+            scores = self._mix(logq[None], [self._prefix], candidates)[0]
+            found = [([int(token)], float(score)) for token, score in zip(candidates, scores, strict=True)]
+            return sorted((f for f in found if np.isfinite(f[1])), key=lambda f: -f[1])
+        path, total = 0.0, 0.0  # log-probability of the word's tokens so far; probability of all beginnings
+        places: list[list[tuple[list[int], float]]] = []
+        for n, (after, allowed) in enumerate(zip(logits, self._starts, strict=False)):
+            stem = self._word[:n]
+            candidates, logq, mass = self._candidates_among(after, self._prefix + stem, allowed)
+            onward = self._word[n : n + 1] if n + 1 < len(logits) else []
+            weighed = np.append(logq, [_logprob(after, token, self.options.tau) for token in onward])
+            tokens = np.append(candidates, onward).astype(np.int64)
+            scores = self._mix(weighed[None], [self._prefix + stem], tokens)[0]
+            m = len(candidates)
+            places.append(
+                [
+                    ([*stem, int(token)], path + float(score))
+                    for token, score in zip(candidates, scores[:m], strict=True)
+                ]
+            )
+            total += np.exp(path) * max(mass + float(np.exp(scores[:m]).sum() - np.exp(logq).sum()), 0.0)
+            path += float(scores[m]) if onward else 0.0
+        if not self.options.distinct:  # the paper's drafts have one history: the likeliest place is theirs
+            places = [max(places, key=lambda place: sum(np.exp(score) for _, score in place))]
+        pieces = self._sequence.model.tokenizer.pieces
+        best: dict[bytes, tuple[list[int], float]] = {}
+        for ids, score in (beginning for place in places for beginning in place):
+            text = b"".join(pieces[i] for i in ids)  # the same text at two places is one draft
+            if np.isfinite(score) and (text not in best or score > best[text][1]):
+                best[text] = ids, score
+        share = float(np.log(total)) if total > 0 else 0.0
+        return sorted(((ids, score - share) for ids, score in best.values()), key=lambda f: -f[1])
 
     def _grow(self, logits: list[Tensor], shared: bool) -> None:
         """One more token: d × m hypotheses (eq. 2), of which k are kept."""
@@ -255,27 +308,40 @@ class Superposition:
         self._drafts = [draft for draft in self._drafts if draft.ended] + grown
         self._drafts.sort(key=lambda draft: -draft.logprob)
 
-    def _candidates(
-        self, logits: Tensor, context: list[int], allowed: np.ndarray | None = None
-    ) -> tuple[np.ndarray, np.ndarray]:
+    def _candidates(self, logits: Tensor, context: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """The m likeliest tokens at τ, best first: ids (m,) and log-probabilities (m,)."""
         o = self.options
         if o.rule is not None:
             logits = o.rule(torch.tensor([context]), logits[None])[0]
-        where = torch.from_numpy(np.asarray(allowed, dtype=np.int64)) if allowed is not None else None
-        if where is not None:
-            logits = logits[where]
         top, best = torch.topk(logits, min(self._m, len(logits)))
-        top = top.float() / o.tau
         # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
         # model's own, so that n-grams can be mixed in and a beginning's probability means what it says.
-        everything = torch.logsumexp(logits if o.tau == 1 else logits / o.tau, 0)
-        keep = torch.exp(top - everything).numpy() > 0
-        tokens = (best if where is None else where[best]).numpy()[keep]
-        q = (top - everything).double().numpy()[keep]
+        q = (top / o.tau - _total(logits, o.tau)).double().numpy()
+        keep = np.exp(q.astype(np.float32)) > 0
+        tokens, q = best.numpy()[keep], q[keep]
         if not o.distinct and len(q):
             q = q - np.logaddexp.reduce(q)
         return tokens, q
+
+    def _candidates_among(
+        self, logits: Tensor, context: list[int], allowed: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """The m likeliest of some tokens: ids (m,), their log-probabilities (m,) among all tokens, and the probability
+        of everything allowed. A rule crops what is allowed."""
+        o = self.options
+        where = torch.from_numpy(allowed)
+        if len(where) == 0:
+            return allowed, np.zeros(0), 0.0
+        some = logits[where]
+        mass = _total(some, o.tau) - _total(logits, o.tau)
+        if o.rule is not None:
+            masked = torch.full_like(logits, -torch.inf)
+            masked[where] = some
+            some = o.rule(torch.tensor([context]), masked[None])[0][where]
+        top, best = torch.topk(some, min(self._m, len(some)))
+        q = (top / o.tau - _total(some, o.tau) + mass).double().numpy()
+        keep = np.isfinite(q)
+        return allowed[best.numpy()[keep]], q[keep], float(mass.exp())
 
     def _mix(self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray) -> np.ndarray:
         """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7)."""
@@ -327,6 +393,15 @@ class Superposition:
             if draft.sequence is not None:
                 draft.sequence.close()
             draft.sequence = None
+
+
+def _total(logits: Tensor, tau: float) -> Tensor:
+    """Logarithm of the normaliser at τ."""
+    return torch.logsumexp(logits if tau == 1 else logits / tau, -1)
+
+
+def _logprob(logits: Tensor, token: int, tau: float) -> float:
+    return float(logits[token] / tau - _total(logits, tau))
 
 
 def superpose(

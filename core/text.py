@@ -11,13 +11,12 @@ _CLUSTERS = regex.compile(r"\X")
 _JOINER = "\u200d"
 
 
-def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", *, growing: bool = True) -> str:
+def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"") -> str:
     """What a draft adds to the text.
 
     Args:
         ids: the draft's tokens.
         typed: leading bytes of it that already stand in the text (token healing).
-        growing: more tokens may follow: hold back what they might still change.
 
     Returns: the text up to the end of its line, without invalid or unfinished characters.
     """

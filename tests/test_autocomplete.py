@@ -51,9 +51,38 @@ def test_a_word_too_rare_for_one_token_goes_on(autocomplete, session):
     assert any(draft.text.startswith("ak") for draft in drafts), [draft.text for draft in drafts]
 
 
+def test_a_word_that_may_be_complete_goes_on_or_ends(autocomplete, session):
+    texts = [draft.text for draft in run(autocomplete, session, "She laughed because we live", k=5).drafts]
+    assert any(text.startswith(" ") for text in texts), texts
+    assert any(text[0].isalpha() for text in texts), texts
+
+
+def test_drafts_stand_in_the_order_of_their_beginnings_and_stay_there(autocomplete, session):
+    completion = session.complete("The meeting was moved to", k=5)
+    order = []
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+        if completion.drafts:
+            order.append([draft.id for draft in completion.drafts])
+            chances = [draft.probability for draft in completion.drafts]
+            assert chances == sorted(chances, reverse=True)
+    assert all(ids == order[0] for ids in order)
+
+
+def test_the_drafts_of_a_word_begin_differently_and_add_up(autocomplete, session):
+    for typed in ("The sounds of Soun", "Mr. Schwarzeneg", "She liked photosynthes", "because we live", "it's"):
+        completion = session.complete(typed, k=9)
+        while not completion.drafts and not completion.done:
+            completion.advance(autocomplete.model.forward(completion.rows()))
+        texts = [draft.text for draft in completion.drafts]
+        assert len(set(texts)) == len(texts) > 1
+        assert sum(draft.probability for draft in completion.drafts) <= 1 + 1e-6
+        completion.close()
+
+
 def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
     run(autocomplete, session, "The weather today is b")
-    completion = session.complete("The weather today is be")
+    completion = session.complete("The weather today is bea")
     assert completion.drafts, "the first drafts are known without a pass"
     assert completion.fed == 0
     completion.close()
@@ -159,13 +188,16 @@ def test_unfinished_emoji_are_held_back(autocomplete):
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="abc é日ß", min_size=1, max_size=6))
-def test_beginnings_are_exactly_the_tokens_that_agree(autocomplete, rest):
+def test_beginnings_are_exactly_the_tokens_that_go_on(autocomplete, rest):
     healer: Healer = autocomplete.healer
     pieces = autocomplete.model.tokenizer.pieces
     data = rest.encode()
     wanted = {
         i
         for i, piece in enumerate(pieces)
-        if piece.startswith(data) and i not in healer.line_ends and i not in autocomplete.model.tokenizer.special_ids
+        if piece.startswith(data)
+        and piece != data
+        and i not in healer.line_ends
+        and i not in autocomplete.model.tokenizer.special_ids
     }
     assert set(healer.beginnings(data).tolist()) == wanted

@@ -146,9 +146,8 @@ def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
 
 
 def test_drafts_below_the_minimum_confidence_are_not_shown(fake: FakeAutocomplete) -> None:
-    assert [d["text"] for d in json.loads(runner.invoke(app, ["complete", "T", "--json"]).stdout)["drafts"]] == [
-        " you\x1b[31m"
-    ]
+    shown = runner.invoke(app, ["complete", "T", "--json", "--min-confidence", "0.01"]).stdout
+    assert [draft["text"] for draft in json.loads(shown)["drafts"]] == [" you\x1b[31m"]
     none = runner.invoke(app, ["complete", "T", "--min-confidence", "0.9"])
     assert none.exit_code == 0
     assert none.stdout == ""

@@ -712,11 +712,11 @@ def test_more_and_reset(drafting: Editor) -> None:
     page = drafting.page
     page.get_by_role("button", name="More").click()
     page.get_by_role("switch", name="Distinct beginnings").uncheck()
-    page.get_by_role("slider", name="Exact steps").fill("3")
-    drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 3)
+    page.get_by_role("slider", name="Exact steps").fill("7")
+    drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 7)
     assert drafting.fake.requests[-1]["settings"]["distinct"] is False
     page.get_by_role("button", name="Reset all").click()
-    drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 1)
+    drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 3)
     assert drafting.fake.requests[-1]["settings"]["distinct"] is True
 
 

@@ -66,11 +66,13 @@ class Row:
         sequence: the sequence that grows.
         inputs: token ids, or embeddings (n, D) float32.
         every: logits after each input (n, V) instead of after the last one (V,).
+        silent: no logits at all, an empty tensor; the output layer is a third of a small model.
     """
 
     sequence: Sequence
     inputs: list[int] | Tensor
     every: bool = False
+    silent: bool = False
 
 
 class LanguageModel(ABC):
@@ -114,7 +116,8 @@ class LanguageModel(ABC):
     def forward(self, rows: list[Row]) -> list[Tensor]:
         """Advance several sequences, one row each, in one pass.
 
-        Returns: for each row float32 logits on the CPU, (V,) or, with `every`, (n, V). The tensors are the caller's.
+        Returns: for each row float32 logits on the CPU, (V,), with `every` (n, V), with `silent` (0,). The tensors are
+            the caller's.
         Raises: InputError for an empty row, an id outside the vocabulary, embeddings of another width, or a sequence
             that appears twice; ContextFull when there is no room, with every sequence as it was.
         """
@@ -127,7 +130,7 @@ class LanguageModel(ABC):
         logits = self._forward(rows)
         for row, after in zip(rows, logits, strict=True):
             n = len(row.inputs)
-            row.sequence._note(row.inputs, after[-1] if row.every else after)
+            row.sequence._note(row.inputs, None if row.silent else after[-1] if row.every else after)
             self.tokens_fed += n
         return logits
 
@@ -223,9 +226,9 @@ class Sequence(ABC):
         known = self.resume(ids)
         return known if known is not None else self.feed(ids[self.length :])
 
-    def _note(self, inputs: list[int] | Tensor, last: Tensor) -> None:
+    def _note(self, inputs: list[int] | Tensor, last: Tensor | None) -> None:
         self.inputs.extend([None] * len(inputs) if isinstance(inputs, Tensor) else inputs)
-        if not isinstance(inputs, Tensor):  # superposed positions are never gone back to
+        if last is not None and not isinstance(inputs, Tensor):  # superposed positions are never gone back to
             self._logits[self.length] = last.clone()  # callers may write on theirs
             while len(self._logits) > SNAPSHOTS:
                 self._logits.popitem(last=False)

@@ -179,7 +179,11 @@ class TorchModel(LanguageModel):
         kept = {position: i for i, position in enumerate(wanted)}
         # Cloned outside of inference mode: ordinary tensors, which keep no batch alive.
         return [
-            after[[kept[i] for i in _wanted(row, size)]] if row.every else after[kept[size - 1]].clone()
+            torch.empty(0)
+            if row.silent
+            else after[[kept[i] for i in _wanted(row, size)]]
+            if row.every
+            else after[kept[size - 1]].clone()
             for row, size, after in zip(rows, sizes, logits, strict=True)
         ]
 
@@ -371,11 +375,10 @@ def load(source: Path | str, name: str) -> TorchModel:
             try:
                 AutoConfig.from_pretrained(source, **options)
             except OSError as error:
-                where = "on the Hugging Face hub"
-                if not reachable:
-                    where = "among the downloaded ones, and the Hugging Face hub is out of reach"
+                where = "on the Hugging Face hub" if reachable else "among the downloaded ones"
+                fetch = "" if reachable else f"fetch it with `hf download {source}`, or "
                 raise ModelNotFound(
-                    f"No model {source!r} {where}; give a path to a GGUF file or a directory, or the id of a "
+                    f"No model {source!r} {where}; {fetch}give a path to a GGUF file or a directory, or the id of a "
                     f"public model (owner/name)."
                 ) from error
             except _UNREADABLE as error:

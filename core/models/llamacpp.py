@@ -184,9 +184,12 @@ class LlamaCppModel(LanguageModel):
                     f"llama.cpp failed on {self.name} (code {code}); restart, and run `polydraft doctor`."
                 )
             for b, (r, i) in enumerate(part):
-                if rows[r].every or i == len(rows[r].inputs) - 1:
+                if _wants_logits(rows[r], i):
                     wanted[r].append(self._logits(b))
-        return [torch.stack(w) if row.every else w[0] for row, w in zip(rows, wanted, strict=True)]
+        return [
+            torch.empty(0) if row.silent else torch.stack(w) if row.every else w[0]
+            for row, w in zip(rows, wanted, strict=True)
+        ]
 
     def _decode(self, rows: list[Row], part: list[tuple[int, int]], values: object, mixed: bool) -> int:
         batch = self._embedding_batch if mixed else self._token_batch
@@ -203,7 +206,7 @@ class LlamaCppModel(LanguageModel):
             batch.pos[b] = sequence.length + i
             batch.n_seq_id[b] = 1
             batch.seq_id[b][0] = sequence.id
-            batch.logits[b] = row.every or i == len(row.inputs) - 1
+            batch.logits[b] = _wants_logits(row, i)
         return lib.llama_decode(self._context, batch)
 
     def _logits(self, b: int) -> Tensor:
@@ -216,6 +219,10 @@ class LlamaCppModel(LanguageModel):
         for row in rows:
             assert isinstance(row.sequence, LlamaCppSequence)
             lib.llama_memory_seq_rm(self._memory, row.sequence.id, row.sequence.length, -1)
+
+
+def _wants_logits(row: Row, position: int) -> bool:
+    return not row.silent and (row.every or position == len(row.inputs) - 1)
 
 
 class LlamaCppSequence(Sequence):
