@@ -23,6 +23,8 @@ from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.ngram.interpolation import Geometric, Interpolation, Linear
 
+LEAST = -103.0  # log-probability below which float32 knows no probability any more
+GROUP = 64  # logits of which only the largest is looked at first
 MAJORITY = 0.5  # of the mixture's weight: what is read out of it is then mostly this draft's
 
 Rule = Callable[[Tensor, Tensor], Tensor]  # (input_ids (1, n), logits (1, V)) -> logits (1, V), as in transformers
@@ -195,10 +197,9 @@ class Superposition:
 
     def _superpose(self, alive: list[_Draft]) -> Tensor:
         """The mixed embedding (1, D) of the drafts' latest tokens (eqs. 3-4)."""
-        logprobs = torch.tensor([draft.logprob for draft in alive])
-        gamma = torch.softmax(logprobs, 0)  # p_i / Σ p_j, eq. 4
-        z = self._sequence.model.embeddings[torch.tensor([draft.ids[-1] for draft in alive])]  # (d, D)
-        return gamma.unsqueeze(0) @ z  # eq. 3
+        gamma = _normalised(np.array([draft.logprob for draft in alive]))  # p_i / Σ p_j, eq. 4
+        z = self._sequence.model.embeddings.numpy()[[draft.ids[-1] for draft in alive]]  # (d, D)
+        return torch.from_numpy(gamma.astype(np.float32)[None] @ z)  # eq. 3
 
     def _begin(self, logits: list[Tensor]) -> None:
         """The first token: the best k beginnings, each a draft of its own (eq. 1)."""
@@ -273,10 +274,10 @@ class Superposition:
             table = np.stack([c[:m] for c, _ in pairs])  # (d, m)
             scores = self._mix(np.stack([q[:m] for _, q in pairs]), contexts, table)
         standing = np.array([draft.logprob for draft in alive])
-        gamma = np.exp(standing - np.logaddexp.reduce(standing))
+        gamma = _normalised(standing)
         totals = scores + standing[:, None]  # (d, m)
         if o.distinct:  # each lineage goes on with its own best token
-            picks = [(d, int(np.argmax(totals[d]))) for d in range(len(alive))]
+            picks = list(enumerate(totals.argmax(1).tolist())) if totals.size else []
         else:  # the best 2k of all, so that k remain when some of them end
             flat = np.argsort(-totals, axis=None, kind="stable")[: 2 * o.k]
             picks = [divmod(int(i), totals.shape[1]) for i in flat]
@@ -313,12 +314,13 @@ class Superposition:
         o = self.options
         if o.rule is not None:
             logits = o.rule(torch.tensor([context]), logits[None])[0]
-        top, best = torch.topk(logits, min(self._m, len(logits)))
+        x = logits.numpy()
+        best = _likeliest(x, self._m)
         # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
         # model's own, so that n-grams can be mixed in and a beginning's probability means what it says.
-        q = (top / o.tau - _total(logits, o.tau)).double().numpy()
-        keep = np.exp(q.astype(np.float32)) > 0
-        tokens, q = best.numpy()[keep], q[keep]
+        q = x[best].astype(np.float64) / o.tau - _total(x, o.tau)
+        keep = q > LEAST
+        tokens, q = best[keep], q[keep]
         if not o.distinct and len(q):
             q = q - np.logaddexp.reduce(q)
         return tokens, q
@@ -329,19 +331,18 @@ class Superposition:
         """The m likeliest of some tokens: ids (m,), their log-probabilities (m,) among all tokens, and the probability
         of everything allowed. A rule crops what is allowed."""
         o = self.options
-        where = torch.from_numpy(allowed)
-        if len(where) == 0:
+        if len(allowed) == 0:
             return allowed, np.zeros(0), 0.0
-        some = logits[where]
-        mass = _total(some, o.tau) - _total(logits, o.tau)
+        some = logits.numpy()[allowed]
+        mass = _total(some, o.tau) - _total(logits.numpy(), o.tau)
         if o.rule is not None:
             masked = torch.full_like(logits, -torch.inf)
-            masked[where] = some
-            some = o.rule(torch.tensor([context]), masked[None])[0][where]
-        top, best = torch.topk(some, min(self._m, len(some)))
-        q = (top / o.tau - _total(some, o.tau) + mass).double().numpy()
+            masked[torch.from_numpy(allowed)] = torch.from_numpy(some)
+            some = o.rule(torch.tensor([context]), masked[None])[0].numpy()[allowed]
+        best = _likeliest(some, self._m)
+        q = some[best].astype(np.float64) / o.tau - _total(some, o.tau) + mass
         keep = np.isfinite(q)
-        return allowed[best.numpy()[keep]], q[keep], float(mass.exp())
+        return allowed[best[keep]], q[keep], float(np.exp(mass))
 
     def _mix(self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray) -> np.ndarray:
         """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7)."""
@@ -395,13 +396,43 @@ class Superposition:
             draft.sequence = None
 
 
-def _total(logits: Tensor, tau: float) -> Tensor:
+def _normalised(logprobs: np.ndarray) -> np.ndarray:
+    return np.exp(logprobs - np.logaddexp.reduce(logprobs))
+
+
+# NumPy and one thread for what is done once per step: torch's second thread would wait for a core on which one of
+# llama.cpp's still spins.
+
+
+def _total(logits: np.ndarray, tau: float) -> float:
     """Logarithm of the normaliser at τ."""
-    return torch.logsumexp(logits if tau == 1 else logits / tau, -1)
+    x = logits / tau if tau != 1 else logits
+    peak = x.max(initial=-np.inf)
+    if not np.isfinite(peak):
+        return float(peak)
+    shifted = x - peak
+    np.exp(shifted, out=shifted)
+    return float(peak + np.log(shifted.sum()))
+
+
+def _likeliest(x: np.ndarray, m: int) -> np.ndarray:
+    """Where the m largest are, largest first; equals in the order of their index.
+
+    The m-th largest of some maxima of disjoint groups is a bound from below, which few elements reach.
+    """
+    m = min(m, len(x))
+    groups = len(x) // GROUP
+    if groups > m:
+        maxima = x[: groups * GROUP].reshape(GROUP, groups).max(0)
+        bound = np.partition(maxima, groups - m)[groups - m]
+        found = np.flatnonzero(x >= bound)
+    else:
+        found = np.arange(len(x))
+    return found[np.argsort(-x[found], kind="stable")[:m]]
 
 
 def _logprob(logits: Tensor, token: int, tau: float) -> float:
-    return float(logits[token] / tau - _total(logits, tau))
+    return float(logits[token]) / tau - _total(logits.numpy(), tau)
 
 
 def superpose(

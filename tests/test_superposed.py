@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from core.errors import InputError
-from core.superposed import superpose, superpose_batch
+from core.superposed import _likeliest, superpose, superpose_batch
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
 TOLERANCE = 2e-4  # logits of the two float32 implementations differ by up to 1.1e-4
@@ -152,3 +154,12 @@ def test_values_out_of_range_are_named(llama_model, prefix, wrong):
 def test_an_empty_prefix_is_refused(llama_model):
     with pytest.raises(InputError, match="empty prefix"):
         next(superpose(llama_model, []))
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(1, 3000), st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 0.999]))
+def test_the_likeliest_are_those_of_a_full_sort(size, m, seed, cropped):
+    random = np.random.default_rng(seed)
+    x = random.integers(-50, 50, size).astype(np.float32)  # with many equals
+    x[random.random(size) < cropped] = -np.inf
+    assert _likeliest(x, m).tolist() == np.argsort(-x, kind="stable")[:m].tolist()

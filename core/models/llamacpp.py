@@ -166,7 +166,7 @@ class LlamaCppModel(LanguageModel):
         # One entry per input: (row, position in the row). Cut into native batches of at most BATCH.
         entries = [(r, i) for r, row in enumerate(rows) for i in range(len(row.inputs))]
         values = (
-            torch.cat([as_embeddings(self, row.inputs) for row in rows]).numpy()
+            np.concatenate([as_embeddings(self, row.inputs).numpy() for row in rows])
             if mixed
             else [token for row in rows for token in row.inputs]
         )
