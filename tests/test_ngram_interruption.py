@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import random
-import resource
 import shutil
 import signal
 import subprocess
@@ -290,8 +289,8 @@ def test_too_little_memory_is_refused(sources, tmp_path, monkeypatch):
 
 def test_memory_stays_under_what_was_given(tmp_path):
     """Six million windows would take 500 MB to sort at once."""
-    script = """
-        import resource, sys
+    script = r"""
+        import re, resource, sys
         from pathlib import Path
         import numpy as np
         import ngram_builder
@@ -306,13 +305,15 @@ def test_memory_stays_under_what_was_given(tmp_path):
                 file.write("".join(map(chr, chances.integers(1000, 30_000, 10_000).tolist())))
         report = ngram_builder.build([folder / "s.txt"], folder / "s.ngram", Letters(30_000), memory=400 << 20)
         assert report.tokens == 6_000_000
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        status = Path("/proc/self/status")
+        if status.exists():  # Linux counts what this process was before exec, a copy of the parent, into ru_maxrss
+            print(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) << 10)
+        else:
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     """
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stderr
-    unit = 1 if sys.platform == "darwin" else 1024
-    assert int(done.stdout) * unit < 400 << 20
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * unit > 0
+    assert 0 < int(done.stdout) < 400 << 20
