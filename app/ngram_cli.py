@@ -8,7 +8,9 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -21,6 +23,7 @@ import ngram_builder
 from core.errors import InputError, PolydraftError
 from core.ngram import NgramStore
 from ngram_builder import pipeline
+from ngram_builder.cluster import cluster
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
@@ -65,6 +68,10 @@ def build(
     work: Annotated[
         Path | None, typer.Option(help="A folder for what is counted so far; by default one beside the store.")
     ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Count on the Dask cluster of the scheduler at this address, tcp://…:8786.")
+    ] = None,
+    dask: Annotated[str | None, typer.Option(help="local: count on a Dask cluster of this machine's cores.")] = None,
     as_json: Json = False,
 ) -> None:
     """Count the n-grams of documents and write a store.
@@ -78,8 +85,12 @@ def build(
         wanted = _range(orders)
         at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), _bytes(memory)
         chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
+        if dask not in (None, "local") or (dask and scheduler):
+            raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
         words, name = _tokenizer(tokenizer)
-        with _bar() as bar:
+        address = dask or scheduler
+        there = cluster(address, partial(load_tokenizer, tokenizer), workers or None) if address else nullcontext()
+        with there as machines, _bar() as bar:
             return ngram_builder.build(
                 sources,
                 out,
@@ -93,6 +104,7 @@ def build(
                 signals=chosen,
                 workers=workers or None,
                 work=work,
+                machines=machines,
                 progress=_Shown(bar),
                 say=lambda text: typer.echo(text, err=True),
             )
@@ -277,6 +289,11 @@ def _print_damage(damage: Sequence[ngram_builder.Damage]) -> None:
         typer.echo(f"Warning: {place}", err=True)
     if len(damage) > _SHOWN:
         typer.echo(f"Warning: {len(damage) - _SHOWN} more damaged places; --json lists all.", err=True)
+
+
+def load_tokenizer(name: str) -> Tokenizer:
+    """The tokenizer of a model; workers of a cluster load it by this."""
+    return _tokenizer(name)[0]
 
 
 def _tokenizer(name: str) -> tuple[Tokenizer, str]:

@@ -1,0 +1,148 @@
+"""Counting on a Dask cluster: the same two functions, one file a part, wherever there is a free worker.
+
+All machines have to see the work folder: runs and ranges are handed over through it, and only their names and sizes
+through the scheduler. A worker that dies costs what it did since its part's last journal: another one goes on from
+there.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from core.errors import InputError
+from ngram_builder.parts import Counted, Tell, count_part, merge_range
+from ngram_builder.pipeline import Machines, Plan, part_folder
+from ngram_builder.readers import File
+from ngram_builder.runs import Run
+
+if TYPE_CHECKING:  # an optional package
+    from distributed import Client, Future
+
+    from core.models.base import Tokenizer
+
+PATIENCE = 10  # seconds for a scheduler to answer
+
+LoadTokenizer = Callable[[], "Tokenizer"]
+
+
+@dataclass
+class Cluster:
+    """The machines of a Dask cluster; see `pipeline.Machines`.
+
+    Attributes:
+        load: gives the tokenizer on a worker; has to be importable there.
+    """
+
+    client: Client
+    load: LoadTokenizer
+
+    def divide(self, files: Sequence[File]) -> list[list[File]]:
+        return [[file] for file in files]
+
+    def count(self, plan: Plan, parts: Sequence[Sequence[File]], tell: Tell) -> list[Counted]:
+        self._check_folder(plan.folder)
+        futures = [
+            self.client.submit(_count_part, plan, number, list(files), self.load, pure=False)
+            for number, files in enumerate(parts)
+        ]
+        sizes = {future.key: sum(file.size for file in files) for future, files in zip(futures, parts, strict=True)}
+        for future, counted in self._completed(futures):
+            tell(sizes[future.key], counted.tokens)
+        return self.client.gather(futures)  # type: ignore[return-value]
+
+    def merge(
+        self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
+    ) -> Iterator[int]:
+        futures = [
+            self.client.submit(_merge_range, plan, number, list(runs), tokens, pure=False)
+            for number, tokens in ranges.items()
+        ]
+        for _, size in self._completed(futures):
+            yield size
+
+    def _completed(self, futures: Sequence[Future]) -> Iterator[tuple[Future, Any]]:
+        from distributed import KilledWorker, as_completed
+
+        try:
+            yield from as_completed(list(futures), with_results=True)
+        except KilledWorker as error:
+            raise InputError(
+                f"The cluster gave a part up after its workers died again and again ({error}); it is usually memory: "
+                "give the workers more, or a smaller --memory. What was counted is kept."
+            ) from error
+        finally:
+            self.client.cancel([future for future in futures if not future.done()])
+
+    def _check_folder(self, folder: Path) -> None:
+        if not self.client.scheduler_info()["workers"]:
+            self.client.wait_for_workers(1, timeout=60)
+        mark = folder / f"part-seen-{uuid.uuid4().hex}"
+        mark.touch()
+        try:
+            seen = cast("dict[str, bool]", self.client.run(os.path.exists, str(mark)))
+        finally:
+            mark.unlink()
+        if blind := [worker for worker, found in seen.items() if not found]:
+            raise InputError(
+                f"{len(blind)} of {len(seen)} workers, {blind[0]} for one, do not see {folder}: name a folder on a "
+                "file system that all machines share with --work."
+            )
+
+
+@contextmanager
+def cluster(address: str, load: LoadTokenizer, workers: int | None = None) -> Iterator[Machines]:
+    """The cluster of the scheduler at `address`, or with "local" one of `workers` processes on this machine.
+
+    Raises InputError when Dask is not installed or no scheduler answers.
+    """
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError as error:
+        raise InputError("Counting on a cluster needs Dask: pip install 'polydraft[dask]'.") from error
+    if address == "local":
+        processes = workers or os.cpu_count() or 1
+        with (
+            LocalCluster(
+                n_workers=processes, threads_per_worker=1, processes=True, dashboard_address="127.0.0.1:0"
+            ) as local,
+            Client(local) as client,
+        ):
+            yield Cluster(client, load)
+        return
+    try:
+        client = Client(address, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise InputError(f"No Dask scheduler answers at {address}: {error}.") from error
+    with client:
+        yield Cluster(client, load)
+
+
+@cache
+def _tokenizer(load: LoadTokenizer) -> Tokenizer:
+    """Loaded once per process."""
+    return load()
+
+
+def _count_part(plan: Plan, number: int, files: list[File], load: LoadTokenizer) -> Counted:
+    # A worker that was taken for dead may still be at the same part: its runs have other names, and stay.
+    return count_part(
+        part_folder(plan, number),
+        files,
+        _tokenizer(load),
+        plan.packing,
+        memory=plan.memory,
+        workers=1,
+        signals=plan.signals,
+        alone=False,
+    )
+
+
+def _merge_range(plan: Plan, number: int, runs: list[Run], tokens: tuple[int | None, int | None]) -> int:
+    return merge_range(plan.ranges, number, runs, plan.packing, plan.orders, plan.min_counts, tokens, plan.memory)
