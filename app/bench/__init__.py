@@ -18,8 +18,8 @@ BENCHES = {
     "drafts": "time for k drafts of 10 tokens: Superposed, sampled in one batch, one after another",
     "keystroke": "key press to the drafts on the page, in real Chromium",
     "startup": "process start to a page that answers",
-    "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",
     "healing": "how often one of 3 drafts restores a half-typed word",
+    "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",
 }
 
 
