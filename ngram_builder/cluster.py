@@ -86,7 +86,7 @@ class Cluster:
         mark = folder / f"part-seen-{uuid.uuid4().hex}"
         mark.touch()
         try:
-            seen = cast("dict[str, bool]", self.client.run(os.path.exists, str(mark)))
+            seen = cast("dict[str, bool]", self.client.run(_sees, str(mark)))
         finally:
             mark.unlink()
         if blind := [worker for worker, found in seen.items() if not found]:
@@ -122,6 +122,10 @@ def cluster(address: str, load: LoadTokenizer, workers: int | None = None) -> It
         raise InputError(f"No Dask scheduler answers at {address}: {error}.") from error
     with client:
         yield Cluster(client, load)
+
+
+def _sees(path: str) -> bool:
+    return Path(path).exists()
 
 
 @cache
