@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from core.models import Row
 
 MAX_TABS = 12  # tabs whose text stays in the model's cache
+PACE = 0.1  # seconds between two states of growing drafts: what a page draws costs the model a core
 REMEMBERED = 1024  # tabs whose newest request is known, so that a late older one can be told
 
 # What a model, or loading one, may raise besides our own errors: native code, files, missing packages, memory.
@@ -57,6 +58,7 @@ class _Job:
         self.completion: Completion | None = None
         self.step = 0
         self.sent: list[Event] = []
+        self.sent_at = 0.0
         self.first: tuple[float, int] | None = None  # when the first drafts were there, and their step
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
@@ -80,8 +82,10 @@ class DraftService:
     Until the model is there requests wait; when it can't be loaded they are answered with the reason.
     """
 
-    def __init__(self, load: Callable[[], Autocomplete], name: str = "", max_tabs: int = MAX_TABS) -> None:
-        self._load, self._name, self._max_tabs = load, name, max_tabs
+    def __init__(
+        self, load: Callable[[], Autocomplete], name: str = "", max_tabs: int = MAX_TABS, pace: float = PACE
+    ) -> None:
+        self._load, self._name, self._max_tabs, self._pace = load, name, max_tabs, pace
         self._wake = threading.Condition()
         # Guarded by _wake:
         self._arrived: OrderedDict[str, _Job] = OrderedDict()  # by tab: only its newest request counts
@@ -124,7 +128,7 @@ class DraftService:
         }
 
     async def stream(self, request: DraftRequest) -> AsyncGenerator[Event]:
-        """Events for one request: "drafts" after each step that changed them, then "stats"; or "error".
+        """Events for one request: "drafts", the first at once and then what grew within `pace`, "stats"; or "error".
 
         Ends early, without a word, when a newer request of the same tab arrives. Closing the generator cancels
         the request before the next model step.
@@ -300,7 +304,8 @@ class DraftService:
         now = time.perf_counter()
         if completion.step and job.first is None:
             job.first = now, completion.step
-        if completion.done or completion.step != job.step:
+        due = not job.sent or now - job.sent_at >= self._pace
+        if completion.done or (due and completion.step != job.step):
             job.step = completion.step
             drafts = [
                 {
@@ -314,7 +319,7 @@ class DraftService:
                 if draft.probability >= request.settings.min_confidence
             ]
             if completion.done or drafts != job.sent:
-                job.sent = drafts
+                job.sent, job.sent_at = drafts, now
                 job.post(
                     {
                         "type": "drafts",

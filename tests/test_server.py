@@ -32,7 +32,7 @@ class Site:
 
     def __init__(self) -> None:
         self.fake = FakeAutocomplete()
-        self.service = DraftService(self.fake.real, "scripted")
+        self.service = DraftService(self.fake.real, "scripted", pace=0)
         self.service.start()
         self.server = Server(create_app(self.service))
         self.port = self.server.port

@@ -17,8 +17,8 @@ from tests.fake_autocomplete import FakeAutocomplete
 
 
 @contextmanager
-def running(fake: FakeAutocomplete, max_tabs: int = 12) -> Iterator[DraftService]:
-    service = DraftService(fake.real, "scripted", max_tabs)
+def running(fake: FakeAutocomplete, max_tabs: int = 12, pace: float = 0) -> Iterator[DraftService]:
+    service = DraftService(fake.real, "scripted", max_tabs, pace)
     service.start()
     try:
         yield service
@@ -64,6 +64,13 @@ def test_events_of_one_request() -> None:
     assert (stats["model"], stats["backend"], stats["reused"], stats["fed"]) == ("Scripted", "none", 4, 1)
     assert 0 <= stats["first_ms"] < 5000
     assert stats["per_token_ms"] >= 0
+
+
+def test_a_page_is_not_told_of_every_step() -> None:
+    """The first drafts at once, the last when they are done, and between them no more than the pace allows."""
+    with running(FakeAutocomplete(), pace=1000) as service:
+        *drafts, _ = run(all_of(service.stream(ask("a", 1, length=9))))
+    assert [line["step"] for line in drafts] == [1, 9]
 
 
 def test_drafts_from_the_cache_need_no_pass() -> None:
@@ -232,7 +239,7 @@ def test_requests_wait_for_the_model() -> None:
         loaded.wait(10)
         return fake.real()
 
-    service = DraftService(load, "scripted")
+    service = DraftService(load, "scripted", pace=0)
     service.start()
 
     async def wait() -> None:
@@ -267,7 +274,7 @@ def test_a_model_that_cannot_be_loaded_is_told_to_everybody(error: Exception, wo
         go.wait(10)
         raise error
 
-    service = DraftService(load, "x")
+    service = DraftService(load, "x", pace=0)
     service.start()
 
     async def early_and_late() -> None:
