@@ -18,6 +18,7 @@ from typer.core import TyperGroup
 
 from app import ngram_cli
 from app.bench import cli as bench_cli
+from app.evals import cli as evals_cli
 from app.offline import stay_offline
 from app.settings import DraftSettings, options
 from core.errors import PolydraftError
@@ -107,6 +108,13 @@ def complete(
     exact_steps: int = _flag("exact_steps"),
     distinct: bool = _flag("distinct"),
     min_confidence: float = _flag("min_confidence"),
+    ngrams: bool = _flag("ngrams"),
+    alpha: float = _flag("alpha"),
+    personal_weight: float = _flag("personal_weight"),
+    store: Annotated[
+        list[str] | None,
+        typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME"),
+    ] = None,
     model: Model = "default",
     backend: Backend = "auto",
     as_json: Json = False,
@@ -116,7 +124,15 @@ def complete(
     Example: [bold]polydraft complete "Thank you for your" --k 5[/]
     """
     settings = DraftSettings(
-        k=k, length=length, tau=tau, exact_steps=exact_steps, distinct=distinct, min_confidence=min_confidence
+        k=k,
+        length=length,
+        tau=tau,
+        exact_steps=exact_steps,
+        distinct=distinct,
+        min_confidence=min_confidence,
+        ngrams=ngrams,
+        alpha=alpha,
+        personal_weight=personal_weight,
     )
     text = _without_surrogates(text)
     from core.autocomplete import load_autocomplete
@@ -125,7 +141,7 @@ def complete(
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)
     began = time.perf_counter()
-    completion = autocomplete.open().complete(text, **settings.model_dump(exclude={"min_confidence"}))
+    completion = autocomplete.open().complete(text, stores=store or None, **settings.drafting())
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
     ms = (time.perf_counter() - began) * 1000
@@ -134,7 +150,14 @@ def complete(
         found = {
             "text": text,
             "drafts": [
-                {"text": d.text, "probability": d.probability, "whole": d.whole, "finished": d.finished} for d in drafts
+                {
+                    "text": d.text,
+                    "probability": d.probability,
+                    "whole": d.whole,
+                    "finished": d.finished,
+                    "personal": d.personal,
+                }
+                for d in drafts
             ],
             "model": autocomplete.model.name,
             "backend": autocomplete.model.backend,
@@ -159,6 +182,7 @@ def doctor(model: Model = "default", as_json: Json = False) -> None:
 
 
 bench_cli.register(app)
+evals_cli.register(app)
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 import ngram_builder
+from app import personal_cli
 from core.errors import InputError, PolydraftError
 from core.ngram import NgramStore
 from ngram_builder import pipeline
@@ -28,7 +29,7 @@ from ngram_builder.cluster import cluster
 if TYPE_CHECKING:
     from core.models import Tokenizer
 
-app = typer.Typer(help="N-gram stores: build, query, stats, merge.", no_args_is_help=True)
+app = typer.Typer(help="N-gram stores: build, query, stats, merge; personal stores.", no_args_is_help=True)
 
 Sources = Annotated[list[str], typer.Argument(help="Files, folders, glob patterns or URLs.")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="The store to write.")]
@@ -39,7 +40,11 @@ MinCount = Annotated[
 ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.")]
 Exact = Annotated[bool, typer.Option("--exact", help="Store every count exactly.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-StorePath = Annotated[Path, typer.Option("--store", help="The store to look into.")]
+StorePath = Annotated[
+    Path, typer.Option("--store", help="The store to look into: a file, or a personal store by name.")
+]
+
+personal_cli.register(app)
 
 T = TypeVar("T")
 
@@ -120,7 +125,11 @@ def merge(
     exact: Exact = False,
     as_json: Json = False,
 ) -> None:
-    """Add the counts of several stores up into one."""
+    """Add several stores up into one: files, or personal stores by name."""
+    if personal_cli.named(out) and all(personal_cli.named(path) for path in stores):
+        tokens = _or_exit(lambda: personal_cli.merge([path.name for path in stores], out.name, "default"))
+        typer.echo(f"{out}: {tokens:,} tokens put in.")
+        return
 
     def run() -> ngram_builder.BuildReport:
         opened = [NgramStore.open(path, verify=True) for path in stores]
@@ -141,6 +150,8 @@ def query(
     """What follows these words, and how often, for every length of context that the store knows."""
 
     def run() -> list[dict[str, Any]]:
+        if personal_cli.named(store):
+            return personal_cli.query(store.name, text, tokenizer, top)
         words, _ = _tokenizer(tokenizer)
         opened = NgramStore.open(store, fingerprint=words.fingerprint)
         ids, rows = words.encode(text), []
@@ -166,8 +177,10 @@ def query(
         table.add_column("next")
         table.add_column("times", justify="right")
         table.add_column("share", justify="right")
+        table.add_column("from")
         for entry in row["continuations"]:
-            table.add_row(repr(entry["text"]), str(entry["count"]), f"{entry['share']:.1%}")
+            origins = ", ".join(f"{Path(o).name} ({times})" for o, times in entry.get("from", {}).items())
+            table.add_row(repr(entry["text"]), str(entry["count"]), f"{entry['share']:.1%}", origins)
         Console().print(table)
 
 
@@ -177,7 +190,14 @@ def stats(
     verify: Annotated[bool, typer.Option("--verify", help="Compare the whole file with its checksums.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What a store holds: n-grams per order, sizes, sources."""
+    """What a store holds: n-grams per order, sizes, sources; of a personal store, by name, its documents."""
+    if personal_cli.named(store):
+        rows = _or_exit(lambda: personal_cli.stats(store.name))
+        if as_json:
+            typer.echo(json.dumps({"name": "ngram stats", "rows": rows}, ensure_ascii=False))
+        else:
+            personal_cli.print_stats(rows)
+        return
 
     def run() -> dict[str, Any]:
         opened = NgramStore.open(store, verify=verify)

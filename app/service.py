@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app.personal import PersonalStores
 from app.settings import DraftSettings
-from core.errors import ContextFull, PolydraftError
+from core.errors import ContextFull, InputError, PolydraftError
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -141,6 +142,13 @@ class DraftService:
                 yield event
         finally:
             job.dropped = True
+
+    def stores(self) -> PersonalStores:
+        """The user's personal stores, for any thread but the engine's. Raises InputError until the model is there,
+        whose tokenizer they need."""
+        if self._autocomplete is None:
+            raise InputError("The model is not loaded yet; its tokenizer is needed for personal stores.")
+        return PersonalStores(self._autocomplete.model.tokenizer)
 
     def leave(self, tab: str) -> None:
         """The tab is gone: stop its request and free its place in the cache."""
@@ -278,14 +286,7 @@ class DraftService:
             assert self._autocomplete is not None
             session = self._sessions[request.tab] = self._autocomplete.open()
         self._sessions.move_to_end(request.tab)
-        job.completion = session.complete(
-            request.before,
-            k=settings.k,
-            length=settings.length,
-            tau=settings.tau,
-            exact_steps=settings.exact_steps,
-            distinct=settings.distinct,
-        )
+        job.completion = session.complete(request.before, **settings.drafting())
         self._show(job)
 
     def _rows(self, job: _Job) -> list[Row]:
@@ -314,6 +315,7 @@ class DraftService:
                     "probability": round(draft.probability, 4),
                     "whole": float(f"{draft.whole:.3g}"),
                     "finished": draft.finished,
+                    "personal": [list(span) for span in draft.personal],
                 }
                 for draft in completion.drafts
                 if draft.probability >= request.settings.min_confidence

@@ -40,6 +40,22 @@ class DraftSettings(BaseModel):
     distinct: bool = _option(
         True, "Distinct beginnings", "Every draft starts with a different word. Off: the paper's own rule."
     )
+    ngrams: bool = _option(True, "N-grams", "What often follows in much text, and in yours, weighs in.")
+    alpha: float = _option(
+        0.9, "N-gram weight α", "How much the general n-grams may say at most.", ge=0.0, le=1.0, step=0.05
+    )
+    personal_weight: float = _option(
+        0.9, "Personal weight", "How much your own stores may say at most.", ge=0.0, le=1.0, step=0.05
+    )
+
+    def drafting(self) -> dict[str, Any]:
+        """Arguments for `Session.complete`."""
+        weight = 1.0 if self.ngrams else 0.0
+        return {
+            **self.model_dump(exclude={"min_confidence", "ngrams", "alpha", "personal_weight"}),
+            "alpha": weight * self.alpha,
+            "personal_weight": weight * self.personal_weight,
+        }
 
 
 def options() -> list[dict[str, Any]]:

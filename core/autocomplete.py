@@ -7,7 +7,7 @@ join the passes of several people into one, and stop between any two.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,9 @@ from torch import Tensor
 
 from core.healing import Healer
 from core.models import LanguageModel, Row, load_model
-from core.ngram import NgramStore, StoreError
-from core.superposed import Drafts, Options, Superposition
+from core.ngram import Interpolation, NgramStore, StoreError
+from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
+from core.superposed import PROPOSALS, Drafts, Options, Superposition
 from core.text import shown
 
 WINDOW = 1024  # tokens of text before the caret that the model sees
@@ -34,6 +35,7 @@ class TextDraft:
         probability: of its beginning, given what is typed.
         whole: of all its tokens.
         finished: it ended its line.
+        personal: from where to where in `text` a personal store decided on the words; it ends before the second.
     """
 
     id: int
@@ -41,6 +43,7 @@ class TextDraft:
     probability: float
     whole: float
     finished: bool
+    personal: tuple[tuple[int, int], ...] = ()
 
 
 class Autocomplete:
@@ -48,12 +51,24 @@ class Autocomplete:
 
     Attributes:
         notice: what the user should know (a backend or a store that could not be used), or None.
+        shelf: the personal stores that may join the base store `ngrams`; None for none.
     """
 
-    def __init__(self, model: LanguageModel, ngrams: Any = None, notice: str | None = None) -> None:
-        self.model, self.ngrams, self.notice = model, ngrams, notice
+    def __init__(
+        self, model: LanguageModel, ngrams: Any = None, notice: str | None = None, shelf: Shelf | None = None
+    ) -> None:
+        self.model, self.ngrams, self.notice, self.shelf = model, ngrams, notice, shelf
         self.healer = Healer(model.tokenizer)
         self.window = min(WINDOW, model.context_length // 2)
+
+    def mixture(self, alpha: float, personal_weight: float, stores: list[str] | None = None) -> Interpolation | None:
+        """The base store and the personal stores that are on, or those named in `stores`, as one rule.
+
+        Raises: InputError for a weight out of range; StoreError for a named store that cannot be used.
+        """
+        shelf = self.shelf if personal_weight else None
+        chosen = [] if shelf is None else shelf.active() if stores is None else shelf.named(stores)
+        return interpolation(self.ngrams, chosen, alpha, personal_weight)
 
     def open(self) -> Session:
         """A session with a cached sequence of its own. Raises ContextFull when there are too many."""
@@ -67,15 +82,32 @@ class Session:
         self.autocomplete = autocomplete
         self.sequence = autocomplete.model.open()
 
-    def complete(self, before: str, *, heal: bool = True, one_line: bool = True, **options: Any) -> Completion:
+    def complete(
+        self,
+        before: str,
+        *,
+        heal: bool = True,
+        one_line: bool = True,
+        alpha: float | None = None,
+        personal_weight: float = PERSONAL_WEIGHT,
+        stores: list[str] | None = None,
+        **options: Any,
+    ) -> Completion:
         """Start drafts after the text before the caret; the session's previous completion must be closed.
 
         Args:
             heal: finish half-typed words.
             one_line: drafts stop at the end of the line.
-            options: of `core.superposed.superpose`.
+            alpha, personal_weight, stores: of the base store and the personal stores; see `mixture`.
+            options: of `core.superposed.superpose`. With `ngrams` the stores are those given there instead; with
+                mixing="geometric" it is the base store alone.
         Raises: InputError for an option out of range.
         """
+        if "ngrams" not in options and options.get("mixing") != "geometric":
+            options["ngrams"] = self.autocomplete.mixture(ALPHA if alpha is None else alpha, personal_weight, stores)
+        else:
+            options.setdefault("ngrams", self.autocomplete.ngrams)
+            options["alpha"] = alpha
         return Completion(self, before, heal, one_line, options)
 
     def close(self) -> None:
@@ -97,7 +129,6 @@ class Completion:
         self._autocomplete = a = session.autocomplete
         self._sequence = session.sequence
         self._one_line = one_line
-        options.setdefault("ngrams", a.ngrams)
         self._options = options
         Options(**options)  # refuses values out of range before anything is fed
         self._healing = a.healer.plan(before, window=a.window, heal=heal)
@@ -142,10 +173,23 @@ class Completion:
             self._superposition.close()
 
     def _after_prefix(self, logits: Tensor) -> None:
-        if self._autocomplete.healer.certain(self._healing, logits):
+        if self._autocomplete.healer.certain(self._healing, logits) and not self._proposed_inside():
             self._begin([logits])
         else:
             self._weighing = logits
+
+    def _proposed_inside(self) -> bool:
+        """Whether a personal store knows how the unfinished word goes on at a boundary inside it. The model alone may
+        be sure of another word; and then one more pass is well spent."""
+        rule, healing = self._options["ngrams"], self._healing
+        if not isinstance(rule, Interpolation):
+            return False
+        inside = range(1, len(healing.word_ids) + 1)
+        contexts = [healing.prefix_ids + healing.word_ids[:n] for n in inside]
+        return any(
+            np.isin(ids, self._autocomplete.healer.beginnings(healing.rests[n])).any()
+            for n, ids in zip(inside, rule.proposals(contexts, PROPOSALS), strict=True)
+        )
 
     def _begin(self, logits: list[Tensor]) -> None:
         """Drafts start: the logits before the unfinished word, and after its tokens where those count."""
@@ -166,14 +210,22 @@ class Completion:
         distinct = self._options.get("distinct", True)
         rows = [
             # Only what is the draft's own is worth a reader's eye; the rest drifts into other drafts.
-            TextDraft(lineage, self._text(ids[:own]), beginning, float(np.exp(logprob)), ended)
-            for ids, own, logprob, beginning, lineage, ended in zip(
+            TextDraft(
+                lineage,
+                self._text(ids[:own]),
+                beginning,
+                float(np.exp(logprob)),
+                ended,
+                self._spans(ids[:own], personal),
+            )
+            for ids, own, logprob, beginning, lineage, ended, personal in zip(
                 drafts.ids,
                 drafts.own if distinct else [len(ids) for ids in drafts.ids],
                 drafts.logprobs,
                 drafts.beginnings,
                 drafts.lineages,
                 drafts.ended,
+                drafts.personal,
                 strict=True,
             )
         ]
@@ -186,7 +238,7 @@ class Completion:
                 for ids, p in drafts.finished
             ]
             rows.sort(key=lambda draft: -draft.whole)
-            rows = [TextDraft(i, r.text, r.probability, r.whole, r.finished) for i, r in enumerate(rows)]
+            rows = [replace(row, id=i) for i, row in enumerate(rows)]
         seen: set[str] = set()
         self.drafts = []
         for row in rows:
@@ -195,12 +247,28 @@ class Completion:
                 self.drafts.append(row)
         del self.drafts[self._options.get("k", Options.k) :]
 
+    def _spans(self, ids: list[int], personal: list[bool]) -> tuple[tuple[int, int], ...]:
+        """Where in the draft's text the tokens stand that a personal store decided on; neighbours are joined."""
+        spans: list[tuple[int, int]] = []
+        for i in [i for i in range(len(ids)) if personal[i]]:
+            start, end = len(self._text(ids[:i])), len(self._text(ids[: i + 1]))
+            if start == end:
+                continue  # nothing of it shows: typed already, or half a character
+            if spans and spans[-1][1] == start:
+                start = spans.pop()[0]
+            spans.append((start, end))
+        return tuple(spans)
+
     def _text(self, ids: list[int]) -> str:
         return shown(self._autocomplete.model.tokenizer, ids, self._healing.rests[0])
 
 
-def load_autocomplete(model: str = "default", backend: Any = "auto", store: Path | None = BASE_STORE) -> Autocomplete:
+def load_autocomplete(
+    model: str = "default", backend: Any = "auto", store: Path | None = BASE_STORE, personal: bool = True
+) -> Autocomplete:
     """The model by name, with the base n-gram store where it belongs to the model's tokenizer.
+
+    With `personal`, drafts use the user's personal stores that are on, too.
 
     Raises: what `load_model` raises. A store that cannot be used is a notice, not an error.
     """
@@ -212,4 +280,5 @@ def load_autocomplete(model: str = "default", backend: Any = "auto", store: Path
             ngrams = NgramStore.open(store, fingerprint=loaded.tokenizer.fingerprint)
         except StoreError as error:
             notices.append(f"No n-grams: {error}")
-    return Autocomplete(loaded, ngrams, " ".join(notices) or None)
+    shelf = Shelf(loaded.tokenizer) if personal else None
+    return Autocomplete(loaded, ngrams, " ".join(notices) or None, shelf)

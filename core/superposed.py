@@ -25,6 +25,7 @@ from core.ngram.interpolation import Geometric, Interpolation, Linear
 
 LEAST = -103.0  # log-probability below which float32 knows no probability any more
 GROUP = 64  # logits of which only the largest is looked at first
+PROPOSALS = 3  # candidates per draft that a personal store may add to those of the model
 MAJORITY = 0.5  # of the mixture's weight: what is read out of it is then mostly this draft's
 
 Rule = Callable[[Tensor, Tensor], Tensor]  # (input_ids (1, n), logits (1, V)) -> logits (1, V), as in transformers
@@ -42,6 +43,8 @@ class Drafts:
         own: how many leading tokens of each draft rest on the draft itself: exact ones, then superposed ones for
             as long as the draft carries most of the mixture or the n-grams know its last three tokens. What
             follows was read out of a mixture that mostly belongs to other drafts.
+        personal: for each draft and token, whether a personal store decided on it: without that store another token
+            would stand there, or, for a first token, the draft would not.
         ended: whether each draft has met a stop token. Only with distinct beginnings: else see `finished`.
         finished: drafts that met a stop token and their scores, best first.
         step: 1 after the first token.
@@ -53,6 +56,7 @@ class Drafts:
     beginnings: list[float]
     lineages: list[int]
     own: list[int]
+    personal: list[list[bool]]
     ended: list[bool]
     finished: list[tuple[list[int], float]]
     step: int
@@ -66,6 +70,7 @@ class _Draft:
     beginning: float
     lineage: int
     own: int = 1
+    personal: list[bool] = field(default_factory=list)  # one per token
     ended: bool = False
     sequence: Sequence | None = field(default=None, repr=False)  # its own, during exact steps
 
@@ -205,8 +210,11 @@ class Superposition:
         """The first token: the best k beginnings, each a draft of its own (eq. 1)."""
         o = self.options
         found = self._beginnings(logits)
-        for ids, score in found if o.distinct else found[: 2 * o.k]:
-            draft = _Draft(ids, score, float(np.exp(score)), len(self._drafts), own=len(ids))
+        by_others = sorted(found, key=lambda f: -f[2])[: o.k]  # what would be chosen without personal stores
+        anyway = {tuple(ids) for ids, _, _ in by_others}
+        for ids, score, _ in found if o.distinct else found[: 2 * o.k]:
+            personal = [False] * (len(ids) - 1) + [tuple(ids) not in anyway]
+            draft = _Draft(ids, score, float(np.exp(score)), len(self._drafts), own=len(ids), personal=personal)
             if ids[-1] in self._stop and not o.distinct:
                 self._finish(draft)
             elif len(self._drafts) < o.k:
@@ -223,41 +231,41 @@ class Superposition:
             self._floor = prefix + (len(self._drafts[0].ids) - 1 if self._drafts else 0)
             self._sequence.rewind(self._floor)
 
-    def _beginnings(self, logits: list[Tensor]) -> list[tuple[list[int], float]]:
-        """Tokens after the prefix and their scores, best first."""
+    def _beginnings(self, logits: list[Tensor]) -> list[tuple[list[int], float, float]]:
+        """Tokens after the prefix, their scores, and what those would be without personal stores; best first."""
         if self._starts is None or self._stem.ids:
-            candidates, logq = self._candidates(logits[0], self._prefix)
-            scores = self._mix(logq[None], [self._prefix], candidates)[0]
-            found = [([int(token)], float(score)) for token, score in zip(candidates, scores, strict=True)]
+            candidates, logq = self._candidates(logits[0], [self._prefix])
+            scores, without = (s[0].tolist() for s in self._mix(logq[None], [self._prefix], candidates))
+            found = [([token], s, w) for token, s, w in zip(candidates.tolist(), scores, without, strict=True)]
             return sorted((f for f in found if np.isfinite(f[1])), key=lambda f: -f[1])
         path, total = 0.0, 0.0  # log-probability of the word's tokens so far; probability of all beginnings
-        places: list[list[tuple[list[int], float]]] = []
+        places: list[list[tuple[list[int], float, float]]] = []
         for n, (after, allowed) in enumerate(zip(logits, self._starts, strict=False)):
             stem = self._word[:n]
             candidates, logq, mass = self._candidates_among(after, self._prefix + stem, allowed)
             onward = self._word[n : n + 1] if n + 1 < len(logits) else []
             weighed = np.append(logq, [_logprob(after, token, self.options.tau) for token in onward])
             tokens = np.append(candidates, onward).astype(np.int64)
-            scores = self._mix(weighed[None], [self._prefix + stem], tokens)[0]
+            scores, without = (s[0] for s in self._mix(weighed[None], [self._prefix + stem], tokens))
             m = len(candidates)
             places.append(
                 [
-                    ([*stem, int(token)], path + float(score))
-                    for token, score in zip(candidates, scores[:m], strict=True)
+                    ([*stem, int(token)], path + float(score), path + float(other))
+                    for token, score, other in zip(candidates, scores[:m], without[:m], strict=True)
                 ]
             )
             total += np.exp(path) * max(mass + float(np.exp(scores[:m]).sum() - np.exp(logq).sum()), 0.0)
             path += float(scores[m]) if onward else 0.0
         if not self.options.distinct:  # the paper's drafts have one history: the likeliest place is theirs
-            places = [max(places, key=lambda place: sum(np.exp(score) for _, score in place))]
+            places = [max(places, key=lambda place: sum(np.exp(score) for _, score, _ in place))]
         pieces = self._sequence.model.tokenizer.pieces
-        best: dict[bytes, tuple[list[int], float]] = {}
-        for ids, score in (beginning for place in places for beginning in place):
+        best: dict[bytes, tuple[list[int], float, float]] = {}
+        for ids, score, other in (beginning for place in places for beginning in place):
             text = b"".join(pieces[i] for i in ids)  # the same text at two places is one draft
             if np.isfinite(score) and (text not in best or score > best[text][1]):
-                best[text] = ids, score
+                best[text] = ids, score, other
         share = float(np.log(total)) if total > 0 else 0.0
-        return sorted(((ids, score - share) for ids, score in best.values()), key=lambda f: -f[1])
+        return sorted(((ids, s - share, w - share) for ids, s, w in best.values()), key=lambda f: -f[1])
 
     def _grow(self, logits: list[Tensor], shared: bool) -> None:
         """One more token: d × m hypotheses (eq. 2), of which k are kept."""
@@ -265,14 +273,15 @@ class Superposition:
         alive = [draft for draft in self._drafts if not draft.ended]
         contexts = [self._prefix + draft.ids for draft in alive]
         if shared:
-            candidates, logq = self._candidates(logits[0], contexts[0])
-            scores = self._mix(np.repeat(logq[None], len(alive), 0), contexts, candidates)
+            candidates, logq = self._candidates(logits[0], contexts)
+            scores, without = self._mix(np.repeat(logq[None], len(alive), 0), contexts, candidates)
             table = np.repeat(candidates[None], len(alive), 0)
         else:
-            pairs = [self._candidates(x, c) for x, c in zip(logits, contexts, strict=True)]
-            m = min(len(c) for c, _ in pairs)
-            table = np.stack([c[:m] for c, _ in pairs])  # (d, m)
-            scores = self._mix(np.stack([q[:m] for _, q in pairs]), contexts, table)
+            pairs = [self._candidates(x, [c]) for x, c in zip(logits, contexts, strict=True)]
+            table, logq = _stacked(pairs)
+            scores, without = self._mix(logq, contexts, table)
+            if (empty := np.isneginf(logq)).any():
+                scores, without = (np.where(empty, -np.inf, s) for s in (scores, without))
         standing = np.array([draft.logprob for draft in alive])
         gamma = _normalised(standing)
         totals = scores + standing[:, None]  # (d, m)
@@ -288,6 +297,9 @@ class Superposition:
                 continue
             parent, token = alive[d], int(table[d, c])
             child = _Draft([*parent.ids, token], score, parent.beginning, parent.lineage, parent.own)
+            # Only where each lineage takes its own best is there one token that would stand here otherwise.
+            decided = o.distinct and int(np.argmax(without[d])) != c
+            child.personal = [*parent.personal, decided]
             if parent.own == len(parent.ids) and (
                 not shared or gamma[d] >= MAJORITY or self._known([*contexts[d][-2:], token])
             ):
@@ -309,13 +321,16 @@ class Superposition:
         self._drafts = [draft for draft in self._drafts if draft.ended] + grown
         self._drafts.sort(key=lambda draft: -draft.logprob)
 
-    def _candidates(self, logits: Tensor, context: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """The m likeliest tokens at τ, best first: ids (m,) and log-probabilities (m,)."""
+    def _candidates(self, logits: Tensor, contexts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
+        """The m likeliest tokens at τ, best first, then what a personal store proposes after any of the contexts:
+        ids (m,) and log-probabilities (m,)."""
         o = self.options
         if o.rule is not None:
-            logits = o.rule(torch.tensor([context]), logits[None])[0]
+            logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
         x = logits.numpy()
         best = _likeliest(x, self._m)
+        if len(more := self._proposed(contexts, best)):
+            best = np.append(best, more)
         # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
         # model's own, so that n-grams can be mixed in and a beginning's probability means what it says.
         q = x[best].astype(np.float64) / o.tau - _total(x, o.tau)
@@ -328,8 +343,8 @@ class Superposition:
     def _candidates_among(
         self, logits: Tensor, context: list[int], allowed: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """The m likeliest of some tokens: ids (m,), their log-probabilities (m,) among all tokens, and the probability
-        of everything allowed. A rule crops what is allowed."""
+        """The m likeliest of some tokens, then what of them a personal store proposes: ids (m,), log-probabilities (m,)
+        among all tokens, and the probability of everything allowed. A rule crops what is allowed."""
         o = self.options
         if len(allowed) == 0:
             return allowed, np.zeros(0), 0.0
@@ -340,13 +355,25 @@ class Superposition:
             masked[torch.from_numpy(allowed)] = torch.from_numpy(some)
             some = o.rule(torch.tensor([context]), masked[None])[0].numpy()[allowed]
         best = _likeliest(some, self._m)
+        if len(more := self._proposed([context], allowed[best])):
+            best = np.append(best, np.flatnonzero(np.isin(allowed, more)))
         q = some[best].astype(np.float64) / o.tau - _total(some, o.tau) + mass
         keep = np.isfinite(q)
         return allowed[best[keep]], q[keep], float(np.exp(mass))
 
-    def _mix(self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray) -> np.ndarray:
-        """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7)."""
-        return logq if self._ngrams is None else self._ngrams.scores(logq, contexts, candidates)
+    def _proposed(self, contexts: list[list[int]], have: np.ndarray) -> np.ndarray:
+        """What the n-grams propose after these contexts and is no candidate yet."""
+        if self._ngrams is None:
+            return np.zeros(0, dtype=np.int64)
+        found = {i for ids in self._ngrams.proposals(contexts, PROPOSALS) for i in ids}
+        return np.array(sorted(found - set(have.tolist())) if found else [], dtype=np.int64)
+
+    def _mix(
+        self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7); and what they
+        would be without personal stores, the same array where there are none."""
+        return (logq, logq) if self._ngrams is None else self._ngrams.scores_without(logq, contexts, candidates)
 
     def _known(self, ids: list[int]) -> bool:
         return self._ngrams is not None and self._ngrams.knows(ids)
@@ -364,6 +391,7 @@ class Superposition:
             beginnings=[d.beginning for d in self._drafts],
             lineages=[d.lineage for d in self._drafts],
             own=[len(stem.ids) + d.own for d in self._drafts],
+            personal=[stem.personal + d.personal for d in self._drafts],
             ended=[d.ended for d in self._drafts],
             finished=[(stem.ids + d.ids, stem.logprob + d.logprob) for d in self._finished],
             step=self._step,
@@ -377,7 +405,13 @@ class Superposition:
         self._close_sequences()
         self._sequence.rewind(len(self._prefix))
         self._prefix += drawn.ids
-        self._stem = _Draft(self._stem.ids + drawn.ids, self._stem.logprob + drawn.logprob, drawn.beginning, 0)
+        self._stem = _Draft(
+            self._stem.ids + drawn.ids,
+            self._stem.logprob + drawn.logprob,
+            drawn.beginning,
+            0,
+            personal=self._stem.personal + drawn.personal,
+        )
         self._drafts, self._since_reset = [], 0
 
     def _give_sequences(self, alive: list[_Draft]) -> None:
@@ -433,6 +467,16 @@ def _likeliest(x: np.ndarray, m: int) -> np.ndarray:
 
 def _logprob(logits: Tensor, token: int, tau: float) -> float:
     return float(logits[token]) / tau - _total(logits.numpy(), tau)
+
+
+def _stacked(rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+    """Candidates and log-probabilities of d drafts as tables (d, m); a shorter row ends in places of no probability."""
+    m = max(len(ids) for ids, _ in rows)
+    table = np.zeros((len(rows), m), dtype=np.int64)
+    logq = np.full((len(rows), m), -np.inf)
+    for row, (ids, q) in enumerate(rows):
+        table[row, : len(ids)], logq[row, : len(q)] = ids, q
+    return table, logq
 
 
 def superpose(

@@ -30,8 +30,8 @@ class FakeAutocomplete:
         self.asked: dict[str, Any] = {}
         self.done, self.passes = False, 0
         self.drafts = [
-            SimpleNamespace(id=0, text=" you\x1b[31m", probability=0.5, whole=0.02, finished=False),
-            SimpleNamespace(id=1, text=" all", probability=0.004, whole=0.001, finished=True),
+            SimpleNamespace(id=0, text=" you\x1b[31m", probability=0.5, whole=0.02, finished=False, personal=()),
+            SimpleNamespace(id=1, text=" all", probability=0.004, whole=0.001, finished=True, personal=()),
         ]
 
     def open(self) -> FakeAutocomplete:
@@ -125,6 +125,7 @@ def test_the_readme_lists_every_setting_as_it_is() -> None:
 
 def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
     flags = ["--k", "5", "--length", "4", "--tau", "0.5", "--exact-steps", "2", "--no-distinct"]
+    flags += ["--alpha", "0.5", "--personal-weight", "0.25", "--store", "me"]
     assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
     assert fake.asked == {
         "text": "Thank",
@@ -133,14 +134,28 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
         "tau": 0.5,
         "exact_steps": 2,
         "distinct": False,
+        "alpha": 0.5,
+        "personal_weight": 0.25,
+        "stores": ["me"],
     }
+
+
+def test_without_ngrams_neither_store_has_a_say(fake: FakeAutocomplete) -> None:
+    assert runner.invoke(app, ["complete", "Thank", "--no-ngrams", "--alpha", "0.5"]).exit_code == 0
+    assert fake.asked["alpha"] == fake.asked["personal_weight"] == 0
 
 
 def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
     result = runner.invoke(app, ["complete", "Thank", "--json", "--min-confidence", "0"])
     found = json.loads(result.stdout)
     assert list(found) == ["text", "drafts", "model", "backend", "ms"]
-    assert found["drafts"][1] == {"text": " all", "probability": 0.004, "whole": 0.001, "finished": True}
+    assert found["drafts"][1] == {
+        "text": " all",
+        "probability": 0.004,
+        "whole": 0.001,
+        "finished": True,
+        "personal": [],
+    }
     assert (found["text"], found["model"], found["backend"]) == ("Thank", "fake", "torch")
     assert found["ms"] >= 0
 

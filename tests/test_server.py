@@ -86,6 +86,7 @@ def test_drafts_stream_line_by_line(site: Site) -> None:
         "probability": 0.4,
         "whole": 0.4,
         "finished": False,
+        "personal": [],
     }
 
 

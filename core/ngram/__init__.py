@@ -1,7 +1,18 @@
 """N-gram stores: the file format, its reader, and the rules that mix n-grams into a model's probabilities."""
 
 from core.ngram.errors import StoreError
-from core.ngram.interpolation import Geometric, Interpolation, Linear
+from core.ngram.interpolation import PRUNED, WHOLE, Geometric, Interpolation, Linear, Mixed, Trust
 from core.ngram.store import Evidence, NgramStore
 
-__all__ = ["Evidence", "Geometric", "Interpolation", "Linear", "NgramStore", "StoreError"]
+__all__ = [
+    "PRUNED",
+    "WHOLE",
+    "Evidence",
+    "Geometric",
+    "Interpolation",
+    "Linear",
+    "Mixed",
+    "NgramStore",
+    "StoreError",
+    "Trust",
+]

@@ -1,8 +1,7 @@
 """How n-grams enter the drafts: from a model's log-probabilities and what the stores know to one score per
 candidate.
 
-Shapes: d drafts, m candidates. `Geometric` is the paper's rule (Superposed Decoding, eqs. 5-7). `Linear` is
-    ours:
+Shapes: d drafts, m candidates. `Geometric` is the paper's rule (Superposed Decoding, eqs. 5-7). `Linear` is ours:
 n-grams add evidence and never forbid.
 """
 
@@ -10,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -34,6 +34,10 @@ class Store(Protocol):
         """How often this n-gram was seen; 0 if it is not stored."""
         ...
 
+    def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
+        """What followed this context: (id, count), most frequent first."""
+        ...
+
 
 class Interpolation(ABC):
     """One rule, called once per decoding step for all drafts."""
@@ -50,6 +54,17 @@ class Interpolation(ABC):
         Returns: (d, m) float64 log scores, to be added to the drafts' own; they need not be normalised.
         Raises: InputError when the shapes do not fit.
         """
+
+    def scores_without(
+        self, logq: np.ndarray, contexts: Contexts, candidates: Candidates
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """`scores`, and what they would be without the personal stores; the same array where none has a say."""
+        scores = self.scores(logq, contexts, candidates)
+        return scores, scores
+
+    def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
+        """For each context up to `limit` tokens that deserve to be candidates, likely by the model or not."""
+        return [[] for _ in contexts]
 
     @abstractmethod
     def knows(self, ids: Sequence[int]) -> bool:
@@ -96,75 +111,150 @@ class Geometric(Interpolation):
         return np.where(g.any(axis=1, keepdims=True), mixed, alone)
 
 
-# The largest weight of each order n = 2 … 6 in `Linear`, before α; longer contexts than these share the last.
-SHARES = (0.12, 0.45, 0.7, 0.7, 1.0)
+def _check_share(name: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise InputError(f"{name} {value} given; 0 to 1 expected.")
+
+
 # What `familiarity` looks at: 4-grams that end in the last 24 tokens.
 _FAMILIAR_ORDER, _FAMILIAR_WINDOW = 4, 24
 # Where it looks for the end of the typed text: no draft is longer than this less the window.
 _LOOKED_THROUGH = 96
 
 
+@dataclass(frozen=True)
+class Trust:
+    """How far a store's estimate after one context is believed, as a weight for the mixture:
+
+        w = α · share_n · kept^exponent · (floor + (1 - floor)·familiarity)
+        kept = total / (seen + types_weight·types + offset)
+
+    Attributes:
+        shares: the largest weight of each order n = 2, 3, … before α; longer contexts share the last.
+        exponent, types_weight, offset: see above.
+        floor: what is left of the weight in a text of which the store knows nothing, 0 to 1; 1 asks nothing of it.
+    """
+
+    shares: tuple[float, ...]
+    exponent: float = 2.0
+    types_weight: float = 0.0
+    offset: float = 0.5
+    floor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.shares or min(self.shares) < 0 or max(self.shares) > 1:
+            raise InputError(f"shares {list(self.shares)} given; at least one, from 0 to 1, expected.")
+        _check_share("floor", self.floor)
+
+    def weights(self, store: Store, known: Evidence, typed: Sequence[int]) -> np.ndarray:
+        """w without α for every context and order, (d, N); `typed` is the text that the drafts go on from."""
+        below = np.maximum(known.seen, known.totals) + self.offset
+        if self.types_weight and known.types is not None:
+            below = below + self.types_weight * known.types
+        kept = np.minimum(known.totals / below, 1.0)
+        shares = np.array([self.shares[min(n - 2, len(self.shares) - 1)] for n in known.orders])
+        familiar = 1.0 if self.floor == 1 else self.floor + (1 - self.floor) * familiarity(store, typed)
+        return familiar * shares * kept**self.exponent
+
+
+# A large store in which rare n-grams are not kept. `seen` is how often a context occurred and `total` how often it went
+# on in a way that was kept, so (seen - total)/seen is the Good-Turing estimate of a continuation never seen, and w is
+# small for contexts that go on in many rare ways as well as for rare ones. Familiarity keeps the store out of text that
+# is not its own.
+PRUNED = Trust(shares=(0.12, 0.45, 0.7, 0.7, 1.0), floor=0.1)
+
+# One person's text, all of it kept: what followed a context in many different ways is believed less (Witten-Bell), and
+# what was seen once hardly. `polydraft eval tune` found the values.
+WHOLE = Trust(shares=(0.5, 0.95, 0.4, 0.4, 0.95), exponent=3.0, types_weight=2.0, offset=0.1)
+
+
+@dataclass(frozen=True)
+class Mixed:
+    """One store in a mixture: with its α, its trust, and whether it is personal: then it also proposes tokens, and
+    what it chose can be told."""
+
+    store: Store
+    alpha: float = 0.9
+    trust: Trust = PRUNED
+    personal: bool = False
+
+
 class Linear(Interpolation):
     """The model's distribution as the base; each order's estimate is mixed in as far as its context is known.
 
-    From the shortest context to the longest, for every candidate:
+    From the shortest context to the longest, for every candidate, with w of `Trust`:
 
-        p ← (1 - w)·p + w·count/total,    w = α · share_n · (total / (seen + ½))² · familiarity
+        p ← (1 - w)·p + w·count/total
 
-    `seen` is how often the context occurred and `total` how often it went on in a way that was kept, so
-    (seen - total)/seen is the Good-Turing estimate of a continuation never seen, and w is small for contexts
-    that go on in many rare ways as well as for rare ones. `familiarity` is how much of the text so far the
-    store knows; it keeps a store out of text that is not its own. Nothing is forbidden for being unseen:
-    every candidate keeps Π(1 - w) of what the model gave it.
+    Nothing is forbidden for being unseen: every candidate keeps Π(1 - w) of what the model gave it.
 
     The form and the constants were fitted on held-out text; docs/ngram-stores.md has the figures.
     """
 
     def __init__(
         self,
-        stores: Store | Sequence[tuple[Store, float]],
+        stores: Store | Sequence[tuple[Store, float] | Mixed],
         alpha: float = 0.9,
-        shares: Sequence[float] = SHARES,
-        floor: float = 0.1,
+        shares: Sequence[float] = PRUNED.shares,
+        floor: float = PRUNED.floor,
     ) -> None:
         """
         Args:
-            stores: one store, or several, each with a factor for its α; mixed in one after the other, so that
-                the last has the last word.
-            alpha: the largest weight of any one order, 0 (n-grams off) to 1.
-            shares: what each order may have of α, for n = 2, 3, …; higher orders have the last one's.
-            floor: familiarity of a text of which the store knows nothing, 0 to 1.
+            stores: one store, or several, each with a factor for its α or as `Mixed`; mixed in one after the
+                other, so that the last has the last word.
+            alpha, shares, floor: of stores that are not `Mixed`: the largest weight of any one order, 0 (n-grams
+                off) to 1; see `Trust` for the others.
         """
-        self.stores = list(stores) if isinstance(stores, Sequence) else [(stores, 1.0)]
-        for name, value in [
-            ("alpha", alpha),
-            ("floor", floor),
-            *(("a store's factor", f) for _, f in self.stores),
-        ]:
-            _check_share(name, value)
-        if not shares or min(shares) < 0 or max(shares) > 1:
-            raise InputError(f"shares {list(shares)} given; at least one, from 0 to 1, expected.")
-        self.alpha, self.shares, self.floor = alpha, tuple(shares), floor
+        _check_share("alpha", alpha)
+        trust = Trust(tuple(shares), floor=floor)
+        listed: Sequence[tuple[Store, float] | Mixed]
+        listed = stores if isinstance(stores, Sequence) else [(stores, 1.0)]
+        self.stores = [s if isinstance(s, Mixed) else Mixed(s[0], alpha * s[1], trust) for s in listed]
+        for mixed in self.stores:
+            _check_share("a store's factor", mixed.alpha)
 
     def knows(self, ids: Sequence[int]) -> bool:
-        return any(store.count(ids) > 0 for store, _ in self.stores)
+        return any(mixed.store.count(ids) > 0 for mixed in self.stores)
+
+    def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
+        return [self._proposed(context, limit) for context in contexts]
 
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: Candidates) -> np.ndarray:
+        return self.scores_without(logq, contexts, candidates)[0]
+
+    def scores_without(
+        self, logq: np.ndarray, contexts: Contexts, candidates: Candidates
+    ) -> tuple[np.ndarray, np.ndarray]:
         p = np.exp(_checked(logq, contexts))  # (d, m)
+        others = p
         # What the drafts share is what was typed; their own words would only confirm the store that chose
         # them.
         typed = _shared_tail(contexts)
-        for store, factor in self.stores:
-            known = store.evidence(contexts, candidates, [n for n in store.orders if n > 1])
-            kept = np.minimum(known.totals / (np.maximum(known.seen, known.totals) + 0.5), 1.0)  # (d, N)
-            shares = [self.shares[min(n - 2, len(self.shares) - 1)] for n in known.orders]
-            familiar = self.floor + (1 - self.floor) * familiarity(store, typed)
-            w = self.alpha * factor * familiar * np.array(shares) * kept**2  # (d, N)
+        for mixed in self.stores:
+            if not mixed.alpha:
+                continue
+            known = mixed.store.evidence(contexts, candidates, [n for n in mixed.store.orders if n > 1])
+            w = mixed.alpha * mixed.trust.weights(mixed.store, known, typed)  # (d, N)
             fractions = known.fractions()  # (d, N, m)
-            for n in range(len(known.orders)):
-                p = (1 - w[:, n, None]) * p + w[:, n, None] * fractions[:, n]
+            together = others is p  # no personal store so far
+            p = _mixed_in(p, w, fractions)
+            if not mixed.personal:
+                others = p if together else _mixed_in(others, w, fractions)
         with np.errstate(divide="ignore"):
-            return np.log(p)
+            scores = np.log(p)
+            return scores, (scores if others is p else np.log(others))
+
+    def _proposed(self, context: Sequence[int], limit: int) -> list[int]:
+        found: dict[int, None] = {}
+        for mixed in self.stores:
+            if not (mixed.personal and mixed.alpha):
+                continue
+            for n in sorted(mixed.store.orders, reverse=True):
+                if len(found) >= limit or n <= 2:  # after one token alone anything may follow
+                    break
+                if len(context) >= n - 1:
+                    found.update(dict.fromkeys(i for i, _ in mixed.store.continuations(context[1 - n :], limit)))
+        return list(found)[:limit]
 
 
 def familiarity(store: Store, ids: Sequence[int]) -> float:
@@ -175,6 +265,13 @@ def familiarity(store: Store, ids: Sequence[int]) -> float:
     return sum(store.count(tail[i : i + n]) > 0 for i in windows) / len(windows) if windows else 0.0
 
 
+def _mixed_in(p: np.ndarray, w: np.ndarray, fractions: np.ndarray) -> np.ndarray:
+    """p (d, m) with the estimates (d, N, m) of one store mixed in by their weights (d, N), order after order."""
+    for n in range(w.shape[1]):
+        p = (1 - w[:, n, None]) * p + w[:, n, None] * fractions[:, n]
+    return p
+
+
 def _shared_tail(contexts: Contexts) -> list[int]:
     """The last tokens of what all contexts begin with, found among the last tokens of the shortest one."""
     shortest = min(map(len, contexts), default=0)
@@ -182,11 +279,6 @@ def _shared_tail(contexts: Contexts) -> list[int]:
     tails = [context[start:shortest] for context in contexts]
     end = next((i for i, tokens in enumerate(zip(*tails, strict=True)) if len(set(tokens)) > 1), shortest - start)
     return list(tails[0][:end]) if tails else []
-
-
-def _check_share(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise InputError(f"{name} {value} given; 0 to 1 expected.")
 
 
 def _checked(logq: np.ndarray, contexts: Contexts) -> np.ndarray:

@@ -44,12 +44,14 @@ class Evidence:
         totals: (d, N) float64, sum of the counts of all stored continuations of the context.
         seen: (d, N) float64, how often the context itself was seen (0 if unknown); never less than `totals`
             where counts are exact and n-grams of the context's order were kept.
+        types: (d, N) float64, how many different tokens followed the context; None where the store cannot say.
     """
 
     orders: tuple[int, ...]
     counts: np.ndarray
     totals: np.ndarray
     seen: np.ndarray
+    types: np.ndarray | None = None
 
     def fractions(self) -> np.ndarray:
         """count / total per order, (d, N, m); 0 where the context is unknown."""
@@ -225,9 +227,9 @@ class NgramStore:
             count, total = self._records[i]
             yield tuple(tokens[rank] for rank in self._code.ranks(key)), count, total
 
-    def continuations(self, context: Sequence[int]) -> list[tuple[int, int]]:
-        """What followed this context: (id, count), most frequent first. Slow after frequent contexts: it
-        walks through every stored n-gram that starts with this one."""
+    def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
+        """What followed this context: (id, count), most frequent first, `limit` of them. Slow after frequent
+        contexts: it walks through every stored n-gram that starts with this one."""
         prefix = self._key(context)
         if prefix is None:
             return []
@@ -236,7 +238,7 @@ class NgramStore:
             ranks = self._code.ranks(key[len(prefix) :]) if len(key) <= len(prefix) + 3 else []
             if len(ranks) == 1 and (count := self._records[i][0]):
                 found.append((tokens[ranks[0]], count))
-        return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+        return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def verify(self) -> None:
         """Compare every part of the file with its checksum. Raises StoreError."""

@@ -1,0 +1,53 @@
+"""`polydraft eval NAME`: how good the drafts are, on text they have not seen, beside their peers in the same run."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from rich.console import Console
+
+from app.bench.report import Report, table
+from app.evals.options import Options
+from core.errors import InputError, PolydraftError
+
+# Name -> what it measures. Each is a module of this package with `measure(options, progress) -> Report`.
+EVALS = {
+    "drafts": "matching tokens and time: greedy, nucleus, beam, branching greedy, Superposed; with and without n-grams",
+    "typing": "keys that a typist saves with 1, 3, 5 and 9 drafts",
+    "personal": "what a personal store adds, learnt from one text of a writer and tested on another",
+    "tune": "the sweep behind the defaults for personal stores, cross-validated on the text to learn from",
+}
+
+
+def measure(name: str, options: Options, progress: Callable[[str], None] = lambda _: None) -> Report:
+    """Run one evaluation. `progress` is told what is going on."""
+    if name not in EVALS:
+        raise InputError(f"There is no evaluation called {name!r}. Known: {', '.join(EVALS)}.")
+    return import_module(f"app.evals.{name.replace('-', '_')}").measure(options, progress)
+
+
+def run(name: str, as_json: bool, **options: Any) -> int:
+    """Evaluate and print: a table, or one JSON object on stdout.
+
+    Args:
+        options: the fields of `Options`.
+
+    Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.
+    """
+    console = Console(stderr=True, soft_wrap=True)
+    try:
+        with console.status(f"{name} …") as status:
+            report = measure(name, Options(**options), lambda text: status.update(f"{name}: {text} …"))
+    except PolydraftError as error:
+        console.print(str(error), style="red", markup=False)
+        return 1
+    if as_json:
+        json.dump(report.as_dict(), sys.stdout, ensure_ascii=False, indent=2)
+        sys.stdout.write("\n")
+    else:
+        Console().print(*table(report))
+    return 0

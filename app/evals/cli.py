@@ -1,0 +1,52 @@
+"""`polydraft eval`: the command around the evaluations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from app.evals import EVALS, run
+from app.evals.options import PREFIX
+
+_KNOWN = "\n\n".join(f"{name}: {what}." for name, what in EVALS.items())
+
+
+def register(app: typer.Typer) -> None:
+    """Give `app` the command `eval NAME`."""
+    app.command("eval", help=f"How good the drafts are, beside their peers in the same run.\n\n{_KNOWN}")(evaluate)
+
+
+def evaluate(
+    name: Annotated[str, typer.Argument(help=f"One of {', '.join(EVALS)}.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    text: Annotated[Path | None, typer.Option(help="A file or folder of text to test on; .txt or .jsonl.zst.")] = None,
+    past: Annotated[
+        Path | None, typer.Option(help="A text of the same writer to learn from: personal and tune.")
+    ] = None,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(
+            "--prefixes",
+            "--repetitions",
+            min=2,
+            help="Places per kind of text (typing: characters); by default each evaluation's own.",
+        ),
+    ] = None,
+    context: Annotated[int, typer.Option(min=1, help="Tokens before a place that the model sees.")] = PREFIX,
+    backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
+    model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
+) -> None:
+    raise typer.Exit(
+        run(
+            name,
+            as_json,
+            text=text,
+            past=past,
+            repetitions=repetitions,
+            context=context,
+            backend=backend,
+            model=model,
+        )
+    )

@@ -1,0 +1,168 @@
+"""Ways to make k drafts of a given length from one prefix. Each takes a sequence that holds the prefix with its logits
+known, and gives the drafts' ids; n-grams are mixed into all of them by the same rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.models import Row, Sequence
+from core.ngram import Interpolation, NgramStore
+from core.superposed import Drafts, superpose
+
+NEVER = frozenset[int]()  # no token ends a draft: all of them are of the same length
+NUCLEUS = 0.9  # p of nucleus sampling, as the paper's
+SHORTLIST = 40  # tokens that sampling looks at: sorting the whole vocabulary would slow the peer down
+
+Method = Callable[[Sequence, list[int], int, int], list[list[int]]]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A method under the name that tables show; `single` has one draft whatever k is."""
+
+    name: str
+    ngrams: bool
+    draft: Method
+    single: bool = False
+
+
+def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: range = range(4)) -> list[Named]:
+    """All methods, each without n-grams and, where there is a store, with them.
+
+    Args:
+        base: for the paper's own rule. rule: for all others.
+    """
+    found = []
+    for mixed in [None, rule] if rule is not None else [None]:
+        found += [
+            Named("greedy", mixed is not None, _superposed(mixed, one=True), single=True),
+            Named("nucleus", mixed is not None, _nucleus(mixed)),
+            Named("beam", mixed is not None, _beam(mixed)),
+            Named("branching greedy", mixed is not None, _superposed(mixed, r=None)),
+            Named("superposed, the paper's", mixed is not None, _paper(base if mixed is not None else None)),
+        ]
+        found += [Named(f"superposed, r={r}", mixed is not None, _superposed(mixed, r)) for r in exact_steps]
+    return found
+
+
+def _superposed(rule: Interpolation | None, r: int | None = None, one: bool = False) -> Method:
+    """Ours. With r = length - 1 every draft runs for itself: branching greedy; with one draft, greedy."""
+
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int) -> list[list[int]]:
+        steps = length - 1 if r is None else r
+        last: Drafts | None = None
+        for made in superpose(
+            sequence.model,
+            prefix,
+            1 if one else k,
+            length,
+            sequence=sequence,
+            ngrams=rule,
+            exact_steps=steps,
+            stop_ids=NEVER,
+            candidates=3 * k,
+        ):
+            last = made
+        assert last is not None
+        return last.ids
+
+    return draft
+
+
+def _paper(base: NgramStore | None) -> Method:
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int) -> list[list[int]]:
+        last: Drafts | None = None
+        for made in superpose(
+            sequence.model,
+            prefix,
+            k,
+            length,
+            sequence=sequence,
+            ngrams=base,
+            mixing="geometric",
+            distinct=False,
+            exact_steps=0,
+            stop_ids=NEVER,
+        ):
+            last = made
+        assert last is not None
+        return last.ids
+
+    return draft
+
+
+def _nucleus(rule: Interpolation | None) -> Method:
+    """k sequences in one batch, each token drawn from the likeliest ones that together hold NUCLEUS."""
+    chance = np.random.default_rng(0)
+
+    def drawn(logits: list[Tensor], prefix: list[int], drafts: list[list[int]]) -> None:
+        for row, draft in zip(logits, drafts, strict=True):
+            ids, logq = _likeliest(row, SHORTLIST)
+            p = np.exp(_mixed(rule, logq, [*prefix, *draft], ids))
+            order = np.argsort(-p)
+            p, ids = p[order], ids[order]
+            kept = p[: int(np.searchsorted(np.cumsum(p), NUCLEUS * max(p.sum(), 1.0))) + 1]
+            draft.append(int(ids[chance.choice(len(kept), p=kept / kept.sum())]))
+
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int) -> list[list[int]]:
+        drafts: list[list[int]] = [[] for _ in range(k)]
+        drawn([sequence.sync(prefix)] * k, prefix, drafts)
+        forks = [sequence.fork() for _ in range(k)]
+        while len(drafts[0]) < length:
+            rows = [Row(fork, ids[-1:]) for fork, ids in zip(forks, drafts, strict=True)]
+            drawn(sequence.model.forward(rows), prefix, drafts)
+        for fork in forks:
+            fork.close()
+        return drafts
+
+    return draft
+
+
+def _beam(rule: Interpolation | None) -> Method:
+    """Beam search with k beams, one row each in every pass."""
+
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int) -> list[list[int]]:
+        beams: list[tuple[list[int], float]] = [([], 0.0)]
+        held = [sequence.fork()]
+        logits = [sequence.sync(prefix)]
+        while True:
+            grown: list[tuple[float, int, int]] = []  # score, parent, token
+            for parent, ((ids, score), row) in enumerate(zip(beams, logits, strict=True)):
+                tokens, logq = _likeliest(row, 3 * k)
+                mixed = _mixed(rule, logq, [*prefix, *ids], tokens)
+                grown += [(score + float(s), parent, int(t)) for s, t in zip(mixed, tokens, strict=True)]
+            best = sorted(grown, reverse=True)[:k]
+            # A parent's sequence goes to its first child; further children fork it.
+            taken: set[int] = set()
+            after: list[Sequence] = []
+            for _, parent, _ in best:
+                after.append(held[parent].fork() if parent in taken else held[parent])
+                taken.add(parent)
+            for parent, unused in enumerate(held):
+                if parent not in taken:
+                    unused.close()
+            beams = [([*beams[parent][0], token], score) for score, parent, token in best]
+            held = after
+            if len(beams[0][0]) == length:
+                break
+            logits = sequence.model.forward([Row(s, ids[-1:]) for s, (ids, _) in zip(held, beams, strict=True)])
+        for s in held:
+            s.close()
+        return [ids for ids, _ in beams]
+
+    return draft
+
+
+def _likeliest(logits: Tensor, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """The m likeliest tokens: ids (m,), natural logarithms of their probabilities (m,)."""
+    top, ids = torch.topk(logits, m)
+    return ids.numpy(), (top - torch.logsumexp(logits, 0)).double().numpy()
+
+
+def _mixed(rule: Interpolation | None, logq: np.ndarray, context: list[int], ids: np.ndarray) -> np.ndarray:
+    return logq if rule is None else rule.scores(logq[None], [context], ids)[0]

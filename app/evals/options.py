@@ -1,0 +1,77 @@
+"""What an evaluation may be told, and the text it works on: the user's, or a little that comes with the app."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.bench import report
+from app.bench.text import SAMPLE
+from core.errors import InputError
+from core.models import Tokenizer
+from ngram_builder.readers import Damage, documents, expand
+
+PREFIX = 32  # tokens that a draft goes on from
+LENGTH = 10  # tokens of a draft
+
+
+@dataclass(frozen=True)
+class Options(report.Options):
+    """What a measurement may be told, and more. In a folder of text, files whose names begin alike up to the first
+    "-" are one kind; `repetitions` are places per kind of text, or characters for `typing`.
+
+    Attributes:
+        past: a text of the same writer to learn from; None is the first half of `text`.
+        context: tokens before a place that the model sees.
+    """
+
+    past: Path | None = None
+    context: int = PREFIX
+
+
+@dataclass(frozen=True)
+class Place:
+    """Somewhere in a text: ids before it, and what the writer wrote there."""
+
+    kind: str
+    before: list[int]
+    after: list[int]
+
+
+def texts(path: Path | None) -> dict[str, list[str]]:
+    """The documents under `path`, by kind. Raises InputError when there is no text."""
+    damage: list[Damage] = []
+    found: dict[str, list[str]] = {}
+    for file in expand([path or SAMPLE]):
+        kind = Path(str(file)).name.partition(".")[0].partition("-")[0]
+        found.setdefault(kind, []).extend(text for text in documents(file, damage.append) if text.strip())
+    found = {kind: read for kind, read in found.items() if read}
+    if not found:
+        raise InputError(f"No text to test on in {path}; name a .txt or .jsonl.zst file with some.")
+    return found
+
+
+def places(
+    tokenizer: Tokenizer, by_kind: dict[str, list[str]], count: int, context: int = PREFIX, seed: int = 0
+) -> list[Place]:
+    """`count` random places per kind, in turns: whatever is done with the first few is done with all kinds.
+
+    Only places with `context` tokens before them and LENGTH after. Raises InputError where a kind has none.
+    """
+    turns: list[list[Place]] = []
+    for kind, documents_of_kind in by_kind.items():
+        chance = random.Random(f"{kind} {seed}")
+        # As many documents as places, so that long texts need not be read to their end.
+        chosen = chance.sample(documents_of_kind, min(count, len(documents_of_kind)))
+        ids = [tokenizer.encode(text) for text in chosen]
+        ids = [document for document in ids if len(document) >= context + LENGTH]
+        if not ids:
+            raise InputError(f"The {kind} text is too short: no document has {context + LENGTH} tokens.")
+        found = []
+        for number in range(count):
+            document = ids[number % len(ids)]
+            at = chance.randrange(context, len(document) - LENGTH + 1)
+            found.append(Place(kind, document[at - context : at], document[at : at + LENGTH]))
+        turns.append(found)
+    return [place for turn in zip(*turns, strict=True) for place in turn]

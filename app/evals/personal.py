@@ -1,0 +1,92 @@
+"""`eval personal`: drafts for a writer, with and without a personal store that has learnt from an earlier text."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from app.bench.report import Report
+from app.evals.options import LENGTH, Options, Place, places, texts
+from app.evals.scores import Score, half_interval, scored, summary
+from app.settings import DraftSettings
+from core.autocomplete import load_autocomplete
+from core.errors import InputError
+from core.models import LanguageModel
+from core.ngram import Interpolation
+from core.ngram.shelf import interpolation
+from core.superposed import Drafts, superpose
+
+PLACES = 300
+K = 3
+EXACT = range(1, 5)
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    model = autocomplete.model
+    learnt, tested = learn_and_test(options)
+    chosen = places(model.tokenizer, tested, options.repetitions or PLACES, options.context)
+
+    from core.ngram.personal import PersonalStore  # sqlite-utils takes a while to import
+
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        PersonalStore.open(Path(folder) / "writer.sqlite", model.tokenizer, create=True) as store,
+    ):
+        progress("learning")
+        store.add("past", learnt)
+        rules: dict[str, Interpolation | None] = {
+            "no n-grams": None,
+            "base store": interpolation(autocomplete.ngrams),
+            "personal store": interpolation(None, [store]),
+            "base and personal": interpolation(autocomplete.ngrams, [store]),
+        }
+        results: dict[str, list[Score]] = {name: [] for name in rules}
+        for number, place in enumerate(chosen):
+            progress(f"place {number + 1} of {len(chosen)}")
+            for name, rule in rules.items():
+                results[name].append(_drafted(model, place, rule))
+    model.close()
+    return judged(results)
+
+
+def judged(results: dict[str, list[Score]]) -> Report:
+    report = Report("eval personal")
+    for name, scores in results.items():
+        report.rows.append({"stores": name, **summary(scores, EXACT)})
+    alone, both = results["base store"], results["base and personal"]
+    gained = [b.match - a.match for a, b in zip(alone, both, strict=True)]
+    report.rows[-1]["gain_ci"] = half_interval(gained)  # of the difference at the same places
+    before = sum(score.match for score in alone)
+    gain = sum(gained) / before if before else float("nan")
+    report.target("mean matching prefix, personal over base alone, %", 100 * gain, ">= 10")
+    return report
+
+
+def learn_and_test(options: Options) -> tuple[list[str], dict[str, list[str]]]:
+    """The text to learn from and the one to test on; without a past, the first and second half of each document."""
+    tested = texts(options.text)
+    if options.past is not None:
+        return [text for documents in texts(options.past).values() for text in documents], tested
+    halves = [
+        (kind, text[: len(text) // 2], text[len(text) // 2 :]) for kind, found in tested.items() for text in found
+    ]
+    if not halves:
+        raise InputError("No text to learn from.")
+    later: dict[str, list[str]] = {}
+    for kind, _, second in halves:
+        later.setdefault(kind, []).append(second)
+    return [first for _, first, _ in halves], later
+
+
+def _drafted(model: LanguageModel, place: Place, rule: Interpolation | None) -> Score:
+    sequence = model.open()
+    last: Drafts | None = None
+    steps = DraftSettings().exact_steps
+    for made in superpose(model, place.before, K, LENGTH, sequence=sequence, ngrams=rule, exact_steps=steps):
+        last = made
+    sequence.close()
+    assert last is not None
+    return scored(model.tokenizer, place.kind, last.ids, place.after, 0.0)

@@ -1,0 +1,250 @@
+"""Personal stores on the command line: further commands of `polydraft ngram`, and what its others do for a store that
+is given by name. A thin layer over core.ngram.personal and ngram_builder.personal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from core.errors import InputError
+from core.ngram.shelf import Shelf, stores_folder
+
+if TYPE_CHECKING:
+    from core.models import Tokenizer
+    from core.ngram.personal import PersonalStore
+
+Store = Annotated[str, typer.Option("--store", help="The personal store, by name.", metavar="NAME")]
+ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.", metavar="NAME")]
+Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
+
+_SHOWN = 20  # damaged places, or documents, that are listed one by one
+
+
+def register(app: typer.Typer) -> None:
+    """Give `polydraft ngram` the commands for personal stores."""
+    for command in (add, forget, export, compile_, switch):
+        app.command(name=command.__name__.rstrip("_"))(command)
+    app.command(name="import")(import_)
+
+
+def named(store: Path) -> bool:
+    """Whether `--store` was given the name of a personal store, and not a file."""
+    return store.name == str(store) and not store.exists() and not store.suffix
+
+
+def add(
+    store: Store,
+    paths: Annotated[list[str] | None, typer.Argument(help="Files, folders or glob patterns.", metavar="PATH")] = None,
+    phrase: Annotated[
+        list[str] | None, typer.Option("--phrase", help="A phrase to suggest from now on.", metavar="TEXT")
+    ] = None,
+    tokenizer: ModelName = "default",
+    as_json: Json = False,
+) -> None:
+    """Put your own text into a personal store; it is made when there is none of that name.
+
+    Drafts use it from the next keystroke on. A file that is in it already is replaced.
+    """
+    from core.ngram.personal import PHRASE
+    from ngram_builder import personal
+
+    if not paths and not phrase:
+        raise InputError("Nothing to add: name files, or give a --phrase.")
+    with closing(_opened(store, tokenizer, create=True)) as opened:
+        with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
+            task = bar.add_task("Reading", total=1.0)
+
+            def progress(share: float, file: str) -> None:
+                bar.update(task, completed=share, description=Path(file).name or "Done")
+
+            added = personal.add(opened, paths, progress) if paths else personal.Added()
+        for text in phrase or []:
+            added.tokens += opened.learn(text, times=PHRASE)
+    for place in added.damage[:_SHOWN]:
+        typer.echo(f"Warning: {place}", err=True)
+    row = {"store": store, "files": added.files, "tokens": added.tokens, "damaged": len(added.damage)}
+    said = f"{store}: {added.tokens:,} tokens out of {added.files} files; {len(added.damage)} damaged places."
+    _print(as_json, "ngram add", row, said)
+
+
+def forget(
+    what: Annotated[
+        str, typer.Argument(help="A document, as `stats` lists it, or a phrase.", metavar="DOCUMENT|PHRASE")
+    ],
+    store: Store,
+    tokenizer: ModelName = "default",
+    as_json: Json = False,
+) -> None:
+    """Remove a document, or every place where a phrase stands: its text and its counts."""
+    from ngram_builder.personal import origin_of
+
+    with closing(_opened(store, tokenizer)) as opened:
+        origins = {document.origin for document in opened.documents()}
+        path = origin_of(what)
+        done = opened.forget(path if what not in origins and path in origins else what)
+    row = {"store": store, "documents": done.documents, "places": done.places, "complete": done.complete}
+    if done.documents:
+        said = f"{store}: {done.documents} documents forgotten."
+    else:
+        said = f"{store}: forgotten at {done.places} places."
+    if not done.complete:
+        said += " Another program has the store open; the last traces go from its log when that lets go."
+    _print(as_json, "ngram forget", row, said)
+
+
+def export(
+    store: Store,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, .jsonl.zst.")],
+    as_json: Json = False,
+) -> None:
+    """Write everything in a personal store to one file that can be imported anywhere."""
+    from ngram_builder import personal
+
+    with closing(_opened(store, None)) as opened:
+        written = personal.export(opened, out)
+    _print(as_json, "ngram export", {"store": store, "documents": written}, f"{out}: {written} documents of {store}.")
+
+
+def import_(
+    path: Annotated[Path, typer.Argument(help="What `export` wrote.", metavar="FILE")],
+    store: Store,
+    tokenizer: ModelName = "default",
+    as_json: Json = False,
+) -> None:
+    """Put an exported store into a personal store, but what is in it already."""
+    from ngram_builder import personal
+
+    with closing(_opened(store, tokenizer, create=True)) as opened:
+        tokens = personal.restore(opened, path)
+    _print(as_json, "ngram import", {"store": store, "tokens": tokens}, f"{store}: {tokens:,} tokens out of {path}.")
+
+
+def compile_(
+    store: Store,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The trie store to write.")],
+    min_count: Annotated[int, typer.Option(help="Drop n-grams seen less often.", min=1)] = 1,
+    tokenizer: ModelName = "default",
+    as_json: Json = False,
+) -> None:
+    """Write a personal store's counts, without its texts, as a trie store."""
+    from ngram_builder import personal
+
+    with closing(_opened(store, tokenizer)) as opened:
+        report = personal.compile_store(opened, out, min_count)
+    kept = sum(report.ngrams.values())
+    row = {"store": store, "out": str(out), "ngrams": kept, "bytes": report.size}
+    _print(as_json, "ngram compile", row, f"{out}: {kept:,} n-grams in {report.size:,} bytes.")
+
+
+def switch(
+    state: Annotated[str, typer.Argument(help="on or off.", metavar="on|off")],
+    store: Store,
+    learning: Annotated[bool, typer.Option("--learning", metavar="", help="Switch learning from use instead.")] = False,
+) -> None:
+    """Whether drafts use a personal store; with --learning, whether it learns from what you write (off at first)."""
+    if state not in ("on", "off"):
+        raise InputError(f"{state!r} given; on or off expected.")
+    with closing(_opened(store, None)) as opened:
+        if learning:
+            opened.switch_learning(state == "on")
+        else:
+            opened.switch(state == "on")
+    typer.echo(f"{store}: {'learning ' if learning else ''}{state}.")
+
+
+# ---------------------------------------------------------------- what `ngram query`, `stats` and `merge` do for a name
+
+
+def query(store: str, text: str, tokenizer: str, top: int) -> list[dict[str, Any]]:
+    """What follows these words, how often and from where, for every length of context that the store knows."""
+    words = _words(tokenizer)
+    with closing(_opened(store, words)) as opened:
+        opened.refresh()
+        ids, rows = words.encode(text), []
+        for n in reversed(opened.orders):
+            context = ids[len(ids) - (n - 1) :]
+            if len(context) < n - 1 or not (total := opened.total(context)):
+                continue
+            following = [
+                {
+                    "text": words.decode([i]),
+                    "id": i,
+                    "count": count,
+                    "share": count / total,
+                    "from": opened.where([*context, i]),
+                }
+                for i, count in opened.continuations(context, top)
+            ]
+            rows.append({"order": n, "context": words.decode(context), "total": total, "continuations": following})
+        return rows
+
+
+def stats(store: str | None) -> list[dict[str, Any]]:
+    """What a personal store holds, or each of them: size, last change, whether it is on, its documents."""
+    from core.ngram.personal import PersonalStore
+
+    folder, rows = stores_folder(), []
+    paths = [Shelf.path_in(folder, store)] if store else sorted(folder.glob("*.sqlite"))
+    for path in paths:
+        with closing(PersonalStore.open(path)) as opened:
+            rows.append(opened.summary())
+    return rows
+
+
+def print_stats(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        state = f"{'on' if row['enabled'] else 'off'}, learning {'on' if row['learning'] else 'off'}"
+        table = Table(
+            title=f"{row['store']} · {row['tokens']:,} tokens, {row['bytes']:,} bytes, {state}", title_justify="left"
+        )
+        table.add_column("document")
+        table.add_column("added")
+        table.add_column("tokens", justify="right")
+        for origin in row["documents"][:_SHOWN]:
+            table.add_row(origin["origin"], origin["added"], f"{origin['tokens']:,}")
+        if len(row["documents"]) > _SHOWN:
+            table.add_row(f"… and {len(row['documents']) - _SHOWN} more", "", "")
+        Console().print(table)
+
+
+def merge(stores: list[str], into: str, tokenizer: str) -> int:
+    """Put several personal stores into one; returns the tokens put in."""
+    from ngram_builder import personal
+
+    words = _words(tokenizer)
+    opened = [_opened(name, words) for name in stores]
+    try:
+        with closing(_opened(into, words, create=True)) as one:
+            return personal.gather(opened, one)
+    finally:
+        for store in opened:
+            store.close()
+
+
+def _opened(name: str, tokenizer: str | Tokenizer | None, create: bool = False) -> PersonalStore:
+    path = Shelf.path_in(stores_folder(), name)
+    if not create and not path.is_file():
+        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.sqlite"))) or "none yet"
+        raise InputError(f"There is no personal store called {name!r}; there are: {known}.")
+    words = _words(tokenizer) if isinstance(tokenizer, str) else tokenizer
+    from core.ngram.personal import PersonalStore
+
+    return PersonalStore.open(path, words, create=create)
+
+
+def _words(name: str) -> Tokenizer:
+    from core.models import load_model  # brings torch with it
+
+    return load_model(name).tokenizer
+
+
+def _print(as_json: bool, name: str, row: dict[str, Any], said: str) -> None:
+    typer.echo(json.dumps({"name": name, "rows": [row]}, ensure_ascii=False) if as_json else said)

@@ -1,0 +1,557 @@
+"""A personal store: what one person wrote, in one SQLite file, looked up like any other store.
+
+The file holds texts and their token ids; the counts are made from them in memory (`counts.py`) and follow every
+commit, this process's or another's. So an added phrase counts at the next look-up, and what is forgotten is gone with
+its text: there is nothing else it could have been counted into.
+
+Durable: write-ahead log, every commit synced to the disk. Private: readable by its owner alone, deleted content
+overwritten with zeros (secure_delete), the log emptied after forgetting.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlite_utils import Database
+
+from core.errors import InputError
+from core.ngram.counts import Counts
+from core.ngram.errors import StoreError
+from core.ngram.store import Candidates, Contexts, Evidence
+
+if TYPE_CHECKING:  # its module imports torch
+    from core.models.base import Tokenizer
+
+VERSION = 1  # PRAGMA user_version
+ORDER = 6  # of the longest n-grams
+TYPED = "typed"  # origin of what was learned while writing
+PATIENCE = 10.0  # seconds to wait for another program's write
+FRESH = 8192  # tokens counted one by one before all counts are made anew
+
+_IDS = (
+    "SELECT passages.id, times, ids FROM passages JOIN documents ON document = documents.id "
+    "WHERE passages.id > ? ORDER BY passages.id"
+)
+_BREAK = 0xFFFFFFFF  # between the parts of a passage's ids, which no n-gram crosses
+_SHORT = 400  # characters; a text up to this long is a phrase: it may stand in the middle of a line too
+# How many times a phrase counts that was added on purpose, and a paragraph that was just written. What a long text has
+# once comes again in one case of five (measured, docs/evaluation.md); what was put in to be suggested surely does.
+PHRASE, PARAGRAPH = 4, 2
+
+
+@dataclass(frozen=True)
+class Document:
+    """Something that was added: a file's document, or all that was typed.
+
+    Attributes:
+        number: its own in this store.
+        origin: where it came from; several documents may share one.
+        added: UTC, ISO 8601.
+    """
+
+    number: int
+    origin: str
+    added: str
+    passages: int
+    characters: int
+    tokens: int
+
+
+@dataclass(frozen=True)
+class StoredText:
+    """A document with its words: `passages` are its parts, between which something may have been forgotten."""
+
+    origin: str
+    added: str
+    times: int
+    passages: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What forgetting removed. `complete` is False while another program keeps the old state of the file open; its
+    log is then emptied the next time the store is opened."""
+
+    documents: int
+    passages: int
+    places: int
+    complete: bool
+
+
+class PersonalStore:
+    """One personal store. Use it from one thread at a time; each thread or process may open its own.
+
+    Attributes:
+        path: the SQLite file.
+        orders: orders that give probabilities.
+        fingerprint: of the tokenizer whose ids these are.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, tokenizer: Tokenizer | None) -> None:
+        """Use `PersonalStore.open`."""
+        self.path = path
+        self._db, self._tokenizer = Database(connection), tokenizer
+        self.orders = tuple(range(2, ORDER + 1))
+        self._about: dict[str, str] = {}
+        self._counts: Counts | None = None
+        self._seen: int | None = None  # data_version of the state that was read
+        self._last = self._removals = 0
+
+    @classmethod
+    def open(cls, path: str | Path, tokenizer: Tokenizer | None = None, create: bool = False) -> PersonalStore:
+        """Open a store, or make an empty one.
+
+        Args:
+            path: the file.
+            tokenizer: whose ids will be looked up; needed to add text and to forget phrases.
+            create: make the file when there is none.
+
+        Raises: StoreError when there is none, or it is no personal store of this version and tokenizer.
+        """
+        path = Path(path)
+        if create and tokenizer is None:
+            raise InputError("A new personal store needs a tokenizer.")
+        try:
+            if create:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            elif not path.is_file():
+                raise StoreError(f"There is no personal store at {path}.")
+        except OSError as error:
+            raise StoreError(f"{path} cannot be opened: {error.strerror or error}.") from error
+        with _sentences(path):
+            connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        store = cls(path, connection, tokenizer)
+        try:
+            store._prepare(create)
+        except BaseException:
+            connection.close()
+            raise
+        return store
+
+    def close(self) -> None:
+        self._db.close()
+
+    def __enter__(self) -> PersonalStore:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"PersonalStore({str(self.path)!r})"
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def fingerprint(self) -> str:
+        return self._about["fingerprint"]
+
+    # ---------------------------------------------------------------- looking things up
+
+    def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
+        """Counts behind each candidate, as they are committed at this moment; see `NgramStore.evidence`."""
+        self.refresh()
+        return self._loaded().evidence(contexts, candidates, orders)
+
+    def count(self, ids: Sequence[int]) -> int:
+        """How often this n-gram was seen, as of the last `evidence` or `refresh`; 0 if it never was."""
+        return self._loaded().count(ids)
+
+    def total(self, ids: Sequence[int]) -> int:
+        """How often anything followed this context, as of the last `evidence` or `refresh`."""
+        return self._loaded().total(ids)
+
+    def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
+        """What followed this context: (id, count), most frequent first; as of the last `evidence` or `refresh`."""
+        return self._loaded().continuations(context, limit)
+
+    def refresh(self) -> bool:
+        """Take in what was committed since, by whoever; some microseconds when nothing was. Whether anything was.
+
+        Raises: StoreError when the file cannot be read any more.
+        """
+        with _sentences(self.path):
+            version = self._db.execute("PRAGMA data_version").fetchone()[0]
+            if version == self._seen:
+                return False
+            self._read()
+            self._seen = version
+            return True
+
+    # ---------------------------------------------------------------- what is in it
+
+    @property
+    def enabled(self) -> bool:
+        """Whether drafts use it; as of the last look-up or `refresh`."""
+        return self._about.get("enabled", "1") == "1"
+
+    @property
+    def learning(self) -> bool:
+        """Whether it takes in what is written and picked; as of the last look-up or `refresh`. Off in a new store."""
+        return self._about.get("learning", "0") == "1"
+
+    def summary(self) -> dict[str, Any]:
+        """Name, size in bytes, last change, switches and documents: what lists of stores show."""
+        self.refresh()
+        documents = self.documents()
+        return {
+            "store": self.name,
+            "enabled": self.enabled,
+            "learning": self.learning,
+            "bytes": self.path.stat().st_size,
+            "changed": datetime.fromtimestamp(self._changed(), UTC).isoformat(timespec="seconds"),
+            "tokens": sum(document.tokens for document in documents),
+            "documents": [asdict(document) for document in documents],
+        }
+
+    def documents(self) -> list[Document]:
+        """Everything that was added, oldest first."""
+        rows = self._query(
+            "SELECT documents.id, origin, added, count(passages.id), coalesce(sum(length(text)), 0), "
+            "coalesce(sum(passages.tokens), 0) FROM documents LEFT JOIN passages ON document = documents.id "
+            "GROUP BY documents.id ORDER BY documents.id"
+        )
+        return [Document(*row) for row in rows]
+
+    def texts(self) -> Iterator[StoredText]:
+        """Every document with its words, oldest first."""
+        for number, origin, added, times in self._query("SELECT id, origin, added, times FROM documents ORDER BY id"):
+            found = self._query("SELECT text FROM passages WHERE document = ? ORDER BY id", [number])
+            yield StoredText(origin, added, times, tuple(text for (text,) in found))
+
+    def where(self, ids: Sequence[int]) -> dict[str, int]:
+        """How often these tokens stand in what came from each origin."""
+        found: dict[str, int] = {}
+        for origin, blob in self._query("SELECT origin, ids FROM passages JOIN documents ON document = documents.id"):
+            # A phrase's second part is its beginning once more.
+            if times := max(_occurrences(part, ids) for part in _parts(blob)):
+                found[origin] = found.get(origin, 0) + times
+        return found
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """What a trie store's manifest says, for merging and compiling."""
+        documents = self.documents()
+        tokens = sum(document.tokens for document in documents)
+        source = {"name": self.name, "files": 1, "bytes": self.path.stat().st_size}
+        return {
+            "tokenizer": {
+                "fingerprint": self.fingerprint,
+                "name": self._about["tokenizer"],
+                "vocab_size": int(self._about["vocab_size"]),
+            },
+            "orders": list(self.orders),
+            "documents": len(documents),
+            "tokens": tokens,
+            "min_count": {str(n): 1 for n in self.orders},
+            "closed": True,
+            "sources": [source | {"documents": len(documents), "tokens": tokens}],
+        }
+
+    def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
+        """All n-grams with count and total, in no particular order."""
+        self.refresh()
+        yield from self._loaded().ngrams()
+
+    def check(self) -> list[str]:
+        """What SQLite's own check of the whole file finds wrong; [] when all is well."""
+        found = [row[0] for row in self._query("PRAGMA integrity_check")]
+        return [] if found == ["ok"] else found
+
+    # ---------------------------------------------------------------- writing; every method is one transaction
+
+    def add(self, origin: str, documents: Iterable[str]) -> int:
+        """Put documents in, in place of all that came from the same origin before. Returns their tokens.
+
+        All or nothing: when the program ends half-way, the store is as it was.
+        """
+        with self._writing():
+            before = [row[0] for row in self._db.execute("SELECT id FROM documents WHERE origin = ?", [origin])]
+            self._remove(before)
+            tokens = 0
+            for text in documents:
+                if text.strip():
+                    tokens += self._insert(origin, [text], PHRASE if len(text) <= _SHORT else 1)
+        if before:
+            self._scrub()
+        return tokens
+
+    def learn(self, text: str, times: int = PARAGRAPH, origin: str = TYPED) -> int:
+        """Put one phrase or paragraph in, beside what is there; it counts `times` times. Returns its tokens;
+        committed when it returns."""
+        if times < 1:
+            raise InputError(f"{times} times given; at least once expected.")
+        if not text.strip():
+            return 0
+        with self._writing():
+            return self._insert(origin, [text], times)
+
+    def restore(self, documents: Iterable[StoredText]) -> int:
+        """Put documents in as `texts` gave them, but those that are here already. Returns their tokens."""
+        with self._writing():
+            here = {(text.origin, text.added, text.passages) for text in self.texts()}
+            return sum(
+                self._insert(text.origin, text.passages, text.times, text.added)
+                for text in documents
+                if (text.origin, text.added, text.passages) not in here
+            )
+
+    def forget(self, what: str) -> Forgotten:
+        """Remove everything that came from the origin `what`, or, where there is no such origin, every place at
+        which the phrase `what` stands: whole words, in any case, with any space between them.
+
+        Around a phrase that was cut out no n-gram is counted across the gap. When this returns with `complete`,
+        neither the file nor its log holds the removed text.
+        """
+        with self._writing():
+            rows = self._db.execute("SELECT id FROM documents WHERE origin = ?", [what]).fetchall()
+            if rows:
+                numbers = [row[0] for row in rows]
+                passages, places = self._remove(numbers), 0
+            else:
+                numbers, passages, places = [], *self._cut(what)
+        complete = self._scrub() if passages or numbers else True
+        return Forgotten(len(numbers), passages, places, complete)
+
+    def switch(self, on: bool) -> None:
+        """Whether drafts use this store, from now on and everywhere it is open."""
+        with self._writing():
+            self._set("enabled", str(int(on)))
+
+    def switch_learning(self, on: bool) -> None:
+        """Whether it takes in what is written and picked, from now on."""
+        with self._writing():
+            self._set("learning", str(int(on)))
+
+    # ---------------------------------------------------------------- SQLite
+
+    def _prepare(self, create: bool) -> None:
+        with _sentences(self.path):
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            made = bool(self._db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone())
+            if version > VERSION:
+                raise StoreError(
+                    f"{self.path} has format version {version}; this program reads version {VERSION}. Update it."
+                )
+            if version == 0 and (made or not create):
+                raise StoreError(f"{self.path} is no personal store.")
+            self._db.execute("PRAGMA secure_delete = ON")
+            self._db.execute("PRAGMA synchronous = FULL")
+            self._db.execute("PRAGMA foreign_keys = ON")
+            if version == 0:
+                self._db.enable_wal()
+                self._create()
+        self._about = self._read_about()
+        if self._tokenizer is not None and self._about.get("fingerprint") != self._tokenizer.fingerprint:
+            name = self._about.get("tokenizer", "another model")
+            raise StoreError(
+                f"{self.path} was made with the tokenizer of {name}, and its ids mean other words here. "
+                "Export it with `polydraft ngram export` and import it into a new store."
+            )
+        if self._about.get("scrub") == "1":
+            self._scrub()
+
+    def _create(self) -> None:
+        assert self._tokenizer is not None
+        with self._writing(read=False):
+            if self._db.execute("PRAGMA user_version").fetchone()[0]:
+                return  # another program was first
+            self._db.create_table("about", {"key": str, "value": str}, pk="key")
+            # AUTOINCREMENT: a number is never given twice, so that "larger than the last one read" means new.
+            self._db.execute(
+                "CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, "
+                "added TEXT NOT NULL, times INTEGER NOT NULL)"
+            )
+            self._db.execute(
+                "CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES "
+                "documents(id) ON DELETE CASCADE, text TEXT NOT NULL, tokens INTEGER NOT NULL, ids BLOB NOT NULL)"
+            )
+            self._db.table("documents").create_index(["origin"])
+            self._db.table("passages").create_index(["document"])
+            for key, value in {
+                "fingerprint": self._tokenizer.fingerprint,
+                "tokenizer": getattr(self._tokenizer, "name", "") or "the model it was made with",
+                "vocab_size": str(len(self._tokenizer.pieces)),
+                "enabled": "1",
+                "learning": "0",
+                "removals": "0",
+                "scrub": "0",
+            }.items():
+                self._set(key, value)
+            self._db.execute(f"PRAGMA user_version = {VERSION}")
+
+    @contextmanager
+    def _writing(self, read: bool = True) -> Iterator[None]:
+        """One durable transaction; waits for other writers up to PATIENCE."""
+        if read:
+            self.refresh()  # errors show before anything is written
+        with _sentences(self.path):
+            self._db.execute("BEGIN IMMEDIATE")  # not deferred: a read that turns into a write cannot wait
+            try:
+                yield
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.conn.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            finally:
+                self._seen = None  # data_version tells of others' commits alone
+
+    def _changed(self) -> float:
+        """When the file or its log last changed, seconds since 1970."""
+        files = [self.path, self.path.with_name(self.path.name + "-wal")]
+        return max(file.stat().st_mtime for file in files if file.exists())
+
+    def _query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        with _sentences(self.path):
+            return self._db.execute(sql, values).fetchall()
+
+    def _set(self, key: str, value: str) -> None:
+        self._db.table("about").upsert({"key": key, "value": value}, pk="key")
+
+    def _read_about(self) -> dict[str, str]:
+        return dict(self._query("SELECT key, value FROM about"))
+
+    def _read(self) -> None:
+        """Take in the state of the file: what is new, or everything when something was removed."""
+        self._db.execute("BEGIN")  # one state for all that is read
+        try:
+            self._about = self._read_about()
+            if self._counts is None:
+                return
+            removals = int(self._about["removals"])
+            if removals != self._removals:
+                self._count_all()
+                return
+            new = self._db.execute(_IDS, [self._last]).fetchall()
+            if self._counts.fresh + sum(len(blob) // 4 for _, _, blob in new) > max(FRESH, len(self._counts) // 100):
+                self._count_all()
+                return
+            for number, times, blob in new:
+                for ids in _parts(blob):
+                    self._counts.add(ids.tolist(), times)
+                self._last = number
+        finally:
+            self._db.execute("COMMIT")
+
+    def _loaded(self) -> Counts:
+        """The counts, made at the first look-up: commands that only look at documents do without."""
+        if self._counts is None:
+            self._counts = Counts(int(self._about["vocab_size"]), ORDER)
+            self._seen, self._removals = None, -1
+            self.refresh()
+        return self._counts
+
+    def _count_all(self) -> None:
+        assert self._counts is not None
+        rows = self._db.execute(_IDS, [0]).fetchall()
+        self._counts.rebuild((part, times) for _, times, blob in rows for part in _parts(blob))
+        self._last = rows[-1][0] if rows else 0
+        self._removals = int(self._about["removals"])
+
+    def _insert(self, origin: str, passages: Sequence[str], times: int, added: str | None = None) -> int:
+        added = added or datetime.now(UTC).isoformat(timespec="seconds")
+        number = self._db.table("documents").insert({"origin": origin, "added": added, "times": times}).last_pk
+        return sum(self._insert_passage(number, text) for text in passages)
+
+    def _insert_passage(self, document: Any, text: str) -> int:
+        ids, tokens = self._ids(text)
+        self._db.table("passages").insert({"document": document, "text": text, "tokens": tokens, "ids": ids})
+        return tokens
+
+    def _ids(self, text: str) -> tuple[bytes, int]:
+        """The ids as they are stored, and how many tokens the text itself has."""
+        if self._tokenizer is None:
+            raise InputError(f"{self.path} was opened without a tokenizer; it cannot take text in.")
+        ids = self._tokenizer.encode(text)
+        parts = ids
+        if len(text) <= _SHORT and not text[0].isspace():
+            # A phrase may be typed within a line too, and there its first token begins with the space before it:
+            # the same again from there, as far as n-grams reach that start with that token.
+            parts = [*ids, _BREAK, *self._tokenizer.encode(" " + text)[:ORDER]]
+        return np.array(parts, dtype="<u4").tobytes(), len(ids)
+
+    def _remove(self, documents: Sequence[int]) -> int:
+        """Delete documents with their passages; returns how many passages."""
+        passages = 0
+        for number in documents:
+            passages += self._db.execute("SELECT count(*) FROM passages WHERE document = ?", [number]).fetchone()[0]
+            self._db.table("documents").delete(number)
+        if documents:
+            self._removed()
+        return passages
+
+    def _cut(self, phrase: str) -> tuple[int, int]:
+        """Cut a phrase out of every passage; returns how many passages and places."""
+        words = phrase.split()
+        if not words:
+            raise InputError("Nothing to forget: give a phrase or a document.")
+        # In any case, between characters that are no parts of words.
+        pattern = re.compile(r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)", re.IGNORECASE)
+        passages = places = 0
+        for number, document, text in self._db.execute("SELECT id, document, text FROM passages").fetchall():
+            pieces = pattern.split(text)
+            if len(pieces) == 1:
+                continue
+            passages, places = passages + 1, places + len(pieces) - 1
+            self._db.table("passages").delete(number)
+            for piece in pieces:
+                if piece.strip():
+                    self._insert_passage(document, piece)
+        if passages:
+            self._db.execute("DELETE FROM documents WHERE id NOT IN (SELECT document FROM passages)")
+            self._removed()
+        return passages, places
+
+    def _removed(self) -> None:
+        self._set("removals", str(int(self._read_about()["removals"]) + 1))
+        self._set("scrub", "1")
+
+    def _scrub(self) -> bool:
+        """Empty the log, which still holds what was deleted from the file. False while another program reads on."""
+        with _sentences(self.path):
+            busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            return False
+        with self._writing():
+            self._set("scrub", "0")
+        return True
+
+
+def _parts(blob: bytes) -> list[np.ndarray]:
+    """The runs of ids in a stored passage."""
+    ids = np.frombuffer(blob, dtype="<u4").astype(np.int64)
+    breaks = np.flatnonzero(ids == _BREAK)
+    return [part[part != _BREAK] for part in np.split(ids, breaks)]
+
+
+def _occurrences(ids: np.ndarray, wanted: Sequence[int]) -> int:
+    if not 0 < len(wanted) <= len(ids):
+        return 0
+    windows = np.lib.stride_tricks.sliding_window_view(ids, len(wanted))
+    return int((windows == list(wanted)).all(axis=1).sum())
+
+
+@contextmanager
+def _sentences(path: Path) -> Iterator[None]:
+    """SQLite's errors as ours, saying what to do."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            raise StoreError(f"{path} is being written by another program; try again in a moment.") from error
+        raise StoreError(f"{path} cannot be used: {error}.") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path} is damaged or no personal store: {error}.") from error

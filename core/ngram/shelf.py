@@ -1,0 +1,140 @@
+"""The personal stores of this user: which there are, and which of them drafts use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import platformdirs
+
+from core.errors import InputError
+from core.ngram.errors import StoreError
+from core.ngram.interpolation import WHOLE, Interpolation, Linear, Mixed, Store
+
+if TYPE_CHECKING:
+    from core.models.base import Tokenizer
+    from core.ngram.personal import PersonalStore
+
+ENDING = ".sqlite"
+ALPHA = 0.9  # the base store's largest weight of any one order
+PERSONAL_WEIGHT = 0.9  # the same for personal stores
+
+_NAME = re.compile(r"\w(?:[\w .-]{0,62}\w)?")
+
+
+def stores_folder() -> Path:
+    """Where personal stores lie: in the user's data folder."""
+    return platformdirs.user_data_path("polydraft", appauthor=False) / "stores"
+
+
+def interpolation(
+    base: Store | None,
+    personal: Sequence[Store] = (),
+    alpha: float = ALPHA,
+    personal_weight: float = PERSONAL_WEIGHT,
+) -> Interpolation | None:
+    """The base store and personal ones in one rule; None where nothing has a say.
+
+    Args:
+        base: a store that was pruned, for everybody.
+        personal: stores of one person's text, mixed in after it in this order.
+        alpha, personal_weight: the largest weight of any one order, 0 to 1: of the base, and of each personal store.
+    Raises: InputError for a weight out of range.
+    """
+    mixed = [Mixed(base, alpha)] if base is not None and alpha else []
+    if personal_weight:
+        mixed += [Mixed(store, personal_weight, WHOLE, personal=True) for store in personal]
+    return Linear(mixed) if mixed else None
+
+
+class Shelf:
+    """The stores in a folder, opened for one tokenizer. Use it from one thread at a time.
+
+    Attributes:
+        folder: where they lie; it need not exist.
+        problems: by name, why a store cannot be used.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, folder: Path | None = None) -> None:
+        self.folder = folder or stores_folder()
+        self.problems: dict[str, str] = {}
+        self._tokenizer = tokenizer
+        self._opened: dict[str, PersonalStore] = {}
+        self._looked: int | None = None  # the folder's time of change when it was last looked through
+
+    def names(self) -> list[str]:
+        """All stores there are, on or off, sorted by name."""
+        try:
+            return sorted(path.stem for path in self.folder.iterdir() if path.suffix == ENDING)
+        except OSError:
+            return []  # no folder: no stores
+
+    @staticmethod
+    def path_in(folder: Path, name: str) -> Path:
+        """Where the store of this name lies, or would. Raises InputError for what is no name."""
+        if not _NAME.fullmatch(name):
+            raise InputError(f"{name!r} given as the name of a store; letters, digits, spaces, - and . expected.")
+        return folder / (name + ENDING)
+
+    def open(self, name: str, create: bool = False) -> PersonalStore:
+        """A store by name, for the caller to close. Raises StoreError when there is none or it cannot be used."""
+        from core.ngram.personal import PersonalStore  # sqlite-utils takes a while to import
+
+        path = self.path_in(self.folder, name)
+        if not create and not path.is_file():
+            known = ", ".join(self.names()) or "none yet"
+            raise StoreError(f"There is no personal store called {name!r}; there are: {known}.")
+        return PersonalStore.open(path, self._tokenizer, create=create)
+
+    def active(self) -> list[PersonalStore]:
+        """The stores that are on, sorted by name; stores that came, went or were switched since count at once."""
+        try:
+            changed = self.folder.stat().st_mtime_ns
+        except OSError:
+            changed = None
+        if changed != self._looked:
+            self._looked = changed
+            self._look_through()
+        on = []
+        for name, store in list(self._opened.items()):
+            try:
+                store.refresh()
+            except StoreError as error:
+                self._drop(name, str(error))
+                continue
+            if store.enabled:
+                on.append(store)
+        return on
+
+    def named(self, names: Sequence[str]) -> list[PersonalStore]:
+        """The stores of these names, on or off. Raises StoreError for one that is not there or cannot be used."""
+        self.active()
+        for name in names:
+            if name not in self._opened:
+                self.open(name).close()  # says why
+        return [self._opened[name] for name in names]
+
+    def close(self) -> None:
+        for name in list(self._opened):
+            self._drop(name)
+
+    def _look_through(self) -> None:
+        names = self.names()
+        for name in self._opened.keys() - set(names):
+            self._drop(name)
+        self.problems = {name: why for name, why in self.problems.items() if name in names}
+        for name in names:
+            if name not in self._opened:
+                try:
+                    self._opened[name] = self.open(name)
+                    self.problems.pop(name, None)
+                except (StoreError, InputError) as error:
+                    self.problems[name] = str(error)
+        self._opened = dict(sorted(self._opened.items()))
+
+    def _drop(self, name: str, why: str | None = None) -> None:
+        self._opened.pop(name).close()
+        if why:
+            self.problems[name] = why

@@ -1,0 +1,154 @@
+"""The evaluations' arithmetic, and one of each kind run on the sample for a few places."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli import app
+from app.evals.drafts import KS, judged
+from app.evals.methods import methods
+from app.evals.options import LENGTH, Options, places, texts
+from app.evals.personal import judged as judged_personal
+from app.evals.personal import learn_and_test
+from app.evals.scores import Score, common, half_interval, scored, summary
+from app.evals.typing import best_move, passages
+from core.autocomplete import Autocomplete
+from core.errors import InputError
+from core.ngram.shelf import interpolation
+from tests.ngram_tools import WordTokenizer
+
+runner = CliRunner()
+
+
+def test_a_match_ends_at_the_first_wrong_token() -> None:
+    assert common([1, 2, 3], [1, 2, 4, 3]) == 2
+    assert common([], [1]) == 0
+    assert common([1, 2], [1, 2, 3]) == 2
+
+
+def test_the_best_draft_counts_and_a_key_is_paid_for_taking_it() -> None:
+    score = scored(WordTokenizer(), "book", [[1, 9], [1, 2, 9], [1, 9]], [1, 2, 3], 4.0)
+    assert (score.match, score.characters, score.ms) == (2, len("1 2") - 1, 4.0)
+    assert score.duplicates == pytest.approx(1 / 3)
+    assert scored(WordTokenizer(), "book", [[9]], [1], 1.0).characters == 0
+
+
+def test_a_summary_counts_exact_matches_and_says_how_sure_it_is() -> None:
+    found = summary([Score("a", n, n, 0.0, float(n)) for n in (0, 1, 2, 3)])
+    assert (found["match"], found["exact_1"], found["exact_3"], found["exact_4"]) == (1.5, 0.75, 0.25, 0)
+    assert found["match_ci"] == pytest.approx(1.96 * math.sqrt(5 / 3) / 2)
+    assert math.isnan(half_interval([1.0]))
+
+
+@pytest.mark.parametrize(
+    ("shown", "rest", "move"),
+    [
+        ([], " hello", (1, 1)),
+        ([" hello there"], " hello there, you", (1, 12)),  # the whole draft
+        ([" hello you"], " hello there", (1, 6)),  # its first word
+        ([" no", " hello there x"], " hello there", (3, 12)),  # one key down, two words
+        ([" a"], " a", (1, 2)),
+        (["x"], "y", (1, 1)),
+        ([" hel"], " hello", (1, 4)),  # a whole draft may end inside a word
+    ],
+)
+def test_the_typist_makes_the_move_that_saves_most(shown: list[str], rest: str, move: tuple[int, int]) -> None:
+    assert best_move(shown, rest) == move
+
+
+def test_passages_are_taken_in_turns_and_begin_before_a_word() -> None:
+    by_kind = {"a": ["word " * 400], "b": ["text " * 400, "more " * 300]}
+    found = passages(by_kind, 1000)
+    assert [passage.kind for passage in found] == ["a", "b"] * 4
+    assert all(passage.rest.startswith(" ") for passage in found)
+    assert len({(p.kind, p.before, p.rest) for p in found}) >= 2
+
+
+def test_places_are_the_same_each_time_and_in_turns() -> None:
+    by_kind = {"a": [" ".join(map(str, range(60)))] * 3, "b": [" ".join(map(str, range(50)))]}
+    found = places(WordTokenizer(), by_kind, 4, 8)
+    assert [place.kind for place in found] == ["a", "b"] * 4
+    assert all(len(place.before) == 8 and len(place.after) == LENGTH for place in found)
+    assert all(place.after[0] == place.before[-1] + 1 for place in found)
+    assert found == places(WordTokenizer(), by_kind, 4, 8)
+    with pytest.raises(InputError, match="too short"):
+        places(WordTokenizer(), {"a": ["1 2 3"]}, 4, 8)
+
+
+def test_without_a_past_the_first_half_is_learnt_and_the_second_tested() -> None:
+    learnt, tested = learn_and_test(Options())
+    whole = texts(None)
+    assert sum(map(len, learnt)) + sum(len(t) for found in tested.values() for t in found) == sum(
+        len(t) for found in whole.values() for t in found
+    )
+    assert not set(learnt) & {t for found in tested.values() for t in found}
+
+
+def test_targets_compare_with_peers_of_the_same_run() -> None:
+    names = ["greedy", "nucleus", "beam", "branching greedy", "superposed, r=1", "superposed, r=3"]
+    results = {
+        (name, ngrams, k): [Score("book", 2 if "superposed" in name else 1, 0, 0.0, 5.0 if ngrams else 10.0)] * 4
+        for name in names
+        for ngrams in (False, True)
+        for k in KS
+    }
+    targets = {t.name: t for t in judged(results, 3).targets}
+    assert targets["r=1, k=3: match / branching greedy with n-grams"].value == 2
+    assert targets["r=1, k=3: time / branching greedy with n-grams"].value == 1
+    assert not targets["r=1, k=3: time / branching greedy with n-grams"].met
+    assert targets["r=3, k=3: match / beam without n-grams"].met
+
+
+def test_a_gain_is_in_percent_of_the_base_store_alone() -> None:
+    results = {
+        name: [Score("x", match, 0, 0.0, 0.0)] * 3
+        for name, match in (("no n-grams", 1), ("base store", 2), ("personal store", 2), ("base and personal", 3))
+    }
+    target = judged_personal(results).targets[0]
+    assert (target.value, target.met) == (50, True)
+
+
+@pytest.mark.parametrize("with_ngrams", [False, True])
+def test_every_method_gives_k_drafts_and_leaves_the_cache_as_it_was(
+    autocomplete: Autocomplete, with_ngrams: bool
+) -> None:
+    base = autocomplete.ngrams if with_ngrams else None
+    model = autocomplete.model
+    prefix = model.tokenizer.encode("The captain looked at the")
+    sequence = model.open()
+    found = {}
+    for method in methods(base, interpolation(base)):
+        sequence.sync(prefix)
+        drafts = found[method.name, method.ngrams] = method.draft(sequence, prefix, 3, 5)
+        assert [len(ids) for ids in drafts] == [5] * (1 if method.single else 3)
+        assert sequence.inputs[: len(prefix)] == prefix
+    for ngrams in {False, with_ngrams}:
+        # The same definitions by another road: greedy is the first beginning's branch, and all branches are ours.
+        assert found["greedy", ngrams][0] in found["branching greedy", ngrams]
+        assert len({ids[0] for ids in found["branching greedy", ngrams]}) == 3
+        assert len({tuple(ids) for ids in found["beam", ngrams]}) == 3
+    sequence.close()
+    for _ in range(3):  # all forks were given back
+        model.open().close()
+
+
+@pytest.mark.parametrize("name", ["drafts", "personal", "typing", "tune"])
+def test_each_evaluation_runs_on_the_sample(name: str) -> None:
+    few = {"drafts": "2", "personal": "3", "typing": "40", "tune": "10"}[name]
+    flags = ["--json", "--prefixes", few, "--backend", "llama.cpp", "--context", "12"]
+    result = runner.invoke(app, ["eval", name, *flags])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert found["name"] == f"eval {name}"
+    assert found["rows"]
+    assert found["targets"]
+
+
+def test_an_unknown_evaluation_names_the_known_ones() -> None:
+    result = runner.invoke(app, ["eval", "nothing"])
+    assert result.exit_code == 1
+    assert "drafts, typing" in result.stderr
