@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from app.bench import report
-from app.bench.text import SAMPLE
 from core.errors import InputError
-from core.models import Tokenizer
 from ngram_builder.readers import Damage, documents, expand
+
+if TYPE_CHECKING:  # torch comes with it, which the command line does without
+    from core.models import Tokenizer
 
 PREFIX = 32  # tokens that a draft goes on from
 LENGTH = 10  # tokens of a draft
@@ -41,6 +43,8 @@ class Place:
 
 def texts(path: Path | None) -> dict[str, list[str]]:
     """The documents under `path`, by kind. Raises InputError when there is no text."""
+    from app.bench.text import SAMPLE
+
     damage: list[Damage] = []
     found: dict[str, list[str]] = {}
     for file in expand([path or SAMPLE]):
