@@ -151,7 +151,7 @@ class Trust:
         below = np.maximum(known.seen, known.totals) + self.offset
         if self.types_weight and known.types is not None:
             below = below + self.types_weight * known.types
-        kept = np.minimum(known.totals / below, 1.0)
+        kept = np.minimum(known.totals / np.where(below > 0, below, 1.0), 1.0)  # 0 for contexts never seen
         shares = np.array([self.shares[min(n - 2, len(self.shares) - 1)] for n in known.orders])
         familiar = 1.0 if self.floor == 1 else self.floor + (1 - self.floor) * familiarity(store, typed)
         return familiar * shares * kept**self.exponent
