@@ -64,18 +64,18 @@ def main(path: Path, kills: int, seed: int) -> None:
             finally:
                 os._exit(1)  # a writer that fails must not go on as a parent
         os.close(out)
-        reports = os.fdopen(read)
+        reports, lines = os.fdopen(read), list[str]()
         if cycles % 5:  # one in five may be killed while it opens the store
             for _ in range(
                 chance.randrange(1, 8)
             ):  # counted, not timed: a busy machine must not spare the later writes
-                reports.readline()
+                lines.append(reports.readline())
         time.sleep(chance.random() * LONGEST)
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status), "a writer ended by itself"
         with reports:
-            for line in reports:
+            for line in [*lines, *reports]:
                 if line[:1] in "+?-":
                     n = int(line[1:])
                     {"+": kept, "?": unsure, "-": gone}[line[0]].add(n)
