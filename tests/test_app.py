@@ -1,0 +1,170 @@
+"""The app as it is shipped, from `polydraft` to the drafts in real Chromium, on the default model."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from playwright.sync_api import Browser, Page
+
+from tests.fake_drafts import FakeDrafts
+from tests.test_page import HOSTILE, Editor
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+TEXT = "I am looking forward to the meeting, and I hope that we can"
+
+# `polydraft` under an audit hook that writes down every address asked for beyond this machine.
+WATCHED = """
+    import sys
+    LOCAL = {"127.0.0.1", "::1", "localhost", None, ""}
+    def watch(event, arguments):
+        if event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):
+            if arguments[1][0] not in LOCAL:
+                print("OUTSIDE", event, arguments[1], flush=True)
+        elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
+            print("OUTSIDE", event, arguments, flush=True)
+    sys.addaudithook(watch)
+    from app.cli import main
+    sys.argv = ["polydraft", "--no-browser"]
+    main()
+"""
+
+
+@dataclass
+class App:
+    url: str
+    process: subprocess.Popen[str]
+
+    def close(self) -> str:
+        """What it had printed since it was there."""
+        self.process.terminate()
+        return self.process.communicate(timeout=30)[0]
+
+
+@pytest.fixture(scope="module")
+def app() -> Iterator[App]:
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", textwrap.dedent(WATCHED)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout
+    line = process.stdout.readline()
+    found = re.fullmatch(r"Polydraft is at (http://127\.0\.0\.1:\d+)\n", line)
+    if not found:
+        process.kill()
+        pytest.fail(line + process.communicate()[0])
+    app = App(found[1], process)
+    yield app
+    assert app.close() == "", "nothing goes out, and nothing goes wrong"
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    with browser.new_context(viewport={"width": 1280, "height": 800}) as context:
+        yield context.new_page()
+
+
+def opened(page: Page, app: App) -> Editor:
+    return Editor(page, FakeDrafts()).open(app.url)
+
+
+def wait_until_done(editor: Editor) -> list[str]:
+    """Drafts for the text as it stands, complete."""
+    editor.settle()
+    editor.wait(lambda: editor.drafts() and editor.page.evaluate("polydraft.editor.request === null"), "all drafts")
+    return editor.drafts()
+
+
+def test_three_drafts_appear_and_tab_takes_the_best(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    editor.write(TEXT)
+    drafts = wait_until_done(editor)
+    assert len(drafts) == len(set(drafts)) == 3
+    assert all(draft.startswith(" ") and "\ufffd" not in draft for draft in drafts)
+    assert editor.ghost() == drafts[0]
+    editor.press("Tab")
+    assert editor.text == TEXT + drafts[0]
+    editor.press("Control+z")
+    assert editor.text == TEXT
+    assert editor.errors == []
+    assert editor.hosts == {app.url.removeprefix("http://")}
+
+
+def test_half_a_word_is_finished_and_typing_along_asks_nobody(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    editor.write("The weather tomorrow will be beauti")
+    assert wait_until_done(editor)[0].startswith("ful")
+    asked = editor.counters()["requests"]
+    editor.write("ful")
+    editor.settle()
+    assert editor.counters()["requests"] == asked
+
+
+def test_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    editor.write(TEXT)
+    wait_until_done(editor)
+    page.get_by_role("slider", name="Drafts").fill("7")
+    editor.wait(lambda: len(editor.drafts()) == 7, "seven drafts")
+    page.get_by_role("slider", name="Length").fill("2")
+    longest = max(map(len, wait_until_done(editor)))
+    assert longest < 40
+
+
+def test_two_tabs_do_not_disturb_each_other(browser: Browser, app: App) -> None:
+    texts = [TEXT, "The lighthouse keeper opened the letter and"]
+    with browser.new_context() as one, browser.new_context() as two:
+        alone = []
+        for context, text in zip((one, two), texts, strict=True):
+            editor = opened(context.new_page(), app)
+            editor.write(text)
+            alone.append([draft.split()[0] for draft in wait_until_done(editor)])
+        both = [opened(context.new_page(), app) for context in (one, two)]
+        for editor, text in zip(both, texts, strict=True):
+            editor.put(text)
+        for editor, words in zip(both, alone, strict=True):
+            assert [draft.split()[0] for draft in wait_until_done(editor)] == words
+
+
+def test_the_text_survives_a_reload_and_drafts_return(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    editor.write(TEXT)
+    drafts = wait_until_done(editor)
+    editor.reload()
+    editor.box.focus()
+    editor.press("Control+End")
+    assert editor.text == TEXT
+    assert [d.split()[0] for d in wait_until_done(editor)] == [d.split()[0] for d in drafts]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_drafted_from_or_let_be(page: Page, app: App, name: str) -> None:
+    editor = opened(page, app)
+    editor.put(HOSTILE[name])
+    editor.settle()
+    editor.wait(lambda: editor.page.evaluate("polydraft.editor.request === null"), "the answer")
+    assert page.locator(".pd-notice:not([hidden])").count() == 0
+    assert not any("\ufffd" in draft for draft in editor.drafts())
+    editor.put(TEXT)
+    assert len(wait_until_done(editor)) == 3
+    assert editor.errors == []
+
+
+def test_a_tab_that_dies_in_the_middle_leaves_the_others_served(browser: Browser, page: Page, app: App) -> None:
+    for _ in range(5):
+        with browser.new_context() as context:
+            editor = opened(context.new_page(), app)
+            page_settings = editor.page.get_by_role("slider", name="Length")
+            page_settings.fill("32")
+            editor.write("A text whose drafts nobody waits for")
+    editor = opened(page, app)
+    editor.write(TEXT)
+    assert len(wait_until_done(editor)) == 3
