@@ -165,7 +165,7 @@ def build(
     name: str = "",
     orders: range = DEFAULT_ORDERS,
     min_count: int | Mapping[int, int] = DEFAULT_MIN_COUNT,
-    memory: int = 2 << 30,
+    memory: int | None = None,
     exact: bool = False,
     max_bad: float = 0.01,
     signals: Signals | None = None,
@@ -187,7 +187,7 @@ def build(
         name: of the model, for messages.
         orders: a contiguous range of orders within 1 to 8.
         min_count: n-grams seen less often are dropped; one number, or per order. Single tokens all stay.
-        memory: bytes that the process may take.
+        memory: bytes that the process may take; None is 2 GiB more than it takes now.
         exact: store every count exactly; else the rarer, larger ones to within a few percent (the manifest
             says how many).
         max_bad: share of damaged input from which on nothing is written.
@@ -223,6 +223,7 @@ def build(
         "signals": [repr(bound) for bound in signals.bounds] if signals else [],
         "parts": [[(file.address, file.size, file.stamp) for file in part] for part in parts],
     }
+    memory = _resident() + (2 << 30) if memory is None else memory
     sorting = _for_sorting(memory)
     folder = Path(work) if work else out.with_name(f".{out.name}.work")
     with work_folder(folder, identity) as (folder, state):

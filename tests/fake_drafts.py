@@ -38,7 +38,8 @@ class FakeDrafts:
     error_line: tuple[str, str] | None = None  # message, fix, inside the stream
     notice: str | None = None
     requests: list[dict[str, Any]] = field(default_factory=list)
-    stopped: list[int] = field(default_factory=list)  # requests cancelled before their end
+    begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
+    stopped: list[int] = field(default_factory=list)  # of these, those cancelled before their end
     left: list[str] = field(default_factory=list)
 
     def texts(self, before: str, k: int) -> tuple[str, ...]:
@@ -104,6 +105,7 @@ def create_app(fake: FakeDrafts) -> FastAPI:
 
         async def stream() -> AsyncIterator[bytes]:
             try:
+                fake.begun.append(body["n"])  # a request that is cancelled on its way never comes this far
                 async for line in fake.lines(body):
                     yield json.dumps(line).encode() + b"\n"
             except asyncio.CancelledError:

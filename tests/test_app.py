@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 import textwrap
+import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,7 +18,7 @@ from playwright.sync_api import Browser, Page
 from tests.fake_drafts import FakeDrafts
 from tests.test_page import HOSTILE, Editor
 
-pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 TEXT = "I am looking forward to the meeting, and I hope that we can"
 
@@ -41,6 +44,10 @@ class App:
     url: str
     process: subprocess.Popen[str]
 
+    def ready(self) -> bool:
+        with urllib.request.urlopen(f"{self.url}/api/status", timeout=60) as answer:
+            return json.load(answer)["ready"]
+
     def close(self) -> str:
         """What it had printed since it was there."""
         self.process.terminate()
@@ -62,6 +69,10 @@ def app() -> Iterator[App]:
         process.kill()
         pytest.fail(line + process.communicate()[0])
     app = App(found[1], process)
+    deadline = time.monotonic() + 150
+    while not app.ready():  # the page answers before the model is there
+        assert time.monotonic() < deadline, "the model is not loaded after 150 s"
+        time.sleep(0.2)
     yield app
     assert app.close() == "", "nothing goes out, and nothing goes wrong"
 
