@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from app import ngram_cli
+from app import ngram_cli, sampling
 from app.bench import cli as bench_cli
 from app.evals import cli as evals_cli
 from app.offline import stay_offline
@@ -98,6 +98,7 @@ def start(
 
 
 @app.command()
+@sampling.with_controls
 def complete(
     text: Annotated[
         str, typer.Argument(help="The text so far, in quotation marks.", metavar="TEXT", show_default=False)
@@ -115,13 +116,22 @@ def complete(
         list[str] | None,
         typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME"),
     ] = None,
+    mode: sampling.ModeName = "superposed",
+    rule: sampling.Rule = "none",
+    temperature: Annotated[
+        float, typer.Option(help="Divides the logits before the rule; 0.05 to 4.", metavar="N")
+    ] = 1.0,
+    seed: sampling.Seed = 0,
     model: Model = "default",
     backend: Backend = "auto",
     as_json: Json = False,
+    values: Any = None,
 ) -> None:
     """Print ways to go on from a text.
 
     Example: [bold]polydraft complete "Thank you for your" --k 5[/]
+
+    [bold]polydraft complete "Once upon a" --mode sampled --rule top-w --beta 4 --temperature 1.5[/]
     """
     settings = DraftSettings(
         k=k,
@@ -135,13 +145,18 @@ def complete(
         personal_weight=personal_weight,
     )
     text = _without_surrogates(text)
+    chosen = sampling.values_of(rule, values or {})
+    plain = rule == "none" and temperature == 1 and mode == "superposed"
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(model, backend)
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)
     began = time.perf_counter()
-    completion = autocomplete.open().complete(text, stores=store or None, **settings.drafting())
+    drafting = settings.drafting()
+    if not plain:
+        drafting |= sampling.options(autocomplete, mode, rule, chosen, temperature, seed)
+    completion = autocomplete.open().complete(text, stores=store or None, **drafting)
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
     ms = (time.perf_counter() - began) * 1000
@@ -171,6 +186,36 @@ def complete(
                 f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.",
                 err=True,
             )
+
+
+@app.command(name="sample-view")
+@sampling.with_controls
+def sample_view(
+    text: Annotated[
+        str, typer.Argument(help="The text so far, in quotation marks.", metavar="TEXT", show_default=False)
+    ],
+    temperature: Annotated[
+        float, typer.Option(help="Divides the logits before the rules; 0.05 to 4.", metavar="N")
+    ] = 1.0,
+    model: Model = "default",
+    backend: Backend = "auto",
+    as_json: Json = False,
+    values: Any = None,
+) -> None:
+    """Print what each rule would keep of the next token, side by side.
+
+    Example: [bold]polydraft sample-view "The capital of" --temperature 2[/]
+    """
+    text = _without_surrogates(text)
+    asked = sampling.asked(values or {}, temperature)
+    from core.autocomplete import load_autocomplete
+
+    autocomplete = load_autocomplete(model, backend, None)
+    view = sampling.view(autocomplete, text, temperature, asked)
+    if as_json:
+        typer.echo(json.dumps({"text": text} | view.as_dict(), ensure_ascii=False))
+    else:
+        Console(highlight=False).print(*sampling.table(view, _visible))
 
 
 @app.command()

@@ -7,6 +7,7 @@ join the passes of several people into one, and stop between any two.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,14 @@ from torch import Tensor
 
 from core.healing import Healer
 from core.models import LanguageModel, Row, load_model
+from core.modes import Drafting, Mode, begin
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
-from core.superposed import PROPOSALS, Drafts, Options, Superposition
+from core.places import likeliest_place, only
+from core.samplers import Geometry, Rule
+from core.samplers.catalog import sampler
+from core.samplers.geometry import METRICS
+from core.superposed import PROPOSALS, Drafts, Options
 from core.text import shown
 
 WINDOW = 1024  # tokens of text before the caret that the model sees
@@ -60,6 +66,11 @@ class Autocomplete:
         self.model, self.ngrams, self.notice, self.shelf = model, ngrams, notice, shelf
         self.healer = Healer(model.tokenizer)
         self.window = min(WINDOW, model.context_length // 2)
+        self.geometries = {metric: Geometry(model.embeddings, metric) for metric in METRICS}
+
+    def sampler(self, rule: str, values: Mapping[str, Any] | None = None, temperature: float = 1.0) -> Rule:
+        """A rule of `core.controls` by name, after the temperature, for this model. Raises InputError."""
+        return sampler(rule, values, temperature, self.geometries)
 
     def mixture(self, alpha: float, personal_weight: float, stores: list[str] | None = None) -> Interpolation | None:
         """The base store and the personal stores that are on, or those named in `stores`, as one rule.
@@ -88,6 +99,7 @@ class Session:
         *,
         heal: bool = True,
         one_line: bool = True,
+        mode: Mode | None = None,
         alpha: float | None = None,
         personal_weight: float = PERSONAL_WEIGHT,
         stores: list[str] | None = None,
@@ -98,9 +110,10 @@ class Session:
         Args:
             heal: finish half-typed words.
             one_line: drafts stop at the end of the line.
+            mode: how drafts are made; see `core.modes`. None is superposed.
             alpha, personal_weight, stores: of the base store and the personal stores; see `mixture`.
-            options: of `core.superposed.superpose`. With `ngrams` the stores are those given there instead; with
-                mixing="geometric" it is the base store alone.
+            options: of `core.superposed.superpose`, the rule among them. With `ngrams` the stores are those given there
+                instead; with mixing="geometric" it is the base store alone.
         Raises: InputError for an option out of range.
         """
         if "ngrams" not in options and options.get("mixing") != "geometric":
@@ -108,7 +121,7 @@ class Session:
         else:
             options.setdefault("ngrams", self.autocomplete.ngrams)
             options["alpha"] = alpha
-        return Completion(self, before, heal, one_line, options)
+        return Completion(self, before, heal, one_line, mode or Mode(), options)
 
     def close(self) -> None:
         self.sequence.close()
@@ -125,19 +138,22 @@ class Completion:
         done: nothing follows.
     """
 
-    def __init__(self, session: Session, before: str, heal: bool, one_line: bool, options: dict[str, Any]) -> None:
+    def __init__(
+        self, session: Session, before: str, heal: bool, one_line: bool, mode: Mode, options: dict[str, Any]
+    ) -> None:
         self._autocomplete = a = session.autocomplete
         self._sequence = session.sequence
         self._one_line = one_line
-        self._options = options
+        self._options, self._mode = options, mode
         Options(**options)  # refuses values out of range before anything is fed
         self._healing = a.healer.plan(before, window=a.window, heal=heal)
-        self._superposition: Superposition | None = None
+        self._drafting: Drafting | None = None
         self._weighing: Tensor | None = None  # logits before the word, while its boundaries are weighed
         self.drafts: list[TextDraft] = []
         self.step = 0
         self.done = False
         self.fed = 0
+        self._first: tuple[list[Tensor], list[np.ndarray]] | None = None  # what the drafts began with
         wanted = self._healing.prefix_ids
         known = self._sequence.resume(wanted)
         self.reused = self._sequence.length
@@ -149,16 +165,16 @@ class Completion:
         """What the next pass needs; [] only when done."""
         if self.done:
             return []
-        if self._superposition is not None:
-            return self._superposition.rows()
+        if self._drafting is not None:
+            return self._drafting.rows()
         if self._weighing is not None:
             return [Row(self._sequence, list(self._healing.word_ids), every=True)]
         return [Row(self._sequence, self._rest)]
 
     def advance(self, logits: list[Tensor]) -> None:
         """Take the logits of `rows()`, in their order."""
-        if self._superposition is not None:
-            self._show(self._superposition.advance(logits))
+        if self._drafting is not None:
+            self._show(self._drafting.advance(logits))
         elif self._weighing is not None:
             self.fed += len(self._healing.word_ids)
             self._begin([self._weighing, *logits[0]])
@@ -166,11 +182,22 @@ class Completion:
             self.fed += len(self._rest)
             self._after_prefix(logits[0])
 
+    @property
+    def next_logits(self) -> Tensor | None:
+        """What the drafts begin with (V,); None before the first ones. At the likeliest place of a half-typed word,
+        where only tokens that go on with it are above -inf. For `core.samplers.view`: what another rule would make of
+        this position costs no pass."""
+        if self._first is None:
+            return None
+        logits, starts = self._first
+        place = likeliest_place(logits, self._healing.word_ids, starts)
+        return only(logits[place], starts[place])
+
     def close(self) -> None:
         """Stop between any two passes; the cache keeps the text and nothing else."""
         self.done = True
-        if self._superposition is not None:
-            self._superposition.close()
+        if self._drafting is not None:
+            self._drafting.close()
 
     def _after_prefix(self, logits: Tensor) -> None:
         if self._autocomplete.healer.certain(self._healing, logits) and not self._proposed_inside():
@@ -195,19 +222,16 @@ class Completion:
         """Drafts start: the logits before the unfinished word, and after its tokens where those count."""
         healing, healer = self._healing, self._autocomplete.healer
         stop = healer.line_ends if self._one_line else self._autocomplete.model.tokenizer.eos_ids
-        self._superposition = Superposition(
-            self._sequence,
-            healing.prefix_ids,
-            Options(**self._options, stop_ids=stop),
-            healing.word_ids,
-            [healer.beginnings(rest) for rest in healing.rests],
-        )
-        self._show(self._superposition.advance(logits))
+        starts = [healer.beginnings(rest) for rest in healing.rests]
+        options = Options(**self._options, stop_ids=stop)
+        self._drafting = begin(self._sequence, healing.prefix_ids, options, self._mode, healing.word_ids, starts)
+        self._first = logits, starts
+        self._show(self._drafting.advance(logits))
 
     def _show(self, drafts: Drafts) -> None:
         self.step = drafts.step
         self.done = drafts.done
-        distinct = self._options.get("distinct", True)
+        distinct = self._mode.name != "superposed" or self._options.get("distinct", True)
         rows = [
             # Only what is the draft's own is worth a reader's eye; the rest drifts into other drafts.
             TextDraft(
@@ -245,7 +269,7 @@ class Completion:
             if row.text and row.text not in seen:
                 seen.add(row.text)
                 self.drafts.append(row)
-        del self.drafts[self._options.get("k", Options.k) :]
+        del self.drafts[self._mode.most(self._options.get("k", Options.k)) :]
 
     def _spans(self, ids: list[int], personal: list[bool]) -> tuple[tuple[int, int], ...]:
         """Where in the draft's text the tokens stand that a personal store decided on; neighbours are joined."""

@@ -19,6 +19,7 @@ BENCHES = {
     "keystroke": "key press to the drafts on the page, in real Chromium",
     "startup": "process start to a page that answers",
     "healing": "how often one of 3 drafts restores a half-typed word",
+    "samplers": "each rule beside Hugging Face's own, Top-W beside plain NumPy",
     "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",
 }
 

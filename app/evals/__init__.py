@@ -20,6 +20,8 @@ EVALS = {
     "typing": "keys that a typist saves with 1, 3, 5 and 9 drafts",
     "personal": "what a personal store adds, learnt from one text of a writer and tested on another",
     "tune": "the sweep behind the defaults for personal stores, cross-validated on the text to learn from",
+    "samplers": "each rule at temperatures 0.5 to 4: does one of 3 drafts match the writer, how varied they are",
+    "top-w": "when distances between tokens change Top-W's choice, and whether that helps",
 }
 
 

@@ -1,0 +1,117 @@
+"""`eval top-w`: at real positions, when do distances change what Top-W keeps, and is the change for the better?
+
+Everything is computed from distributions, nothing is drawn: a rule that keeps q gives one of 3 draws right with
+probability 1 - (1 - q(y))³, y the writer's token, and 3 draws show Σ 1 - (1 - q(i))³ different tokens on average.
+Each setting stands beside the same one without distances, and beside a plain mass cut (top-p) that shows as many
+different tokens: keeping more always matches more, so only at equal variety is one rule better than another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.bench import text
+from app.bench.report import Options, Report
+from app.evals.positions import positions
+from core.autocomplete import load_autocomplete
+from core.samplers import Geometry, Temperature, TopW
+
+POSITIONS = 240
+DRAWS = 3
+TEMPERATURES = (1.0, 2.0)
+METRICS = ("l2", "cosine")
+WARM = (0.1, 0.5, 0.9, 0.999)
+# λ and β: the paper's, its creative one, and what keeps more
+WEIGHTS = ((2.2, 2.8), (2.2, 4.0), (1.0, 2.8), (0.5, 2.8), (0.5, 1.5))
+SCALES = (0.3, 1.0, 2.0)
+_P = np.concatenate([[0.0], np.geomspace(0.02, 1, 40)])  # of the mass cuts to compare with
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    autocomplete = load_autocomplete(options.model, options.backend, None)
+    files = text.load(options.text)
+    logits, chosen = positions(autocomplete.model, files, options.repetitions or POSITIONS)
+    report = Report("top-w")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for t in TEMPERATURES:
+            tempered = Temperature(t)(None, logits)
+            cuts = mass_cuts(tempered, chosen)
+            for metric in METRICS:
+                for warm in WARM:
+                    progress(f"T = {t:g}, {metric}, warm start {warm:g}")
+                    geometry = autocomplete.geometries[metric]
+                    report.rows += _settings(tempered, chosen, cuts, geometry, t, warm)
+    finally:
+        torch.set_num_threads(threads)
+    return report
+
+
+def _settings(
+    logits: Tensor, chosen: Tensor, cuts: np.ndarray, geometry: Geometry, t: float, warm: float
+) -> list[dict[str, Any]]:
+    rows = []
+    for lam, beta in WEIGHTS:
+        plain: dict[str, float] | None = None
+        for scale in SCALES:
+            rule = TopW(geometry, lam, beta, warm_start=warm, geom_scale=scale, metric=geometry.metric)
+            chosen_sets = [rule.select(row) for row in logits]
+            with_ = judged(logits, [s.ids for s in chosen_sets], chosen)
+            plain = plain or judged(logits, [s.without_geometry for s in chosen_sets], chosen)
+            rows.append(
+                {
+                    "T": t,
+                    "metric": geometry.metric,
+                    "warm_start": warm,
+                    "lam": lam,
+                    "beta": beta,
+                    "distance": scale,
+                    "geometry_mattered_percent": 100 * float(np.mean([s.geometry_mattered for s in chosen_sets])),
+                    "kept": float(np.median([len(s.ids) for s in chosen_sets])),
+                    "match_percent": with_["match"],
+                    "different": with_["different"],
+                    "gain_over_mass_cut": with_["match"] - _at(cuts, with_["different"]),
+                    "gain_without_distances": plain["match"] - _at(cuts, plain["different"]),
+                }
+            )
+    return rows
+
+
+def judged(logits: Tensor, kept: list[list[int]], chosen: Tensor) -> dict[str, float]:
+    """Per cent of positions at which one of 3 draws is the writer's token, and different tokens among the draws."""
+    match, different = [], []
+    for row, ids, y in zip(logits, kept, chosen.tolist(), strict=True):
+        q = row[torch.tensor(ids)].double().softmax(0)
+        shown = 1 - (1 - q) ** DRAWS
+        match.append(float(shown[ids.index(y)]) if y in ids else 0.0)
+        different.append(float(shown.sum()))
+    return {"match": 100 * float(np.mean(match)), "different": float(np.mean(different))}
+
+
+def mass_cuts(logits: Tensor, chosen: Tensor) -> np.ndarray:
+    """(different, match) of top-p for p from 0 to 1, by rising variety."""
+    found = np.zeros((len(_P), 2))
+    for row, y in zip(logits, chosen.tolist(), strict=True):
+        p = row.double().softmax(0)
+        ordered, ids = p.topk(min(len(p), 20_000))
+        mass = ordered.cumsum(0)
+        sizes = (torch.searchsorted(mass, torch.from_numpy(_P)) + 1).clamp(max=len(mass))
+        where = (ids == y).nonzero().flatten()
+        at = int(where[0]) if len(where) else len(mass)
+        for n, size in enumerate(sizes.tolist()):
+            shown = 1 - (1 - ordered[:size] / mass[size - 1]) ** DRAWS
+            found[n] += (float(shown.sum()), 100 * float(shown[at]) if at < size else 0.0)
+    found /= len(logits)
+    return found[np.argsort(found[:, 0])]
+
+
+def _at(cuts: np.ndarray, different: float) -> float:
+    """What a mass cut matches where it shows as many different tokens."""
+    return float(np.interp(different, cuts[:, 0], cuts[:, 1]))

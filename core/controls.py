@@ -1,0 +1,271 @@
+"""Rules and draft modes by name: their controls with ranges and one sentence each, and presets. Plain data.
+
+Flags, sliders, tables and the documentation are derived from here, so nothing heavy is imported;
+`core.samplers.catalog.sampler` makes the rules, `core.modes` the drafts.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from core.errors import InputError
+
+T_LOW, T_HIGH = 0.05, 4.0  # temperatures that the controls offer
+
+
+@dataclass(frozen=True)
+class Control:
+    """One parameter of a rule.
+
+    Attributes:
+        name: the argument of the rule's class.
+        label: as the papers write it.
+        flag: on the command line, without the dashes in front; unique among all rules.
+        default, low, high, step: of a number; a whole one where `step` is an int. `choices` instead for words.
+        explain: what moving it does.
+        main: shown at once; the others are for those who ask.
+    """
+
+    name: str
+    label: str
+    flag: str
+    default: float | str
+    low: float
+    high: float
+    step: float
+    explain: str
+    choices: tuple[str, ...] = ()
+    main: bool = True
+
+    def checked(self, value: Any) -> Any:
+        """The value, as the rule takes it. Raises InputError that names the control."""
+        if self.choices:
+            if value not in self.choices:
+                raise InputError(f"{self.flag} {value!r} given; one of {', '.join(self.choices)} expected.")
+            return value
+        kind = "a whole number" if isinstance(self.step, int) else "a number"
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise InputError(f"{self.flag} {value!r} given; {kind} expected.")
+        if not self.low <= value <= self.high or (isinstance(self.step, int) and value != int(value)):
+            raise InputError(f"{self.flag} {value:g} given; {kind} from {self.low:g} to {self.high:g} expected.")
+        return int(value) if isinstance(self.step, int) else float(value)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rule: the name that commands use, the papers' name, its controls, and a sentence on what it keeps."""
+
+    name: str
+    title: str
+    controls: tuple[Control, ...]
+    says: str
+
+
+_ENTRIES = (
+    Entry("none", "no rule", (), "Keeps every token."),
+    Entry("greedy", "greedy", (), "Keeps the likeliest token alone."),
+    Entry(
+        "top-k",
+        "top-k",
+        (Control("top_k", "k", "top-k", 50, 1, 1000, 1, "How many tokens are kept, wherever the model is."),),
+        "Keeps the k likeliest tokens.",
+    ),
+    Entry(
+        "top-p",
+        "top-p",
+        (Control("top_p", "p", "top-p", 0.9, 0.0, 1.0, 0.01, "Nearer to 1 keeps more of the unlikely tail."),),
+        "Keeps the fewest likeliest tokens that hold mass p.",
+    ),
+    Entry(
+        "min-p",
+        "min-p",
+        (Control("min_p", "p", "min-p", 0.1, 0.0, 1.0, 0.01, "Nearer to 0 keeps more."),),
+        "Keeps what is at least p times as likely as the likeliest token.",
+    ),
+    Entry(
+        "top-n-sigma",
+        "top-nσ",
+        (Control("n", "n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "How many standard deviations below the top are kept."),),
+        "Keeps logits within n standard deviations of the largest; the same tokens at every temperature.",
+    ),
+    Entry(
+        "top-h",
+        "top-H",
+        (Control("alpha", "α", "top-h", 0.4, 0.01, 1.0, 0.01, "The share of the entropy that may be kept."),),
+        "Keeps the most mass whose entropy stays within α of the whole.",
+    ),
+    Entry(
+        "typical",
+        "typical",
+        (Control("mass", "mass", "mass", 0.9, 0.01, 1.0, 0.01, "Nearer to 1 keeps more atypical tokens."),),
+        "Keeps tokens about as surprising as the model expects the next one to be.",
+    ),
+    Entry(
+        "eta",
+        "η",
+        (Control("epsilon", "ε", "epsilon", 9e-4, 1e-5, 0.1, 1e-4, "Higher keeps less."),),
+        "Keeps what is above a floor that sinks where the model is unsure.",
+    ),
+    Entry(
+        "mirostat",
+        "mirostat",
+        (
+            Control("tau", "τ", "surprise", 5.0, 0.0, 15.0, 0.1, "Bits of surprise per token to steer towards."),
+            Control("eta", "η", "rate", 0.1, 0.0, 1.0, 0.01, "How fast the cut follows what was drawn."),
+        ),
+        "Keeps tokens up to a surprise that follows what was drawn before.",
+    ),
+    Entry(
+        "top-w",
+        "Top-W",
+        (
+            Control("beta", "β", "beta", 3.6, 0.0, 10.0, 0.1, "Higher keeps more; at λ or below, one token."),
+            Control("lam", "λ", "lam", 2.2, 0.0, 10.0, 0.1, "What entropy costs: higher keeps less."),
+            Control("geom_scale", "distance", "geom-scale", 1.0, 0.0, 4.0, 0.1, "How much distance counts."),
+            Control(
+                "warm_start",
+                "warm start",
+                "warm-start",
+                0.5,
+                0.0,
+                1.0,
+                0.001,
+                "Mass of the set that distances are first taken from; near 1 they hardly matter.",
+                main=False,
+            ),
+            Control(
+                "metric",
+                "metric",
+                "metric",
+                "l2",
+                0,
+                0,
+                0,
+                "l2: the paper. cosine: its code.",
+                ("l2", "cosine", "uniform"),
+                main=False,
+            ),
+            Control("top_m", "pool", "top-m", 1200, 1, 10000, 1, "How many likely tokens are looked at.", main=False),
+            Control("alternations", "rounds", "alternations", 9, 1, 50, 1, "Most rounds of choosing.", main=False),
+            Control(
+                "neighbours", "neighbours", "neighbours", 1, 1, 50, 1, "Kept tokens a distance averages.", main=False
+            ),
+        ),
+        "Keeps likely tokens that lie near each other: distance, entropy and mass in one objective.",
+    ),
+)
+
+CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+
+MODES = {
+    "superposed": "k drafts out of one row per step: the cheapest.",
+    "sampled": "k independent draws from what the rule keeps: the same for the same seed.",
+    "beam": "The k likeliest texts that a beam search of width k finds.",
+    "greedy": "The likeliest token each time: one draft.",
+    "branching": "The k likeliest first tokens, each continued greedily.",
+    "sampled+superposed": "A few tokens drawn by the rule, then k drafts superposed on each draw.",
+}
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A named setting.
+
+    Attributes:
+        name: what it is called.
+        rule: a name of the catalogue.
+        values: of its controls; what is not named has its default.
+        temperature: T, before the rule.
+        source: where the setting is from.
+    """
+
+    name: str
+    rule: str
+    values: Mapping[str, float | str]
+    temperature: float = 1.0
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        checked(self.rule, self.values, self.temperature)
+
+    def as_json(self) -> str:
+        return json.dumps(
+            {
+                "name": self.name,
+                "rule": self.rule,
+                "values": dict(self.values),
+                "temperature": self.temperature,
+                "source": self.source,
+            },
+            ensure_ascii=False,
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Preset:
+        """The preset that `as_json` wrote. Raises InputError that names what is unknown or out of range."""
+        try:
+            found = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise InputError(f"The preset is no JSON ({error}); give what was exported.") from error
+        if not isinstance(found, dict) or not isinstance(found.get("values", {}), dict):
+            raise InputError("The preset is no JSON object with name, rule and values; give what was exported.")
+        unknown = set(found) - set(cls.__dataclass_fields__)
+        if unknown or not {"name", "rule"} <= set(found):
+            what = f"unknown field {min(unknown)!r}" if unknown else "no name or no rule"
+            raise InputError(f"The preset has {what}; name, rule, values, temperature and source are known.")
+        for field in ("name", "rule", "source"):
+            if not isinstance(found.get(field, ""), str):
+                raise InputError(f"The preset's {field} {found[field]!r} is no text; give what was exported.")
+        return cls(**{"values": {}, **found})
+
+
+def checked(rule: str, values: Mapping[str, Any], temperature: float = 1.0) -> dict[str, Any]:
+    """All values of a rule's controls, defaults filled in. Raises InputError that names what is wrong."""
+    if rule not in CATALOG:
+        raise InputError(f"rule {rule!r} given; one of {', '.join(CATALOG)} expected.")
+    known = {control.name: control for control in CATALOG[rule].controls}
+    for name in values:
+        if name not in known:
+            of = f"its controls are {', '.join(known)}" if known else "it has no controls"
+            raise InputError(f"{name} given for {rule}; {of}.")
+    number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
+    if not number or not T_LOW <= temperature <= T_HIGH:
+        raise InputError(f"temperature {temperature} given; {T_LOW:g} to {T_HIGH:g} expected.")
+    return {name: control.checked(values.get(name, control.default)) for name, control in known.items()}
+
+
+PRESETS: tuple[Preset, ...] = (
+    Preset("top-nσ, the paper's", "top-n-sigma", {"n": 1.0}, 1.5, "arXiv 2411.07641, section 5"),
+    Preset("min-p, as top-nσ's paper compares it", "min-p", {"min_p": 0.1}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("top-p, as top-nσ's paper compares it", "top-p", {"top_p": 0.9}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("top-k, as top-nσ's paper compares it", "top-k", {"top_k": 20}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("η, as top-nσ's paper compares it", "eta", {"epsilon": 9e-4}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("mirostat, as top-nσ's paper compares it", "mirostat", {"tau": 5.0}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("Top-H, its paper's", "top-h", {"alpha": 0.4}, 1.0, "arXiv 2509.02510"),
+    Preset("Top-W, ours", "top-w", {}, 1.0, "`polydraft eval top-w`; docs/samplers.md"),
+    Preset(
+        "Top-W, the paper's",
+        "top-w",
+        {"lam": 2.2, "beta": 2.8, "alternations": 3, "metric": "l2", "geom_scale": 1.0, "warm_start": 0.999},
+        1.0,
+        "arXiv 2602.10346, section 5; unit vectors, the warm start of its code",
+    ),
+    Preset(
+        "Top-W, the authors' code",
+        "top-w",
+        {"lam": 2.2, "beta": 2.8, "metric": "cosine", "geom_scale": 0.6, "warm_start": 0.999},
+        1.0,
+        "arashgholami/top-w-decoding, logit_processor_w1.py",
+    ),
+    Preset(
+        "Top-W, the paper's for creative writing",
+        "top-w",
+        {"lam": 2.2, "beta": 3.75, "alternations": 3, "metric": "l2", "geom_scale": 1.0, "warm_start": 0.999},
+        1.5,
+        "arXiv 2602.10346, table 8: β = 1.5 + 1.5·T",
+    ),
+)

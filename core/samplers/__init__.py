@@ -1,0 +1,34 @@
+"""Rules that crop next-token logits, each a transformers LogitsProcessor that needs no transformers."""
+
+from core.samplers.base import Rule
+from core.samplers.chain import Chain
+from core.samplers.eta import Eta
+from core.samplers.geometry import Geometry
+from core.samplers.greedy import Greedy
+from core.samplers.min_p import MinP
+from core.samplers.mirostat import Mirostat
+from core.samplers.temperature import Temperature
+from core.samplers.top_h import TopH
+from core.samplers.top_k import TopK
+from core.samplers.top_n_sigma import TopNSigma
+from core.samplers.top_p import TopP
+from core.samplers.top_w import Selection, TopW
+from core.samplers.typical import Typical
+
+__all__ = [
+    "Chain",
+    "Eta",
+    "Geometry",
+    "Greedy",
+    "MinP",
+    "Mirostat",
+    "Rule",
+    "Selection",
+    "Temperature",
+    "TopH",
+    "TopK",
+    "TopNSigma",
+    "TopP",
+    "TopW",
+    "Typical",
+]

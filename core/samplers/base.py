@@ -1,0 +1,129 @@
+"""What every rule shares: the call that transformers expects, rows that are fit to compute with, and the crop itself.
+
+A rule takes logits (B, V) and returns them with the dropped tokens at -inf. It needs neither transformers nor a
+model. The arithmetic is float32, or float64 for float64 logits; float16 and bfloat16 are widened first.
+
+Odd rows, for every rule alike: NaN counts as -inf. Tokens at +inf share all the probability: they become 0 and
+the rest -inf. A row without any number above -inf comes back with -inf everywhere. Every other row keeps at least
+one token.
+"""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.errors import InputError
+
+DROPPED = -float("inf")
+PerRow = float | Sequence[float] | Tensor  # one value for all rows, or one for each
+
+
+class Rule(ABC):
+    """A rule on next-token logits, usable wherever a transformers LogitsProcessor is."""
+
+    title: ClassVar[str]  # as the papers write it
+
+    def __call__(self, input_ids: Any, scores: Any) -> Any:
+        """Crop.
+
+        Args:
+            input_ids: token ids so far (B, n); only rules with a memory look at them, the others take None.
+            scores: logits (B, V), float16, bfloat16, float32 or float64; they are not changed. Or one row (V,)
+                as a NumPy array, with ids (n,): what llama-cpp-python passes.
+
+        Returns: a new tensor (or array) of the same shape and type, dropped tokens at -inf.
+        Raises: InputError for another shape, or per-row values that are not B.
+        """
+        if isinstance(scores, np.ndarray):
+            ids = None if input_ids is None else torch.as_tensor(np.asarray(input_ids))[None]
+            return self(ids, torch.from_numpy(np.ascontiguousarray(scores))[None])[0].numpy()
+        if scores.ndim != 2:
+            raise InputError(f"Logits of shape {tuple(scores.shape)} given; (rows, vocabulary) expected.")
+        wide = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
+        if wide.numel() == 0:
+            return scores.clone()
+        best = wide.amax(-1, keepdim=True)  # (B, 1), NaN if anything in the row is
+        if wide.device.type == "cpu" and bool(best.isfinite().all()):
+            return self.crop(wide, best, input_ids).to(scores.dtype)
+        wide, silent = mended(wide)
+        cropped = self.crop(wide, wide.amax(-1, keepdim=True), input_ids)
+        return cropped.masked_fill(silent, DROPPED).to(scores.dtype)
+
+    @abstractmethod
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        """The rule itself, on logits (B, V) without NaN and +inf; `best` (B, 1) is finite. Must not change x."""
+
+    @property
+    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        # isinstance(rule, transformers.LogitsProcessor) holds, without a second of imports for those who do
+        # without transformers.
+        loaded = sys.modules.get("transformers.generation.logits_process")
+        return type(self) if loaded is None else loaded.LogitsProcessor
+
+
+def column(value: PerRow, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """A parameter as (B, 1), or (1, 1) when it is the same for all rows."""
+    if isinstance(value, int | float):  # made where it is used: nothing to wait for on a GPU
+        return torch.full((1, 1), value, dtype=dtype or x.dtype, device=x.device)
+    made = torch.as_tensor(value, dtype=dtype or x.dtype, device=x.device).reshape(-1, 1)
+    if len(made) not in (1, len(x)):
+        raise InputError(f"{len(made)} values given for {len(x)} rows; one for all or one for each expected.")
+    return made
+
+
+def checked(name: str, value: PerRow, low: float, high: float, *, open_low: bool = False) -> PerRow:
+    """The parameter if it lies in [low, high], or in (low, high]. Raises InputError that says which it was."""
+    values = torch.as_tensor(value, dtype=torch.float64)
+    inside = (values > low if open_low else values >= low) & (values <= high)
+    if values.numel() == 0 or not bool(inside.all()):
+        given = value if not isinstance(value, Tensor) else value.tolist()
+        raise InputError(f"{name} {given} given; {'above' if open_low else 'at least'} {low:g}{_upto(high)} expected.")
+    return value
+
+
+def keep_from(x: Tensor, threshold: Tensor) -> Tensor:
+    """Crop to the logits of at least `threshold` (B, 1)."""
+    if x.device.type != "cpu":
+        return torch.where(x >= threshold, x, DROPPED)
+    # torch.threshold is one vectorised pass where a mask costs five; it keeps what is *above* its bound.
+    below = torch.nextafter(threshold, torch.full_like(threshold, DROPPED)).expand(len(x), 1).flatten().tolist()
+    return torch.stack([torch.threshold(row, bound, DROPPED) for row, bound in zip(x, below, strict=True)])
+
+
+def keep_where(x: Tensor, keep: Tensor) -> Tensor:
+    """Crop to a mask (B, V)."""
+    if x.device.type != "cpu":
+        return torch.where(keep, x, DROPPED)
+    # The same as torch.where by bits: without branches, so that a random mask costs no more than a smooth one.
+    whole = np.int32 if x.dtype == torch.float32 else np.int64
+    mask = keep.numpy().view(np.int8).astype(whole)
+    np.negative(mask, out=mask)
+    dropped = np.array(DROPPED, dtype=x.numpy().dtype).view(whole)
+    bits = x.numpy().view(whole)
+    return torch.from_numpy((((bits ^ dropped) & mask) ^ dropped).view(x.numpy().dtype))
+
+
+def softmax(x: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
+    """e^(x - max) (B, V), and its sums (B, 1) in float64."""
+    e = (x - best).exp_()
+    return e, e.sum(-1, keepdim=True, dtype=torch.float64)
+
+
+def mended(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows without NaN and +inf, and which rows (B, 1) say nothing at all."""
+    x = torch.where(x.isnan(), DROPPED, x)
+    best = x.amax(-1, keepdim=True)
+    x = torch.where(best.isposinf(), torch.where(x.isposinf(), 0.0, DROPPED).to(x.dtype), x)
+    silent = best.isneginf()
+    return torch.where(silent, 0.0, x), silent
+
+
+def _upto(high: float) -> str:
+    return "" if high == float("inf") else f" and at most {high:g}"

@@ -1,0 +1,30 @@
+"""η-sampling: a probability floor that sinks where the model is unsure (Hewitt et al. 2022)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from core.samplers.base import PerRow, Rule, checked, column, keep_where
+
+
+class Eta(Rule):
+    """Keeps p_i ≥ η = min(ε, √ε·exp(-H(p))), and the likeliest token in any case."""
+
+    title = "η"
+
+    def __init__(self, epsilon: PerRow = 9e-4) -> None:
+        """
+        Args:
+            epsilon: ε, above 0, at most 1. One value, or one per row.
+        Raises: InputError.
+        """
+        self.epsilon = checked("epsilon", epsilon, 0, 1, open_low=True)
+
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        p = x.softmax(-1)
+        logp = x - x.logsumexp(-1, keepdim=True)
+        entropy = -(logp.clamp(min=torch.finfo(x.dtype).min) * p).sum(-1, keepdim=True)
+        epsilon = column(self.epsilon, x)
+        eta = torch.minimum(epsilon, epsilon.sqrt() * (-entropy).exp())
+        return keep_where(x, (p >= eta) | (x == best))

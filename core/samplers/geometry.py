@@ -1,0 +1,82 @@
+"""Distances between tokens: the ground metric of Top-W, from the model's input embeddings.
+
+Nothing the size of the vocabulary is copied: the whitening is two vectors (D,), and rows are whitened when asked
+for. Shapes: V vocabulary, D width, n rows.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from core.errors import InputError
+
+Metric = Literal["l2", "cosine", "uniform"]
+METRICS: tuple[Metric, ...] = ("l2", "cosine", "uniform")
+_CHUNK = 8192  # rows at once, while the statistics are taken
+
+
+class Geometry:
+    """Unit vectors of tokens after diagonal whitening, and distances between them.
+
+    "l2" is the paper's (eq. 1, appendix A): rows of unit length, centred, each dimension divided by its standard
+    deviation, of unit length again; d = |u - v|, from 0 to 2. "cosine" is the authors' code: the same without
+    the first normalisation, and d = 1 - cos(u, v) = |u - v|²/2. "uniform" needs no embeddings: d = 1 between any two.
+    """
+
+    def __init__(self, embeddings: Tensor | None, metric: Metric = "l2") -> None:
+        """
+        Args:
+            embeddings: (V, D) float; shared, not copied. None only for "uniform".
+        Raises: InputError.
+        """
+        if metric not in METRICS:
+            raise InputError(f"metric {metric!r} given; one of {', '.join(METRICS)} expected.")
+        if metric != "uniform" and (embeddings is None or embeddings.ndim != 2):
+            given = "none" if embeddings is None else f"shape {tuple(embeddings.shape)}"
+            raise InputError(f"Embeddings: {given} given; the model's (V, D) expected for the metric {metric!r}.")
+        self.metric: Metric = metric
+        self.embeddings = None if metric == "uniform" or embeddings is None else embeddings.detach()
+        self._whitening: tuple[Tensor, Tensor] | None = None
+
+    def vectors(self, ids: Tensor) -> Tensor:
+        """Unit vectors (…, D) float32 of token ids (…)."""
+        assert self.embeddings is not None
+        if self._whitening is None or self._whitening[0].device != self.embeddings.device:
+            self._whitening = self._statistics()
+        mean, scale = self._whitening
+        return _unit((self._rows(ids) - mean) / scale)
+
+    def distances(self, u: Tensor, v: Tensor) -> Tensor:
+        """d (…, n, m) between unit vectors (…, n, D) and (…, m, D)."""
+        return self.of_cosine(u @ v.transpose(-1, -2))
+
+    def of_cosine(self, cosine: Tensor) -> Tensor:
+        cosine = cosine.clamp(-1, 1)
+        return 1 - cosine if self.metric == "cosine" else (2 - 2 * cosine).sqrt()
+
+    def to(self, device: torch.device) -> Geometry:
+        """This geometry with its embeddings on another device."""
+        return Geometry(None if self.embeddings is None else self.embeddings.to(device), self.metric)
+
+    def _rows(self, ids: Tensor) -> Tensor:
+        assert self.embeddings is not None
+        rows = self.embeddings[ids].float()
+        return _unit(rows) if self.metric == "l2" else rows
+
+    def _statistics(self) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation (D,) over the vocabulary; variances of at least 1e-6 (ε, in l2's units)."""
+        assert self.embeddings is not None
+        chunks = torch.arange(len(self.embeddings), device=self.embeddings.device).split(_CHUNK)
+        mean = sum((self._rows(c).double().sum(0) for c in chunks), torch.tensor(0.0)) / len(self.embeddings)
+        squares = sum(((self._rows(c).double() - mean).square().sum(0) for c in chunks), torch.tensor(0.0))
+        variance = squares / len(self.embeddings)
+        # The paper adds a small ε to variances that are near 1/D here; the code floors them.
+        variance = variance + 1e-12 if self.metric == "l2" else variance.clamp(min=1e-6)
+        return mean.float(), variance.sqrt().float()
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return rows / rows.norm(dim=-1, keepdim=True).clamp(min=1e-12)

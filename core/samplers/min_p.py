@@ -1,0 +1,26 @@
+"""Min-p: what is at least a fraction p of the likeliest token's probability (Nguyen et al. 2024)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from core.samplers.base import PerRow, Rule, checked, column, keep_where
+
+
+class MinP(Rule):
+    """Keeps p_i ≥ p · p_max, which is l_i ≥ l_max - ln(1/p)."""
+
+    title = "min-p"
+
+    def __init__(self, min_p: PerRow = 0.1) -> None:
+        """
+        Args:
+            min_p: p, 0 (keeps everything) to 1. One value, or one per row.
+        Raises: InputError.
+        """
+        self.min_p = checked("min_p", min_p, 0, 1)
+
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        # On probabilities rather than logits: rounded the same way as in transformers.
+        p = x.softmax(-1)
+        return keep_where(x, p >= column(self.min_p, x) * p.amax(-1, keepdim=True))

@@ -1,0 +1,24 @@
+"""Temperature: divides the logits by T. Below 1 the likeliest tokens weigh more, above 1 less. Drops nothing."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from core.samplers.base import PerRow, Rule, checked, column
+
+
+class Temperature(Rule):
+    """p_i ∝ exp(l_i / T) (Ackley et al. 1985)."""
+
+    title = "temperature"
+
+    def __init__(self, temperature: PerRow = 1.0) -> None:
+        """
+        Args:
+            temperature: T above 0; for the limit T → 0 use `Greedy`. One value, or one per row.
+        Raises: InputError.
+        """
+        self.temperature = checked("temperature", temperature, 0, float("inf"), open_low=True)
+
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        return x / column(self.temperature, x)

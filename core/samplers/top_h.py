@@ -1,0 +1,41 @@
+"""Top-H: as much mass as a bound on the entropy of what is kept allows (Potraghloo et al., arXiv 2509.02510)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from core.samplers.base import PerRow, Rule, checked, column, softmax
+from core.samplers.radix import boundary, keep_best
+
+
+class TopH(Rule):
+    """Keeps the longest run of likeliest tokens, renormalised to q_S, with H(q_S) ≤ α·H(p) (eq. 56 of Top-W).
+
+    A less likely token more always raises the entropy of such a run, so the first one that is too much ends it.
+    """
+
+    title = "top-H"
+
+    def __init__(self, alpha: PerRow = 0.4) -> None:
+        """
+        Args:
+            alpha: α above 0, at most 1 (keeps everything). One value, or one per row.
+        Raises: InputError.
+        """
+        self.alpha = checked("alpha", alpha, 0, 1, open_low=True)
+
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        e, z = softmax(x, best)
+        heat = e * (best - x).clamp(max=1e4)  # -e·ln e; a dropped token's e is 0
+        alpha = column(self.alpha, z)
+        bound = alpha * _entropy(z, heat.sum(-1, keepdim=True, dtype=torch.float64))
+        bound = bound.masked_fill(alpha >= 1, float("inf"))
+        cut = boundary(x, [e, heat], bound, lambda bound, mass, warm: _entropy(mass, warm) <= bound)
+        alone = cut.before == 0
+        return keep_best(x, cut.key, torch.where(alone, cut.held.clamp(min=1), cut.held), cut.ties)
+
+
+def _entropy(mass: Tensor, heat: Tensor) -> Tensor:
+    """H in nats of weights e, renormalised, from Σe and -Σ e·ln e; 0 for no weights at all."""
+    return torch.where(mass > 0, mass.log() + heat / mass, 0.0)

@@ -1,0 +1,28 @@
+"""Top-k: the k likeliest tokens (Fan et al. 2018)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from core.samplers.base import PerRow, Rule, checked, column, keep_from
+
+
+class TopK(Rule):
+    """Keeps the k largest logits, and what ties with the k-th, as transformers does."""
+
+    title = "top-k"
+
+    def __init__(self, top_k: PerRow = 50) -> None:
+        """
+        Args:
+            top_k: k, at least 1; more than the vocabulary keeps everything. One value, or one per row.
+        Raises: InputError.
+        """
+        self.top_k = checked("top_k", top_k, 1, float("inf"))
+        self._most = int(torch.as_tensor(top_k).max())
+
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        most = min(self._most, x.shape[1])
+        k = column(self.top_k, x, torch.int64).clamp(max=most)
+        return keep_from(x, x.topk(most).values.gather(1, (k - 1).expand(len(x), 1)))

@@ -1,0 +1,43 @@
+"""Top-nσ: what lies within n standard deviations of the largest logit (Tang et al., arXiv 2411.07641)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from core.samplers.base import PerRow, Rule, checked, column, keep_from
+
+
+class TopNSigma(Rule):
+    """Keeps l_i ≥ M - n·σ, M the largest logit and σ the logits' standard deviation (algorithm 1).
+
+    Temperature scales M and σ alike, so the kept set is the same for every T (theorem 4.1), wherever the rule
+    stands in a chain. Tokens that an earlier rule dropped don't enter σ. `≥` and the sample deviation are the
+    paper's listing (its algorithm writes >, which would keep nothing when all logits are equal).
+    """
+
+    title = "top-nσ"
+
+    def __init__(self, n: PerRow = 1.0) -> None:
+        """
+        Args:
+            n: 0 (the likeliest alone) upwards; the paper bounds what makes sense by 2·√3. One value, or one per row.
+        Raises: InputError.
+        """
+        self.n = checked("n", n, 0, float("inf"))
+
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        return keep_from(x, best - column(self.n, x) * deviation(x))
+
+
+def deviation(x: Tensor) -> Tensor:
+    """Sample standard deviation (B, 1) of what is above -inf; 0 where that is a single token."""
+    if x.device.type == "cpu" and x.shape[1] > 1:
+        plain = x.std(-1, keepdim=True)
+        if bool(plain.isfinite().all()):  # nothing dropped yet
+            return plain
+    alive = x > -torch.inf
+    count = alive.sum(-1, keepdim=True)
+    mean = torch.where(alive, x, 0).sum(-1, keepdim=True) / count
+    squares = torch.where(alive, (x - mean) ** 2, 0).sum(-1, keepdim=True)
+    return (squares / (count - 1).clamp(min=1)).sqrt()

@@ -1,0 +1,30 @@
+"""Top-p, or nucleus: the fewest likeliest tokens that hold at least mass p (Holtzman et al. 2019)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from core.samplers.base import PerRow, Rule, checked, column, softmax
+from core.samplers.radix import boundary, keep_best
+
+
+class TopP(Rule):
+    """Keeps a token while everything likelier holds less than p; at p = 1 everything, at p = 0 the likeliest."""
+
+    title = "top-p"
+
+    def __init__(self, top_p: PerRow = 0.9) -> None:
+        """
+        Args:
+            top_p: p, 0 to 1. One value, or one per row.
+        Raises: InputError.
+        """
+        self.top_p = checked("top_p", top_p, 0, 1)
+
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        e, z = softmax(x, best)  # (B, V), (B, 1)
+        p = column(self.top_p, z)
+        enough = (p * z).masked_fill(p >= 1, float("inf"))
+        cut = boundary(x, [e], enough, lambda enough, mass: mass < enough)
+        # Tokens at the cut hold while the mass up to and with them is too little; the one that fills it stays too.
+        return keep_best(x, cut.key, cut.held + 1, cut.ties)

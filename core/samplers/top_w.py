@@ -1,0 +1,317 @@
+"""Top-W: keeps the tokens that lie near, likely and together enough (Gholami Davoodi et al., arXiv 2602.10346).
+
+Minimises W1(p, q_S) + λ·H(q_S) - β·log Γ_S over kept sets S (eq. 5), by turns:
+
+    f-step   f_i = -dist(i, S), how far token i lies from what is kept (eq. 16)
+    S-step   φ_i = f_i + λ·log p_i; S = the prefix in the order of φ that maximises Φ_k/Γ_k + (β - λ)·log Γ_k
+             (theorem 3.4; for β < λ the single token that maximises f_i + β·log p_i)
+
+until S stays as it is. Written twice: `_dense` is the algorithm as tensors of fixed shape, any device, all rows at
+once and no synchronisation; `_lean` is one row on the CPU, which looks only at as much of the pool as
+the candidate-pool theorem (I.1) asks for. They keep the same tokens.
+
+Shapes: B rows, V vocabulary, m candidate pool, D width.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.errors import InputError
+from core.samplers.base import DROPPED, PerRow, Rule, checked, column, mended
+from core.samplers.geometry import Geometry, Metric
+
+FLOOR = 1e-12  # of p inside the logarithm, as in the authors' code
+_FIRST_LOOK = 64  # candidates that the lean way tries first, then four times as many, …
+_SURE = 1e-9  # by how much a bound must be missed to count as missed, in units of the score
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What Top-W decided on one row.
+
+    Attributes:
+        ids: the kept tokens, likeliest first.
+        rounds: S-steps taken; the last one found nothing to change, unless alternations ran out.
+        without_geometry: what is kept with the distances left out (f = 0).
+        geometry_mattered: the two differ.
+    """
+
+    ids: list[int]
+    rounds: int
+    without_geometry: list[int]
+
+    @property
+    def geometry_mattered(self) -> bool:
+        return set(self.ids) != set(self.without_geometry)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """The parameters of one row, in the paper's letters."""
+
+    lam: float
+    beta: float
+    warm: float
+    scale: float
+    t: float
+
+
+class TopW(Rule):
+    """The rule. Its defaults are the paper's λ, β and pool with the authors' warm start."""
+
+    title = "Top-W"
+
+    def __init__(
+        self,
+        embeddings: Tensor | Geometry | None = None,
+        lam: PerRow = 2.2,
+        beta: PerRow = 2.8,
+        top_m: int = 1200,
+        warm_start: PerRow = 0.999,
+        alternations: int = 9,
+        geom_scale: PerRow | None = None,
+        selection_temperature: PerRow = 1.0,
+        metric: Metric = "l2",
+        neighbours: int = 1,
+    ) -> None:
+        """
+        Args:
+            embeddings: the model's input embeddings (V, D), or a `Geometry` to share; not for metric "uniform".
+            lam: λ ≥ 0, what entropy costs.
+            beta: β ≥ 0, what mass is worth. At β ≤ λ a single token is kept.
+            top_m: the candidate pool, the likeliest tokens.
+            warm_start: the first S is the shortest run of likeliest tokens with this share of the pool's mass.
+            alternations: most rounds of f- and S-step.
+            geom_scale: multiplies distances. None is 1, and 0.6 for metric "cosine", as in the authors' code.
+            selection_temperature: T of the distribution that the choice looks at; the logits returned are untempered.
+            metric: "l2" (the paper), "cosine" (the authors' code) or "uniform"; see `Geometry`.
+            neighbours: f_i is minus the mean distance to this many nearest tokens of S: 1 is the nearest-set
+                potential, more the k-NN potential.
+            λ, β, warm_start, geom_scale and selection_temperature also take one value per row.
+        Raises: InputError.
+        """
+        if isinstance(embeddings, Geometry):
+            if embeddings.metric != metric:
+                raise InputError(f"A geometry of metric {embeddings.metric!r} given for metric {metric!r}.")
+            self.geometry = embeddings
+        else:
+            self.geometry = Geometry(embeddings, metric)
+        self.lam = checked("lam", lam, 0, float("inf"))
+        self.beta = checked("beta", beta, 0, float("inf"))
+        self.warm_start = checked("warm_start", warm_start, 0, 1)
+        self.geom_scale = checked(
+            "geom_scale", (0.6 if metric == "cosine" else 1.0) if geom_scale is None else geom_scale, 0, float("inf")
+        )
+        self.selection_temperature = checked(
+            "selection_temperature", selection_temperature, 0, float("inf"), open_low=True
+        )
+        for name, value in (("top_m", top_m), ("alternations", alternations), ("neighbours", neighbours)):
+            if value < 1:
+                raise InputError(f"{name} {value} given; at least 1 expected.")
+        self.top_m, self.alternations, self.neighbours = top_m, alternations, neighbours
+
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        out = torch.full_like(x, DROPPED)
+        if x.device.type != "cpu" or self.neighbours > 1:
+            ids, keep, _ = self._dense(x)
+            return out.scatter_(1, ids, torch.where(keep, x.gather(1, ids), DROPPED))
+        for row, kept, weights in zip(x, out, self._weights(x), strict=True):
+            ids, _ = self._lean(row, weights)
+            kept[ids] = row[ids]
+        return out
+
+    def select(self, logits: Tensor) -> Selection:
+        """The choice on one row (V,), with what geometry had to do with it. Odd rows: as in the call.
+
+        Raises: InputError for another shape.
+        """
+        if logits.ndim != 1 or not len(logits):
+            raise InputError(f"Logits of shape {tuple(logits.shape)} given; one row (V,) expected.")
+        x, _ = mended(logits[None].cpu().float())
+        weights = self._weights(x)[0]
+        if self.neighbours > 1:
+            pool, keep, rounds = self._dense(x)
+            ids = pool[keep]
+            count = int(rounds)
+        else:
+            ids, count = self._lean(x[0], weights)
+        plain, _ = self._lean(x[0], replace(weights, scale=0.0))
+        ids = ids[x[0, ids].sort(descending=True, stable=True).indices]
+        return Selection(ids.tolist(), count, plain.tolist())
+
+    def _weights(self, x: Tensor) -> list[_Weights]:
+        """The parameters of each row."""
+        names = (self.lam, self.beta, self.warm_start, self.geom_scale, self.selection_temperature)
+        columns = [column(v, x, torch.float64).expand(len(x), 1).flatten().tolist() for v in names]
+        return [_Weights(*values) for values in zip(*columns, strict=True)]
+
+    # ------------------------------------------------------------------ all rows at once
+
+    def _dense(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Pool ids (B, m), likeliest first; which of them are kept (B, m); rounds (B, 1)."""
+        geometry = self._on(x.device)
+        lam, beta, warm, scale = (
+            column(v, x, torch.float64) for v in (self.lam, self.beta, self.warm_start, self.geom_scale)
+        )
+        t = column(self.selection_temperature, x, torch.float64)
+        values, ids = x.topk(min(self.top_m, x.shape[1]))  # (B, m)
+        top = values[:, :1]
+        z = ((x - top) / t).exp().sum(-1, keepdim=True, dtype=torch.float64)
+        p = ((values - top).double() / t).exp() / z
+        mass = p.cumsum(-1)
+        S = (mass - p) < warm * mass[:, -1:]
+        S[:, 0] = True
+        if geometry.metric != "uniform":
+            u = geometry.vectors(ids)  # (B, m, D)
+            d = geometry.distances(u, u)  # (B, m, m)
+            d.diagonal(dim1=-2, dim2=-1).zero_()
+        else:
+            m = ids.shape[1]
+            d = (1 - torch.eye(m, device=x.device)).expand(len(x), m, m)
+        alive = p > 0
+        logp = p.clamp(min=FLOOR).log()
+        rounds = torch.ones_like(ids[:, :1])
+        for n in range(self.alternations):
+            f = -scale * _nearest(d, S, self.neighbours).double()  # f-step
+            phi = torch.where(alive, f + lam * logp, -torch.inf)
+            order = phi.sort(dim=-1, descending=True, stable=True).indices
+            ps = p.gather(1, order)
+            gamma = ps.cumsum(-1).clamp(min=FLOOR)
+            weighted = torch.where(ps > 0, ps * phi.gather(1, order), 0.0).cumsum(-1)
+            score = weighted / gamma + (beta - lam) * gamma.log()  # eq. 12
+            size = score.argmax(-1, keepdim=True) + 1
+            prefix = torch.arange(p.shape[1], device=x.device) < size
+            prefix = torch.zeros_like(S).scatter_(1, order, prefix)
+            single = torch.where(alive, f + beta * logp, -torch.inf).argmax(-1, keepdim=True)  # eq. 13
+            single = torch.zeros_like(S).scatter_(1, single, True)
+            S_new = torch.where(beta >= lam, prefix, single) & alive  # S-step; a set that stays, stays for good
+            if n + 1 < self.alternations:
+                rounds += (S_new != S).any(-1, keepdim=True)
+            S = S_new
+        return ids, S, rounds
+
+    def _on(self, device: torch.device) -> Geometry:
+        embeddings = self.geometry.embeddings
+        if embeddings is not None and embeddings.device != device:
+            self.geometry = self.geometry.to(device)
+        return self.geometry
+
+    # ------------------------------------------------------------------ one row on the CPU
+
+    def _lean(self, row: Tensor, w: _Weights) -> tuple[Tensor, int]:
+        """The kept ids of one row (V,), likeliest first, and how many rounds it took."""
+        ids, p = _pool(row, self.top_m, w.t)  # (m,) likeliest first; p sums to 1 over the vocabulary
+        if w.beta <= w.lam:
+            # Eq. 13 (and J_k at β = λ, a mean of falling φ): the likeliest token is in the first S, so nothing
+            # is nearer to S or likelier than it.
+            return ids[:1], 1 if w.warm * p.sum() <= p[0] else min(2, self.alternations)
+        mass = np.cumsum(p)
+        in_S = (mass - p) < w.warm * mass[-1]  # (m,)
+        in_S[0] = True
+        lik = w.lam * np.log(np.maximum(p, FLOOR))  # λ·log p
+        near = _Nearest(self.geometry, ids)
+        rounds = 0
+        while rounds < self.alternations:
+            rounds += 1
+            chosen = _s_step(p, lik, w, near if w.scale > 0 else None, in_S)
+            same = len(chosen) == int(in_S.sum()) and bool(in_S[chosen].all())
+            in_S = np.zeros(len(p), dtype=bool)
+            in_S[chosen] = True
+            if same:
+                break
+        return ids[torch.from_numpy(np.flatnonzero(in_S))], rounds
+
+
+def _s_step(p: np.ndarray, lik: np.ndarray, w: _Weights, near: _Nearest | None, in_S: np.ndarray) -> np.ndarray:
+    """Places in the pool of the next S, from the f of the present one (β > λ).
+
+    Looks at the L likeliest candidates first. What is beyond them has φ ≤ t = λ·log p_{L+1}, for f ≤ 0. So the
+    candidates with φ ≥ t are the beginning of the whole pool's order (theorem I.1), and whatever is added after the k
+    of them, up to the mass G of the whole pool, scores at most t + (Φ_k - t·Γ_k)/G + (β - λ)·log G or what S_k
+    itself scores (the paper's step 2 in appendix C). If some shorter prefix beats that, nothing beyond matters.
+    """
+    m, c = len(p), w.beta - w.lam
+    f = np.zeros(m)
+    known = 0
+    look = _FIRST_LOOK
+    while True:
+        look = min(look, m)
+        if near is not None:
+            outside = known + np.flatnonzero(~in_S[known:look])
+            if len(outside):  # what is in S has f = 0
+                f[outside] = -w.scale * near.distances(outside, in_S)
+            known = look
+        phi = f[:look] + lik[:look]
+        order = np.argsort(-phi, kind="stable")
+        t = lik[look] if look < m else -np.inf
+        k = int(np.searchsorted(-phi[order], -t, side="right"))
+        if k:
+            head = order[:k]
+            gamma = np.maximum(np.cumsum(p[head]), FLOOR)
+            score = np.cumsum(p[head] * phi[head]) / gamma + c * np.log(gamma)  # J_k, eq. 12
+            at = int(score.argmax())
+            if look == m:
+                return head[: at + 1]
+            everything = p.sum()
+            beyond = t + (score[-1] - c * np.log(gamma[-1]) - t) * gamma[-1] / everything + c * np.log(everything)
+            if beyond < score[at] - _SURE:
+                return head[: at + 1]
+        look *= 4
+
+
+class _Nearest:
+    """Distances from places in the pool to the set kept; vectors are looked up once, and only where needed."""
+
+    def __init__(self, geometry: Geometry, ids: Tensor) -> None:
+        self._geometry, self._ids = geometry, ids
+        self._vectors = torch.empty(0)
+        self._have = np.zeros(len(ids), dtype=bool)
+
+    def distances(self, places: np.ndarray, in_S: np.ndarray) -> np.ndarray:
+        """dist(i, S) (n,) for places (n,) outside S."""
+        if self._geometry.metric == "uniform":
+            return np.ones(len(places))
+        S = np.flatnonzero(in_S)
+        cosine = self._look_up(places) @ self._look_up(S).T  # (n, |S|)
+        return self._geometry.of_cosine(cosine.amax(1)).double().numpy()
+
+    def _look_up(self, places: np.ndarray) -> Tensor:
+        if not len(self._vectors):
+            assert self._geometry.embeddings is not None
+            self._vectors = torch.empty(len(self._ids), self._geometry.embeddings.shape[1])
+        new = places[~self._have[places]]
+        if len(new):
+            at = torch.from_numpy(new)
+            self._vectors[at] = self._geometry.vectors(self._ids[at])
+            self._have[new] = True
+        return self._vectors[torch.from_numpy(places)]
+
+
+def _pool(row: Tensor, m: int, t: float) -> tuple[Tensor, np.ndarray]:
+    """The m likeliest tokens of a row (V,), likeliest first, and their probabilities at temperature t."""
+    x = row.numpy()
+    if m < len(x):
+        least = np.partition(x, len(x) - m)[len(x) - m]
+        places = np.flatnonzero(x >= least)
+    else:
+        places = np.flatnonzero(x > DROPPED)
+    places = places[np.argsort(-x[places], kind="stable")[:m]]
+    places = places[x[places] > DROPPED]
+    best = x[places[0]]
+    z = np.exp((x - best) / x.dtype.type(t)).sum(dtype=np.float64)
+    return torch.from_numpy(places), np.exp((x[places].astype(np.float64) - best) / t) / z
+
+
+def _nearest(d: Tensor, S: Tensor, neighbours: int) -> Tensor:
+    """dist(i, S) (B, m): the mean over the nearest few of S, from distances (B, m, m)."""
+    to_S = d.masked_fill(~S.unsqueeze(1), torch.inf)
+    if neighbours == 1:
+        return to_S.amin(-1)
+    few = to_S.topk(min(neighbours, d.shape[-1]), largest=False).values
+    there = few.isfinite()
+    return torch.where(there, few, 0.0).sum(-1) / there.sum(-1).clamp(min=1)

@@ -1,0 +1,35 @@
+"""Locally typical sampling: tokens about as surprising as the next one is expected to be (Meister et al. 2022)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from core.samplers.base import PerRow, Rule, checked, column, keep_where
+from core.samplers.radix import boundary
+
+
+class Typical(Rule):
+    """Keeps the tokens with the smallest | -ln p_i - H(p) | that together hold at least the mass asked for.
+
+    The likeliest token may be dropped. Ties at the last deviation stay, as in transformers.
+    """
+
+    title = "typical"
+
+    def __init__(self, mass: PerRow = 0.9) -> None:
+        """
+        Args:
+            mass: above 0, at most 1 (keeps everything). One value, or one per row.
+        Raises: InputError.
+        """
+        self.mass = checked("mass", mass, 0, 1, open_low=True)
+
+    def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
+        logp = x.log_softmax(-1)
+        p = logp.exp()
+        entropy = -(logp * p).nansum(-1, keepdim=True)
+        nearness = -(-logp - entropy).abs()  # (B, V); dropped tokens are infinitely far
+        mass = column(self.mass, x).double()
+        enough = (mass * p.sum(-1, keepdim=True).double()).masked_fill(mass >= 1, float("inf"))
+        cut = boundary(nearness, [p], enough, lambda enough, kept: kept < enough)
+        return keep_where(x, nearness >= cut.key)

@@ -1,0 +1,213 @@
+"""What rules make of one next-token distribution: everything a chart or a table of it needs, without a model pass.
+
+`look` compares rules at one temperature, `sweep` counts what they keep from one temperature to another, `top_w_map`
+lays the candidates of Top-W out on a plane. All from the logits alone, which the caller has in its cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.controls import CATALOG, checked
+from core.errors import InputError
+from core.models.base import Tokenizer
+from core.samplers.base import DROPPED, mended
+from core.samplers.catalog import sampler
+from core.samplers.geometry import Geometry
+from core.samplers.temperature import Temperature
+from core.samplers.top_w import Selection, TopW
+
+TOP = 30  # tokens that a chart shows
+TEMPERATURES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
+Geometries = Mapping[str, Geometry]
+Settings = Mapping[str, Mapping[str, Any]]  # rule of the catalogue: values of its controls
+
+
+@dataclass(frozen=True)
+class Token:
+    """One bar of the chart: its text as the tokenizer has it, and its probability at the view's temperature."""
+
+    id: int
+    text: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What one rule keeps.
+
+    Attributes:
+        rule, title: its name in the catalogue, and as the papers write it.
+        count: tokens kept.
+        mass: of them, before they are renormalised.
+        entropy: in nats, of them renormalised.
+        kept: which of the view's tokens are among them.
+        last: place of the last kept one among the view's tokens, -1 if none is: where to draw the boundary.
+    """
+
+    rule: str
+    title: str
+    count: int
+    mass: float
+    entropy: float
+    kept: list[bool]
+    last: int
+
+
+@dataclass(frozen=True)
+class View:
+    """One position, all rules.
+
+    Attributes:
+        temperature: T.
+        entropy: in nats, of the whole distribution at T.
+        tokens: the likeliest, best first.
+        choices: one per rule, in the order asked for.
+        top_w: what Top-W decided and whether distances mattered, where it is among the rules.
+        possible: tokens that are possible at all (healing leaves only those that finish the word).
+    """
+
+    temperature: float
+    entropy: float
+    tokens: list[Token]
+    choices: list[Choice]
+    top_w: Selection | None
+    possible: int
+
+    def as_dict(self) -> dict[str, Any]:
+        found = asdict(self)
+        if self.top_w is not None:
+            found["top_w"]["geometry_mattered"] = self.top_w.geometry_mattered
+        return found
+
+
+def look(
+    logits: Tensor,
+    tokenizer: Tokenizer,
+    temperature: float = 1.0,
+    settings: Settings | None = None,
+    geometries: Geometries | None = None,
+    top: int = TOP,
+) -> View:
+    """Crop one row of logits (V,) by every rule.
+
+    Args:
+        temperature: T, before the rules.
+        settings: rules by name, with values of their controls; None is all of them with their defaults.
+        geometries: by metric, for top-w; without them it is left out of the default rules.
+    Raises: InputError for another shape, an unknown rule, or a value out of range.
+    """
+    x = _row(logits)
+    settings = _all(geometries) if settings is None else settings
+    p = _probabilities(x / temperature)
+    best = torch.topk(p, min(top, int((p > 0).sum()) or 1)).indices
+    tokens = [Token(int(i), tokenizer.decode([int(i)]), float(p[i])) for i in best]
+    choices, selection = [], None
+    for name, values in settings.items():
+        out = sampler(name, values, temperature, geometries)(None, x[None])[0]
+        alive = out > DROPPED
+        kept = [bool(alive[t.id]) for t in tokens]
+        last = max((i for i, k in enumerate(kept) if k), default=-1)
+        weights = p[alive]
+        choices.append(
+            Choice(
+                name,
+                CATALOG[name].title,
+                int(alive.sum()),
+                float(weights.sum()),
+                _entropy(weights / weights.sum()),
+                kept,
+                last,
+            )
+        )
+        if name == "top-w":
+            selection = _top_w(values, geometries).select(Temperature(temperature)(None, x[None])[0])
+    return View(temperature, _entropy(p), tokens, choices, selection, int((x > DROPPED).sum()))
+
+
+def sweep(
+    logits: Tensor,
+    settings: Settings | None = None,
+    geometries: Geometries | None = None,
+    temperatures: Sequence[float] = TEMPERATURES,
+) -> dict[str, list[int]]:
+    """How many tokens each rule keeps of one row (V,) at each temperature. Raises as `look` does."""
+    x = _row(logits)
+    tempered = Temperature(list(temperatures))(None, x.expand(len(temperatures), -1))  # (temperatures, V)
+    settings = _all(geometries) if settings is None else settings
+    return {
+        name: (sampler(name, values, 1.0, geometries)(None, tempered) > DROPPED).sum(1).tolist()
+        for name, values in settings.items()
+    }
+
+
+@dataclass(frozen=True)
+class Point:
+    """A candidate of Top-W on the plane: where it is, how likely, kept or not, kept without distances or not."""
+
+    token: Token
+    x: float
+    y: float
+    kept: bool
+    kept_without_geometry: bool
+
+
+def top_w_map(
+    logits: Tensor,
+    tokenizer: Tokenizer,
+    temperature: float = 1.0,
+    values: Mapping[str, Any] | None = None,
+    geometries: Geometries | None = None,
+    most: int = 120,
+) -> list[Point]:
+    """The likeliest candidates on the two main axes of their whitened unit vectors. Raises as `look` does."""
+    x = _row(logits)
+    rule = _top_w(values or {}, geometries)
+    tempered = Temperature(temperature)(None, x[None])[0]
+    selection = rule.select(tempered)
+    p = _probabilities(tempered)
+    ids = torch.topk(p, min(most, rule.top_m, int((p > 0).sum()) or 1)).indices
+    geometry = rule.geometry if rule.geometry.metric != "uniform" else (geometries or {}).get("l2")
+    if geometry is None:
+        raise InputError("No embeddings to draw a map of; give geometries with an l2 one.")
+    u = geometry.vectors(ids).double()
+    u -= u.mean(0)
+    values_, axes = torch.linalg.eigh(u @ u.T)  # (n, n): n is small where D is not
+    plane = (axes[:, -2:] * values_[-2:].clamp(min=0).sqrt()).flip(1)  # (n, up to 2)
+    plane = torch.nn.functional.pad(plane, (0, 2 - plane.shape[1]))
+    plane = plane * torch.where(plane.gather(0, plane.abs().argmax(0, keepdim=True)) < 0, -1.0, 1.0)
+    kept, plain = set(selection.ids), set(selection.without_geometry)
+    return [
+        Point(Token(i, tokenizer.decode([i]), float(p[i])), a, b, i in kept, i in plain)
+        for i, (a, b) in zip(ids.tolist(), plane.tolist(), strict=True)
+    ]
+
+
+def _all(geometries: Geometries | None) -> Settings:
+    return {name: {} for name in CATALOG if name != "top-w" or geometries is not None}
+
+
+def _top_w(values: Mapping[str, Any], geometries: Geometries | None) -> TopW:
+    arguments = checked("top-w", values)
+    return TopW((geometries or {}).get(arguments["metric"]), **arguments)
+
+
+def _row(logits: Tensor) -> Tensor:
+    if logits.ndim != 1 or not len(logits):
+        raise InputError(f"Logits of shape {tuple(logits.shape)} given; one row (V,) expected.")
+    return mended(logits[None].float().cpu())[0][0]
+
+
+def _probabilities(x: Tensor) -> Tensor:
+    return x.double().softmax(0)
+
+
+def _entropy(p: Tensor) -> float:
+    q = p[p > 0].numpy()
+    return max(float(-(q * np.log(q)).sum()), 0.0)

@@ -1,0 +1,75 @@
+"""What the measurements of the samplers compute, on small cases, and that the documentation names every flag."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from app import evals
+from app.bench.samplers import listed_top_n_sigma, plain_top_w
+from app.cli import app
+from app.evals.samplers import _common, self_bleu
+from app.evals.top_w import judged, mass_cuts
+from core.controls import CATALOG, MODES
+from core.samplers import Geometry, TopNSigma, TopW
+
+DOCS = (Path(__file__).parent.parent / "docs" / "samplers.md").read_text()
+
+
+def test_the_peers_do_the_same_as_the_rules():
+    chance = torch.Generator().manual_seed(11)
+    geometry = Geometry(torch.randn(2000, 32, generator=chance), "cosine")
+    white = geometry.vectors(torch.arange(2000)).numpy()
+    for warm_start, lam in ((0.999, 2.2), (0.5, 0.5)):
+        rule = TopW(geometry, lam=lam, warm_start=warm_start, metric="cosine", top_m=300)
+        for row in torch.randn(5, 2000, generator=chance) * 3:
+            plain = plain_top_w(row.numpy(), white, lam=lam, warm_start=warm_start, top_m=300)
+            assert np.array_equal(rule(None, row[None])[0].numpy(), plain)
+    logits = torch.randn(3, 500, generator=chance)
+    assert torch.equal(listed_top_n_sigma(torch.empty(0), logits), TopNSigma(1.0)(None, logits))
+
+
+def test_a_match_among_three_draws_is_counted_as_its_chance():
+    logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
+    found = judged(logits, [[0, 1], [2]], torch.tensor([1, 0]))
+    q = float(torch.tensor([2.0, 1.0]).softmax(0)[1])
+    assert found["match"] == pytest.approx(100 * (1 - (1 - q) ** 3) / 2)
+    assert found["different"] == pytest.approx(((1 - (1 - q) ** 3) + (1 - q**3) + 1) / 2)
+
+
+def test_mass_cuts_run_from_one_token_to_everything():
+    logits = torch.randn(40, 50, generator=torch.Generator().manual_seed(12)) * 2
+    chosen = logits.argmax(1)
+    cuts = mass_cuts(logits, chosen)
+    assert cuts[0].tolist() == pytest.approx([1.0, 100.0])  # one token, and it is the writer's
+    whole = judged(logits, [list(range(50))] * 40, chosen)
+    assert cuts[-1].tolist() == pytest.approx([whole["different"], whole["match"]], rel=1e-6)
+    assert (np.diff(cuts[:, 0]) >= 0).all()
+
+
+def test_self_bleu_is_one_for_copies_and_nothing_for_strangers():
+    assert self_bleu([[1, 2, 3]] * 3) == 1.0
+    assert self_bleu([[1, 2, 3], [4, 5, 6], [7, 8, 9]]) == 0.0
+    assert 0 < self_bleu([[1, 2, 3], [1, 2, 9], [7, 8, 9]]) < 1
+    assert _common([1, 2, 3], [1, 2, 4]) == 2
+
+
+def test_every_evaluation_can_be_run_by_name():
+    for name in evals.EVALS:
+        assert callable(__import__(f"app.evals.{name.replace('-', '_')}", fromlist=["measure"]).measure)
+    assert CliRunner().invoke(app, ["eval", "nonsense"]).exit_code == 1
+
+
+def test_the_documentation_names_every_rule_flag_and_mode():
+    for entry in CATALOG.values():
+        if entry.name != "none":
+            assert f"`{entry.name}`" in DOCS or f"`{entry.name}`," in DOCS, entry.name
+        for control in entry.controls:
+            if control.main:
+                assert f"--{control.flag}" in DOCS, control.flag
+    for mode in MODES:
+        assert f"| {mode} |" in DOCS

@@ -1,0 +1,457 @@
+"""The rules: equal to transformers where it has them, the papers' theorems by brute force, and every odd row."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import InputError
+from core.samplers import (
+    Chain,
+    Eta,
+    Greedy,
+    MinP,
+    Mirostat,
+    Rule,
+    Temperature,
+    TopH,
+    TopK,
+    TopNSigma,
+    TopP,
+    TopW,
+    Typical,
+    radix,
+    top_h,
+    top_p,
+    typical,
+)
+
+INF = float("inf")
+ANY = [
+    Temperature(1.5),
+    TopK(5),
+    TopP(0.9),
+    MinP(0.1),
+    TopNSigma(1.0),
+    TopW(metric="uniform"),
+    TopH(0.4),
+    Typical(0.9),
+    Eta(9e-4),
+    Mirostat(),
+    Greedy(),
+    Chain([Temperature(1.5), TopP(0.9)]),
+]
+NAMES = [f"{rule.title}{i}" for i, rule in enumerate(ANY)]
+every_rule = pytest.mark.parametrize("rule", ANY, ids=NAMES)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def kept(rule, row) -> list[int]:
+    """Ids that the rule keeps of one row."""
+    out = rule(None, torch.as_tensor(row, dtype=torch.float64)[None])[0]
+    return torch.nonzero(out > -INF).flatten().tolist()
+
+
+def rows(minimum: int = 2, maximum: int = 9):
+    return st.lists(st.floats(-8, 8, allow_subnormal=False), min_size=minimum, max_size=maximum, unique=True)
+
+
+# --- equal to transformers --------------------------------------------------------------------------------
+
+
+def peers():
+    from transformers.generation import logits_process as hf
+
+    return [
+        (Temperature(1.7), hf.TemperatureLogitsWarper(1.7)),
+        (TopK(50), hf.TopKLogitsWarper(50)),
+        (TopP(0.9), hf.TopPLogitsWarper(0.9)),
+        (TopP(0.3), hf.TopPLogitsWarper(0.3)),
+        (MinP(0.1), hf.MinPLogitsWarper(0.1)),
+        (Typical(0.9), hf.TypicalLogitsWarper(0.9)),
+        (Typical(0.2), hf.TypicalLogitsWarper(0.2)),
+        (Eta(9e-4), hf.EtaLogitsWarper(9e-4)),
+    ]
+
+
+def test_ten_thousand_random_rows_are_cropped_as_by_transformers():
+    chance = torch.Generator().manual_seed(1)
+    for deviation in (0.5, 1.0, 2.0, 4.0, 8.0):
+        logits = torch.randn(2000, 60, generator=chance, dtype=torch.float64) * deviation
+        for ours, theirs in peers():
+            assert torch.equal(ours(None, logits), theirs(None, logits)), ours.title
+
+
+@pytest.fixture(scope="module")
+def real(llama_model):
+    """Next-token logits (n, V) float32 along a few lines of prose, code and dialogue."""
+    texts = (
+        "The old lighthouse keeper climbed the stairs every evening, long after the ships had",
+        "def mean(values):\n    total = 0\n    for value in values:\n        total +=",
+        "User: How do I boil an egg?\nAssistant: Bring a pot of water to",
+    )
+    found = []
+    for text in texts:
+        sequence = llama_model.open()
+        found.append(sequence.feed_every(llama_model.tokenizer.encode(text)))
+        sequence.close()
+    return torch.cat(found)
+
+
+def test_real_rows_are_cropped_as_by_transformers(real):
+    for ours, theirs in peers():
+        # Where they differ in float32, it is the rounding of a cumulative sum: in float64 they agree.
+        differ = (ours(None, real) != theirs(None, real)).any(1)
+        assert int(differ.sum()) <= 1, ours.title
+        if bool(differ.any()):
+            rest = real[differ].double()
+            assert torch.equal(ours(None, rest), theirs(None, rest))
+
+
+@every_rule
+def test_a_rule_is_a_transformers_logits_processor(rule):
+    from transformers import LogitsProcessor
+
+    assert isinstance(rule, LogitsProcessor)
+    assert isinstance(rule, Rule)
+    assert isinstance(rule, type(rule))
+
+
+def test_rules_do_not_import_transformers():
+    code = "import sys, core.samplers as s, torch; s.TopP(0.5)(None, torch.randn(1, 9)); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "transformers" not in done.stdout.split()
+
+
+def test_generate_takes_a_rule():
+    """In transformers: model.generate(..., logits_processor=[TopW(...)])."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=300, **sizes)).eval()
+    table = model.get_input_embeddings().weight
+    ids = torch.tensor([[5, 17, 250], [9, 8, 7]])
+    common = {"max_new_tokens": 8, "pad_token_id": 0, "eos_token_id": None}
+    greedy = model.generate(ids, do_sample=False, **common)
+    single = TopW(table, beta=2.2)  # β = λ: one token, so that sampling is greedy
+    assert torch.equal(model.generate(ids, do_sample=True, logits_processor=[single], **common), greedy)
+    for rule in (
+        TopW(table, lam=0.5, warm_start=0.3),
+        TopP(0.5),
+        Mirostat(),
+        Chain([Temperature(2.0), TopNSigma(1.0)]),
+    ):
+        drawn = model.generate(ids, do_sample=True, logits_processor=[rule], **common)
+        allowed = type(rule)() if isinstance(rule, Mirostat) else rule
+        for n in range(3, drawn.shape[1]):
+            kept = allowed(drawn[:, :n], model(drawn[:, :n]).logits[:, -1])
+            assert bool((kept.gather(1, drawn[:, n : n + 1]) > -INF).all())
+
+
+def test_the_high_level_llama_takes_a_rule(default_gguf, monkeypatch):
+    """In llama-cpp-python: llama(..., logits_processor=LogitsProcessorList([TopK(1)]))."""
+    import llama_cpp
+    from llama_cpp import llama_cpp as lib
+
+    plain = lib.llama_model_default_params
+
+    def without_amx():
+        params = plain()
+        params.use_extra_bufts = False
+        return params
+
+    monkeypatch.setattr(lib, "llama_model_default_params", without_amx)
+    llama = llama_cpp.Llama(str(default_gguf), n_ctx=64, verbose=False)
+    prompt = "The capital of France is"
+    rules = llama_cpp.LogitsProcessorList([Greedy()])
+    text = llama(prompt, max_tokens=6, temperature=2.0, seed=3, logits_processor=rules)["choices"][0]["text"]
+    assert text == llama(prompt, max_tokens=6, temperature=0)["choices"][0]["text"]
+    llama.close()
+
+
+# --- every rule on every row ------------------------------------------------------------------------------
+
+
+@every_rule
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_something_is_kept_and_nothing_is_made_up(rule, data):
+    values = st.floats(-50, 50) | st.sampled_from([-INF, INF, math.nan, 0.0, 1.0])
+    width = data.draw(st.integers(1, 12))
+    made = data.draw(st.lists(st.lists(values, min_size=width, max_size=width), min_size=1, max_size=4))
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        logits = torch.tensor(made, dtype=dtype)
+        before = logits.clone()
+        out = rule(None, logits)
+        assert torch.equal(logits, before) or bool(logits.isnan().any())
+        assert out.shape == logits.shape
+        assert out.dtype == dtype
+        assert not bool(out.isnan().any() | out.isposinf().any())
+        for row, cropped in zip(logits, out, strict=True):
+            number = row[~row.isnan()]
+            if len(number) == 0 or bool(number.isneginf().all()):
+                assert bool(cropped.isneginf().all())
+                continue
+            assert bool((cropped > -INF).any())
+            assert not bool((cropped > -INF)[row.isnan() | row.isneginf()].any())
+            if bool(row.isposinf().any()):
+                assert bool((cropped > -INF)[~row.isposinf()].logical_not().all())
+            elif not isinstance(rule, Temperature | Chain):
+                assert torch.equal(cropped[cropped > -INF], row[cropped > -INF])
+
+
+@every_rule
+def test_rows_of_a_batch_are_cropped_as_alone(rule):
+    chance = torch.Generator().manual_seed(2)
+    logits = torch.randn(6, 60, generator=chance) * 3
+    logits[2, 7] = math.nan
+    logits[3, 5] = INF
+    together = rule(None, logits)
+    for row, out in zip(logits, together, strict=True):
+        assert torch.equal(rule(None, row[None])[0], out)
+
+
+def test_all_rows_at_once_are_cut_as_one_by_one(monkeypatch):
+    """The search that a GPU takes against the CPU's, with ties, dropped tokens and flat rows."""
+    logits = torch.randn(32, 200, generator=torch.Generator().manual_seed(2)) * 2
+    logits[1], logits[2, :150], logits[3, 10:40] = 1.0, -INF, 3.0
+    rules = (TopP(0.5), TopP(1.0), TopH(0.4), TopH(1.0), Typical(0.3))
+    alone = [rule(None, logits) for rule in rules]
+    for module in (top_p, top_h, typical):
+        monkeypatch.setattr(module, "boundary", radix._all_rows)
+    for rule, expected in zip(rules, alone, strict=True):
+        assert torch.equal(rule(None, logits), expected), rule.title
+
+
+@every_rule
+def test_a_numpy_row_is_cropped_as_a_tensor(rule):
+    row = np.random.default_rng(0).normal(size=40).astype(np.float32)
+    out = rule(None, row)
+    assert isinstance(out, np.ndarray)
+    assert np.array_equal(out, rule(None, torch.from_numpy(row)[None])[0].numpy())
+
+
+@pytest.mark.parametrize(
+    ("rule", "equal", "one_hot", "single"),
+    [
+        (TopK(3), 8, 8, 1),  # all that tie with the third
+        (TopP(0.5), 4, 1, 1),
+        (MinP(0.1), 8, 1, 1),
+        (TopNSigma(1.0), 8, 1, 1),
+        (TopH(0.4), 2, 3, 1),  # ln 2 ≤ 0.4 · ln 8 < ln 3; and 2 of 7 equal shares of a tiny entropy
+        (Typical(0.5), 8, 1, 1),
+        (Eta(0.5), 8, 1, 1),
+        (Mirostat(1.0), 8, 1, 1),  # a surprise of 3 bits, above 2τ; the likeliest stay, and that is all of them
+        (Greedy(), 1, 1, 1),
+        (TopW(metric="uniform"), 8, 1, 1),
+    ],
+)
+def test_flat_one_hot_and_single_rows(rule, equal, one_hot, single):
+    assert len(kept(rule, [1.5] * 8)) == equal
+    assert len(kept(rule, [100.0] + [0.0] * 7)) == one_hot
+    assert len(kept(rule, [3.0])) == single
+
+
+@every_rule
+def test_no_rule_sorts_the_vocabulary(rule, monkeypatch):
+    logits = torch.randn(2, 20_000, generator=torch.Generator().manual_seed(13)) * 0.5  # flat: much is kept
+
+    def watched(plain):
+        def sort(values, *args, **kwargs):
+            assert values.shape[-1] < 2000
+            return plain(values, *args, **kwargs)
+
+        return sort
+
+    def few(plain):
+        def topk(values, k, *args, **kwargs):
+            assert k < 2000
+            return plain(values, k, *args, **kwargs)
+
+        return topk
+
+    for owner, name in (
+        (torch.Tensor, "sort"),
+        (torch.Tensor, "argsort"),
+        (torch, "sort"),
+        (np, "sort"),
+        (np, "argsort"),
+    ):
+        monkeypatch.setattr(owner, name, watched(getattr(owner, name)))
+    for owner in (torch.Tensor, torch):
+        monkeypatch.setattr(owner, "topk", few(owner.topk))
+    assert bool((rule(None, logits) > -INF).any())
+
+
+def test_parameters_can_differ_from_row_to_row():
+    logits = (torch.randn(1, 300, generator=torch.Generator().manual_seed(3)) * 2).expand(3, -1)
+    for many, one in (
+        (TopK([1, 5, 400]), [TopK(1), TopK(5), TopK(400)]),
+        (TopP([0.1, 0.5, 1.0]), [TopP(0.1), TopP(0.5), TopP(1.0)]),
+        (MinP(torch.tensor([0.0, 0.1, 1.0])), [MinP(0.0), MinP(0.1), MinP(1.0)]),
+        (TopNSigma([0.0, 1.0, 3.0]), [TopNSigma(0.0), TopNSigma(1.0), TopNSigma(3.0)]),
+        (TopH([0.1, 0.4, 1.0]), [TopH(0.1), TopH(0.4), TopH(1.0)]),
+        (Typical([0.1, 0.5, 1.0]), [Typical(0.1), Typical(0.5), Typical(1.0)]),
+        (Eta([0.001, 0.01, 0.5]), [Eta(0.001), Eta(0.01), Eta(0.5)]),
+        (Mirostat([1.0, 2.0, 4.0]), [Mirostat(1.0), Mirostat(2.0), Mirostat(4.0)]),
+        (Temperature([0.5, 1.0, 4.0]), [Temperature(0.5), Temperature(1.0), Temperature(4.0)]),
+        (
+            TopW(beta=[2.0, 3.0, 6.0], lam=[2.2, 2.2, 1.0], metric="uniform"),
+            [TopW(beta=b, lam=m, metric="uniform") for b, m in ((2.0, 2.2), (3.0, 2.2), (6.0, 1.0))],
+        ),
+    ):
+        for row, rule in zip(many(None, logits), one, strict=True):
+            assert torch.equal(row, rule(None, logits[:1])[0]), rule.title
+    with pytest.raises(InputError, match="2 values given for 3 rows"):
+        TopP([0.1, 0.2])(None, logits)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: TopP(1.5), "top_p 1.5 given; at least 0 and at most 1 expected"),
+        (lambda: Temperature(0), "temperature 0 given; above 0 expected"),
+        (lambda: TopK(0), "top_k 0 given; at least 1"),
+        (lambda: TopH(float("nan")), "alpha nan given"),
+        (lambda: TopW(), "the model's .V, D. expected for the metric 'l2'"),
+        (lambda: TopW(metric="manhattan"), "metric 'manhattan' given; one of l2, cosine, uniform"),
+        (lambda: TopW(metric="uniform", top_m=0), "top_m 0 given; at least 1"),
+        (lambda: TopP(0.5)(None, torch.zeros(4)), r"shape \(4,\) given; \(rows, vocabulary\)"),
+    ],
+)
+def test_what_is_out_of_range_is_named(make, said):
+    with pytest.raises(InputError, match=said):
+        make()
+
+
+# --- what each rule promises ------------------------------------------------------------------------------
+
+
+@settings(max_examples=200, deadline=None)
+@given(rows(), st.floats(0.01, 0.99))
+def test_top_p_is_the_smallest_set_with_that_mass(row, p):
+    probability = torch.tensor(row, dtype=torch.float64).softmax(0)
+    ids = kept(TopP(p), row)
+    assert probability[ids].sum() >= p - 1e-12
+    smaller = (s for s in itertools.combinations(range(len(row)), len(ids) - 1) if s)
+    assert all(probability[list(s)].sum() < p + 1e-12 for s in smaller)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows(2, 30), st.floats(0.1, 5), st.floats(0.0, 3.0))
+def test_top_n_sigma_keeps_the_same_tokens_at_every_temperature(row, t, n):
+    logits = torch.tensor(row, dtype=torch.float64)
+    edge = logits.max() - n * logits.std()
+    if bool(((logits - edge).abs() < 1e-9).any()):
+        return  # on the very edge, rounding decides
+    cold = kept(TopNSigma(n), row)
+    assert cold == torch.nonzero(logits >= edge).flatten().tolist()
+    assert cold == kept(Chain([Temperature(t), TopNSigma(n)]), row)
+
+
+def test_dropped_tokens_do_not_enter_the_deviation():
+    row = [5.0, 4.0, 3.0, 1.0]
+    assert kept(TopNSigma(1.0), [*row, -INF, -INF]) == kept(TopNSigma(1.0), row)
+    assert kept(TopNSigma(1.0), [*row, -500.0]) != kept(TopNSigma(1.0), row)
+
+
+def test_min_p_is_top_1_minus_p_on_uniform_logits():
+    """Theorem 3.3 of top-nσ: as many tokens, for logits uniform on a long interval."""
+    logits = -torch.linspace(0, 60, 200_001, dtype=torch.float64)[None]
+    for p in (0.02, 0.1, 0.3, 0.7):
+        counts = [int((rule(None, logits) > -INF).sum()) for rule in (MinP(p), TopP(1 - p))]
+        assert counts[0] == pytest.approx(counts[1], rel=1e-3)
+
+
+@settings(max_examples=150, deadline=None)
+@given(rows(), st.floats(0.05, 0.95))
+def test_top_h_is_the_longest_run_within_its_entropy(row, alpha):
+    p = torch.tensor(row, dtype=torch.float64).softmax(0).sort(descending=True).values
+    entropy = [_entropy(p[:n] / p[:n].sum()) for n in range(1, len(row) + 1)]
+    assert entropy == sorted(entropy)  # so the first one too many ends the run
+    if min(abs(h - alpha * entropy[-1]) for h in entropy) < 1e-9:
+        return
+    assert len(kept(TopH(alpha), row)) == max(1, sum(h <= alpha * entropy[-1] for h in entropy))
+
+
+def _entropy(q: torch.Tensor) -> float:
+    return float(-(q * q.log()).sum())
+
+
+def test_mirostat_steers_the_surprise_to_its_target():
+    chance = torch.Generator().manual_seed(0)
+    logits = torch.randn(1, 2000, generator=chance) * 1.5
+    for tau in (2.0, 5.0):
+        rule, ids, seen = Mirostat(tau, 0.1), torch.tensor([[0]]), []
+        for _ in range(400):
+            q = rule(ids, logits).softmax(-1)
+            token = torch.multinomial(q, 1, generator=chance)
+            seen.append(-math.log2(float(q[0, token])))
+            ids = torch.cat([ids, token], 1)
+        assert sum(seen[100:]) / 300 == pytest.approx(tau, abs=0.35)
+
+
+def test_mirostat_knows_its_rows_by_their_ids():
+    """Rows that change places keep their own μ, and a new text starts at 2τ."""
+    logits = torch.randn(2, 500, generator=torch.Generator().manual_seed(4)) * 3
+    ids = torch.tensor([[1, 2], [3, 4]])
+    straight, crossed = Mirostat(3.0, 0.9), Mirostat(3.0, 0.9)
+    first = straight(ids, logits)
+    assert torch.equal(first, crossed(ids, logits))
+    drawn = torch.stack([first[0].argmax(), torch.where(first[1] > -INF, -first[1], -INF).argmax()])
+    longer = torch.cat([ids, drawn[:, None]], 1)
+    after = straight(longer, logits)
+    assert torch.equal(crossed(longer.flip(0), logits.flip(0)).flip(0), after)
+    assert not torch.equal(after, first)
+    straight.reset()
+    assert torch.equal(straight(longer, logits), first)
+
+
+# --- chains ------------------------------------------------------------------------------------------------
+
+
+def test_a_chain_is_its_rules_in_their_order():
+    logits = torch.randn(4, 100, generator=torch.Generator().manual_seed(5)) * 3
+    rules = [Temperature(1.5), TopK(20), TopP(0.8), MinP(0.05)]
+    expected = logits
+    for rule in rules:
+        expected = rule(None, expected)
+    assert torch.equal(Chain(rules)(None, logits), expected)
+    assert torch.equal(Chain([])(None, logits), logits)
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ([TopP(0.5), TopP(0.9)], "top-p given twice"),
+        ([Temperature(2.0), Greedy()], "greedy keeps one token whatever they do"),
+        ([Mirostat(), TopK(5)], "it steers the cut itself"),
+        ([Temperature(2.0), TopW(metric="uniform", selection_temperature=2.0)], "tempered twice"),
+    ],
+)
+def test_senseless_chains_are_refused_with_the_reason(rules, said):
+    with pytest.raises(InputError, match=said):
+        Chain(rules)
+
+
+def test_surprising_chains_say_so():
+    assert Chain([Temperature(2.0), TopP(0.9)]).notes == []
+    assert "narrower" in Chain([TopP(0.9), TopNSigma(1.0)]).notes[0]
+    assert "T = 1" in Chain([TopP(0.9), Temperature(2.0)]).notes[0]
+    Chain([Temperature(1.5), Mirostat()])  # fine
