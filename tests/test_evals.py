@@ -138,7 +138,7 @@ def test_every_method_gives_k_drafts_and_leaves_the_cache_as_it_was(
 
 @pytest.mark.parametrize("name", ["drafts", "personal", "typing", "tune"])
 def test_each_evaluation_runs_on_the_sample(name: str) -> None:
-    few = {"drafts": "2", "personal": "3", "typing": "16", "tune": "10"}[name]
+    few = {"drafts": "2", "personal": "3", "typing": "30", "tune": "10"}[name]
     flags = ["--json", "--prefixes", few, "--backend", "llama.cpp", "--context", "12"]
     result = runner.invoke(app, ["eval", name, *flags])
     assert result.exit_code == 0, result.output

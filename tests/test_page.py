@@ -164,10 +164,11 @@ def test_common_beginnings_are_drawn_once(drafting: Editor) -> None:
 
 
 def test_rows_stay_where_they_were_first_seen(editor: Editor) -> None:
-    editor.fake.step_s = 0.05
+    editor.fake.step_s = 2  # long enough to be seen in
     editor.write(BEFORE)
     editor.wait(lambda: editor.drafts()[:2] == [" to", " to"])
     first = editor.page.locator("#pd-draft-1").element_handle()
+    editor.fake.step_s = 0.004
     editor.wait_for_drafts(MARKET, RIVER, HOME)
     assert first.evaluate("e => e.isConnected && e.querySelector('.pd-draft').textContent") == MARKET
 

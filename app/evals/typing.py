@@ -82,7 +82,7 @@ def _row(kind: str, with_stores: bool, k: int, values: list[float]) -> dict[str,
 
 def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
     """Passages from the middle of as many documents as needed, in turns of the kinds; each begins before a word."""
-    turns = []
+    turns, length = [], min(PASSAGE, characters)
     for kind, documents in by_kind.items():
         usable = [text for text in documents if len(text) >= 2 * PASSAGE]
         found = []
@@ -90,8 +90,8 @@ def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
             text = usable[number % len(usable)] if usable else documents[0]
             # Further round, further on in the same document.
             share = (1 + number // max(len(usable), 1)) / (2 + characters // PASSAGE // max(len(usable), 1))
-            at = text.find(" ", min(int(len(text) * share), max(len(text) - PASSAGE, 0)))
-            found.append(Passage(kind, text[max(at - BEFORE, 0) : at], text[at : at + PASSAGE]))
+            at = text.find(" ", min(int(len(text) * share), max(len(text) - length, 0)))
+            found.append(Passage(kind, text[max(at - BEFORE, 0) : at], text[at : at + length]))
         turns.append([passage for passage in found if passage.rest])
     return [turn[i] for i in range(max(map(len, turns))) for turn in turns if i < len(turn)]
 
