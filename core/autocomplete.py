@@ -214,8 +214,9 @@ class Completion:
         inside = range(1, len(healing.word_ids) + 1)
         contexts = [healing.prefix_ids + healing.word_ids[:n] for n in inside]
         return any(
-            np.isin(ids, self._autocomplete.healer.beginnings(healing.rests[n])).any()
+            (self._autocomplete.healer.beginnings(healing.rests[n]) == i).any()
             for n, ids in zip(inside, rule.proposals(contexts, PROPOSALS), strict=True)
+            for i in ids
         )
 
     def _begin(self, logits: list[Tensor]) -> None:
