@@ -23,13 +23,23 @@ def default_gguf() -> Path:
 
 
 @pytest.fixture(scope="session")
-def torch_model(default_gguf: Path) -> Iterator[TorchModel]:
-    """The default model on the torch backend; loading takes seconds."""
+def plain_torch_model(default_gguf: Path) -> Iterator[TorchModel]:
+    """The default model on the torch backend, with transformers' layers; loading takes seconds."""
     from core.models.hf import load
 
-    model = load(default_gguf, "default")
+    model = load(default_gguf, "default", lean=False)
     yield model
     model.close()
+
+
+@pytest.fixture(scope="session")
+def torch_model(plain_torch_model: TorchModel) -> TorchModel:
+    """The same as `load_model("default", "torch")` gives it: lean, on a CPU."""
+    import torch
+
+    from core.models.hf import made_lean
+
+    return plain_torch_model if plain_torch_model.device != "cpu" else made_lean(plain_torch_model, torch.float32)
 
 
 # One browser per test file, not per session: while it runs, Playwright keeps an event loop in this thread,

@@ -134,7 +134,7 @@ def test_passages_can_be_typed_on_every_keyboard() -> None:
 
 def test_every_measurement_is_there() -> None:
     for name in bench.BENCHES:
-        assert callable(__import__(f"app.bench.{name}", fromlist=["measure"]).measure)
+        assert callable(bench.module_of(name).measure)
 
 
 def test_an_unknown_measurement_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,20 +13,26 @@ from rich.console import Console
 from app.bench.report import Options, Report, table
 from core.errors import PolydraftError
 
-# Name -> what it measures. Each is a module of this package with `measure(options, progress) -> Report`.
+# Name -> what it measures. Each is a module of this package (- is _ there) with `measure(options, progress) -> Report`.
 BENCHES = {
     "drafts": "time for k drafts of 10 tokens: Superposed, sampled in one batch, one after another",
     "keystroke": "key press to the drafts on the page, in real Chromium",
     "startup": "process start to a page that answers",
     "healing": "how often one of 3 drafts restores a half-typed word",
     "samplers": "each rule beside Hugging Face's own, Top-W beside plain NumPy",
+    "cpu-torch": "the torch backend's step on this CPU beside the least that reading its weights takes",
+    "gpu": "steps, drafts, many people and samplers on a CUDA device, beside its bandwidth and Hugging Face's generate",
     "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",
 }
 
 
+def module_of(name: str) -> Any:
+    return import_module(f"app.bench.{name.replace('-', '_')}")
+
+
 def measure(name: str, options: Options, progress: Callable[[str], None] = lambda _: None) -> Report:
     """Run one measurement. `progress` is told what is going on."""
-    return import_module(f"app.bench.{name}").measure(options, progress)
+    return module_of(name).measure(options, progress)
 
 
 def run(name: str, as_json: bool, **options: Any) -> int:

@@ -28,5 +28,9 @@ def bench(
     repetitions: Annotated[
         int | None, typer.Option(min=1, help="Rounds, words or passages; by default each measurement's own.")
     ] = None,
+    tiny: Annotated[
+        bool, typer.Option("--tiny", help="gpu alone: a tiny shape, on any device, to see that it works.")
+    ] = False,
 ) -> None:
-    raise typer.Exit(run(name, as_json, text=text, backend=backend, model=model, repetitions=repetitions))
+    options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
+    raise typer.Exit(run(name, as_json, **options))

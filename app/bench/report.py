@@ -26,12 +26,14 @@ class Options:
         model: as in `load_model`.
         backend: "auto", "torch" or "llama.cpp"; `drafts` takes "auto" as both.
         repetitions: how often to repeat; None is each measurement's own default.
+        tiny: `gpu` in a tiny shape, on any device.
     """
 
     text: Path | None = None
     model: str = "default"
     backend: str = "auto"
     repetitions: int | None = None
+    tiny: bool = False
 
 
 @dataclass(frozen=True)

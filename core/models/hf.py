@@ -59,8 +59,9 @@ from transformers.integrations.gguf.reader import read_gguf_metadata
 from transformers.utils import logging
 
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
-from core.models.base import LanguageModel, Row, Sequence, as_embeddings
+from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
+from core.models.lean import LeanLlama, why_not
 
 MAX_CONTEXT = 8192  # positions; what a model's configuration allows beyond that would cost gigabytes of cache
 UNKNOWN_CONTEXT = 2048  # positions, where the configuration does not say
@@ -95,12 +96,14 @@ class TorchModel(LanguageModel):
 
     backend = "torch"
 
-    def __init__(self, module: PreTrainedModel, tokenizer: HFTokenizer, name: str, context_length: int) -> None:
+    def __init__(
+        self, module: PreTrainedModel | LeanLlama, tokenizer: Tokenizer, name: str, context_length: int
+    ) -> None:
         """Raises ModelFileError for a model whose cache cannot be rewound, or that takes no embeddings."""
         self.name = name
         self.tokenizer = tokenizer
         self.context_length = context_length
-        self._module: PreTrainedModel | None = module.eval().requires_grad_(False)
+        self._module: PreTrainedModel | LeanLlama | None = module.eval().requires_grad_(False)
         self._device = next(module.parameters()).device
         self._dtype = module.dtype
         self.device = str(self._device)
@@ -358,12 +361,14 @@ class _Appender(Cache):
         return self._past + query_length, 0
 
 
-def load(source: Path | str, name: str) -> TorchModel:
+def load(source: Path | str, name: str, dtype: torch.dtype = torch.float32, lean: bool = True) -> TorchModel:
     """Load a model.
 
     Args:
         source: a GGUF file, a Hugging Face directory, or the id of a model on the Hugging Face hub.
         name: what the user asked for.
+        dtype: what a CPU computes in, float32 or bfloat16; models that cannot run lean stay at float32.
+        lean: run the Llama family on a CPU without transformers' layers; see `core.models.lean`.
     Raises: ModelNotFound for an id that neither the hub nor the local cache has; ModelFileError for files
         that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
     """
@@ -399,7 +404,14 @@ def load(source: Path | str, name: str) -> TorchModel:
             tokenizer = _load_tokenizer(source, options, module, vocab_size)
         except _UNREADABLE as error:
             raise _unreadable(source, error, "the tokenizer of ") from error
-        return TorchModel(module, tokenizer, name, _context_length(module))
+        model = TorchModel(module, tokenizer, name, _context_length(module))
+        return made_lean(model, dtype) if lean and not why_not(module, dtype) else model
+
+
+def made_lean(model: TorchModel, dtype: torch.dtype) -> TorchModel:
+    """The same model without transformers' layers; `why_not(model._module, dtype)` must be ""."""
+    assert isinstance(model._module, PreTrainedModel)
+    return TorchModel(LeanLlama(model._module, dtype), model.tokenizer, model.name, model.context_length)
 
 
 # Never run code that comes with a model, never unpickle its weights.
@@ -466,7 +478,7 @@ def _context_length(module: PreTrainedModel) -> int:
     return UNKNOWN_CONTEXT
 
 
-def _embedding_table(module: PreTrainedModel) -> Tensor:
+def _embedding_table(module: PreTrainedModel | LeanLlama) -> Tensor:
     """What the embedding layer says for each id, (V, D) float32 on the CPU; some models scale its weights."""
     layer, weight = module.get_input_embeddings(), _embedding_weight(module)
     if type(layer) is nn.Embedding:
@@ -475,13 +487,13 @@ def _embedding_table(module: PreTrainedModel) -> Tensor:
         return layer(torch.arange(weight.shape[0], device=weight.device)).to(device="cpu", dtype=torch.float32)
 
 
-def _embedding_weight(module: PreTrainedModel) -> Tensor:
+def _embedding_weight(module: PreTrainedModel | LeanLlama) -> Tensor:
     weight = module.get_input_embeddings().weight
     assert isinstance(weight, Tensor)
     return weight
 
 
-def _probe_planes(module: PreTrainedModel, name: str) -> list[tuple[int, int]]:
+def _probe_planes(module: PreTrainedModel | LeanLlama, name: str) -> list[tuple[int, int]]:
     """(heads, width) of each layer's keys and values, as one token leaves them in transformers' own cache."""
     cache = DynamicCache(config=module.config.get_text_config())
     with torch.inference_mode():

@@ -1,0 +1,97 @@
+"""`bench cpu-torch`: the default model's step on the torch backend, beside the least that reading its weights takes.
+
+The floor is the bytes of the weights divided by the bandwidth at which this CPU reads them: a sum over as many bytes,
+taken in the same rounds. A step is `LanguageModel.forward` of one token for 1, 4 and 9 sequences (a superposed row; it
+and 3, or 8, exact ones beside it), with transformers' layers and lean, in float32 and bfloat16. Of every time the least
+over the rounds is taken: what else the machine does can only add to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from app.bench.report import Options, Report, interleaved
+from core.errors import ModelFileError
+from core.models import hf
+from core.models.base import Row, Sequence
+from core.models.hf import TorchModel
+from core.models.lean import LeanLlama, why_not
+from core.models.load import DEFAULT_NAME, default_model_path
+
+ROWS = (1, 4, 9)
+HELD = 32  # tokens that each sequence holds
+ROUNDS = 15
+TARGET = 1.5  # times the floor
+READ, COPY = "reading as many bytes", "copying as many bytes"
+
+
+@dataclass
+class _Way:
+    """One way to run the model, with sequences that hold the same text."""
+
+    name: str
+    model: TorchModel
+    weights: int  # bytes
+    sequences: list[Sequence]
+
+    def step(self, rows: int) -> None:
+        self.model.forward([Row(s, [20]) for s in self.sequences[:rows]])
+
+    def back(self) -> None:
+        for sequence in self.sequences:
+            sequence.rewind(HELD)
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    """Raises what loading the model raises."""
+    progress("loading the model")
+    plain = hf.load(default_model_path(), DEFAULT_NAME, lean=False)
+    module = plain._module
+    if plain.device != "cpu" or module is None or isinstance(module, LeanLlama):
+        raise ModelFileError("The model is not on the CPU; set CUDA_VISIBLE_DEVICES= to measure the CPU.")
+    report = Report("cpu-torch")
+    count = sum(p.numel() for p in module.parameters())  # the tied table once: a step reads it as its output layer
+    ways = [_way("transformers' layers, float32", plain, count * 4)]
+    for dtype, size in ((torch.float32, 4), (torch.bfloat16, 2)):
+        name = f"lean, {str(dtype).removeprefix('torch.')}"
+        progress(name)
+        if reason := why_not(module, dtype):
+            report.rows.append({"way": name, "note": f"not measured: {reason}"})
+            continue
+        ways.append(_way(name, hf.made_lean(plain, dtype), count * size))
+    source = torch.zeros(count)  # float32: as many bytes as the float32 weights
+    target = torch.empty_like(source)
+    runs: dict[str, Callable[[], object]] = {READ: source.sum, COPY: lambda: target.copy_(source)}
+    for way in ways:
+        for rows in ROWS:
+            runs[f"{way.name} {rows}"] = lambda way=way, rows=rows: way.step(rows)
+    rounds = options.repetitions or ROUNDS
+
+    def before(number: int) -> None:
+        progress(f"round {max(number, 0) + 1} of {rounds}")
+        for way in ways:
+            way.back()
+
+    taken = {name: min(seconds) for name, seconds in interleaved(runs, rounds, before).seconds.items()}
+    read, copy = count * 4 / taken[READ], 2 * count * 4 / taken[COPY]  # bytes per second
+    report.rows.append({"way": "read bandwidth", "GB_per_s": read / 1e9})
+    report.rows.append({"way": "copy bandwidth, read and written", "GB_per_s": copy / 1e9})
+    for way in ways:
+        for rows in ROWS:
+            ms = taken[f"{way.name} {rows}"] * 1000
+            floor = way.weights / read * 1000
+            row = {"way": way.name, "rows": rows, "ms": ms, "floor_ms": floor, "of_floor": ms / floor}
+            report.rows.append(row | {"of_copy_floor": ms / (way.weights / copy * 1000)})
+        if way.model is not plain:
+            ratio = taken[f"{way.name} 1"] / (way.weights / read)
+            report.target(f"{way.name}: step / floor", ratio, f"<= {TARGET}")
+    return report
+
+
+def _way(name: str, model: TorchModel, weights: int) -> _Way:
+    sequences: list[Sequence] = [model.open() for _ in range(max(ROWS))]
+    model.forward([Row(s, list(range(100, 100 + HELD))) for s in sequences])
+    return _Way(name, model, weights, sequences)

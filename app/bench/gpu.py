@@ -1,0 +1,343 @@
+"""`bench gpu`: what a step costs on a CUDA device beside what its memory allows, and drafts beside Hugging Face's.
+
+Random weights in the shapes of Llama-2-7B and Llama-3.1-8B (bfloat16, nothing is downloaded), then the default model.
+A step is taken through the static cache, captured, and captured after compilation. Its floor is the bytes of weights
+divided by the copy bandwidth measured in the same run. Peers are `generate` of transformers on the same weights:
+k sampled sequences in one batch, k in a row, and beam search. With --tiny the same runs in a tiny shape, on the CPU
+too; such figures say that the measurement works, no more.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from app.bench import text
+from app.bench.report import Options, Report, interleaved, percentile
+from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
+from core.autocomplete import BASE_STORE
+from core.errors import BackendUnavailable
+from core.models import hf
+from core.models.base import Row
+from core.models.hf import TorchModel
+from core.models.load import DEFAULT_NAME, default_model_path
+from core.models.static import StaticModel
+from core.ngram import NgramStore, StoreError
+from core.ngram.interpolation import Geometric, Interpolation
+from core.samplers import MinP, TopNSigma, TopP, TopW
+from core.superposed_static import superpose_static
+
+KS = (1, 3, 8)
+PREFIX, LENGTH = 15, 10  # tokens, as in the paper's figure 6
+USERS = (1, 2, 4, 8, 16, 32, 64)
+STEPS, ROUNDS = 50, 7
+NEVER = frozenset[int]()
+THE_PAPERS = {"distinct": False, "exact_steps": 0, "stop_ids": NEVER}
+HEADLINE = {3: 2.44, 8: 3.54}  # the paper's: times faster than k runs in a row
+NO_GPU = (
+    "There is no CUDA device here, so nothing was measured; run `polydraft bench cpu-torch` for this processor, or "
+    "`polydraft bench gpu --tiny` to see that the measurement works."
+)
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    """Raises BackendUnavailable where there is no CUDA device, unless `options.tiny`."""
+    if not torch.cuda.is_available() and not options.tiny:
+        raise BackendUnavailable(NO_GPU)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
+    report = Report("gpu")
+    bandwidth = _bandwidth(device, 2**26 if options.tiny else 2**30)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
+    report.rows.append({"model": "", "what": f"copy bandwidth of {name}, GB/s", "value": bandwidth / 1e9})
+    chance = np.random.default_rng(0)
+    for shape, sizes in (TINY if options.tiny else SHAPES).items():
+        progress(f"{shape}: making random weights")
+        try:
+            model = random_model(shape, sizes, device, dtype)
+        except torch.OutOfMemoryError:
+            report.rows.append({"model": shape, "what": "does not fit the memory of this device"})
+            continue
+        prefixes = [chance.integers(0, sizes["V"], PREFIX).tolist() for _ in range(ROUNDS + 1)]
+        _one_model(report, model, bandwidth, prefixes, None, options, progress)
+        _samplers(report, model, options, progress)
+        del model
+        _empty(device)
+    if not options.tiny:
+        progress("loading the default model")
+        model = hf.load(default_model_path(), DEFAULT_NAME, lean=False)
+        prefixes = text.prefixes(model.tokenizer, text.load(options.text), ROUNDS + 1, PREFIX)
+        try:
+            store = NgramStore.open(BASE_STORE, fingerprint=model.tokenizer.fingerprint)
+        except StoreError as error:
+            store = None
+            report.rows.append({"model": DEFAULT_NAME, "what": f"n-grams not measured: {error}"})
+        _one_model(report, model, bandwidth, prefixes, store, options, progress)
+    return report
+
+
+def _one_model(
+    report: Report,
+    model: TorchModel,
+    bandwidth: float,
+    prefixes: list[list[int]],
+    store: NgramStore | None,
+    options: Options,
+    progress: Callable[[str], None],
+) -> None:
+    assert model._module is not None
+    floor = bytes_read(model._module) / bandwidth  # type: ignore[arg-type]
+    _row(report, model, "floor of a step: weights / bandwidth, ms", floor * 1000)
+    best: StaticModel | None = None
+    fastest = float("inf")
+    # Compiling matters where kernels are launched; on a CPU it would take longer than all the rest.
+    for compiler in (None, "inductor") if model.device.startswith("cuda") else (None,):
+        kind = "captured" if compiler is None else "compiled and captured"
+        progress(f"{model.name}: steps, {kind}")
+        try:
+            static = StaticModel(model, lines=1, capacity=256, compiler=compiler)
+        except BackendUnavailable as error:
+            _row(report, model, f"step, {kind}: {error}", None)
+            continue
+        times = _steps(static, prefixes[0], options.repetitions or STEPS)
+        for k, seconds in times.items():
+            _row(report, model, f"step, {kind}, k={k}, ms", seconds * 1000, of_floor=seconds / floor)
+        if times[1] < fastest:
+            best, fastest, steps = static, times[1], times
+    if best is None:
+        return
+    report.target(f"{model.name}: step / bandwidth floor, k=1", fastest / floor, "<= 1.15")
+    report.target(f"{model.name}: superposed step, k=8 / k=1", steps[8] / steps[1], "<= 1.05")
+    progress(f"{model.name}: drafts")
+    _drafts(report, model, best, prefixes, options)
+    if store is not None:
+        progress(f"{model.name}: n-grams")
+        _ngrams(report, model, best, prefixes, store)
+    progress(f"{model.name}: many people")
+    _users(report, model, best, options)
+
+
+def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, float]:
+    """Seconds per step for each k, mixture in, candidates out, the synchronisation included: medians."""
+    sequence = static.open()
+    sequence.feed(prefix)
+    runs = {}
+    for k in KS:
+        mixture = (prefix[:k], [1 / k] * k)
+
+        def run(mixture: Any = mixture, k: int = k) -> None:
+            static.step([sequence], [mixture], 3 * k)  # type: ignore[list-item]
+            sequence.rewind(len(prefix))
+
+        runs[str(k)] = run
+    timings = interleaved(runs, times)
+    sequence.close()
+    return {k: timings.median(str(k)) for k in KS}
+
+
+def _drafts(
+    report: Report, model: TorchModel, static: StaticModel, prefixes: list[list[int]], options: Options
+) -> None:
+    """10 tokens after 15, the reading of the 15 included."""
+    prefix = prefixes[0]
+
+    def before(number: int) -> None:
+        nonlocal prefix
+        prefix = prefixes[number % len(prefixes)]
+
+    runs: dict[str, Callable[[], object]] = {}
+    for k in KS:
+        runs[f"superposed k={k}"] = lambda k=k: list(superpose_static(static, [prefix], k, LENGTH, **THE_PAPERS))
+        runs[f"generate, sampled in one batch k={k}"] = lambda k=k: _generate(
+            model, prefix, do_sample=True, num_return_sequences=k
+        )
+        if k > 1:
+            runs[f"generate, sampled in a row k={k}"] = lambda k=k: [
+                _generate(model, prefix, do_sample=True) for _ in range(k)
+            ]
+            runs[f"generate, beam search k={k}"] = lambda k=k: _generate(
+                model, prefix, num_beams=k, num_return_sequences=k
+            )
+    timings = interleaved(runs, options.repetitions or ROUNDS, before, clock=lambda: _now(model))
+    memory = {name: _memory(model, run) for name, run in runs.items()}
+    for name in runs:
+        k = name.rsplit("=", 1)[1]
+        more = {"of_superposed": timings.ratio(name, f"superposed k={k}"), "MB": memory[name]}
+        _row(report, model, f"{LENGTH} tokens, {name}, ms", timings.median(name) * 1000, **more)
+    for k, least in HEADLINE.items():
+        ratio = timings.ratio(f"generate, sampled in a row k={k}", f"superposed k={k}")
+        report.target(f"{model.name}: {k} runs in a row / superposed", ratio, f">= {least}")
+
+
+class _Timed(Interpolation):
+    """A rule with a stop-watch."""
+
+    def __init__(self, rule: Interpolation) -> None:
+        self.rule, self.seconds = rule, 0.0
+
+    def scores(self, logq: np.ndarray, contexts: Any, candidates: Any) -> np.ndarray:
+        start = time.perf_counter()
+        found = self.rule.scores(logq, contexts, candidates)
+        self.seconds += time.perf_counter() - start
+        return found
+
+    def knows(self, ids: Any) -> bool:
+        return self.rule.knows(ids)
+
+
+def _ngrams(
+    report: Report, model: TorchModel, static: StaticModel, prefixes: list[list[int]], store: NgramStore
+) -> None:
+    for k in KS:
+        rule = _Timed(Geometric(store))
+        shares = []
+        for prefix in prefixes:
+            rule.seconds, start = 0.0, _now(model)
+            list(superpose_static(static, [prefix], k, LENGTH, ngrams=rule, **THE_PAPERS))
+            shares.append(rule.seconds / (_now(model) - start))
+        _row(report, model, f"share of n-gram look-up, k={k}", median(shares))
+        if k == max(KS):
+            report.target(f"{model.name}: share of n-gram look-up, k={k}", median(shares), "<= 0.05")
+
+
+def _users(report: Report, model: TorchModel, best: StaticModel, options: Options) -> None:
+    """B people press a key at once; each has a text of another length. Everyone waits for the whole batch."""
+    chance = np.random.default_rng(1)
+    compiler = None if best._call is best._module else "inductor"
+    for users in USERS[:3] if options.tiny else USERS:
+        prefixes = [chance.integers(0, model.vocab_size, PREFIX + 7 * i % 64).tolist() for i in range(users)]
+        try:
+            static = StaticModel(model, lines=users, capacity=128, compiler=compiler, check=False)
+            held = [static.open() for _ in prefixes]
+            for number in range(-2, options.repetitions or 3 * ROUNDS):
+                if number == 0:
+                    waits = []
+                for sequence, prefix in zip(held, prefixes, strict=True):  # the last key: one token is new
+                    if number == -2:
+                        static.forward([Row(sequence, prefix[:-1])])
+                    sequence.rewind(len(prefix) - 1)
+                start = _now(model)
+                list(superpose_static(static, prefixes, 3, LENGTH, sequences=list(held), **THE_PAPERS))
+                if number >= 0:
+                    waits.append(_now(model) - start)
+        except torch.OutOfMemoryError:
+            _row(report, model, f"{users} people: the memory does not suffice", None)
+            break
+        more = {"p95_ms": percentile(waits, 95) * 1000, "MB": static.bytes_per_line / 1e6}
+        _row(report, model, f"{users} people at once, k=3, sets of drafts per s", users / median(waits), **more)
+        del static, held
+        _empty(model._device)
+
+
+def _samplers(report: Report, model: TorchModel, options: Options, progress: Callable[[str], None]) -> None:
+    """Each rule on (1, V) logits where they are; and whether any of it waits for the device."""
+    progress(f"{model.name}: samplers")
+    device, vocabulary = model._device, model.vocab_size
+    logits = torch.randn(1, vocabulary, device=device, generator=torch.Generator(device).manual_seed(0)) * 2.5
+    ids = torch.zeros(1, 1, dtype=torch.int64, device=device)
+    table = model.embeddings.to(device=device, dtype=model._dtype)
+    rules = {"top-p": TopP(0.9), "Top-W": TopW(table), "min-p": MinP(0.1), "top-nσ": TopNSigma(1.0)}
+    timings = interleaved(
+        {name: lambda rule=rule: _many(rule, ids, logits) for name, rule in rules.items()},
+        options.repetitions or ROUNDS,
+        clock=lambda: _now(model),
+    )
+    for name, rule in rules.items():
+        waits = _synchronises(rule, ids, logits)
+        _row(report, model, f"{name}, V={vocabulary}, ms", timings.median(name) * 1000 / CALLS, synchronises=waits)
+        if waits is not None:
+            report.target(f"{model.name}: {name} synchronises", float(waits), "<= 0")
+    steps = [row["value"] for row in report.rows if row["model"] == model.name and ", k=1, ms" in row["what"]]
+    if steps:
+        difference = (timings.median("Top-W") - timings.median("top-p")) * 1000 / CALLS
+        report.target(f"{model.name}: Top-W's overhead per token against top-p", difference / min(steps), "<= 0.01")
+
+
+CALLS = 10
+
+
+def _many(rule: Any, ids: Tensor, logits: Tensor) -> None:
+    for _ in range(CALLS):
+        rule(ids, logits)
+
+
+def _synchronises(rule: Any, ids: Tensor, logits: Tensor) -> bool | None:
+    """Whether a call waits for the device; None where there is no device to wait for."""
+    if logits.device.type != "cuda":
+        return None
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        rule(ids, logits)
+    except RuntimeError as error:
+        if "synchroniz" not in str(error):
+            raise
+        return True
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    return False
+
+
+def _generate(model: TorchModel, prefix: list[int], **how: Any) -> Tensor:
+    given = torch.tensor([prefix], device=model._device)
+    generate: Any = model._module
+    with torch.inference_mode():
+        return generate.generate(
+            given,
+            attention_mask=torch.ones_like(given),
+            max_new_tokens=LENGTH,
+            min_new_tokens=LENGTH,
+            pad_token_id=0,
+            **how,
+        )
+
+
+def _bandwidth(device: torch.device, size: int) -> float:
+    """Bytes per second of a copy, read and written ones together: the best of ten."""
+    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    taken = []
+    for _ in range(11):
+        _wait(device)
+        start = time.perf_counter()
+        target.copy_(source)
+        _wait(device)
+        taken.append(time.perf_counter() - start)
+    return 2 * size / min(taken[1:])
+
+
+def _memory(model: TorchModel, run: Callable[[], object]) -> float | None:
+    """MB that a run takes at most beyond what is there before it; None where torch keeps no account."""
+    if model._device.type != "cuda":
+        return None
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    run()
+    return (torch.cuda.max_memory_allocated() - before) / 1e6
+
+
+def _now(model: TorchModel) -> float:
+    _wait(model._device)
+    return time.perf_counter()
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _empty(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _row(report: Report, model: TorchModel, what: str, value: float | None, **more: Any) -> None:
+    row: dict[str, Any] = {"model": model.name, "what": what}
+    if value is not None:
+        row["value"] = value
+    report.rows.append(row | {key: x for key, x in more.items() if x is not None})

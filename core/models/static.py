@@ -1,0 +1,501 @@
+"""A static KV cache, and a decode step that a GPU replays as one graph.
+
+The plain torch backend grows its cache in whatever place is free, and Python walks through the layers at every step.
+On a GPU that walk takes longer than the reading of the weights. Here every sequence is a *line* of one block of fixed
+size, so that a step always touches the same memory and can be captured once per number of lines, then replayed:
+
+          column   0 1 2 3 4 5 6 7        a, b: what each sequence was fed, from column 0 on
+          line 0   a a a a a . . .        .: zeros, or what a rewound sequence left; masked, and overwritten later
+          line 1   b b . . . . . .
+          line 2   . . . . . . . .        free
+
+What a step is fed comes from the host in one copy, lengths included, and what it found goes back in one: so there is
+one synchronisation per step. An input is a mixture of tokens, Σ wᵢ·E[idᵢ]; one token is a mixture of one. Out come the
+likeliest m tokens, their logits and the normaliser; the logits themselves stay on the device unless asked for.
+
+Without CUDA the same code runs uncaptured. Shapes: B lines, n inputs each, D width, V vocabulary, C columns, d tokens
+of a mixture, m candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache
+
+from core.errors import BackendUnavailable, ContextFull, InputError
+from core.models.base import LanguageModel, Row, Sequence, as_embeddings
+from core.models.hf import PADDING, TorchModel
+
+LINES = 16  # sequences by default: a set of drafts with exact steps, and a few people
+CAPACITY = 1024  # positions of each by default
+COLUMNS = 64  # the fewest columns that a step looks at; more in powers of two, a graph for each
+CHUNK = 512  # inputs of a line that go through the model at once while a text is read
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The likeliest tokens after each of B inputs, best first.
+
+    Attributes:
+        ids: (B, m) int64.
+        logits: (B, m) float32, divided by τ.
+        totals: (B,) float32, log Σ exp of all logits divided by τ: `logits - totals` are log-probabilities.
+    """
+
+    ids: Tensor
+    logits: Tensor
+    totals: Tensor
+
+
+class StaticModel(LanguageModel):
+    """A torch model behind a static cache; give it sequences like any other, or call `step`."""
+
+    backend = "torch"
+
+    def __init__(
+        self,
+        model: TorchModel,
+        lines: int = LINES,
+        capacity: int = CAPACITY,
+        compiler: str | None = None,
+        check: bool = True,
+    ) -> None:
+        """Take a model over.
+
+        Args:
+            lines: how many sequences can be open at once.
+            capacity: positions that each can hold.
+            compiler: the name of a torch.compile backend ("inductor") that fuses the step before it is captured.
+            check: compare a few positions with the plain path first.
+        Raises: BackendUnavailable, in one sentence, for a model that does not run like this.
+        """
+        assert model._module is not None
+        self.name, self.tokenizer, self.device = model.name, model.tokenizer, model.device
+        self.vocab_size, self.dim, self.embeddings = model.vocab_size, model.dim, model.embeddings
+        self.lines, self.context_length = lines, min(capacity, model.context_length)
+        self._capacity = _bucket(self.context_length, COLUMNS)
+        self._plain, self._module, self._device, self._dtype = model, model._module, model._device, model._dtype
+        self._windows = _windows(self._module.config.get_text_config())
+        self._free = list(range(lines - 1, -1, -1))
+        # One column more than anybody looks at, where padding that has no room goes.
+        self._blocks = {
+            (heads, width): torch.zeros(
+                model._planes.count((heads, width)),
+                lines,
+                heads,
+                self._capacity + 1,
+                width,
+                dtype=self._dtype,
+                device=self._device,
+            )
+            for heads, width in dict.fromkeys(model._planes)
+        }
+        self._call = self._module if compiler is None else torch.compile(self._module, backend=compiler, dynamic=False)
+        self._open: WeakValueDictionary[int, StaticSequence] = WeakValueDictionary()  # by line
+        self._graphs: dict[tuple[int, ...], _Graph] = {}
+        if check:
+            self._check()
+
+    @property
+    def bytes_per_line(self) -> int:
+        """Memory that one sequence's keys and values take."""
+        return sum(block[:, 0].numel() * block.element_size() for block in self._blocks.values())
+
+    def open(self) -> StaticSequence:
+        return StaticSequence(self, self._take_line())
+
+    def close(self) -> None:
+        self._graphs.clear()
+        self._blocks.clear()
+        self._plain.close()
+
+    def step(
+        self,
+        sequences: list[StaticSequence],
+        mixtures: list[tuple[list[int], list[float]]],
+        m: int,
+        tau: float = 1.0,
+    ) -> Candidates:
+        """Advance sequences by one position each, given as a mixture: ids and their weights.
+
+        Args:
+            m: how many candidates to return.
+            tau: temperature, divides the logits.
+        Returns: candidates of each sequence, on the CPU. Positions count as superposed unless a mixture is one token.
+        Raises: InputError, ContextFull, as `forward`.
+        """
+        if len(set(map(id, sequences))) != len(sequences) or not sequences or len(sequences) != len(mixtures):
+            raise InputError(
+                f"{len(mixtures)} mixtures given for {len(sequences)} different sequences; one each expected."
+            )
+        rows = [Row(sequence, [0]) for sequence in sequences]
+        self._check_room(rows)
+        for ids, weights in mixtures:
+            self._check_inputs(ids)
+            if len(ids) != len(weights):
+                raise InputError(f"{len(weights)} weights given for {len(ids)} tokens; as many expected.")
+        m = min(m, self.vocab_size)
+        found, first, _ = self._one_each(sequences, mixtures, m, 1.0 / tau)
+        found = found[[sequence.line - first for sequence in sequences]]
+        for sequence, (ids, _) in zip(sequences, mixtures, strict=True):
+            sequence.inputs.append(ids[0] if len(ids) == 1 else None)
+            self.tokens_fed += 1
+        return Candidates(found[:, m : 2 * m].long(), found[:, :m], found[:, 2 * m])
+
+    def _one_each(
+        self,
+        sequences: list[StaticSequence],
+        mixtures: list[tuple[list[int], list[float]]],
+        m: int,
+        scale: float,
+        vectors: dict[int, Tensor] | None = None,
+    ) -> tuple[Tensor, int, Tensor]:
+        """The captured step. `vectors` are embeddings (D,) by line that are added to the mixtures.
+
+        Returns: for each line touched (2m + 1,), the first of these lines, and their logits (B, V) on the device,
+            which hold until the next step.
+        """
+        first, lines = self._span(sequences)
+        d = _bucket(max(len(ids) for ids, _ in mixtures), 1)
+        fed = torch.zeros(lines, 2 * d + 2)
+        fed[:, -1] = scale
+        for line in range(first, first + lines):
+            if (held := self._open.get(line)) is not None:  # an idle line gets something behind its end, no more
+                fed[line - first, -2] = held.length
+        given = None
+        for sequence, (ids, weights) in zip(sequences, mixtures, strict=True):
+            row = fed[sequence.line - first]
+            row[: len(ids)] = torch.tensor(ids, dtype=torch.float32)  # exact below 2²⁴
+            row[d : d + len(ids)] = torch.tensor(weights, dtype=torch.float32)
+        if vectors:
+            given = torch.zeros(lines, self.dim)
+            for line, vector in vectors.items():
+                given[line - first] = vector
+        longest = int(fed[:, -2].max())
+        columns = min(_bucket(longest + 1, COLUMNS), self._capacity)
+        key = (first, lines, columns, d, m)
+        try:
+            if key not in self._graphs:
+                self._graphs[key] = _Graph(self, *key, fed)
+            found, logits = self._graphs[key].run(fed, given)
+        except torch.OutOfMemoryError as error:
+            raise _full(self.device) from error
+        return found, first, logits
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        self._check_room(rows)
+        if all(len(row.inputs) == 1 for row in rows):
+            return self._step(rows)
+        logits: dict[int, Tensor] = {}
+        for group in _neighbours(rows):
+            logits |= zip(map(id, group), self._read(group), strict=True)
+        return [logits[id(row)] for row in rows]
+
+    def _step(self, rows: list[Row]) -> list[Tensor]:
+        """One input each."""
+        sequences = [row.sequence for row in rows if isinstance(row.sequence, StaticSequence)]
+        nothing: tuple[list[int], list[float]] = ([0], [0.0])
+        mixtures = [nothing if isinstance(row.inputs, Tensor) else (row.inputs, [1.0]) for row in rows]
+        vectors = {
+            sequence.line: row.inputs[0]
+            for sequence, row in zip(sequences, rows, strict=True)
+            if isinstance(row.inputs, Tensor)
+        }
+        _, first, logits = self._one_each(sequences, mixtures, 1, 1.0, vectors)
+        wanted = [s.line - first for s, row in zip(sequences, rows, strict=True) if not row.silent]
+        after = iter(logits[wanted].to("cpu").clone() if wanted else [])
+        found = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
+        return [x[None] if row.every and not row.silent else x for x, row in zip(found, rows, strict=True)]
+
+    def _read(self, rows: list[Row]) -> list[Tensor]:
+        """Feed rows that stand on neighbouring lines, as a batch, in chunks of any length; nothing is captured."""
+        sequences = [row.sequence for row in rows]
+        sizes = [len(row.inputs) for row in rows]
+        first, lines = sequences[0].line, len(rows)  # type: ignore[attr-defined]
+        vectors = torch.zeros(lines, max(sizes), self.dim)
+        for line, row in enumerate(rows):
+            vectors[line, : sizes[line]] = as_embeddings(self, row.inputs)
+        lengths = torch.tensor([sequence.length for sequence in sequences])
+        kept: list[list[Tensor]] = [[] for _ in rows]
+        try:
+            for at in range(0, max(sizes), CHUNK):
+                part = vectors[:, at : at + CHUNK]
+                n = part.shape[1]
+                wanted = [[i - at for i in _wanted(row) if at <= i < at + n] for row in rows]
+                some = sorted({i for line in wanted for i in line}) or [n - 1]
+                columns = min(_bucket(int(lengths.max()) + at + n, COLUMNS), self._capacity)
+                with torch.inference_mode():
+                    after = self._run(
+                        part.to(device=self._device, dtype=self._dtype),
+                        (lengths + at).to(self._device),
+                        first,
+                        columns,
+                        torch.tensor(some, device=self._device),
+                    ).to(device="cpu", dtype=torch.float32)  # (B, some, V)
+                for line, places in enumerate(wanted):
+                    kept[line] += [after[line, some.index(i)].clone() for i in places]
+        except torch.OutOfMemoryError as error:
+            raise _full(self.device) from error
+        return [
+            torch.empty(0) if row.silent else torch.stack(found) if row.every else found[0]
+            for row, found in zip(rows, kept, strict=True)
+        ]
+
+    def _run(self, vectors: Tensor, lengths: Tensor, first: int, columns: int, keep: Tensor | int) -> Tensor:
+        """One pass, on the device alone: embeddings (B, n, D) behind `lengths` (B,) -> logits (B, kept, V)."""
+        B, n, _ = vectors.shape
+        at = lengths[:, None] + torch.arange(n, device=self._device)  # (B, n)
+        column = torch.arange(columns, device=self._device)
+        least = torch.finfo(self._dtype).min
+        masks: dict[str, Tensor] = {}
+        for kind, width in self._windows.items():
+            hidden = column > at[:, :, None]
+            if width is not None:
+                hidden |= column <= at[:, :, None] - width
+            masks[kind] = torch.zeros(B, 1, n, columns, dtype=self._dtype, device=self._device)
+            masks[kind].masked_fill_(hidden[:, None], least)
+        given: dict[str, Any] = {"inputs_embeds": vectors}
+        if self._plain._takes_positions:
+            given["position_ids"] = at.clamp(max=self.context_length - 1)
+        if self._plain._keeps_some:
+            given["logits_to_keep"] = keep
+        logits = self._call(
+            **given,
+            attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
+            past_key_values=_Columns(self._views(first, B), at.clamp(max=self._capacity), columns),
+            use_cache=True,
+            return_dict=True,
+        ).logits
+        if self._plain._keeps_some:
+            return logits
+        return logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
+
+    def _views(self, first: int, lines: int) -> list[Tensor]:
+        """Keys and values of each layer, as `TorchModel` numbers its planes: (B, heads, capacity + 1, width)."""
+        views = {shape: iter(block[:, first : first + lines].unbind(0)) for shape, block in self._blocks.items()}
+        return [next(views[shape]) for shape in self._plain._planes]
+
+    def _span(self, sequences: list[StaticSequence]) -> tuple[int, int]:
+        """The lines that a step touches: first, and how many. On a GPU few different spans mean few graphs, and lines
+        that nobody asked for cost little."""
+        low, high = min(s.line for s in sequences), max(s.line for s in sequences) + 1
+        return (0, min(_bucket(high, 1), self.lines)) if self._device.type == "cuda" else (low, high - low)
+
+    def _check_room(self, rows: list[Row]) -> None:
+        for row in rows:
+            sequence = row.sequence
+            if not isinstance(sequence, StaticSequence) or sequence.model is not self or sequence.closed:
+                raise InputError("The sequence is closed, or belongs to another model; open a new one.")
+            if sequence.length + len(row.inputs) > self.context_length:
+                raise ContextFull(
+                    f"{sequence.length} positions are held and {len(row.inputs)} more were given, but a line has room "
+                    f"for {self.context_length}; shorten the text."
+                )
+
+    def _take_line(self) -> int:
+        if not self._free:
+            raise ContextFull(f"All {self.lines} lines of the cache are in use; close a sequence first.")
+        return self._free.pop()
+
+    def _check(self) -> None:
+        """A few positions, ragged, as tokens and as mixtures, against the plain path."""
+        count = min(2, self.lines)
+        texts = [[1, 2, 3, 4, 5], [3, 1]][:count]
+        ours, theirs = [self.open() for _ in texts], [self._plain.open() for _ in texts]
+        try:
+            self.forward([Row(s, ids) for s, ids in zip(ours, texts, strict=True)])
+            self._plain.forward([Row(s, ids) for s, ids in zip(theirs, texts, strict=True)])
+            mixtures = [([4, 2], [0.7, 0.3]), ([2], [1.0])][:count]
+            m = min(8, self.vocab_size)
+            found = self.step(ours, mixtures, m)
+            vectors = [torch.tensor(w)[None] @ self.embeddings[ids] for ids, w in mixtures]
+            expected = self._plain.forward([Row(s, v) for s, v in zip(theirs, vectors, strict=True)])
+        except (
+            RuntimeError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            KeyError,
+            IndexError,
+            NotImplementedError,
+        ) as error:
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise BackendUnavailable(
+                f"{self.name} does not run on a static cache ({reason}); it runs step by step instead."
+            ) from error
+        finally:
+            for sequence in [*ours, *theirs]:
+                sequence.close()
+        loose = 1e-3 if self._dtype == torch.float32 else 0.1
+        for line, logits in enumerate(expected):
+            reference = logits[found.ids[line]]
+            if not torch.allclose(found.logits[line], reference, rtol=loose, atol=loose * float(logits.std())):
+                raise BackendUnavailable(
+                    f"{self.name} gives other logits on a static cache; it runs step by step instead."
+                )
+
+
+class StaticSequence(Sequence):
+    """A sequence: one line of the block, for as long as it is open."""
+
+    def __init__(self, model: StaticModel, line: int) -> None:
+        super().__init__(model)
+        self.line = line
+        self.closed = False
+        self._lines = model._free
+        model._open[line] = self
+
+    def _rewind(self, length: int) -> None:
+        """The length is all that says where a line ends."""
+
+    def _fork(self) -> StaticSequence:
+        model = self.model
+        assert isinstance(model, StaticModel)
+        if self.closed:
+            raise InputError("The sequence is closed; open a new one.")
+        child = StaticSequence(model, model._take_line())
+        for block in model._blocks.values():
+            block[:, child.line, :, : self.length] = block[:, self.line, :, : self.length]
+        return child
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._lines.append(self.line)
+
+    def __del__(self) -> None:
+        self.close()  # a fork that was dropped without closing should not keep its line
+
+
+class _Columns(Cache):
+    """What transformers sees of the lines in one pass: C columns, of which input i of line b fills `at[b, i]`."""
+
+    def __init__(self, planes: list[Tensor], at: Tensor, columns: int) -> None:
+        super().__init__(layers=[])
+        self._planes, self._at, self._columns = planes, at[:, None, :, None], columns  # at (B, 1, n, 1)
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        """Write keys and values (B, heads, n, width) in their columns; returns all columns."""
+        for plane, new in ((2 * layer_idx, key_states), (2 * layer_idx + 1, value_states)):
+            self._planes[plane].scatter_(2, self._at.expand(new.shape), new.to(self._planes[plane].dtype))
+        return tuple(self._planes[2 * layer_idx + i][:, :, : self._columns] for i in (0, 1))  # type: ignore[return-value]
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return 0  # masks and positions are given
+
+    def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
+        return self._columns, 0
+
+
+class _Graph:
+    """One step at fixed addresses: captured where there is CUDA, run as it stands elsewhere."""
+
+    def __init__(self, model: StaticModel, first: int, lines: int, columns: int, d: int, m: int, fed: Tensor) -> None:
+        """`fed` (B, 2d + 2) is what the first step will be fed: warming up must not write where something is held."""
+        self._model, self._first, self._columns, self._d, self._m = model, first, columns, d, m
+        self._fed = torch.empty(fed.shape, device=model._device)  # ids (d), weights (d), length, 1/τ
+        self._given = torch.zeros(lines, model.dim, device=model._device)
+        self._used = False  # whether `_given` is other than zeros
+        self._graph: torch.cuda.CUDAGraph | None = None
+        if model._device.type == "cuda":
+            self._capture(fed)
+
+    def run(self, fed: Tensor, given: Tensor | None) -> tuple[Tensor, Tensor]:
+        """(B, 2d + 2), and embeddings (B, D) to add -> candidates (B, 2m + 1) on the CPU, logits (B, V) not."""
+        if given is not None:
+            self._given.copy_(given)
+        elif self._used:
+            self._given.zero_()
+        self._used = given is not None
+        if self._graph is None:
+            self._fed.copy_(fed)
+            with torch.inference_mode():
+                found, logits = self._compute()
+            return found.clone(), logits
+        self._from.copy_(fed)
+        self._fed.copy_(self._from, non_blocking=True)
+        self._graph.replay()
+        self._to.copy_(self._found, non_blocking=True)
+        torch.cuda.current_stream(self._model._device).synchronize()  # the only one of a step
+        return self._to.clone(), self._logits
+
+    def _compute(self) -> tuple[Tensor, Tensor]:
+        model, d = self._model, self._d
+        ids, weights = self._fed[:, :d].long(), self._fed[:, d : 2 * d]
+        lengths, scale = self._fed[:, 2 * d].long(), self._fed[:, 2 * d + 1 :]
+        tokens = model._module.get_input_embeddings()(ids)  # (B, d, D)
+        vectors = self._given + (tokens.float() * weights[..., None]).sum(1)  # (B, D), eq. 3
+        logits = model._run(vectors.to(model._dtype)[:, None], lengths, self._first, self._columns, 1)[:, -1].float()
+        scaled = logits * scale
+        best = scaled.topk(self._m)
+        total = scaled.logsumexp(1, keepdim=True)
+        return torch.cat([best.values, best.indices.float(), total], 1), logits
+
+    def _capture(self, fed: Tensor) -> None:
+        device = self._model._device
+        self._from = torch.empty(fed.shape, pin_memory=True)
+        self._to = torch.empty(len(fed), 2 * self._m + 1, pin_memory=True)
+        self._fed.copy_(fed)
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side), torch.inference_mode():
+            for _ in range(3):  # libraries choose their kernels, compilers compile
+                self._compute()
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.inference_mode(), torch.cuda.graph(graph):
+            self._found, self._logits = self._compute()
+        self._graph = graph
+
+
+def _bucket(n: int, least: int) -> int:
+    """The least power of two times `least` that is n or more."""
+    size = least
+    while size < n:
+        size *= 2
+    return size
+
+
+def _windows(config: Any) -> dict[str, int | None]:
+    """How far back each kind of layer looks, in positions; None for all the way."""
+    width = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention" if width else "full_attention"]
+    return {kind: width if kind == "sliding_attention" else None for kind in dict.fromkeys(kinds)}
+
+
+def _neighbours(rows: list[Row]) -> list[list[Row]]:
+    """Rows in groups that stand on consecutive lines and are of about the same size."""
+    groups: list[list[Row]] = []
+    for row in sorted(rows, key=_line):
+        last = groups[-1][-1] if groups else None
+        if (
+            last is not None
+            and _line(row) == _line(last) + 1
+            and abs(len(row.inputs) - len(groups[-1][0].inputs)) <= PADDING
+        ):
+            groups[-1].append(row)
+        else:
+            groups.append([row])
+    return groups
+
+
+def _line(row: Row) -> int:
+    assert isinstance(row.sequence, StaticSequence)
+    return row.sequence.line
+
+
+def _wanted(row: Row) -> range:
+    """The inputs of a row after which somebody wants logits."""
+    n = len(row.inputs)
+    return range(n) if row.every else range(n - 1, n)
+
+
+def _full(device: str) -> ContextFull:
+    return ContextFull(f"The memory of {device} is full; close sequences or shorten the text.")

@@ -1,0 +1,65 @@
+"""`bench gpu` in its tiny shape, and what it says where there is no GPU."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+import torch
+
+from app import bench
+from app.bench import gpu
+from app.bench.report import Options
+from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_a_tiny_shape_goes_through_the_whole_measurement():
+    report = gpu.measure(Options(tiny=True, repetitions=1), lambda _: None)
+    said = [row["what"] for row in report.rows if row.get("model") == "tiny"]
+    for part in ("floor of a step", "k=8, ms", "superposed k=3", "one batch k=8", "in a row k=3", "beam search k=8"):
+        assert any(part in what for what in said), part
+    assert any("4 people at once" in what for what in said)
+    assert any("Top-W, V=512" in what for what in said)
+    assert all(row["value"] > 0 for row in report.rows if "value" in row)
+    names = [target.name for target in report.targets]
+    assert "tiny: superposed step, k=8 / k=1" in names and "tiny: 8 runs in a row / superposed" in names
+    assert all(math.isfinite(target.value) for target in report.targets)
+    json.dumps(report.as_dict(), allow_nan=False)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="There is a CUDA device here.")
+def test_without_a_gpu_it_says_so_in_one_sentence(capsys):
+    assert bench.run("gpu", as_json=True) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and "no CUDA device" in err and "bench cpu-torch" in err and "--tiny" in err
+
+
+def test_the_weights_that_a_step_reads_leave_the_input_table_out():
+    model = random_model("tiny", TINY["tiny"], torch.device("cpu"), torch.float32)
+    parameters = sum(p.numel() for p in model._module.parameters())
+    assert bytes_read(model._module) == 4 * (parameters - 512 * 64)
+
+
+@pytest.mark.parametrize(("name", "billions"), [("Llama-2-7B", 6.738), ("Llama-3.1-8B", 8.030)])
+def test_the_shapes_have_the_size_of_their_namesakes(name, billions):
+    shape = SHAPES[name]
+    width, (heads, key_heads), layers = shape["hidden_size"], shape["heads"], shape["layers"]
+    attention = 2 * width * width + 2 * width * width * key_heads // heads
+    layer = attention + 3 * width * shape["intermediate_size"] + 2 * width
+    assert (layers * layer + 2 * shape["V"] * width + width) / 1e9 == pytest.approx(billions, abs=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
+def test_a_tiny_shape_is_captured_on_the_gpu():
+    report = gpu.measure(Options(tiny=True, repetitions=1), lambda _: None)
+    assert any("step, captured, k=1, ms" in row["what"] for row in report.rows)

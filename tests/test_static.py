@@ -1,0 +1,290 @@
+"""The static cache against the plain path: any program of passes, drafts of many prefixes, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import BloomConfig, Gemma3TextConfig, GPT2Config, LlamaConfig, PreTrainedConfig
+from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+from core.errors import BackendUnavailable, ContextFull, InputError
+from core.models import static
+from core.models.base import Row
+from core.models.hf import TorchModel
+from core.models.hf_tokenizer import HFTokenizer
+from core.models.static import StaticModel, StaticSequence
+from core.superposed import superpose_batch
+from core.superposed_static import superpose_static
+
+GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
+PAPER = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
+CONTEXT, VOCAB, LINES = 48, 300, 4
+KINDS = ["llama", "gpt2", "gemma3"]
+
+
+def config_of(kind: str) -> PreTrainedConfig:
+    rope = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 48,
+        "vocab_size": VOCAB,
+        "max_position_embeddings": CONTEXT,
+    }
+    match kind:
+        case "llama":
+            return LlamaConfig(**rope)
+        case "gpt2":
+            return GPT2Config(vocab_size=VOCAB, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4)
+        case "gemma3":
+            layers = ["sliding_attention", "full_attention"]
+            return Gemma3TextConfig(**rope, head_dim=8, sliding_window=5, layer_types=layers)
+        case "bloom":
+            return BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4)
+    raise AssertionError(kind)
+
+
+def plain_model(kind: str) -> TorchModel:
+    torch.manual_seed(7)
+    module = AutoModelForCausalLM.from_config(config_of(kind))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(std=0.3)
+    pieces = [bytes([i]) if i < 256 else b"" for i in range(VOCAB)]
+    tokenizer = HFTokenizer.__new__(HFTokenizer)
+    tokenizer.pieces, tokenizer.eos_ids, tokenizer.special_ids = pieces, frozenset({256}), frozenset(range(256, VOCAB))
+    tokenizer.start_ids, tokenizer.document_start = [], 256
+    return TorchModel(module, tokenizer, kind, CONTEXT)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_scale() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(static, "COLUMNS", 8)  # so that steps move on to more columns
+        patch.setattr(static, "CHUNK", 7)
+        yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def models() -> Callable[[str], tuple[StaticModel, TorchModel]]:
+    made: dict[str, tuple[StaticModel, TorchModel]] = {}
+
+    def get(kind: str) -> tuple[StaticModel, TorchModel]:
+        if kind not in made:
+            plain = plain_model(kind)
+            made[kind] = StaticModel(plain, lines=LINES, capacity=CONTEXT), plain
+        return made[kind]
+
+    return get
+
+
+@pytest.fixture
+def llama(models: Callable[[str], tuple[StaticModel, TorchModel]]) -> StaticModel:
+    return models("llama")[0]
+
+
+def reference(plain: TorchModel, vectors: Tensor) -> Tensor:
+    """Logits (V,) after embeddings (n, D), on the plain path."""
+    sequence = plain.open()
+    logits = plain.forward([Row(sequence, vectors, every=True)])[0]
+    sequence.close()
+    return logits
+
+
+def close_to(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=3e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_any_program_of_passes_rewinds_and_forks_equals_the_plain_path(
+    models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, data: st.DataObject
+) -> None:
+    model, plain = models(kind)
+    held: list[tuple[StaticSequence, Tensor]] = [(model.open(), torch.empty(0, model.dim))]
+    try:
+        for _ in range(data.draw(st.integers(3, 9), label="steps")):
+            do = data.draw(st.sampled_from(["pass", "fork", "step", "mix", "rewind", "open", "close"]), label="do")
+            at = data.draw(st.integers(0, len(held) - 1), label="which")
+            sequence, fed = held[at]
+            if do == "rewind":
+                length = data.draw(st.integers(0, sequence.length), label="to")
+                sequence.rewind(length)
+                held[at] = (sequence, fed[:length])
+            elif do == "fork" and len(held) < LINES:
+                held.append((sequence.fork(), fed))  # type: ignore[arg-type]
+            elif do == "open" and len(held) < LINES:
+                held.append((model.open(), torch.empty(0, model.dim)))
+            elif do == "close" and len(held) > 1:
+                sequence.close()
+                del held[at]
+            elif do in ("pass", "step", "mix"):
+                some = st.lists(st.integers(0, len(held) - 1), min_size=1, unique=True)
+                chosen = [i for i in data.draw(some, label="rows") if held[i][0].length < CONTEXT]
+                if chosen and do == "mix":
+                    check_mixtures(model, plain, held, chosen, data)
+                elif chosen:
+                    check_pass(model, plain, held, chosen, 1 if do == "step" else 21, data)
+    finally:
+        for sequence, _ in held:
+            sequence.close()
+    assert sorted(model._free) == list(range(LINES))
+
+
+def check_pass(model, plain, held, chosen, most, data) -> None:
+    rows, vectors = [], []
+    for i in chosen:
+        n = data.draw(st.integers(1, min(CONTEXT - held[i][0].length, most)), label="n")
+        ids = data.draw(st.lists(st.integers(0, VOCAB - 1), min_size=n, max_size=n), label="ids")
+        vector = model.embeddings[torch.tensor(ids)]
+        inputs: list[int] | Tensor = ids
+        if data.draw(st.booleans(), label="as embeddings"):
+            vector = inputs = 0.7 * vector + 0.3 * model.embeddings[torch.tensor(ids[::-1]) // 2]
+        rows.append(Row(held[i][0], inputs, every=data.draw(st.booleans(), label="every")))
+        vectors.append(vector)
+    for i, row, vector, output in zip(chosen, rows, vectors, model.forward(rows), strict=True):
+        held[i] = (held[i][0], torch.cat([held[i][1], vector]))
+        expected = reference(plain, held[i][1])
+        assert close_to(output, expected[-len(vector) :] if row.every else expected[-1])
+
+
+def check_mixtures(model, plain, held, chosen, data) -> None:
+    token = st.integers(0, VOCAB - 1)
+    mixtures = []
+    for _ in chosen:
+        ids = data.draw(st.lists(token, min_size=1, max_size=5), label="mixture")
+        mixtures.append((ids, [(i + 1) / sum(range(len(ids) + 1)) for i in range(len(ids))]))
+    found = model.step([held[i][0] for i in chosen], mixtures, 7, tau=1.5)
+    for line, (i, (ids, weights)) in enumerate(zip(chosen, mixtures, strict=True)):
+        vector = torch.tensor(weights)[None] @ model.embeddings[ids]
+        held[i] = (held[i][0], torch.cat([held[i][1], vector]))
+        expected = reference(plain, held[i][1])[-1] / 1.5
+        assert close_to(found.logits[line], expected.topk(7).values)
+        assert close_to(found.logits[line], expected[found.ids[line]])
+        assert found.totals[line] == pytest.approx(float(expected.logsumexp(0)), abs=1e-3)
+        assert held[i][0].inputs[-1] == (ids[0] if len(ids) == 1 else None)
+
+
+def test_a_model_that_needs_another_mask_is_refused_in_one_sentence() -> None:
+    with pytest.raises(BackendUnavailable, match=r"bloom .* step by step instead"):
+        StaticModel(plain_model("bloom"), lines=2, capacity=CONTEXT)
+
+
+def test_lines_and_positions_are_finite_and_that_is_said(llama: StaticModel) -> None:
+    held = [llama.open() for _ in range(LINES)]
+    with pytest.raises(ContextFull, match=f"All {LINES} lines"):
+        llama.open()
+    with pytest.raises(ContextFull, match=f"All {LINES} lines"):
+        held[0].fork()
+    held[0].feed(list(range(CONTEXT)))
+    with pytest.raises(ContextFull, match=f"{CONTEXT} positions are held and 1 more"):
+        llama.step([held[1], held[0]], [([1], [1.0]), ([1], [1.0])], 3)  # type: ignore[list-item]
+    assert (held[0].length, held[1].length) == (CONTEXT, 0)
+    for sequence in held:
+        sequence.close()
+
+
+def test_wrong_mixtures_are_refused(llama: StaticModel) -> None:
+    a = llama.open()
+    for mixtures, words in (
+        ([], "0 mixtures"),
+        ([([1, 2], [1.0])], "1 weights given for 2"),
+        ([([VOCAB], [1.0])], "outside the vocabulary"),
+    ):
+        with pytest.raises(InputError, match=words):
+            llama.step([a], mixtures, 3)  # type: ignore[list-item]
+    a.close()
+    with pytest.raises(InputError, match="closed"):
+        llama.step([a], [([1], [1.0])], 3)  # type: ignore[list-item]
+
+
+def test_a_compiled_step_gives_the_same(models: Callable[[str], tuple[StaticModel, TorchModel]]) -> None:
+    """With a compiler that only traces: what it traces is what a GPU's compiler gets."""
+    plain = models("llama")[1]
+    traced = StaticModel(plain, lines=2, capacity=CONTEXT, compiler="eager")
+    a, b = traced.open(), traced.open()
+    traced.forward([Row(a, [1, 2, 3]), Row(b, [4, 5])])
+    found = traced.step([a, b], [([7, 8], [0.25, 0.75]), ([9], [1.0])], 5)  # type: ignore[list-item]
+    vectors = torch.cat([plain.embeddings[[1, 2, 3]], torch.tensor([[0.25, 0.75]]) @ plain.embeddings[[7, 8]]])
+    assert close_to(found.logits[0], reference(plain, vectors)[-1].topk(5).values)
+    assert close_to(found.logits[1], reference(plain, plain.embeddings[[4, 5, 9]])[-1].topk(5).values)
+
+
+# --- drafts
+
+
+@pytest.mark.parametrize("options", [{"exact_steps": 0}, {"exact_steps": 1}, PAPER], ids=["r=0", "r=1", "the paper's"])
+def test_drafts_of_ragged_prefixes_are_those_of_the_plain_path(
+    models: Callable[[str], tuple[StaticModel, TorchModel]], options: dict[str, object]
+) -> None:
+    plain = models("llama")[1]
+    model = StaticModel(plain, lines=20, capacity=CONTEXT)
+    prefixes = [[1, 2, 3], list(range(30)), [7], list(range(50, 62)), [9, 8]]
+    ours = list(superpose_static(model, prefixes, 3, 6, **options))
+    theirs = list(superpose_batch(plain, prefixes, 3, 6, **options))
+    assert len(ours) == len(theirs) == 6
+    for one, other in zip(ours, theirs, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a.ids == b.ids
+            assert a.logprobs == pytest.approx(b.logprobs, abs=1e-3)
+    assert sorted(model._free) == list(range(20))
+
+
+def test_stopping_early_leaves_the_prefix_and_frees_the_lines(llama: StaticModel) -> None:
+    sequence = llama.open()
+    drafts = superpose_static(llama, [[1, 2, 3]], 3, 6, sequences=[sequence], exact_steps=2)
+    next(drafts)
+    next(drafts)
+    drafts.close()
+    assert sequence.inputs == [1, 2, 3] and len(llama._free) == LINES - 1
+    sequence.close()
+
+
+def test_what_needs_all_logits_is_refused(llama: StaticModel) -> None:
+    for wrong in ({"rule": lambda ids, logits: logits}, {"reset_every": 2}, {}):
+        with pytest.raises(InputError):
+            list(superpose_static(llama, [[1]] if wrong else [[]], 3, 4, **wrong))
+
+
+def test_the_papers_drafts_of_the_default_model(torch_model: TorchModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static, "COLUMNS", 64)
+    cases = GOLDEN["cases"][:8]
+    model = StaticModel(torch_model, lines=8, capacity=64)
+    *_, last = superpose_static(model, [case["prefix_ids"] for case in cases], 3, 10, **PAPER)
+    for drafts, case in zip(last, cases, strict=True):
+        assert drafts.ids == case["drafts"]
+        assert drafts.logprobs == pytest.approx(case["logprobs"], abs=5e-4)
+
+
+# --- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
+@pytest.mark.parametrize("compiler", [None, "inductor"])
+def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel, compiler: str | None) -> None:
+    model = StaticModel(torch_model, lines=8, capacity=128, compiler=compiler)
+    prefixes = [case["prefix_ids"] for case in GOLDEN["cases"][:6]]
+    held = [model.open() for _ in prefixes]
+    model.forward([Row(s, p) for s, p in zip(held, prefixes, strict=True)])
+    plain = [torch_model.open() for _ in prefixes]
+    torch_model.forward([Row(s, p) for s, p in zip(plain, prefixes, strict=True)])
+    for token in (100, 200, 300):  # the second and third are replays
+        found = model.step(held, [([token, token + 1], [0.5, 0.5])] * len(held), 10)  # type: ignore[arg-type]
+        vector = torch_model.embeddings[[token, token + 1]].mean(0, keepdim=True)
+        for line, logits in enumerate(torch_model.forward([Row(s, vector) for s in plain])):
+            assert torch.allclose(found.logits[line], logits[found.ids[line]], atol=0.1 * float(logits.std()))
+    assert all(graph._graph is not None for graph in model._graphs.values())
