@@ -95,7 +95,7 @@ def _one_model(
     floor = bytes_read(model._module) / bandwidth  # type: ignore[arg-type]
     _row(report, model, "floor of a step: weights / bandwidth, ms", floor * 1000)
     best: StaticModel | None = None
-    fastest = float("inf")
+    fastest, steps = float("inf"), dict[int, float]()
     # Compiling matters where kernels are launched; on a CPU it would take longer than all the rest.
     for compiler in (None, "inductor") if model.device.startswith("cuda") else (None,):
         kind = "captured" if compiler is None else "compiled and captured"
@@ -212,12 +212,11 @@ def _users(report: Report, model: TorchModel, best: StaticModel, options: Option
     compiler = None if best._call is best._module else "inductor"
     for users in USERS[:3] if options.tiny else USERS:
         prefixes = [chance.integers(0, model.vocab_size, PREFIX + 7 * i % 64).tolist() for i in range(users)]
+        waits: list[float] = []
         try:
             static = StaticModel(model, lines=users, capacity=128, compiler=compiler, check=False)
             held = [static.open() for _ in prefixes]
             for number in range(-2, options.repetitions or 3 * ROUNDS):
-                if number == 0:
-                    waits = []
                 for sequence, prefix in zip(held, prefixes, strict=True):  # the last key: one token is new
                     if number == -2:
                         static.forward([Row(sequence, prefix[:-1])])
@@ -299,7 +298,7 @@ def _generate(model: TorchModel, prefix: list[int], **how: Any) -> Tensor:
 
 def _bandwidth(device: torch.device, size: int) -> float:
     """Bytes per second of a copy, read and written ones together: the best of ten."""
-    source = torch.zeros(size, dtype=torch.uint8, device=device)
+    source = torch.ones(size, dtype=torch.uint8, device=device)  # zeros might be one page many times
     target = torch.empty_like(source)
     taken = []
     for _ in range(11):

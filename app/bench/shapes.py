@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import LlamaConfig, PreTrainedModel
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
@@ -31,7 +33,7 @@ class IdsOnly(Tokenizer):
         raise InputError("A model of random weights given text; token ids expected.")
 
 
-def random_model(name: str, shape: dict, device: torch.device, dtype: torch.dtype) -> TorchModel:
+def random_model(name: str, shape: dict[str, Any], device: torch.device, dtype: torch.dtype) -> TorchModel:
     """A Llama of this shape, made where it will run. Raises torch.OutOfMemoryError."""
     heads, key_heads = shape["heads"]
     config = LlamaConfig(
@@ -55,7 +57,8 @@ def random_model(name: str, shape: dict, device: torch.device, dtype: torch.dtyp
 
 def bytes_read(module: PreTrainedModel) -> int:
     """Bytes of weights that one step reads: all, but of an input table of its own only a few rows."""
-    table, head = module.get_input_embeddings().weight, module.get_output_embeddings().weight
+    inputs: Any = module.get_input_embeddings()
+    outputs: Any = module.get_output_embeddings()
+    table, head = inputs.weight, outputs.weight
     total = sum(p.numel() * p.element_size() for p in module.parameters())
-    assert isinstance(table, torch.Tensor)
     return total if table is head else total - table.numel() * table.element_size()

@@ -13,7 +13,6 @@ Shapes: B rows, n inputs each, D width, H query heads in G groups per key head, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -47,11 +46,10 @@ def why_not(module: PreTrainedModel, dtype: torch.dtype) -> str:
 class _Packed:
     """One or several linear maps of the same input, as oneDNN wants them: out = x Wᵀ + b."""
 
-    def __init__(self, dtype: torch.dtype, *layers: nn.Linear) -> None:
-        weight = torch.cat([layer.weight.detach() for layer in layers]).to(dtype)  # (out, in)
-        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), BATCH)
-        biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
-        self.bias = torch.cat(biases).to(dtype) if biases else None
+    def __init__(self, dtype: torch.dtype, weight: Tensor, bias: Tensor | None = None) -> None:
+        """weight (out, in), bias (out,)."""
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype).contiguous(), BATCH)
+        self.bias = None if bias is None else bias.to(dtype)
 
     def __call__(self, x: Tensor, then: str = "none") -> Tensor:
         """x (…, in) -> (…, out); `then` is "none" or "swish" (SiLU)."""
@@ -62,15 +60,33 @@ class _Packed:
         return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "mul")
 
 
-@dataclass
 class _Layer:
-    norm: Tensor  # (D,) float32
-    qkv: _Packed
-    out: _Packed
-    norm_mlp: Tensor  # (D,) float32
-    gate: _Packed
-    up: _Packed
-    down: _Packed
+    """One layer's maps. The norms' weights stand in the maps that follow them: W (g · x) = (W g) x."""
+
+    def __init__(self, layer: Any, dtype: torch.dtype, width: int) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        before, between = layer.input_layernorm.weight.detach(), layer.post_attention_layernorm.weight.detach()
+        joined = [attention.q_proj, attention.k_proj, attention.v_proj]
+        # Rotation turns the pairs (i, i + w/2) of a head. With those side by side they are complex numbers where they
+        # lie; a product q·k does not see in which order both are written.
+        paired = torch.arange(width).view(2, width // 2).T.flatten()
+        weights, biases = [], []
+        for part, linear in enumerate(joined):
+            order = torch.arange(linear.out_features).view(-1, width)
+            order = (order[:, paired] if part < 2 else order).flatten()
+            weights.append(linear.weight.detach()[order])
+            if linear.bias is not None:
+                biases.append(linear.bias.detach()[order])
+        self.qkv = _Packed(dtype, torch.cat(weights) * before, torch.cat(biases) if biases else None)
+        self.out = _Packed(dtype, *_of(attention.o_proj))
+        gate, gate_bias = _of(mlp.gate_proj)
+        up, up_bias = _of(mlp.up_proj)
+        self.gate, self.up = _Packed(dtype, gate * between, gate_bias), _Packed(dtype, up * between, up_bias)
+        self.down = _Packed(dtype, *_of(mlp.down_proj))
+
+
+def _of(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
 
 
 class LeanLlama(nn.Module):
@@ -92,21 +108,10 @@ class LeanLlama(nn.Module):
         self._rotary = body.rotary_emb
         self._heads, self._key_heads = config.num_attention_heads, config.num_key_value_heads
         self._width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        self._eps = config.rms_norm_eps
-        self._layers = [
-            _Layer(
-                layer.input_layernorm.weight.detach().float(),
-                _Packed(dtype, layer.self_attn.q_proj, layer.self_attn.k_proj, layer.self_attn.v_proj),
-                _Packed(dtype, layer.self_attn.o_proj),
-                layer.post_attention_layernorm.weight.detach().float(),
-                _Packed(dtype, layer.mlp.gate_proj),
-                _Packed(dtype, layer.mlp.up_proj),
-                _Packed(dtype, layer.mlp.down_proj),
-            )
-            for layer in body.layers
-        ]
-        self._norm = body.norm.weight.detach().float()
-        self._head = _Packed(dtype, module.get_output_embeddings())
+        self._eps = torch.tensor(config.rms_norm_eps)
+        self._layers = [_Layer(layer, dtype, self._width) for layer in body.layers]
+        head: Any = module.get_output_embeddings()
+        self._head = _Packed(dtype, head.weight.detach() * body.norm.weight.detach(), _of(head)[1])
 
     @property
     def device(self) -> torch.device:
@@ -133,37 +138,36 @@ class LeanLlama(nn.Module):
                 to add.
         """
         assert past_key_values is not None
-        if inputs_embeds is None:
-            # Rounded like embeddings that the caller gives: feeding a token is feeding its embedding.
-            inputs_embeds = self.embed_tokens(input_ids).to(self.dtype)
+        # Rounded like embeddings that the caller gives: feeding a token is feeding its embedding.
+        h: Tensor = self.embed_tokens(input_ids).to(self.dtype) if inputs_embeds is None else inputs_embeds
         past = past_key_values.get_seq_length()
-        B, n, _ = inputs_embeds.shape
+        B, n, _ = h.shape
         if position_ids is None:
             position_ids = torch.arange(past, past + n)[None]
         mask = self._mask(attention_mask, past, n)
-        cos, sin = self._rotary(inputs_embeds.float(), position_ids=position_ids)  # (B, n, w)
+        h = h.to(torch.float32, copy=True)  # (B, n, D), the residual stream
+        cos, sin = self._rotary(h, position_ids=position_ids)  # (B, n, w)
         half = self._width // 2
         turn = torch.complex(cos[..., None, :half].contiguous(), sin[..., None, :half].contiguous())  # (B, n, 1, w/2)
-        h = inputs_embeds.float()  # (B, n, D)
         for i, layer in enumerate(self._layers):
-            qkv = layer.qkv(self._normed(h, layer.norm))
+            qkv = layer.qkv(self._normed(h))
             h += layer.out(self._attention(qkv.view(B, n, -1, self._width), turn, mask, past_key_values, i))
-            x = self._normed(h, layer.norm_mlp)
+            x = self._normed(h)
             h += layer.down(layer.up.times(x, layer.gate(x, "swish")))
         kept = h[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep]
-        return SimpleNamespace(logits=self._head(self._normed(kept, self._norm)).float())
+        return SimpleNamespace(logits=self._head(self._normed(kept)).float())
 
-    def _normed(self, h: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(h, weight.shape, weight, self._eps).to(self.dtype)
+    def _normed(self, h: Tensor) -> Tensor:
+        """h over its root mean square; the norm's weight is in the map that follows."""
+        size = torch.linalg.vector_norm(h, dim=-1, keepdim=True)
+        return (h * torch.addcmul(self._eps, size, size, value=1 / h.shape[-1]).rsqrt_()).to(self.dtype)
 
     def _attention(self, qkv: Tensor, turn: Tensor, mask: Tensor | None, cache: Cache, layer: int) -> Tensor:
         """qkv (B, n, H + 2·keys, w) -> (B, n, H·w)."""
         B, n, _, w = qkv.shape
         H, keys = self._heads, self._key_heads
-        # Rotation of the pairs (i, i + w/2) by the position's angle, as complex numbers.
-        turned = qkv[:, :, : H + keys].float().view(B, n, H + keys, 2, w // 2).transpose(3, 4).contiguous()
-        turned = torch.view_as_real(torch.view_as_complex(turned) * turn).transpose(3, 4)
-        turned = turned.reshape(B, n, H + keys, w).to(self.dtype)
+        pairs = qkv[:, :, : H + keys].float().unflatten(-1, (w // 2, 2))
+        turned = torch.view_as_real(torch.view_as_complex(pairs) * turn).to(self.dtype).flatten(-2)
         q, k, v = turned[:, :, :H], turned[:, :, H:], qkv[:, :, H + keys :]
         k, v = cache.update(k.transpose(1, 2), v.transpose(1, 2), layer)  # (B, keys, C, w)
         G = H // keys
