@@ -129,6 +129,14 @@ def test_the_default_model_gives_the_logits_of_transformers_layers(
         assert torch.allclose(ours, theirs, atol=2e-3)  # 3e-4 measured
 
 
+def test_on_transformers_layers_scores_are_the_authors_to_2e_4(plain_torch_model: TorchModel) -> None:
+    options = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
+    for case in GOLDEN["cases"][:6]:
+        *_, last = superpose(plain_torch_model, case["prefix_ids"], 3, 10, **options)
+        assert last.ids == case["drafts"]
+        assert last.logprobs == pytest.approx(case["logprobs"], abs=2e-4)
+
+
 def test_in_bfloat16_the_distributions_are_nearly_those_of_float32(
     torch_model: TorchModel, rounded: TorchModel
 ) -> None:

@@ -15,7 +15,9 @@ from core.errors import InputError
 from core.superposed import _likeliest, superpose, superpose_batch
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
-TOLERANCE = 2e-4  # logits of the two float32 implementations differ by up to 1.1e-4
+# Of a score, a sum over 10 tokens: float32 sums in another order (oneDNN's) differ by up to 4e-4 from the authors';
+# tests/test_lean.py holds transformers' own layers to 2e-4.
+TOLERANCE = 1e-3
 PAPER = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
 
 
