@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -178,9 +179,56 @@ def check_mixtures(model, plain, held, chosen, data) -> None:
         assert held[i][0].inputs[-1] == (ids[0] if len(ids) == 1 else None)
 
 
+@dataclass(frozen=True)
+class TreeRow(Row):
+    parents: list[int] | None = None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_node_of_a_tree_sees_its_own_path(
+    models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, data: st.DataObject
+) -> None:
+    model, plain = models(kind)
+    held = [model.open(), model.open()]
+    token = st.integers(0, VOCAB - 1)
+    try:
+        rows, texts = [], []
+        for sequence in held:
+            texts.append(data.draw(st.lists(token, min_size=1, max_size=9), label="held"))
+            sequence.feed(texts[-1])
+            n = data.draw(st.integers(1, 7), label="n")
+            parents = [data.draw(st.integers(-1, i - 1)) for i in range(n)]
+            rows.append(TreeRow(sequence, data.draw(st.lists(token, min_size=n, max_size=n)), parents=parents))
+        for row, text, logits in zip(rows, texts, model._forward(rows), strict=True):  # type: ignore[arg-type]
+            paths = []
+            for place, parent in enumerate(row.parents):
+                paths.append([*(paths[parent] if parent >= 0 else []), place])
+                path = [*text, *(row.inputs[p] for p in paths[place])]
+                assert close_to(logits[place], reference(plain, plain.embeddings[path])[-1])
+            kept = data.draw(st.sampled_from([[], *paths]), label="kept")
+            row.sequence._keep(kept)
+            row.sequence.inputs += [row.inputs[p] for p in kept]
+            after = plain.embeddings[[*row.sequence.inputs, 7]]
+            assert close_to(row.sequence.feed([7]), reference(plain, after)[-1])
+    finally:
+        for sequence in held:
+            sequence.close()
+
+
 def test_a_model_that_needs_another_mask_is_refused_in_one_sentence() -> None:
     with pytest.raises(BackendUnavailable, match=r"bloom .* step by step instead"):
         StaticModel(plain_model("bloom"), lines=2, capacity=CONTEXT)
+
+
+def test_what_cannot_be_static_is_served_as_before_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static, "LEAST", 8)
+    assert isinstance(static.on_static_cache(plain_model("llama"), lines=2), StaticModel)
+    served = static.on_static_cache(plain_model("bloom"), lines=2)
+    assert isinstance(served, TorchModel) and "step by step" in (served.notice or "")
+    served = static.on_static_cache(plain_model("llama"), lines=2, share=1e-12)
+    assert isinstance(served, TorchModel) and "room for only 0 positions of 2" in (served.notice or "")
 
 
 def test_lines_and_positions_are_finite_and_that_is_said(llama: StaticModel) -> None:

@@ -75,7 +75,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             return _with_llama_cpp(file, label)
         notice = f"llama.cpp is not available ({why_not}); running on torch, which is slower."
     model = _with_torch(source, label, precision)
-    model.notice = notice
+    model.notice = notice or model.notice
     return model
 
 
@@ -140,4 +140,9 @@ def _with_torch(source: Path | str, label: str, precision: Precision) -> Languag
         from core.models import hf
     except ImportError as error:
         raise BackendUnavailable(f"torch cannot run here: {error}; run `make setup`.") from None
-    return hf.load(source, label, getattr(torch, precision))
+    model = hf.load(source, label, getattr(torch, precision))
+    if not model.device.startswith("cuda"):
+        return model
+    from core.models.static import on_static_cache
+
+    return on_static_cache(model)

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
 
+import psutil
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
@@ -31,8 +32,9 @@ from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings
 from core.models.hf import PADDING, TorchModel
 
-LINES = 16  # sequences by default: a set of drafts with exact steps, and a few people
+LINES = 32  # sequences by default: a few people, and a set of drafts with exact steps for each
 CAPACITY = 1024  # positions of each by default
+LEAST = 512  # positions; with fewer of them a text of a page would not fit
 COLUMNS = 64  # the fewest columns that a step looks at; more in powers of two, a graph for each
 CHUNK = 512  # inputs of a line that go through the model at once while a text is read
 
@@ -78,7 +80,7 @@ class StaticModel(LanguageModel):
         self.name, self.tokenizer, self.device = model.name, model.tokenizer, model.device
         self.vocab_size, self.dim, self.embeddings = model.vocab_size, model.dim, model.embeddings
         self.lines, self.context_length = lines, min(capacity, model.context_length)
-        self._capacity = _bucket(self.context_length, COLUMNS)
+        self._capacity = -(-self.context_length // COLUMNS) * COLUMNS
         self._plain, self._module, self._device, self._dtype = model, model._module, model._device, model._dtype
         self._windows = _windows(self._module.config.get_text_config())
         self._free = list(range(lines - 1, -1, -1))
@@ -98,6 +100,8 @@ class StaticModel(LanguageModel):
         self._call = self._module if compiler is None else torch.compile(self._module, backend=compiler, dynamic=False)
         self._open: WeakValueDictionary[int, StaticSequence] = WeakValueDictionary()  # by line
         self._graphs: dict[tuple[int, ...], _Graph] = {}
+        # What a graph found is taken before another one runs, so all can work in the same memory.
+        self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
         if check:
             self._check()
 
@@ -210,10 +214,10 @@ class StaticModel(LanguageModel):
         wanted = [s.line - first for s, row in zip(sequences, rows, strict=True) if not row.silent]
         after = iter(logits[wanted].to("cpu").clone() if wanted else [])
         found = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
-        return [x[None] if row.every and not row.silent else x for x, row in zip(found, rows, strict=True)]
+        return [x[None] if _wants_every(row) and not row.silent else x for x, row in zip(found, rows, strict=True)]
 
     def _read(self, rows: list[Row]) -> list[Tensor]:
-        """Feed rows that stand on neighbouring lines, as a batch, in chunks of any length; nothing is captured."""
+        """Feed rows on neighbouring lines as a batch, uncaptured, in chunks of any length; trees in one chunk."""
         sequences = [row.sequence for row in rows]
         sizes = [len(row.inputs) for row in rows]
         first, lines = sequences[0].line, len(rows)  # type: ignore[attr-defined]
@@ -222,9 +226,11 @@ class StaticModel(LanguageModel):
             vectors[line, : sizes[line]] = as_embeddings(self, row.inputs)
         lengths = torch.tensor([sequence.length for sequence in sequences])
         kept: list[list[Tensor]] = [[] for _ in rows]
+        tree = _tree(rows, max(sizes), self._device)
+        chunk = CHUNK if tree is None else max(sizes)
         try:
-            for at in range(0, max(sizes), CHUNK):
-                part = vectors[:, at : at + CHUNK]
+            for at in range(0, max(sizes), chunk):
+                part = vectors[:, at : at + chunk]
                 n = part.shape[1]
                 wanted = [[i - at for i in _wanted(row) if at <= i < at + n] for row in rows]
                 some = sorted({i for line in wanted for i in line}) or [n - 1]
@@ -236,29 +242,46 @@ class StaticModel(LanguageModel):
                         first,
                         columns,
                         torch.tensor(some, device=self._device),
+                        tree,
                     ).to(device="cpu", dtype=torch.float32)  # (B, some, V)
                 for line, places in enumerate(wanted):
                     kept[line] += [after[line, some.index(i)].clone() for i in places]
         except torch.OutOfMemoryError as error:
             raise _full(self.device) from error
         return [
-            torch.empty(0) if row.silent else torch.stack(found) if row.every else found[0]
+            torch.empty(0) if row.silent else torch.stack(found) if _wants_every(row) else found[0]
             for row, found in zip(rows, kept, strict=True)
         ]
 
-    def _run(self, vectors: Tensor, lengths: Tensor, first: int, columns: int, keep: Tensor | int) -> Tensor:
+    def _run(
+        self,
+        vectors: Tensor,
+        lengths: Tensor,
+        first: int,
+        columns: int,
+        keep: Tensor | int,
+        tree: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
         """One pass, on the device alone: embeddings (B, n, D) behind `lengths` (B,) -> logits (B, kept, V)."""
         B, n, _ = vectors.shape
-        at = lengths[:, None] + torch.arange(n, device=self._device)  # (B, n)
+        where = lengths[:, None] + torch.arange(n, device=self._device)  # (B, n), columns
         column = torch.arange(columns, device=self._device)
+        if tree is None:
+            at, of_column = where, column[None, None]  # positions are columns
+            hidden = column > at[:, :, None]  # (B, n, C)
+        else:
+            depth, sees = tree
+            at = lengths[:, None] + depth
+            more = torch.arange(columns + n, device=self._device)  # padding may stand behind the last column
+            of_column = more.repeat(B, 1).scatter_(1, where, at)[:, None, :columns]
+            hidden = (more >= lengths[:, None, None]).repeat(1, n, 1)
+            hidden = hidden.scatter_(2, where[:, None].expand(B, n, n), ~sees)[:, :, :columns]
         least = torch.finfo(self._dtype).min
         masks: dict[str, Tensor] = {}
         for kind, width in self._windows.items():
-            hidden = column > at[:, :, None]
-            if width is not None:
-                hidden |= column <= at[:, :, None] - width
+            far = hidden if width is None else hidden | (at[:, :, None] - of_column >= width)
             masks[kind] = torch.zeros(B, 1, n, columns, dtype=self._dtype, device=self._device)
-            masks[kind].masked_fill_(hidden[:, None], least)
+            masks[kind].masked_fill_(far[:, None], least)
         given: dict[str, Any] = {"inputs_embeds": vectors}
         if self._plain._takes_positions:
             given["position_ids"] = at.clamp(max=self.context_length - 1)
@@ -267,7 +290,7 @@ class StaticModel(LanguageModel):
         logits = self._call(
             **given,
             attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
-            past_key_values=_Columns(self._views(first, B), at.clamp(max=self._capacity), columns),
+            past_key_values=_Columns(self._views(first, B), where.clamp(max=self._capacity), columns),
             use_cache=True,
             return_dict=True,
         ).logits
@@ -352,6 +375,16 @@ class StaticSequence(Sequence):
 
     def _rewind(self, length: int) -> None:
         """The length is all that says where a line ends."""
+
+    def _keep(self, path: list[int]) -> None:
+        """Of a tree that was fed behind the end, move the columns of one path together."""
+        model = self.model
+        assert isinstance(model, StaticModel)
+        if path and path != list(range(len(path))):
+            for block in model._blocks.values():
+                columns = torch.tensor([self.length + place for place in path], device=block.device)
+                moved = block[:, self.line].index_select(2, columns)
+                block[:, self.line, :, self.length : self.length + len(path)] = moved
 
     def _fork(self) -> StaticSequence:
         model = self.model
@@ -450,9 +483,34 @@ class _Graph:
                 self._compute()
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.inference_mode(), torch.cuda.graph(graph):
+        with torch.inference_mode(), torch.cuda.graph(graph, pool=self._model._pool):
             self._found, self._logits = self._compute()
         self._graph = graph
+
+
+def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -> LanguageModel:
+    """The model behind a static cache; where that cannot be, the model as it was, with a notice that says why.
+
+    Args:
+        lines: sequences at once.
+        share: of the memory that is free, what the cache may take.
+    """
+    assert model._module is not None
+    per_position = sum(heads * width for heads, width in model._planes) * model._dtype.itemsize  # bytes
+    free = (
+        torch.cuda.mem_get_info(model._device)[0] if model._device.type == "cuda" else psutil.virtual_memory().available
+    )
+    capacity = min(model.context_length, int(free * share / (lines * per_position)))
+    try:
+        if capacity < LEAST:
+            raise BackendUnavailable(
+                f"{model.name} leaves room for only {capacity} positions of {lines} sequences on {model.device}; it "
+                f"runs step by step instead."
+            )
+        return StaticModel(model, lines, capacity)
+    except BackendUnavailable as error:
+        model.notice = str(error)
+        return model
 
 
 def _bucket(n: int, least: int) -> int:
@@ -494,7 +552,31 @@ def _line(row: Row) -> int:
 def _wanted(row: Row) -> range:
     """The inputs of a row after which somebody wants logits."""
     n = len(row.inputs)
-    return range(n) if row.every else range(n - 1, n)
+    return range(n) if _wants_every(row) else range(n - 1, n)
+
+
+def _wants_every(row: Row) -> bool:
+    return row.every or _parents(row) is not None
+
+
+def _parents(row: Row) -> list[int] | None:
+    """For each input of a tree of tokens, the one it follows; -1 follows what the sequence holds."""
+    return getattr(row, "parents", None)
+
+
+def _tree(rows: list[Row], n: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
+    """How many positions each input stands behind its sequence's end (B, n), and which inputs it sees (B, n, n); None
+    where no row is a tree."""
+    if all(_parents(row) is None for row in rows):
+        return None
+    depth, sees = torch.zeros(len(rows), n, dtype=torch.long), torch.eye(n, dtype=torch.bool).repeat(len(rows), 1, 1)
+    for line, row in enumerate(rows):
+        parents = _parents(row)
+        for i, above in enumerate(range(-1, n - 1) if parents is None else parents):
+            if above >= 0:
+                depth[line, i] = depth[line, above] + 1
+                sees[line, i] |= sees[line, above]
+    return depth.to(device), sees.to(device)
 
 
 def _full(device: str) -> ContextFull:
