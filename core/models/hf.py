@@ -33,12 +33,14 @@ import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from logging import CRITICAL
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
+import gguf
 import torch
 from huggingface_hub import constants as hub
 from huggingface_hub import utils as hub_utils
@@ -372,7 +374,7 @@ def load(source: Path | str, name: str, dtype: torch.dtype = torch.float32, lean
     Raises: ModelNotFound for an id that neither the hub nor the local cache has; ModelFileError for files
         that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
     """
-    with _quiet():
+    with _quiet(), _read_once():
         options = _SAFELY
         if isinstance(source, str):
             reachable = _hub_reachable()
@@ -563,6 +565,23 @@ def _quiet() -> Iterator[None]:
             logging.enable_progress_bar()
         if hub_bars:
             hub_utils.enable_progress_bars()
+
+
+@contextmanager
+def _read_once() -> Iterator[None]:
+    """While transformers loads a GGUF file it parses it twice, and makes the table of tensor names for every module:
+    more than half of the time. Both are the same every time; `load_model` has parsed the file too."""
+    from core.models.load import read_gguf
+
+    reader, name_map = gguf.GGUFReader, gguf.get_tensor_name_map
+    library: Any = gguf
+    library.GGUFReader = lambda path: read_gguf(Path(path))
+    library.get_tensor_name_map = cache(name_map)
+    try:
+        yield
+    finally:
+        library.GGUFReader, library.get_tensor_name_map = reader, name_map
+        read_gguf.cache_clear()
 
 
 def _unreadable(source: Path | str, error: BaseException, part: str = "") -> ModelFileError:

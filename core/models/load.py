@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 import gguf
 import torch
+from gguf import GGUFReader
 
 from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
 from core.models.base import LanguageModel
@@ -114,7 +115,7 @@ def _check_gguf(path: Path) -> None:
 @lru_cache(maxsize=1)
 def read_gguf(path: Path) -> gguf.GGUFReader:
     """The file's metadata and tensors, mapped. Parsing takes a second: the check and the backend share it."""
-    return gguf.GGUFReader(path)
+    return GGUFReader(path)
 
 
 def _llama_cpp_problem(path: Path) -> str:
