@@ -51,13 +51,9 @@ class _Packed:
         self.weight = torch.ops.mkldnn._reorder_linear_weight(weight.to(dtype).contiguous(), BATCH)
         self.bias = None if bias is None else bias.to(dtype)
 
-    def __call__(self, x: Tensor, then: str = "none") -> Tensor:
-        """x (…, in) -> (…, out); `then` is "none" or "swish" (SiLU)."""
-        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, then, [], "")
-
-    def times(self, x: Tensor, other: Tensor) -> Tensor:
-        """The map of x, multiplied by `other`, element by element."""
-        return torch.ops.mkldnn._linear_pointwise.binary(x, other, self.weight, self.bias, "mul")
+    def __call__(self, x: Tensor) -> Tensor:
+        """x (…, in) -> (…, out)."""
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")
 
 
 class _Layer:
@@ -79,9 +75,9 @@ class _Layer:
                 biases.append(linear.bias.detach()[order])
         self.qkv = _Packed(dtype, torch.cat(weights) * before, torch.cat(biases) if biases else None)
         self.out = _Packed(dtype, *_of(attention.o_proj))
-        gate, gate_bias = _of(mlp.gate_proj)
-        up, up_bias = _of(mlp.up_proj)
-        self.gate, self.up = _Packed(dtype, gate * between, gate_bias), _Packed(dtype, up * between, up_bias)
+        (gate, gate_bias), (up, up_bias) = _of(mlp.gate_proj), _of(mlp.up_proj)
+        bias = None if gate_bias is None or up_bias is None else torch.cat([gate_bias, up_bias])
+        self.gate_up = _Packed(dtype, torch.cat([gate, up]) * between, bias)
         self.down = _Packed(dtype, *_of(mlp.down_proj))
 
 
@@ -152,8 +148,8 @@ class LeanLlama(nn.Module):
         for i, layer in enumerate(self._layers):
             qkv = layer.qkv(self._normed(h))
             h += layer.out(self._attention(qkv.view(B, n, -1, self._width), turn, mask, past_key_values, i))
-            x = self._normed(h)
-            h += layer.down(layer.up.times(x, layer.gate(x, "swish")))
+            gate, up = layer.gate_up(self._normed(h)).chunk(2, dim=-1)
+            h += layer.down(F.silu(gate).mul_(up))
         kept = h[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep]
         return SimpleNamespace(logits=self._head(self._normed(kept)).float())
 

@@ -11,7 +11,8 @@ size, so that a step always touches the same memory and can be captured once per
 
 What a step is fed comes from the host in one copy, lengths included, and what it found goes back in one: so there is
 one synchronisation per step. An input is a mixture of tokens, Σ wᵢ·E[idᵢ]; one token is a mixture of one. Out come the
-likeliest m tokens, their logits and the normaliser; the logits themselves stay on the device unless asked for.
+likeliest m tokens, their logits and the normaliser; the logits themselves stay on the device unless asked for. A few
+tokens fed at once, or a tree of them, are captured the same way.
 
 Without CUDA the same code runs uncaptured. Shapes: B lines, n inputs each, D width, V vocabulary, C columns, d tokens
 of a mixture, m candidates.
@@ -19,6 +20,7 @@ of a mixture, m candidates.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakValueDictionary
@@ -34,6 +36,8 @@ from core.models.hf import PADDING, TorchModel
 
 LINES = 32  # sequences by default: a few people, and a set of drafts with exact steps for each
 CAPACITY = 1024  # positions of each by default
+FEW = 64  # inputs: what is typed in between two requests, or a tree of drafted tokens
+MOST_LOGITS = 2**26  # numbers that such a pass may leave in memory
 LEAST = 512  # positions; with fewer of them a text of a page would not fit
 COLUMNS = 64  # the fewest columns that a step looks at; more in powers of two, a graph for each
 CHUNK = 512  # inputs of a line that go through the model at once while a text is read
@@ -99,9 +103,11 @@ class StaticModel(LanguageModel):
         }
         self._call = self._module if compiler is None else torch.compile(self._module, backend=compiler, dynamic=False)
         self._open: WeakValueDictionary[int, StaticSequence] = WeakValueDictionary()  # by line
-        self._graphs: dict[tuple[int, ...], _Graph] = {}
+        self._graphs: dict[tuple[Any, ...], _Captured] = {}
         # What a graph found is taken before another one runs, so all can work in the same memory.
         self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
+        # Inputs of a row up to which a pass is captured; without CUDA there is nothing to gain.
+        self.few = FEW if self._device.type == "cuda" else 0
         if check:
             self._check()
 
@@ -145,7 +151,7 @@ class StaticModel(LanguageModel):
                 raise InputError(f"{len(weights)} weights given for {len(ids)} tokens; as many expected.")
         m = min(m, self.vocab_size)
         found, first, _ = self._one_each(sequences, mixtures, m, 1.0 / tau)
-        found = found[[sequence.line - first for sequence in sequences]]
+        found = found.to("cpu")[[sequence.line - first for sequence in sequences]]  # waits: the one time in a step
         for sequence, (ids, _) in zip(sequences, mixtures, strict=True):
             sequence.inputs.append(ids[0] if len(ids) == 1 else None)
             self.tokens_fed += 1
@@ -162,34 +168,47 @@ class StaticModel(LanguageModel):
         """The captured step. `vectors` are embeddings (D,) by line that are added to the mixtures.
 
         Returns: for each line touched (2m + 1,), the first of these lines, and their logits (B, V) on the device,
-            which hold until the next step.
+            which hold until the next step; both on the device.
         """
         first, lines = self._span(sequences)
         d = _bucket(max(len(ids) for ids, _ in mixtures), 1)
-        fed = torch.zeros(lines, 2 * d + 2)
-        fed[:, -1] = scale
+        fed = torch.zeros(lines, 2 * d + 2 + (self.dim if vectors else 0))
+        fed[:, 2 * d + 1] = scale
         for line in range(first, first + lines):
             if (held := self._open.get(line)) is not None:  # an idle line gets something behind its end, no more
-                fed[line - first, -2] = held.length
-        given = None
+                fed[line - first, 2 * d] = held.length
         for sequence, (ids, weights) in zip(sequences, mixtures, strict=True):
             row = fed[sequence.line - first]
             row[: len(ids)] = torch.tensor(ids, dtype=torch.float32)  # exact below 2²⁴
             row[d : d + len(ids)] = torch.tensor(weights, dtype=torch.float32)
-        if vectors:
-            given = torch.zeros(lines, self.dim)
-            for line, vector in vectors.items():
-                given[line - first] = vector
-        longest = int(fed[:, -2].max())
-        columns = min(_bucket(longest + 1, COLUMNS), self._capacity)
-        key = (first, lines, columns, d, m)
+        for line, vector in (vectors or {}).items():
+            fed[line - first, 2 * d + 2 :] = vector
+        columns = min(_bucket(max(s.length for s in sequences) + 1, COLUMNS), self._capacity)
+        key = ("step", first, columns, d, m, *fed.shape)
+        found, logits = self._captured(key, lambda x: self._mixed(x, first, columns, d, m), fed)
+        return found, first, logits
+
+    def _mixed(self, fed: Tensor, first: int, columns: int, d: int, m: int) -> tuple[Tensor, Tensor]:
+        """ids, weights (B, d), length, 1/τ (B, 1), embeddings (B, D) if there are any, side by side -> the likeliest
+        logits, their ids, the normaliser (B, 2m + 1), and all logits (B, V)."""
+        ids, weights, lengths = fed[:, :d].long(), fed[:, d : 2 * d], fed[:, 2 * d].long()
+        tokens = self._module.get_input_embeddings()(ids)  # (B, d, D)
+        vectors = (tokens.float() * weights[..., None]).sum(1)  # (B, D), eq. 3
+        if fed.shape[1] > 2 * d + 2:
+            vectors = vectors + fed[:, 2 * d + 2 :]
+        logits = self._run(vectors.to(self._dtype)[:, None], lengths, first, columns, 1)[:, -1].float()
+        scaled = logits * fed[:, 2 * d + 1 : 2 * d + 2]
+        best = scaled.topk(m)
+        total = scaled.logsumexp(1, keepdim=True)
+        return torch.cat([best.values, best.indices.float(), total], 1), logits
+
+    def _captured(self, key: tuple[Any, ...], compute: Callable[[Tensor], tuple[Tensor, ...]], fed: Tensor) -> Any:
         try:
             if key not in self._graphs:
-                self._graphs[key] = _Graph(self, *key, fed)
-            found, logits = self._graphs[key].run(fed, given)
+                self._graphs[key] = _Captured(compute, fed, self._device, self._pool)
+            return self._graphs[key](fed)
         except torch.OutOfMemoryError as error:
             raise _full(self.device) from error
-        return found, first, logits
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         self._check_room(rows)
@@ -197,7 +216,8 @@ class StaticModel(LanguageModel):
             return self._step(rows)
         logits: dict[int, Tensor] = {}
         for group in _neighbours(rows):
-            logits |= zip(map(id, group), self._read(group), strict=True)
+            read = self._read_few if self._few(group) else self._read
+            logits |= zip(map(id, group), read(group), strict=True)
         return [logits[id(row)] for row in rows]
 
     def _step(self, rows: list[Row]) -> list[Tensor]:
@@ -216,6 +236,41 @@ class StaticModel(LanguageModel):
         found = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
         return [x[None] if _wants_every(row) and not row.silent else x for x, row in zip(found, rows, strict=True)]
 
+    def _few(self, rows: list[Row]) -> bool:
+        """Whether a pass over these rows is worth capturing: a few tokens or a tree of them, logits of a sane size."""
+        most = max(len(row.inputs) for row in rows)
+        return (
+            most <= self.few
+            and not any(isinstance(row.inputs, Tensor) for row in rows)
+            and len(rows) * _bucket(most, 1) * self.vocab_size <= MOST_LOGITS
+        )
+
+    def _read_few(self, rows: list[Row]) -> list[Tensor]:
+        """The same as `_read` for a few tokens, or trees of them, captured once per power of two of inputs."""
+        first, lines = _line(rows[0]), len(rows)
+        n = _bucket(max(len(row.inputs) for row in rows), 1)
+        depth, sees = _trees(rows, n)
+        fed = torch.zeros(lines, 2 * n + 1 + n * n, dtype=torch.long)
+        for line, row in enumerate(rows):
+            fed[line, : len(row.inputs)] = torch.tensor(row.inputs)
+            fed[line, n] = row.sequence.length
+        fed[:, n + 1 : 2 * n + 1], fed[:, 2 * n + 1 :] = depth, sees.flatten(1)
+        columns = min(_bucket(max(row.sequence.length for row in rows) + n, COLUMNS), self._capacity)
+        key = ("read", first, columns, n, lines)
+        (logits,) = self._captured(key, lambda x: self._branching(x, first, columns, n), fed)
+        logits = logits.to(device="cpu", dtype=torch.float32)  # (B, n, V)
+        found: list[Tensor] = []
+        for row, after in zip(rows, logits, strict=True):
+            wanted = after[_wanted(row).start : _wanted(row).stop].clone()
+            found.append(torch.empty(0) if row.silent else wanted if _wants_every(row) else wanted[0])
+        return found
+
+    def _branching(self, fed: Tensor, first: int, columns: int, n: int) -> tuple[Tensor]:
+        """ids (B, n), length (B, 1), depths (B, n), who sees whom (B, n·n), side by side -> logits (B, n, V)."""
+        vectors = self._module.get_input_embeddings()(fed[:, :n]).to(self._dtype)
+        tree = fed[:, n + 1 : 2 * n + 1], fed[:, 2 * n + 1 :].view(-1, n, n).bool()
+        return (self._run(vectors, fed[:, n], first, columns, torch.arange(n, device=self._device), tree),)
+
     def _read(self, rows: list[Row]) -> list[Tensor]:
         """Feed rows on neighbouring lines as a batch, uncaptured, in chunks of any length; trees in one chunk."""
         sequences = [row.sequence for row in rows]
@@ -226,7 +281,10 @@ class StaticModel(LanguageModel):
             vectors[line, : sizes[line]] = as_embeddings(self, row.inputs)
         lengths = torch.tensor([sequence.length for sequence in sequences])
         kept: list[list[Tensor]] = [[] for _ in rows]
-        tree = _tree(rows, max(sizes), self._device)
+        tree = None
+        if any(_parents(row) is not None for row in rows):
+            depth, sees = _trees(rows, max(sizes))
+            tree = depth.to(self._device), sees.to(self._device)
         chunk = CHUNK if tree is None else max(sizes)
         try:
             for at in range(0, max(sizes), chunk):
@@ -427,65 +485,39 @@ class _Columns(Cache):
         return self._columns, 0
 
 
-class _Graph:
-    """One step at fixed addresses: captured where there is CUDA, run as it stands elsewhere."""
+class _Captured:
+    """A function of one tensor, at fixed addresses: captured where there is CUDA, run as it stands elsewhere."""
 
-    def __init__(self, model: StaticModel, first: int, lines: int, columns: int, d: int, m: int, fed: Tensor) -> None:
-        """`fed` (B, 2d + 2) is what the first step will be fed: warming up must not write where something is held."""
-        self._model, self._first, self._columns, self._d, self._m = model, first, columns, d, m
-        self._fed = torch.empty(fed.shape, device=model._device)  # ids (d), weights (d), length, 1/τ
-        self._given = torch.zeros(lines, model.dim, device=model._device)
-        self._used = False  # whether `_given` is other than zeros
-        self._graph: torch.cuda.CUDAGraph | None = None
-        if model._device.type == "cuda":
-            self._capture(fed)
+    def __init__(
+        self, compute: Callable[[Tensor], tuple[Tensor, ...]], fed: Tensor, device: torch.device, pool: Any
+    ) -> None:
+        """`fed` is what the first call will be given: warming up must not write where something is held."""
+        self._compute = compute
+        self._fed = fed.to(device, copy=True)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if device.type == "cuda":
+            self._capture(device, pool)
 
-    def run(self, fed: Tensor, given: Tensor | None) -> tuple[Tensor, Tensor]:
-        """(B, 2d + 2), and embeddings (B, D) to add -> candidates (B, 2m + 1) on the CPU, logits (B, V) not."""
-        if given is not None:
-            self._given.copy_(given)
-        elif self._used:
-            self._given.zero_()
-        self._used = given is not None
-        if self._graph is None:
-            self._fed.copy_(fed)
-            with torch.inference_mode():
-                found, logits = self._compute()
-            return found.clone(), logits
-        self._from.copy_(fed)
-        self._fed.copy_(self._from, non_blocking=True)
-        self._graph.replay()
-        self._to.copy_(self._found, non_blocking=True)
-        torch.cuda.current_stream(self._model._device).synchronize()  # the only one of a step
-        return self._to.clone(), self._logits
-
-    def _compute(self) -> tuple[Tensor, Tensor]:
-        model, d = self._model, self._d
-        ids, weights = self._fed[:, :d].long(), self._fed[:, d : 2 * d]
-        lengths, scale = self._fed[:, 2 * d].long(), self._fed[:, 2 * d + 1 :]
-        tokens = model._module.get_input_embeddings()(ids)  # (B, d, D)
-        vectors = self._given + (tokens.float() * weights[..., None]).sum(1)  # (B, D), eq. 3
-        logits = model._run(vectors.to(model._dtype)[:, None], lengths, self._first, self._columns, 1)[:, -1].float()
-        scaled = logits * scale
-        best = scaled.topk(self._m)
-        total = scaled.logsumexp(1, keepdim=True)
-        return torch.cat([best.values, best.indices.float(), total], 1), logits
-
-    def _capture(self, fed: Tensor) -> None:
-        device = self._model._device
-        self._from = torch.empty(fed.shape, pin_memory=True)
-        self._to = torch.empty(len(fed), 2 * self._m + 1, pin_memory=True)
+    def __call__(self, fed: Tensor) -> tuple[Tensor, ...]:
+        """What `compute` returns, on the device; it holds until the next call of any that shares the pool."""
         self._fed.copy_(fed)
+        if self.graph is None:
+            with torch.inference_mode():
+                return self._compute(self._fed)
+        self.graph.replay()
+        return self._found
+
+    def _capture(self, device: torch.device, pool: Any) -> None:
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side), torch.inference_mode():
             for _ in range(3):  # libraries choose their kernels, compilers compile
-                self._compute()
+                self._compute(self._fed)
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.inference_mode(), torch.cuda.graph(graph, pool=self._model._pool):
-            self._found, self._logits = self._compute()
-        self._graph = graph
+        with torch.inference_mode(), torch.cuda.graph(graph, pool=pool):
+            self._found = self._compute(self._fed)
+        self.graph = graph
 
 
 def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -> LanguageModel:
@@ -564,19 +596,17 @@ def _parents(row: Row) -> list[int] | None:
     return getattr(row, "parents", None)
 
 
-def _tree(rows: list[Row], n: int, device: torch.device) -> tuple[Tensor, Tensor] | None:
-    """How many positions each input stands behind its sequence's end (B, n), and which inputs it sees (B, n, n); None
-    where no row is a tree."""
-    if all(_parents(row) is None for row in rows):
-        return None
+def _trees(rows: list[Row], n: int) -> tuple[Tensor, Tensor]:
+    """How many positions each input stands behind its sequence's end (B, n), and which inputs it sees (B, n, n). Rows
+    without branches are chains; padding sees itself."""
     depth, sees = torch.zeros(len(rows), n, dtype=torch.long), torch.eye(n, dtype=torch.bool).repeat(len(rows), 1, 1)
     for line, row in enumerate(rows):
         parents = _parents(row)
-        for i, above in enumerate(range(-1, n - 1) if parents is None else parents):
+        for i, above in enumerate(range(-1, len(row.inputs) - 1) if parents is None else parents):
             if above >= 0:
                 depth[line, i] = depth[line, above] + 1
                 sees[line, i] |= sees[line, above]
-    return depth.to(device), sees.to(device)
+    return depth, sees
 
 
 def _full(device: str) -> ContextFull:
