@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ngram_builder.personal import Added
 
 FOLLOWING = 8  # next words that a search lists
+ENDING = 5  # words of the end of a text that are looked up where nothing follows the whole of it
 
 
 class PersonalStores:
@@ -165,8 +166,8 @@ class PersonalStores:
 def _known_after(store: PersonalStore, text: str) -> tuple[str, list[dict[str, Any]]]:
     """The longest end of the text that something follows, and what does, most frequent first."""
     words = text.split()
-    for skipped in range(len(words)):
-        after = " ".join(words[skipped:])
+    for length in [len(words), *range(min(len(words) - 1, ENDING), 0, -1)]:
+        after = " ".join(words[len(words) - length :])
         if found := store.following(after):
             rows = [{"text": word, "count": sum(origins.values()), "from": origins} for word, origins in found.items()]
             return after, sorted(rows, key=lambda row: (-row["count"], row["text"]))[:FOLLOWING]

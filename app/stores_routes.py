@@ -140,6 +140,9 @@ def add_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parse
         try:
             path = Path(folder.name) / _file_name(name)
             await _receive(request, path)
+        except OSError as error:
+            folder.cleanup()
+            raise InputError(f"{name} could not be taken in: {error.strerror or error}.") from error
         except BaseException:
             folder.cleanup()
             raise

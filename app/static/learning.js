@@ -31,8 +31,10 @@ export class Learning {
     this.asked = -1e9;
     /** A draft that was just taken. @type {{at: number, text: string, phrase: string} | null} */
     this.picked = null;
-    /** Paragraphs that were learned, or must not be: written while the tab was incognito. @type {Set<string>} */
+    /** Paragraphs that are not to be learned (again). @type {Set<string>} */
     this.done = new Set();
+    /** Beginnings of paragraphs that were written while the tab was incognito. @type {Set<string>} */
+    this.hidden = new Set();
     /** @type {{text: string, finished: boolean}[]} */
     this.queue = [];
     this.sending = false;
@@ -56,7 +58,7 @@ export class Learning {
     this.picked = null;
     this.queue.length = 0;
     // What was written behind the curtain stays there.
-    if (!on) for (const line of this.textarea.value.split("\n")) this.done.add(line.trim());
+    if (!on) this.hidden = new Set(this.textarea.value.split("\n").map((line) => line.trim()).filter(Boolean));
     this.draw();
   }
 
@@ -124,9 +126,10 @@ export class Learning {
   finish(line) {
     const paragraph = line.trim();
     if (!paragraph || this.incognito) return;
-    for (const known of this.done) if (known && paragraph.startsWith(known)) return;
+    const begun = [...this.hidden].find((line) => paragraph.startsWith(line));
+    if (begun !== undefined) this.hidden.delete(begun); // each was one paragraph's beginning
+    else if (!this.done.has(paragraph)) this.learn(paragraph, true);
     this.done.add(paragraph);
-    this.learn(paragraph, true);
   }
 
   // ---------------------------------------------------------------- sending
@@ -149,7 +152,7 @@ export class Learning {
       while (this.queue.length && !this.incognito) {
         const { stores } = await postJson("/api/stores/learn", this.queue[0]);
         this.queue.shift();
-        if (stores.join() !== this.stores.join()) {
+        if (stores.join() !== this.stores?.join()) {
           this.stores = stores;
           this.draw();
         }
