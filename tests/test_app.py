@@ -191,7 +191,9 @@ def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten(page: Pag
     editor.write(before)
     assert not any("Feather" in draft for draft in wait_until_done(editor))
     page.get_by_role("tab", name="Stores").click()
-    letter = FilePayload(name="letter.txt", mimeType="", buffer=b"Yours ever, Wilhelmina Featherstonehaugh of Piddlington.")
+    letter = FilePayload(
+        name="letter.txt", mimeType="", buffer=b"Yours ever, Wilhelmina Featherstonehaugh of Piddlington."
+    )
     page.get_by_label("Files to add").set_input_files([letter])
     expect(page.locator(".ps-report")).to_contain_text("out of 1 file went into me.")
     page.get_by_role("tab", name="Write").click()
