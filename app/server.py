@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app.offline import stay_offline
 from app.service import FAILURES, DraftRequest, DraftService
+from app.stores_routes import add_routes
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def create_app(service: DraftService) -> FastAPI:
     @app.get("/api/status")
     async def status() -> dict[str, Any]:
         return service.status()
+
+    add_routes(app, service.stores, _parsed)
 
     # Gradio has a route of this name too; the one registered first counts.
     @app.get("/manifest.json")
@@ -126,9 +129,11 @@ async def _parsed(request: Request, kind: type[Body]) -> Body:
         data = json.loads(await _body(request))
     except (ValueError, RecursionError):
         raise _Refused(422, "The request is no JSON.", "Send one JSON object.") from None
-    if isinstance(data, dict) and isinstance(text := data.get("before"), str):
+    if isinstance(data, dict):
         # Half of a surrogate pair has no UTF-8 form; JSON can still spell it.
-        data["before"] = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        for name in data.keys() & {"before", "text", "what"}:
+            if isinstance(text := data[name], str):
+                data[name] = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     try:
         return kind.model_validate(data, strict=True)
     except ValidationError as error:

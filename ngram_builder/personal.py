@@ -6,6 +6,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -14,7 +15,7 @@ import zstandard
 
 from core.errors import InputError
 from ngram_builder.pipeline import BuildReport, merge
-from ngram_builder.readers import Damage, documents, expand
+from ngram_builder.readers import Damage, File, Reading, expand, read_file
 
 if TYPE_CHECKING:
     from core.ngram import NgramStore
@@ -44,18 +45,56 @@ def add(store: PersonalStore, sources: Iterable[str | Path], progress: Progress 
     each file goes in as a whole or not at all.
 
     Args:
-        progress: called before each file with the share of files done (0 to 1) and the file.
+        progress: called with the share done (0 to 1) and the file that is read.
     Raises: InputError when a source leads to no file; StoreError when the store cannot be written.
     """
     files, added = expand(sources), Added()
     for number, file in enumerate(files):
-        progress(number / len(files), str(file))
-        damaged = len(added.damage)
-        tokens = store.add(origin_of(file), documents(file, added.damage.append))
-        added.tokens += tokens
-        added.files += bool(tokens or len(added.damage) == damaged)
+        begun, each = number / len(files), 1 / len(files)
+        one = add_file(
+            store, file, origin_of(file), lambda share, a=begun, b=each, f=str(file): progress(a + b * share, f)
+        )
+        added.files += one.files
+        added.tokens += one.tokens
+        added.damage += one.damage
     progress(1.0, "")
     return added
+
+
+def add_file(
+    store: PersonalStore, file: File, origin: str, progress: Callable[[float], None] = lambda _: None
+) -> Added:
+    """Put one file into a store in place of what came from the same origin before; but a file of which nothing can be
+    read replaces nothing.
+
+    Args:
+        progress: called before the file is read, and then with the share of it that was (0 to 1). What it raises
+            ends the adding, and the store is as it was.
+    """
+    added, done = Added(), 0
+
+    def consumed(size: int) -> None:
+        nonlocal done
+        done += size
+        progress(min(done / file.size, 1.0) if file.size else 0.0)
+
+    def texts() -> Iterator[str]:
+        found = False
+        progress(0.0)
+        for document in read_file(file, Reading(added.damage.append, consumed)):
+            found = True
+            yield document.text
+        if added.damage and not found:
+            raise _NothingRead
+
+    with suppress(_NothingRead):
+        added.tokens = store.add(origin, texts())
+        added.files = 1
+    return added
+
+
+class _NothingRead(Exception):
+    """Takes the store's transaction back."""
 
 
 def origin_of(file: Any) -> str:

@@ -6,11 +6,13 @@ import asyncio
 import json
 import re
 import socket
+import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import gradio as gr
 import uvicorn
@@ -19,6 +21,9 @@ from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 
 from app.page import STATIC, STATIC_URL, build_page, mount_arguments
+from app.personal import PersonalStores
+from app.server import _parsed, _refuse, _Refused
+from app.stores_routes import add_routes
 
 MARKET = " to the market and bought some bread"
 RIVER = " to the river with a lantern"
@@ -37,6 +42,7 @@ class FakeDrafts:
     fail: tuple[int, str, str] | None = None  # HTTP status, message, fix
     error_line: tuple[str, str] | None = None  # message, fix, inside the stream
     notice: str | None = None
+    personal: dict[str, tuple[int, int]] = field(default_factory=dict)  # draft -> what a personal store chose of it
     requests: list[dict[str, Any]] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
     stopped: list[int] = field(default_factory=list)  # of these, those cancelled before their end
@@ -74,6 +80,7 @@ class FakeDrafts:
                     "probability": round(0.4 / (i + 1), 3),
                     "whole": round(0.01 / (i + 1), 5),
                     "finished": step >= len(words),
+                    "personal": [list(self.personal["".join(words)])] if "".join(words) in self.personal else [],
                 }
                 for i, words in enumerate(texts)
                 if 0.4 / (i + 1) >= settings["min_confidence"]
@@ -91,9 +98,26 @@ class FakeDrafts:
         }
 
 
-def create_app(fake: FakeDrafts) -> FastAPI:
-    """The routes that the page knows, with `fake` behind them."""
+class ByteTokenizer:
+    """Every byte is a token."""
+
+    def __init__(self) -> None:
+        self.name, self.fingerprint = "bytes", "b" * 64
+        self.pieces = [bytes([i]) for i in range(256)]
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return bytes(ids).decode(errors="replace")
+
+
+def create_app(fake: FakeDrafts, stores: Path | None = None) -> FastAPI:
+    """The routes that the page knows, with `fake` behind them; `stores` is a folder of real stores."""
     app = FastAPI()
+    if stores is not None:
+        app.add_exception_handler(_Refused, _refuse)
+        add_routes(app, lambda: PersonalStores(cast(Any, ByteTokenizer()), stores), _parsed)
 
     @app.post("/api/drafts")
     async def drafts(request: Request) -> Any:
@@ -160,5 +184,6 @@ class Server:
         self.thread.join(10)
 
 
-if __name__ == "__main__":  # a look at the page without a model: python -m tests.fake_drafts
-    uvicorn.run(create_app(FakeDrafts(step_s=0.03)), host="127.0.0.1", port=7870)
+if __name__ == "__main__":  # a look at the page without a model: python -m tests.fake_drafts [STORES]
+    at = Path(sys.argv[1]) if sys.argv[1:] else None
+    uvicorn.run(create_app(FakeDrafts(step_s=0.03), at), host="127.0.0.1", port=7870)

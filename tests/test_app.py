@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, FilePayload, Page, expect
 
 from tests.fake_drafts import FakeDrafts
 from tests.test_page import HOSTILE, Editor
@@ -55,9 +56,12 @@ class App:
 
 
 @pytest.fixture(scope="module")
-def app() -> Iterator[App]:
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    folder = tmp_path_factory.mktemp("data")
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", textwrap.dedent(WATCHED)],
+        # Personal stores of these tests' own; HOME for a Mac, where platformdirs asks for no XDG folder.
+        env={**os.environ, "XDG_DATA_HOME": str(folder), **({"HOME": str(folder)} if sys.platform == "darwin" else {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -179,3 +183,44 @@ def test_a_tab_that_dies_in_the_middle_leaves_the_others_served(browser: Browser
     editor = opened(page, app)
     editor.write(TEXT)
     assert len(wait_until_done(editor)) == 3
+
+
+def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten(page: Page, app: App) -> None:
+    before = "I remain, yours ever, Wilhelmina"
+    editor = opened(page, app)
+    editor.write(before)
+    assert not any("Feather" in draft for draft in wait_until_done(editor))
+    page.get_by_role("tab", name="Stores").click()
+    letter = FilePayload(
+        name="letter.txt", mimeType="", buffer=b"Yours ever, Wilhelmina Featherstonehaugh of Piddlington."
+    )
+    page.get_by_label("Files to add").set_input_files([letter])
+    expect(page.locator(".ps-report")).to_contain_text("out of 1 file went into me.")
+    page.get_by_role("tab", name="Write").click()
+    editor.box.focus()
+    editor.wait(lambda: any("Feather" in draft for draft in editor.drafts()), "the name from the letter")
+    expect(page.locator(".pd-list .pd-mine").first).to_contain_text("Feather")
+
+    page.get_by_role("tab", name="Stores").click()
+    page.locator("summary").click()
+    page.get_by_role("button", name="Forget letter.txt").click()
+    page.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    expect(page.locator(".ps-report")).to_contain_text("letter.txt is forgotten")
+    page.get_by_role("tab", name="Write").click()
+    editor.wait(lambda: editor.drafts() and not any("Feather" in draft for draft in editor.drafts()), "it to be gone")
+    assert editor.errors == []
+
+
+def test_a_paragraph_is_learned_where_that_is_switched_on(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    page.get_by_role("tab", name="Stores").click()
+    page.get_by_role("textbox", name="New store").fill("learner")
+    page.get_by_role("button", name="Create").click()
+    page.get_by_role("switch", name="learner: learns").check()
+    expect(page.locator(".pd-learns")).to_have_text("learner learns")
+    page.get_by_role("tab", name="Write").click()
+    editor.box.focus()
+    editor.write("Kindly forward the Zanzibar ledger to Mortimer.\n")
+    editor.write("Kindly forward the Zanz")
+    editor.wait(lambda: any("ibar ledger" in draft for draft in editor.drafts()), "the paragraph to come again")
+    assert editor.errors == []

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from distributed import Client, LocalCluster
+from typer.testing import CliRunner
 
 import ngram_builder
+from app.cli import app
 from core.errors import InputError
 from ngram_builder import cluster as clusters
 from ngram_builder.cluster import Cluster, cluster
@@ -63,6 +65,23 @@ def test_a_cluster_writes_the_same_bytes(local, corpus, tmp_path):
     assert (tmp_path / "together.ngram").read_bytes() == (tmp_path / "alone.ngram").read_bytes()
     assert (together.documents, together.tokens, together.damage) == (alone.documents, alone.tokens, alone.damage)
     assert ("Merging", 1.0) in seen
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("where", ["--scheduler", "--dask"])
+def test_the_command_counts_on_a_cluster(local: Client, tmp_path: Path, where: str) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.txt").write_text(f"To be, or not to be, that is the question of {name}. " * 20)
+
+    def build(out: str, *flags: str) -> bytes:
+        command = ["ngram", "build", str(tmp_path / "*.txt"), "-o", str(tmp_path / out), *flags]
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, result.output
+        return (tmp_path / out).read_bytes()
+
+    address = local.scheduler_info()["address"]
+    flags = ["--scheduler", address] if where == "--scheduler" else ["--dask", "local", "--workers", "1"]
+    assert build("cluster.ngram", *flags) == build("alone.ngram")
 
 
 def test_a_worker_killed_half_way_changes_nothing(local, corpus, tmp_path):

@@ -253,7 +253,7 @@ def test_forgetting_takes_whole_words_in_any_case(tmp_path: Path) -> None:
         assert store.forget("cat").places == 2
         assert [t for stored in store.texts() for t in stored.passages] == ["A ", ". The category, ", "\n dog."]
         assert store.forget("nothing of the kind").places == 0
-        with pytest.raises(InputError, match="Nothing to forget"):
+        with pytest.raises(InputError, match="No words given"):
             store.forget("  ")
 
 

@@ -5,8 +5,10 @@
  */
 
 /**
- * One draft as the server sends it. `text` is exactly what picking it inserts at the caret.
- * @typedef {{id: number, text: string, probability: number, whole: number, finished: boolean}} Draft
+ * One draft as the server sends it. `text` is exactly what picking it inserts at the caret; `personal` are the parts
+ * of it that a personal store decided on, from where to before where in characters (not UTF-16 units).
+ * @typedef {{id: number, text: string, probability: number, whole: number, finished: boolean,
+ *            personal?: [number, number][]}} Draft
  */
 
 /**

@@ -12,7 +12,10 @@ import {
   agreeing, branches, cropped, firstWord, grouped, hasEnoughLeft, hasHugeParagraph, percent, wordStem,
 } from "./drafting.js";
 import { Ghost } from "./ghost.js";
+import { Learning } from "./learning.js";
+import { drawMarked, marks } from "./marks.js";
 import { keepSettings, keepText, recallSettings, recallText } from "./memory.js";
+import { setUpTabs } from "./tabs.js";
 import { ConnectionLost, ServerError, leave, serverStatus, streamDrafts } from "./transport.js";
 
 /** @typedef {import("./drafting.js").Draft} Draft */
@@ -411,8 +414,9 @@ export class Editor {
       const option = /** @type {HTMLElement} */ (list.children[i]);
       const { shared, parent } = parts[i];
       const selected = i === this.active;
+      const mine = marks(draft, rest);
       option.setAttribute("aria-selected", String(selected));
-      option.title = `The whole draft: ${percent(draft.whole)}`;
+      option.title = `The whole draft: ${percent(draft.whole)}${mine.length ? "; underlined: from your stores" : ""}`;
       option.dataset.text = rest;
       const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
       // A draft that finishes a word is read as that word; what is already typed is drawn by the style sheet only,
@@ -421,8 +425,8 @@ export class Editor {
       text.dataset.stem = spaced ? "" : stem;
       text.classList.toggle("pd-spaced", spaced);
       const [common, own] = /** @type {HTMLCollectionOf<HTMLElement>} */ (text.children);
-      setText(common, rest.slice(0, shared));
-      setText(own, rest.slice(shared));
+      drawMarked(common, rest, mine, 0, shared);
+      drawMarked(own, rest, mine, shared, rest.length);
       const crossed = parts.slice(parent + 1, i).some((between) => between.shared < shared);
       option.classList.toggle("pd-forks", shared > 0 && !crossed);
       option.style.setProperty("--rise", String(i - parent));
@@ -457,7 +461,10 @@ export class Editor {
   /** @param {number} i */
   take(i) {
     const row = this.rows[i];
-    if (row) this.insert(row.rest);
+    if (!row) return;
+    const before = this.before() ?? "";
+    this.insert(row.rest);
+    this.root.dispatchEvent(new CustomEvent("pd-taken", { detail: { before, text: row.rest } }));
   }
 
   takeWord() {
@@ -557,7 +564,9 @@ export class Editor {
     this.find(".pd-keys dl").innerHTML = KEYS.map(
       ({ keys, does }) => `<div><dt>${keyCaps(keys)}</dt><dd>${does}</dd></div>`,
     ).join("");
-    this.find(".pd-hints").innerHTML = HINTS.map(({ keys, does }) => `<span>${keyCaps(keys)} ${does}</span>`).join("");
+    this.find(".pd-hints").innerHTML =
+      HINTS.map(({ keys, does }) => `<span>${keyCaps(keys)} ${does}</span>`).join("") +
+      `<span class="pd-legend"><span class="pd-mine">underlined</span>: yours</span>`;
     this.find("#pd-how").textContent =
       `Drafts appear while you write. ${KEYS.map(({ keys, does }) => `${keys.join(" ")}: ${does}.`).join(" ")}`;
   }
@@ -911,5 +920,7 @@ export function mount(element) {
   const viewport = document.querySelector("meta[name=viewport]");
   viewport?.setAttribute("content", "width=device-width, initial-scale=1, interactive-widget=resizes-content");
   const editor = new Editor(root);
+  const learning = new Learning(root, editor);
+  setUpTabs(root, editor, learning);
   Object.assign(window, { polydraft: { counters: editor.counters, editor } });
 }

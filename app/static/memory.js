@@ -1,11 +1,13 @@
 // @ts-check
 /**
  * What survives a reload: the text and the settings. Each tab keeps its own text (sessionStorage), so that two tabs
- * do not overwrite each other; a new tab starts with the text last written anywhere (localStorage).
+ * do not overwrite each other; a new tab starts with the text last written anywhere (localStorage), unless that tab
+ * was incognito.
  */
 
 const TEXT = "polydraft.text";
 const SETTINGS = "polydraft.settings";
+const INCOGNITO = "polydraft.incognito";
 
 /** @returns {string} */
 export function recallText() {
@@ -18,8 +20,18 @@ export function recallText() {
  */
 export function keepText(text) {
   const here = attempt(() => (sessionStorage.setItem(TEXT, text), true));
-  const everywhere = attempt(() => (localStorage.setItem(TEXT, text), true));
+  const everywhere = isIncognito() || attempt(() => (localStorage.setItem(TEXT, text), true));
   return Boolean(here && everywhere);
+}
+
+/** Whether what is written in this tab is for this tab alone. */
+export function isIncognito() {
+  return attempt(() => sessionStorage.getItem(INCOGNITO)) === "on";
+}
+
+/** @param {boolean} on */
+export function setIncognito(on) {
+  attempt(() => sessionStorage.setItem(INCOGNITO, on ? "on" : "off"));
 }
 
 /** @returns {Record<string, unknown>} */

@@ -32,6 +32,26 @@ export async function streamDrafts(request, onLine, signal) {
     body: JSON.stringify({ tab: TAB, ...request }),
     signal,
   });
+  await readLines(response, onLine, signal);
+}
+
+/**
+ * Send a file and call `onLine` for every line of the answer.
+ * @param {string} path
+ * @param {File} file
+ * @param {(line: any) => void} onLine
+ * @param {AbortSignal} signal
+ */
+export async function streamFile(path, file, onLine, signal) {
+  await readLines(await reach(path, { method: "POST", body: file, signal }), onLine, signal);
+}
+
+/**
+ * @param {Response} response
+ * @param {(line: any) => void} onLine
+ * @param {AbortSignal} signal
+ */
+async function readLines(response, onLine, signal) {
   if (!response.ok || !response.body) throw await inWords(response);
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
@@ -48,11 +68,34 @@ export async function streamDrafts(request, onLine, signal) {
   }
 }
 
-/** @returns {Promise<{model: string, backend: string, device: string, ready: boolean, notice: string | null}>} */
-export async function serverStatus() {
-  const response = await reach("/api/status", { cache: "no-store" });
+/**
+ * @param {string} path
+ * @returns {Promise<any>}
+ */
+export async function getJson(path) {
+  const response = await reach(path, { cache: "no-store" });
   if (!response.ok) throw await inWords(response);
   return response.json();
+}
+
+/**
+ * @param {string} path
+ * @param {object} body
+ * @returns {Promise<any>}
+ */
+export async function postJson(path, body) {
+  const response = await reach(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw await inWords(response);
+  return response.json();
+}
+
+/** @returns {Promise<{model: string, backend: string, device: string, ready: boolean, notice: string | null}>} */
+export async function serverStatus() {
+  return getJson("/api/status");
 }
 
 /** Tell the server that this tab is gone; `sendBeacon` still works while the page is being torn down. */

@@ -43,6 +43,7 @@ _IDS = (
 )
 _BREAK = 0xFFFFFFFF  # between the parts of a passage's ids, which no n-gram crosses
 _SHORT = 400  # characters; a text up to this long is a phrase: it may stand in the middle of a line too
+_NEXT = r"[^\S\n]*(\w[\w'’-]*|[^\w\s]+)"  # the word after a phrase, or the marks
 # How many times a phrase counts that was added on purpose, and a paragraph that was just written. What a long text has
 # once comes again in one case of five (measured, docs/evaluation.md); what was put in to be suggested surely does.
 PHRASE, PARAGRAPH = 4, 2
@@ -105,6 +106,7 @@ class PersonalStore:
         self._counts: Counts | None = None
         self._seen: int | None = None  # data_version of the state that was read
         self._last = self._removals = 0
+        self._file = _identity(path)
 
     @classmethod
     def open(cls, path: str | Path, tokenizer: Tokenizer | None = None, create: bool = False) -> PersonalStore:
@@ -153,6 +155,10 @@ class PersonalStore:
     @property
     def name(self) -> str:
         return self.path.stem
+
+    def in_place(self) -> bool:
+        """Whether the file is still there, and no other one of that name: somebody may have deleted the store."""
+        return self._file is not None and _identity(self.path) == self._file
 
     @property
     def fingerprint(self) -> str:
@@ -210,7 +216,7 @@ class PersonalStore:
             "store": self.name,
             "enabled": self.enabled,
             "learning": self.learning,
-            "bytes": self.path.stat().st_size,
+            "bytes": sum(file.stat().st_size for file in self._files()),
             "changed": datetime.fromtimestamp(self._changed(), UTC).isoformat(timespec="seconds"),
             "tokens": sum(document.tokens for document in documents),
             "documents": [asdict(document) for document in documents],
@@ -238,6 +244,25 @@ class PersonalStore:
             # A phrase's second part is its beginning once more.
             if times := max(_occurrences(part, ids) for part in _parts(blob)):
                 found[origin] = found.get(origin, 0) + times
+        return found
+
+    def places(self, phrase: str) -> dict[str, int]:
+        """At how many places a phrase stands, by origin: those that `forget` would remove."""
+        pattern, found = _whole_words(phrase), dict[str, int]()
+        for origin, text in self._query("SELECT origin, text FROM passages JOIN documents ON document = documents.id"):
+            if times := len(pattern.findall(text)):
+                found[origin] = found.get(origin, 0) + times
+        return found
+
+    def following(self, phrase: str) -> dict[str, dict[str, int]]:
+        """What stands after a phrase, up to the end of its line: each next word, or mark, with how often it does in
+        what came from each origin. Words are found as `places` finds them."""
+        pattern = re.compile(_whole_words(phrase).pattern + _NEXT, re.IGNORECASE)
+        found: dict[str, dict[str, int]] = {}
+        for origin, text in self._query("SELECT origin, text FROM passages JOIN documents ON document = documents.id"):
+            for match in pattern.finditer(text):
+                origins = found.setdefault(match[1], {})
+                origins[origin] = origins.get(origin, 0) + 1
         return found
 
     @property
@@ -325,6 +350,15 @@ class PersonalStore:
         complete = self._scrub() if passages or numbers else True
         return Forgotten(len(numbers), passages, places, complete)
 
+    def delete(self) -> None:
+        """Remove the whole store: its texts as `forget` does, then its files. It is closed, and so should be every
+        other that is open on it; those of a `Shelf` are at its next look."""
+        with self._writing():
+            self._remove([row[0] for row in self._db.execute("SELECT id FROM documents").fetchall()])
+        self._scrub()
+        self.close()
+        remove_files(self.path)
+
     def switch(self, on: bool) -> None:
         """Whether drafts use this store, from now on and everywhere it is open."""
         with self._writing():
@@ -411,8 +445,12 @@ class PersonalStore:
 
     def _changed(self) -> float:
         """When the file or its log last changed, seconds since 1970."""
-        files = [self.path, self.path.with_name(self.path.name + "-wal")]
-        return max(file.stat().st_mtime for file in files if file.exists())
+        return max(file.stat().st_mtime for file in self._files())
+
+    def _files(self) -> list[Path]:
+        """The file and, where there is one, its log, which holds what was committed last."""
+        log = self.path.with_name(self.path.name + "-wal")
+        return [self.path, log] if log.exists() else [self.path]
 
     def _query(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         with _sentences(self.path):
@@ -495,11 +533,7 @@ class PersonalStore:
 
     def _cut(self, phrase: str) -> tuple[int, int]:
         """Cut a phrase out of every passage; returns how many passages and places."""
-        words = phrase.split()
-        if not words:
-            raise InputError("Nothing to forget: give a phrase or a document.")
-        # In any case, between characters that are no parts of words.
-        pattern = re.compile(r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)", re.IGNORECASE)
+        pattern = _whole_words(phrase)
         passages = places = 0
         for number, document, text in self._db.execute("SELECT id, document, text FROM passages").fetchall():
             pieces = pattern.split(text)
@@ -528,6 +562,31 @@ class PersonalStore:
         with self._writing():
             self._set("scrub", "0")
         return True
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def remove_files(path: Path) -> None:
+    """Remove a store's file with its log, whatever they hold. Raises StoreError when the system refuses."""
+    try:
+        for ending in ("", "-wal", "-shm"):
+            path.with_name(path.name + ending).unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be removed: {error.strerror or error}.") from error
+
+
+def _whole_words(phrase: str) -> re.Pattern[str]:
+    """Finds a phrase in any case, with any space between its words, where no longer word begins or ends with it."""
+    words = phrase.split()
+    if not words:
+        raise InputError("No words given: name a phrase or a document.")
+    return re.compile(r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)", re.IGNORECASE)
 
 
 def _parts(blob: bytes) -> list[np.ndarray]:

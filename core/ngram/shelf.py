@@ -122,8 +122,9 @@ class Shelf:
 
     def _look_through(self) -> None:
         names = self.names()
-        for name in self._opened.keys() - set(names):
-            self._drop(name)
+        for name, store in list(self._opened.items()):
+            if not store.in_place():
+                self._drop(name)
         self.problems = {name: why for name, why in self.problems.items() if name in names}
         for name in names:
             if name not in self._opened:

@@ -1,0 +1,239 @@
+"""What the page asks about personal stores, over HTTP. Thin: every route calls one method of `app.personal`.
+
+    GET  /api/stores                           every store, with what it came from
+    GET  /api/stores/learning                  the names of those that take in what is written
+    POST /api/stores/create, delete            {"store"}
+    POST /api/stores/switch, switch-learning   {"store", "on"}
+    POST /api/stores/add-phrase                {"store", "text"}
+    POST /api/stores/forget                    {"store", "what"}: a document's origin, or a phrase
+    POST /api/stores/search                    {"text"}
+    POST /api/stores/learn                     {"text", "finished"}: what was written, into every store that learns
+    POST /api/stores/add?store=…&name=…        a file as the body; the answer is one line of JSON per step
+
+What goes wrong is answered in words, {"message", "fix"}, with status 409.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from app.personal import PersonalStores
+from core.errors import InputError, PolydraftError
+
+MAX_FILE = 1 << 30  # bytes of one added file
+LISTED = 200  # origins of a store that are listed, the newest; and damaged places of a file
+STEP = 0.01  # share of a file between two reports of progress
+
+Answer = TypeVar("Answer")
+Parsed = Callable[[Request, Any], Awaitable[Any]]
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Named(_Request):
+    store: str = Field(max_length=64)
+
+
+class Switched(Named):
+    on: bool
+
+
+class Forget(Named):
+    what: str = Field(min_length=1, max_length=4096)
+
+
+class Search(_Request):
+    text: str = Field(min_length=1, max_length=400)
+
+
+class Phrase(Named):
+    text: str = Field(min_length=1, max_length=4096)
+
+
+class Learn(_Request):
+    text: str = Field(min_length=1, max_length=65536)
+    finished: bool
+
+
+def add_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parsed) -> None:
+    """Give the app these routes.
+
+    Args:
+        stores: the stores, for one call; raises InputError while there are none yet.
+        parsed: reads a request's body as a model, or refuses it in words.
+    """
+    app.add_exception_handler(PolydraftError, _in_words)
+
+    async def call(method: Callable[..., Answer], *arguments: Any) -> Answer:
+        """Blocking work with the disk, beside the event loop."""
+        return await run_in_threadpool(method, *arguments)
+
+    @app.get("/api/stores")
+    async def listed() -> dict[str, Any]:
+        rows = await call(stores().list)
+        return {"stores": [row if "problem" in row else _by_origin(row) for row in rows]}
+
+    @app.get("/api/stores/learning")
+    async def learning() -> dict[str, Any]:
+        return {"learning": await call(stores().learning)}
+
+    @app.post("/api/stores/create")
+    async def create(request: Request) -> dict[str, Any]:
+        await call(stores().create, (await parsed(request, Named)).store)
+        return {}
+
+    @app.post("/api/stores/delete")
+    async def delete(request: Request) -> dict[str, Any]:
+        await call(stores().delete, (await parsed(request, Named)).store)
+        return {}
+
+    @app.post("/api/stores/switch")
+    async def switch(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Switched)
+        await call(stores().switch, asked.store, asked.on)
+        return {}
+
+    @app.post("/api/stores/switch-learning")
+    async def switch_learning(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Switched)
+        await call(stores().switch_learning, asked.store, asked.on)
+        return {}
+
+    @app.post("/api/stores/add-phrase")
+    async def add_phrase(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Phrase)
+        return {"tokens": await call(stores().add_phrase, asked.store, asked.text)}
+
+    @app.post("/api/stores/forget")
+    async def forget(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Forget)
+        done = await call(stores().forget, asked.store, asked.what)
+        return {"documents": done.documents, "places": done.places, "complete": done.complete}
+
+    @app.post("/api/stores/search")
+    async def search(request: Request) -> dict[str, Any]:
+        return {"found": await call(stores().search, (await parsed(request, Search)).text)}
+
+    @app.post("/api/stores/learn")
+    async def learn(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Learn)
+        return {"stores": await call(stores().take_in, asked.text, asked.finished)}
+
+    @app.post("/api/stores/add")
+    async def add(request: Request, store: str, name: str) -> Response:
+        known = stores()  # before anything is received
+        folder = tempfile.TemporaryDirectory(prefix="polydraft-")  # readable by its owner alone
+        try:
+            path = Path(folder.name) / _file_name(name)
+            await _receive(request, path)
+        except OSError as error:
+            folder.cleanup()
+            raise InputError(f"{name} could not be taken in: {error.strerror or error}.") from error
+        except BaseException:
+            folder.cleanup()
+            raise
+        return StreamingResponse(
+            _adding(known, store, path, name, folder),
+            media_type="application/x-ndjson",
+            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
+        )
+
+
+async def _in_words(_: Request, error: Exception) -> Response:
+    return JSONResponse({"message": str(error), "fix": ""}, 409)
+
+
+def _by_origin(row: dict[str, Any]) -> dict[str, Any]:
+    """A store with its documents put together by where they came from, the last added first."""
+    origins: OrderedDict[str, dict[str, Any]] = OrderedDict()
+    for document in row.pop("documents"):
+        found = origins.setdefault(document["origin"], {"origin": document["origin"], "documents": 0, "tokens": 0})
+        found["documents"] += 1
+        found["tokens"] += document["tokens"]
+        found["added"] = document["added"]
+        origins.move_to_end(document["origin"])
+    newest = list(reversed(origins.values()))
+    return {**row, "origins": newest[:LISTED], "unlisted": max(len(newest) - LISTED, 0)}
+
+
+# ---------------------------------------------------------------- files
+
+
+def _file_name(name: str) -> str:
+    """The last part of what the page calls a file: its ending says how it is read."""
+    last = name.replace("\\", "/").rsplit("/", 1)[-1].replace("\0", "")
+    if last in ("", ".", ".."):
+        raise InputError(f"{name!r} given as a file's name.")
+    return last[-120:]
+
+
+async def _receive(request: Request, path: Path) -> None:
+    size = 0
+    with path.open("wb") as file:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > MAX_FILE:
+                raise InputError(
+                    f"{path.name} is larger than {MAX_FILE >> 30} GiB; use `polydraft ngram add` or `ngram build`."
+                )
+            file.write(chunk)
+
+
+class _Left(Exception):
+    """Nobody waits for the answer any more; raised where progress is reported, it takes the adding back."""
+
+
+async def _adding(
+    stores: PersonalStores, store: str, path: Path, name: str, folder: tempfile.TemporaryDirectory[str]
+) -> AsyncGenerator[bytes]:
+    """Lines: {"type": "progress", "share"}, then {"type": "added", …} or {"type": "error", "message"}."""
+    loop, lines, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None](), False
+    said = -1.0
+
+    def post(line: dict[str, Any] | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    def progress(share: float) -> None:
+        nonlocal said
+        if left:
+            raise _Left
+        if share - said >= STEP:
+            said = share
+            post({"type": "progress", "share": round(share, 3)})
+
+    def work() -> None:
+        try:
+            added = stores.add_file(store, path, name, progress)
+            damage = [{"line": place.line, "reason": place.reason} for place in added.damage[:LISTED]]
+            post({"type": "added", "files": added.files, "tokens": added.tokens, "damage": damage,
+                  "damaged": len(added.damage)})  # fmt: skip
+        except _Left:
+            pass
+        except (PolydraftError, OSError) as error:
+            post({"type": "error", "message": str(error).replace(str(path), name)})
+        finally:
+            folder.cleanup()
+            post(None)
+
+    working = loop.run_in_executor(None, work)
+    try:
+        while (line := await lines.get()) is not None:
+            yield json.dumps(line).encode() + b"\n"
+        await working
+    finally:
+        left = True

@@ -1,0 +1,505 @@
+"""The page's tab of personal stores, end to end: real Chromium, real stores in a temporary folder, scripted drafts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page, expect
+
+from app.personal import PersonalStores
+from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, FakeDrafts, Server, create_app
+from tests.test_page import BEFORE, Editor
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+LETTER = "Thank you for your letter.\nThank you for the flowers, and thank you for your time.\n"
+NOTES = "The report is due. Thank you for your patience."
+FILES = {
+    "letter.txt": LETTER.encode(),
+    "notes.md": NOTES.encode(),
+    "broken.docx": b"PK\x03\x04 no such thing",
+    "half.jsonl": b'{"text": "Dear Anna, all is well."}\n{"text": broken\n',
+    "picture.png": b"\x89PNG",
+}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, FakeDrafts, Path]]:
+    fake, folder = FakeDrafts(), tmp_path_factory.mktemp("stores")
+    server = Server(create_app(fake, folder))
+    yield server, fake, folder
+    server.stop()
+
+
+@pytest.fixture
+def stores(shared: tuple[Server, FakeDrafts, Path]) -> PersonalStores:
+    """What is on the disk, as another program sees it; nothing, to begin with."""
+    stores = PersonalStores(cast(Any, ByteTokenizer()), shared[2])
+    for row in stores.list():
+        stores.delete(row["store"])
+    return stores
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1280, "height": 800})
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def editor(
+    context: BrowserContext, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores
+) -> Iterator[Editor]:
+    server, fake, _ = shared
+    fake.__dict__.update(FakeDrafts().__dict__)
+    editor = Editor(context.new_page(), fake).open(server.url)
+    yield editor
+    assert editor.errors == []
+
+
+@pytest.fixture
+def page(editor: Editor) -> Page:
+    """The tab, opened."""
+    return opened(editor)
+
+
+def opened(editor: Editor) -> Page:
+    editor.page.get_by_role("tab", name="Stores").click()
+    expect(editor.page.get_by_role("tabpanel", name="Stores")).to_be_visible()
+    return editor.page
+
+
+def closed(editor: Editor) -> None:
+    editor.page.get_by_role("tab", name="Write").click()
+    editor.box.focus()
+
+
+def store(page: Page, name: str) -> Locator:
+    return page.locator(f".ps-store[data-store={name}]")
+
+
+def report(page: Page) -> Locator:
+    return page.locator(".ps-report")
+
+
+def add(page: Page, *names: str) -> None:
+    files = [FilePayload(name=name, mimeType="", buffer=FILES[name]) for name in names]
+    page.get_by_label("Files to add").set_input_files(files)
+
+
+def sure(page: Page, answer: str) -> None:
+    page.get_by_role("dialog").get_by_role("button", name=answer, exact=True).click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def typed(stores: PersonalStores, name: str = "me") -> list[str]:
+    """What was learned from use, oldest first."""
+    with stores._open(name) as opened:
+        return ["".join(text.passages) for text in opened.texts() if text.origin == "typed"]
+
+
+# ---------------------------------------------------------------- the tab
+
+
+def test_nothing_of_the_tab_is_loaded_before_it_is_opened(
+    context: BrowserContext, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores
+) -> None:
+    asked: list[str] = []
+    page = context.new_page()
+    page.on("request", lambda request: asked.append(request.url.removeprefix(shared[0].url)))
+    editor = Editor(page, shared[1]).open(shared[0].url)
+    assert not any("stores" in path for path in asked)
+    expect(page.get_by_role("tab", name="Write")).to_have_attribute("aria-selected", "true")
+    expect(editor.box).to_be_focused()
+    opened(editor)
+    assert {"/page/stores.js", "/page/stores.html", "/page/stores.css", "/api/stores"} <= set(asked)
+    expect(editor.box).to_be_hidden()
+
+
+def test_arrow_keys_move_between_the_tabs_and_the_text_stays(editor: Editor) -> None:
+    editor.write(BEFORE)
+    editor.page.get_by_role("tab", name="Write").focus()
+    editor.press("ArrowRight")
+    expect(editor.page.get_by_role("tabpanel", name="Stores")).to_be_visible()
+    expect(editor.page.get_by_role("tab", name="Stores")).to_be_focused()
+    editor.press("ArrowLeft")
+    expect(editor.box).to_be_visible()
+    assert editor.text == BEFORE
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+
+
+def test_a_store_is_made_listed_and_deleted(page: Page, stores: PersonalStores) -> None:
+    expect(page.get_by_text("There is none yet")).to_be_visible()
+    page.get_by_role("textbox", name="New store").fill("work")
+    page.get_by_role("button", name="Create").click()
+    expect(store(page, "work")).to_contain_text("0 tokens · ")
+    expect(store(page, "work")).to_contain_text("kB · changed just now")
+    expect(page.get_by_text("There is none yet")).to_be_hidden()
+    for answer, left in (("Cancel", 1), ("Delete", 0)):
+        if not store(page, "work").locator("details[open]").count():
+            store(page, "work").locator("summary").click()
+        page.get_by_role("button", name="Delete this store").click()
+        sure(page, answer)
+        expect(store(page, "work")).to_have_count(left)
+        assert len(stores.list()) == left
+
+
+def test_a_name_that_is_none_is_refused_in_words(page: Page) -> None:
+    page.get_by_role("textbox", name="New store").fill("../evil")
+    page.get_by_role("button", name="Create").click()
+    expect(report(page)).to_contain_text("'../evil' given as the name of a store")
+
+
+def test_a_store_that_cannot_be_used_says_why_and_can_be_deleted(
+    editor: Editor, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores
+) -> None:
+    (shared[2] / "junk.sqlite").write_text("junk" * 2000)
+    page = opened(editor)
+    expect(store(page, "junk")).to_contain_text("damaged or no personal store")
+    store(page, "junk").get_by_role("button", name="Delete this store").click()
+    sure(page, "Delete")
+    expect(store(page, "junk")).to_have_count(0)
+
+
+def test_what_others_change_shows_when_the_reader_comes_back(page: Page, stores: PersonalStores) -> None:
+    stores.create("work")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(store(page, "work")).to_be_visible()
+
+
+# ---------------------------------------------------------------- adding
+
+
+def test_files_go_in_and_what_is_damaged_is_named_with_its_reason(page: Page, stores: PersonalStores) -> None:
+    add(page, *FILES)
+    expect(report(page)).to_contain_text("out of 3 files went into me; 3 problems:")
+    told = report(page).get_by_role("listitem").all_text_contents()
+    assert [line.split(" ", 1)[0].rstrip(",") for line in told] == ["broken.docx", "half.jsonl", "picture.png"]
+    assert "no intact Word document" in told[0]
+    assert "line 2 not JSON" in told[1]
+    assert "is of no kind we read" in told[2]
+    row = stores.list()[0]
+    assert {document["origin"] for document in row["documents"]} == {"letter.txt", "notes.md", "half.jsonl"}
+    expect(store(page, "me")).to_contain_text("3 sources")
+    expect(page.get_by_label("Files to add")).to_have_value("")
+    page.get_by_role("button", name="Dismiss").click()
+    expect(report(page)).to_be_hidden()
+
+
+def test_files_are_dropped_and_replace_what_was_there(page: Page, stores: PersonalStores) -> None:
+    for text in ("one two three", "one"):
+        page.locator(".ps-drop").evaluate(
+            """(field, text) => {
+                const dataTransfer = new DataTransfer();
+                dataTransfer.items.add(new File([text], "dropped.txt"));
+                for (const name of ["dragenter", "dragover", "drop"]) {
+                    field.dispatchEvent(new DragEvent(name, { dataTransfer, bubbles: true, cancelable: true }));
+                }
+            }""",
+            text,
+        )
+        expect(report(page)).to_contain_text(f"{len(text)} tokens out of 1 file went into me.")
+    assert stores.list()[0]["tokens"] == len("one")
+
+
+def test_a_file_of_which_nothing_is_read_replaces_nothing(page: Page, stores: PersonalStores) -> None:
+    stores.create("me")
+    stores.add_text("me", "broken.docx", "An intact letter.")
+    add(page, "broken.docx")
+    expect(report(page)).to_contain_text("0 tokens out of 0 files")
+    assert stores.list()[0]["tokens"] == len("An intact letter.")
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Adding stops half-way until the event is set."""
+    go, add_file = threading.Event(), PersonalStores.add_file
+
+    def slowly(self: PersonalStores, name: str, path: Path, origin: str, progress: Callable[[float], None]) -> Any:
+        def halfway(share: float) -> None:
+            progress(min(share, 0.5))
+            if share:
+                go.wait(60)
+                progress(1.0)
+
+        return add_file(self, name, path, origin, halfway)
+
+    monkeypatch.setattr(PersonalStores, "add_file", slowly)
+    yield go
+    go.set()
+
+
+def test_a_bar_shows_how_far_adding_is(page: Page, held: threading.Event, stores: PersonalStores) -> None:
+    add(page, "letter.txt")
+    bar = page.get_by_role("progressbar", name="letter.txt")
+    expect(bar).to_be_visible()
+    expect(bar).to_have_js_property("value", 0.5)
+    held.set()
+    expect(report(page)).to_contain_text("1 file went into me.")
+    expect(bar).to_be_hidden()
+
+
+def test_adding_can_be_stopped_and_leaves_nothing_half(
+    page: Page, held: threading.Event, stores: PersonalStores
+) -> None:
+    add(page, "letter.txt", "notes.md")
+    half = len(FILES["letter.txt"]) / 2 / (len(FILES["letter.txt"]) + len(FILES["notes.md"]))
+    expect(page.get_by_role("progressbar", name="letter.txt, 1 of 2")).to_have_js_property("value", half)
+    page.get_by_role("button", name="Stop").click()
+    expect(report(page)).to_contain_text("2 files not added: stopped")
+    held.set()
+    stores.forget("me", "nothing at all")  # waits for the other writer to be done
+    assert stores.list()[0]["documents"] == []
+
+
+def test_a_phrase_goes_in_by_hand(page: Page, stores: PersonalStores) -> None:
+    stores.create("work")
+    stores.create("letters")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    page.get_by_label("Store to add to").select_option("letters")
+    page.get_by_role("textbox", name="Or a phrase").fill("Yours ever, Wilhelmina")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(report(page)).to_contain_text("“Yours ever, Wilhelmina” is in letters")
+    assert typed(stores, "letters") == ["Yours ever, Wilhelmina"]
+
+
+# ---------------------------------------------------------------- searching and forgetting
+
+
+@pytest.fixture
+def filled(stores: PersonalStores, page: Page) -> Page:
+    stores.create("me")
+    stores.add_text("me", "/home/ada/letter.txt", LETTER)
+    stores.add_text("me", "/home/ada/notes.md", NOTES)
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(store(page, "me")).to_contain_text("2 sources")
+    return page
+
+
+def search(page: Page, text: str) -> None:
+    page.get_by_role("searchbox", name="Words to look for").fill(text)
+    page.get_by_role("button", name="Search", exact=True).click()
+
+
+def test_search_says_what_follows_how_often_and_from_where(filled: Page) -> None:
+    search(filled, "thank  YOU for")
+    found = filled.locator(".ps-result")
+    expect(found).to_contain_text("Stands 4 times: letter.txt (3), notes.md (1).")
+    rows = [row.locator("th, td").all_text_contents() for row in found.get_by_role("row").all()]
+    assert rows == [["your", "3 ×", "letter.txt (2), notes.md (1)"], ["the", "1 ×", "letter.txt"]]
+    search(filled, "we thank you for")
+    expect(found).to_contain_text("Not in it as a whole. After “thank you for”:")
+    search(filled, "zebra")
+    expect(filled.locator(".ps-found")).to_contain_text("No store knows “zebra”.")
+
+
+def test_a_phrase_and_a_document_are_forgotten(filled: Page, stores: PersonalStores) -> None:
+    search(filled, "thank you for")
+    filled.get_by_role("button", name="Forget “thank you for”").click()
+    sure(filled, "Forget")
+    expect(report(filled)).to_contain_text("“thank you for” is forgotten: 4 places.")
+    expect(filled.locator(".ps-found")).to_contain_text("No store knows “thank you for”.")
+    assert stores.search("thank you for") == []
+
+    store(filled, "me").locator("summary").click()
+    filled.get_by_role("button", name="Forget letter.txt").click()
+    sure(filled, "Forget")
+    expect(report(filled)).to_contain_text("letter.txt is forgotten: 1 document.")
+    expect(store(filled, "me").locator(".ps-name")).to_have_text(["notes.md"])
+    assert [document["origin"] for document in stores.list()[0]["documents"]] == ["/home/ada/notes.md"]
+
+
+# ---------------------------------------------------------------- switches
+
+
+def test_stores_are_switched_on_and_off_several_at_once(editor: Editor, stores: PersonalStores) -> None:
+    stores.create("private")
+    stores.create("work")
+    page = opened(editor)
+    for name in ("private", "work"):
+        expect(page.get_by_role("switch", name=f"{name}: in drafts")).to_be_checked()
+        expect(page.get_by_role("switch", name=f"{name}: learns")).not_to_be_checked()
+        page.get_by_role("switch", name=f"{name}: learns").check()
+    expect(page.locator(".pd-learns")).to_have_text("private, work learns")
+    page.get_by_role("switch", name="private: in drafts").focus()
+    editor.press("Space")
+    expect(page.get_by_role("switch", name="private: learns")).to_be_disabled()
+    expect(page.locator(".pd-learns")).to_have_text("work learns")
+    assert [(row["store"], row["enabled"]) for row in stores.list()] == [("private", False), ("work", True)]
+    assert stores.learning() == ["work"]
+
+
+# ---------------------------------------------------------------- learning from use
+
+
+@pytest.fixture
+def learner(editor: Editor, stores: PersonalStores) -> Editor:
+    """An editor whose store learns."""
+    stores.create("me")
+    stores.switch_learning("me", True)
+    editor.write("x")
+    expect(editor.page.locator(".pd-learns")).to_have_text("me learns")
+    editor.press("Backspace")
+    return editor
+
+
+def test_nothing_is_learned_unless_it_is_switched_on(editor: Editor, stores: PersonalStores) -> None:
+    stores.create("me")
+    sent: list[str] = []
+    editor.page.on("request", lambda request: sent.append(request.url))
+    editor.write("A paragraph of mine.\nA second one.\n")
+    editor.settle()
+    assert not any(url.endswith("/learn") for url in sent)
+    assert typed(stores) == []
+    expect(editor.page.locator(".pd-learns")).to_be_hidden()
+
+
+def test_finished_paragraphs_are_learned_once(learner: Editor, stores: PersonalStores) -> None:
+    learner.write("The first paragraph.\n\nThe second")
+    learner.wait(lambda: typed(stores) == ["The first paragraph."], "the paragraph")
+    learner.page.get_by_role("button", name="Copy").click()
+    learner.page.get_by_role("button", name="Copy").click()
+    learner.wait(lambda: typed(stores) == ["The first paragraph.", "The second"], "the last one, once copied")
+    learner.settle()
+    assert len(typed(stores)) == 2
+
+
+def test_a_draft_is_learned_once_the_writing_goes_on_with_it(learner: Editor, stores: PersonalStores) -> None:
+    learner.write(BEFORE)
+    learner.wait_for_drafts(MARKET, RIVER, HOME)
+    learner.press("Tab")
+    assert typed(stores) == []
+    learner.write(" and")
+    learner.wait(lambda: typed(stores) == [BEFORE + MARKET], "the draft")
+
+
+def test_a_draft_that_is_undone_teaches_nothing(learner: Editor, stores: PersonalStores) -> None:
+    learner.write(BEFORE)
+    learner.wait_for_drafts(MARKET, RIVER, HOME)
+    learner.press("Tab", "Control+z")
+    assert learner.text == BEFORE
+    learner.write(" on.\n")
+    learner.wait(lambda: typed(stores), "the paragraph")
+    assert typed(stores) == [BEFORE + " on."]
+
+
+def test_incognito_holds_for_the_tab_and_for_nothing_else(
+    learner: Editor, stores: PersonalStores, shared: tuple[Server, FakeDrafts, Path]
+) -> None:
+    learner.write("Seen by all.\n")
+    learner.wait(lambda: typed(stores) == ["Seen by all."], "the paragraph")
+    learner.settle()
+    switch = learner.page.get_by_role("button", name="Incognito")
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    switch.click()
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    expect(learner.page.locator(".pd-learns")).to_have_text("Learning paused")
+    learner.box.focus()
+    learner.write("A secret.\n")
+    learner.settle()
+    learner.page.evaluate("polydraft.editor.saveNow()")
+    learner.reload()
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    assert "A secret." in learner.text
+    learner.box.focus()
+    learner.press("Control+End")
+    learner.write("Another")
+    other = Editor(learner.page.context.new_page(), learner.fake).open(shared[0].url)
+    assert "secret" not in other.text
+    expect(other.page.get_by_role("button", name="Incognito")).to_have_attribute("aria-pressed", "false")
+    # What was begun incognito is not learned when it is finished.
+    switch.click()
+    learner.box.focus()
+    learner.press("Control+End")
+    learner.write(" secret.\nOpen again.\n")
+    learner.wait(lambda: typed(stores)[-1] == "Open again.", "the open paragraph")
+    assert not any("secret" in text for text in typed(stores))
+
+
+def test_what_is_learned_is_in_the_next_drafts(learner: Editor) -> None:
+    learner.write("He wrote")
+    learner.wait_for_drafts(MARKET, RIVER, HOME)
+    learner.fake.script["He wrote"] = (" to Wilhelmina", " on", " again")
+    learner.write(" x\n")
+    learner.wait(
+        lambda: learner.page.evaluate("!polydraft.editor.remembered.has('He wrote')"), "old answers to be dropped"
+    )
+    learner.write("He wrote")
+    learner.wait_for_drafts(" to Wilhelmina", " on", " again")
+
+
+def test_words_that_a_store_chose_are_marked(editor: Editor) -> None:
+    smile = " 😀 to the market"
+    editor.fake.script["went"] = (smile, RIVER, HOME)
+    editor.fake.personal = {smile: (5, 9), HOME: (0, 5)}
+    editor.write(BEFORE)
+    editor.wait_for_drafts(smile, RIVER, HOME)
+    marked = editor.page.locator(".pd-mine:not(.pd-legend *)")
+    expect(marked).to_have_text(["the", "home"])
+    assert editor.ghost() == smile
+    expect(editor.page.locator(".pd-legend")).to_be_visible()
+    expect(editor.options.nth(2)).to_have_attribute("title", "The whole draft: <1%; underlined: from your stores")
+    editor.write(" 😀 to t")
+    editor.wait(lambda: marked.all_text_contents() == ["he"], "the mark to be trimmed with its draft")
+
+
+# ---------------------------------------------------------------- looks and access
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (768, 1024), (1600, 900)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_overflows_and_everything_has_a_name(
+    browser: Browser,
+    shared: tuple[Server, FakeDrafts, Path],
+    stores: PersonalStores,
+    width: int,
+    height: int,
+    scheme: Any,
+) -> None:
+    stores.create("a store with quite a long name for what it is")
+    stores.add_text("a store with quite a long name for what it is", "/a/" + "very-long-name" * 9 + ".txt", LETTER)
+    with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
+        page = opened(Editor(context.new_page(), shared[1]).open(shared[0].url))
+        page.locator("summary").click()
+        search(page, "thank you for")
+        expect(page.locator(".ps-result")).to_be_visible()
+        outside, nameless, faint = page.evaluate(
+            """() => {
+                const shown = [...document.querySelectorAll('#pd *')]
+                    .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen'));
+                const outside = shown.filter((e) => e.getBoundingClientRect().right > innerWidth + 0.5);
+                const controls = shown.filter((e) => e.matches('button, input, select, summary'));
+                const nameless = controls.filter((e) =>
+                    !(e.ariaLabel || e.textContent.trim() || e.labels?.length));
+                const light = (c) => {
+                    const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255)
+                        .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+                    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+                };
+                const ground = light(getComputedStyle(document.querySelector('#pd')).backgroundColor);
+                const faint = shown.filter((e) => e.closest('#pd-stores')
+                    && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())).filter((e) => {
+                    const ink = light(getComputedStyle(e).color);
+                    return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05) < 4.5;
+                });
+                return [outside, nameless, faint].map((found) => found.map((e) => e.outerHTML.slice(0, 90)));
+            }"""
+        )
+        assert outside == []
+        assert nameless == []
+        assert faint == []
+
+
+def test_without_the_server_the_text_stays_in_sight(editor: Editor, shared: tuple[Server, FakeDrafts, Path]) -> None:
+    editor.write(BEFORE)
+    editor.page.route("**/api/stores", lambda route: route.abort())
+    editor.page.get_by_role("tab", name="Stores").click()
+    expect(editor.page.locator(".pd-toast")).to_contain_text("The stores cannot be reached.")
+    expect(editor.box).to_be_visible()
+    editor.page.unroute("**/api/stores")
+    opened(editor)

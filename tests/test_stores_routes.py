@@ -1,0 +1,232 @@
+"""Personal stores over HTTP: what is answered, what is refused, and that nothing half is left behind."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from app import stores_routes
+from app.personal import PersonalStores
+from core.ngram import StoreError
+from core.ngram.shelf import Shelf
+from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server, create_app
+from tests.test_server import Site
+
+TOKENIZER: Any = ByteTokenizer()
+
+
+class Stores:
+    """A server, and the folder as another program sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.server = Server(create_app(FakeDrafts(), folder))
+        self.disk = PersonalStores(TOKENIZER, folder)
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            connection.request(method, f"/api/stores{path}", data)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def post(self, action: str, status: int = 200, **body: Any) -> dict[str, Any]:
+        given, content = self.ask("POST", f"/{action}", body)
+        assert given == status, content
+        return json.loads(content)
+
+    def add(self, store: str, name: str, content: bytes) -> list[dict[str, Any]]:
+        status, lines = self.ask("POST", "/add?" + urlencode({"store": store, "name": name}), content)
+        assert status == 200, lines
+        return [json.loads(line) for line in lines.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
+    made = Stores(tmp_path_factory.mktemp("data") / "stores")
+    yield made
+    made.server.stop()
+
+
+@pytest.fixture
+def stores(shared: Stores) -> Stores:
+    for row in shared.disk.list():
+        shared.disk.delete(row["store"])
+    shared.post("create", store="me")
+    return shared
+
+
+def test_a_store_lives_and_dies(stores: Stores) -> None:
+    stores.post("switch", store="me", on=False)
+    stores.post("switch-learning", store="me", on=True)
+    row = json.loads(stores.ask("GET", "")[1])["stores"][0]
+    assert (row["store"], row["enabled"], row["learning"], row["tokens"]) == ("me", False, True, 0)
+    assert row["bytes"] > 0
+    assert json.loads(stores.ask("GET", "/learning")[1]) == {"learning": []}, "a store that is off learns nothing"
+    stores.post("delete", store="me")
+    assert list(stores.folder.iterdir()) == []
+
+
+def test_a_file_goes_in_with_progress_and_sources_are_listed_newest_first(stores: Stores) -> None:
+    *steps, last = stores.add("me", "letters/a.txt", b"abc " * 1000)
+    assert [step["type"] for step in steps] == ["progress"] * len(steps)
+    assert steps[-1]["share"] == 1.0
+    assert last == {"type": "added", "files": 1, "tokens": 4000, "damage": [], "damaged": 0}
+    stores.add("me", "b.jsonl", b'{"text": "one"}\n{"text": "two"}\n')
+    row = json.loads(stores.ask("GET", "")[1])["stores"][0]
+    assert [(o["origin"], o["documents"], o["tokens"]) for o in row["origins"]] == [
+        ("b.jsonl", 2, 6),
+        ("letters/a.txt", 1, 4000),
+    ]
+
+
+def test_damage_is_told_by_line_and_reason(stores: Stores) -> None:
+    last = stores.add("me", "a.jsonl", b'{"text": "one"}\n{"text": \n')[-1]
+    assert (last["files"], last["tokens"], last["damaged"]) == (1, 3, 1)
+    assert last["damage"][0]["line"] == 2
+    assert "not JSON" in last["damage"][0]["reason"]
+    refused = stores.add("me", "a.png", b"x")[-1]
+    assert refused["type"] == "error"
+    assert refused["message"].startswith("a.png is of no kind we read")
+
+
+@pytest.mark.parametrize("name", ["../../etc/evil.txt", "/etc/evil.txt", "C:\\evil.txt", "x" * 500 + ".txt"])
+def test_a_files_name_reaches_no_other_place(stores: Stores, name: str) -> None:
+    assert stores.add("me", name, b"words")[-1]["files"] == 1
+    assert stores.disk.list()[0]["documents"][0]["origin"] == name
+
+
+@pytest.mark.parametrize("name", ["..", "a/", ""])
+def test_what_is_no_files_name_is_refused(stores: Stores, name: str) -> None:
+    status, content = stores.ask("POST", "/add?" + urlencode({"store": "me", "name": name}), b"words")
+    assert status == 409
+    assert "as a file's name" in json.loads(content)["message"]
+
+
+def test_a_file_that_is_too_large_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores_routes, "MAX_FILE", 1000)
+    status, content = stores.ask("POST", "/add?" + urlencode({"store": "me", "name": "a.txt"}), b"x" * 1001)
+    assert status == 409
+    assert "larger than" in json.loads(content)["message"]
+
+
+def test_who_leaves_while_a_file_is_read_takes_it_back(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    half, go, add_file = threading.Event(), threading.Event(), PersonalStores.add_file
+
+    def slowly(self: PersonalStores, name: str, path: Path, origin: str, progress: Callable[[float], None]) -> Any:
+        def halfway(share: float) -> None:
+            progress(share)
+            if share:
+                half.set()
+                assert go.wait(60)
+                time.sleep(0.1)  # the server has noticed that nobody listens
+                progress(1.0)
+
+        return add_file(self, name, path, origin, halfway)
+
+    monkeypatch.setattr(PersonalStores, "add_file", slowly)
+    with socket.create_connection(("127.0.0.1", stores.server.port)) as line:
+        body = b"words"
+        head = f"POST /api/stores/add?store=me&name=a.txt HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        line.sendall(head.encode() + body)
+        assert half.wait(60)
+    time.sleep(0.3)
+    go.set()
+    assert stores.disk.forget("me", "nothing").complete  # waits for the writer
+    assert stores.disk.list()[0]["documents"] == []
+
+
+def test_search_and_forget(stores: Stores) -> None:
+    stores.post("add-phrase", store="me", text="thank you for your time")
+    stores.disk.add_text("me", "a.txt", "Thank you for your letter; thank you for all.")
+    found = stores.post("search", text="thank you for")["found"]
+    assert found[0]["places"] == {"typed": 1, "a.txt": 2}
+    assert [(row["text"], row["count"], row["from"]) for row in found[0]["following"]] == [
+        ("your", 2, {"typed": 1, "a.txt": 1}),
+        ("all", 1, {"a.txt": 1}),
+    ]
+    assert stores.post("forget", store="me", what="thank you for") == {"documents": 0, "places": 3, "complete": True}
+    assert stores.post("search", text="thank you for")["found"] == []
+
+
+def test_only_stores_that_are_on_and_learn_take_in_what_is_written(stores: Stores) -> None:
+    for name, on, learning in (("work", True, True), ("off", False, True)):
+        stores.post("create", store=name)
+        stores.post("switch-learning", store=name, on=learning)
+        stores.post("switch", store=name, on=on)
+    assert stores.post("learn", text="A paragraph.", finished=True) == {"stores": ["work"]}
+    assert stores.post("learn", text="half \ud83d", finished=False) == {"stores": ["work"]}
+    assert {row["store"]: row["tokens"] > 0 for row in stores.disk.list()} == {"me": False, "off": False, "work": True}
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "status", "said"),
+    [
+        ("create", {"store": "../evil"}, 409, "given as the name of a store"),
+        ("switch", {"store": "none", "on": True}, 409, "no personal store called 'none'; there are: me"),
+        ("switch", {"store": "me"}, 422, "on is missing"),
+        ("delete", {"store": "none"}, 409, "no personal store called 'none'"),
+        ("search", {"text": ""}, 422, "text is empty"),
+        ("search", {"text": "   "}, 409, "No words given"),
+        ("forget", {"store": "me", "what": " "}, 409, "No words given"),
+        ("learn", {"text": "x", "finished": "yes"}, 422, "true or false is expected"),
+    ],
+)
+def test_what_is_wrong_is_said(stores: Stores, action: str, body: dict[str, Any], status: int, said: str) -> None:
+    assert said in stores.post(action, status, **body)["message"]
+
+
+def test_the_real_server_has_these_routes_and_keeps_other_pages_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
+    site = Site()
+    try:
+        response, content = site.ask("GET", "/api/stores", origin="http://evil.example")
+        assert response.status == 403
+        assert "evil.example" in json.loads(content)["message"]
+        site.fake.model.tokenizer = TOKENIZER  # pyright: ignore[reportAttributeAccessIssue]
+        response, content = site.ask("GET", "/api/stores")
+        assert (response.status, json.loads(content)) == (200, {"stores": []})
+    finally:
+        site.server.stop()
+        site.service.close()
+
+
+# ---------------------------------------------------------------- beneath
+
+
+def test_a_store_made_anew_under_a_deleted_name_is_the_one_that_counts(tmp_path: Path) -> None:
+    shelf, disk = Shelf(TOKENIZER, tmp_path), PersonalStores(TOKENIZER, tmp_path)
+    for text in ("abc", "abd"):
+        disk.create("me")
+        disk.add_phrase("me", text)
+        ids = TOKENIZER.encode(text)
+        assert shelf.active()[0].count(ids) > 0
+        disk.delete("me")
+    assert shelf.active() == []
+    shelf.close()
+
+
+def test_deleting_overwrites_the_text(tmp_path: Path) -> None:
+    disk = PersonalStores(TOKENIZER, tmp_path)
+    disk.create("me")
+    disk.add_text("me", "a", "a very secret thing")
+    held = (tmp_path / "me.sqlite").open("rb")  # what an undeleter would find
+    disk.delete("me")
+    assert b"secret" not in held.read()
+    held.close()
+    with pytest.raises(StoreError, match="no personal store"):
+        disk.delete("me")
