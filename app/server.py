@@ -20,6 +20,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from app import sampling_routes
 from app.offline import stay_offline
 from app.service import FAILURES, DraftRequest, DraftService
 from core.errors import InputError, PolydraftError
@@ -65,6 +66,8 @@ def create_app(service: DraftService) -> FastAPI:
     @app.get("/api/status")
     async def status() -> dict[str, Any]:
         return service.status()
+
+    sampling_routes.add_routes(app, service, _parsed)
 
     # Gradio has a route of this name too; the one registered first counts.
     @app.get("/manifest.json")
@@ -170,6 +173,8 @@ def _in_words(detail: dict[str, Any]) -> str:
             return f"{name} is longer than {limits['max_length']} characters."
         case "string_too_short":
             return f"{name} is empty."
+        case "value_error":
+            return f"{name}: {str(limits['error']).removesuffix('.')}."
         case "int_type" | "float_type" | "bool_type" | "string_type" | "model_type" | "finite_number" as kind:
             wanted = {
                 "int_type": "a whole number",

@@ -48,11 +48,34 @@ export async function streamDrafts(request, onLine, signal) {
   }
 }
 
-/** @returns {Promise<{model: string, backend: string, device: string, ready: boolean, notice: string | null}>} */
-export async function serverStatus() {
-  const response = await reach("/api/status", { cache: "no-store" });
+/**
+ * @param {string} path
+ * @returns {Promise<any>}
+ */
+export async function getJson(path) {
+  const response = await reach(path, { cache: "no-store" });
   if (!response.ok) throw await inWords(response);
   return response.json();
+}
+
+/**
+ * @param {string} path
+ * @param {object} body
+ * @returns {Promise<any>}
+ */
+export async function postJson(path, body) {
+  const response = await reach(path, {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!response.ok) throw await inWords(response);
+  return response.json();
+}
+
+/** @returns {Promise<{model: string, backend: string, device: string, ready: boolean, notice: string | null}>} */
+export async function serverStatus() {
+  return getJson("/api/status");
 }
 
 /** Tell the server that this tab is gone; `sendBeacon` still works while the page is being torn down. */
