@@ -1,4 +1,4 @@
-"""Line charts of an evaluation's rows as SVG text: one small chart per figure, one line per series, labels at the lines'
+"""Line charts of an evaluation's rows as SVG text: one small chart per figure, one line per series, labels at their
 ends instead of a legend. Readable on light and dark ground."""
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ def lines(title: str, x_label: str, series: Series, log: bool = False) -> str:
         y = at_y(tick)
         parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDE - RIGHT}" stroke="#8884" fill="none"/>')
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    for x in sorted({x for x, _ in points}):
-        parts.append(f'<text x="{at_x(x):.1f}" y="{HIGH - BOTTOM + 16}" text-anchor="middle">{x:g}</text>')
+    parts += [
+        f'<text x="{at_x(x):.1f}" y="{HIGH - BOTTOM + 16}" text-anchor="middle">{x:g}</text>'
+        for x in sorted({x for x, _ in points})
+    ]
     middle = (LEFT + WIDE - RIGHT) / 2
     parts.append(f'<text x="{middle}" y="{HIGH - 8}" text-anchor="middle">{escape(x_label)}</text>')
     ends = []

@@ -74,7 +74,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
         prefix = {row["T"]: row["prefix"] for row in report.rows if row["rule"] == name}
         # The claim is on the papers' rules; the others stand beside for what they lose.
-        wanted = ">= 0.9" if name.startswith("top-n") or name.startswith("top-w") else "<= 0.9"
+        wanted = ">= 0.9" if name.startswith(("top-n", "top-w")) else "<= 0.9"
         report.target(f"{name}: prefix at T = 3 / at T = 1", prefix[3.0] / max(prefix[1.0], 1e-9), wanted)
     return report
 
@@ -82,8 +82,8 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 def expected(rule: Rule, logits: Tensor, before: list[int], written: list[int]) -> dict[str, float]:
     """What a rule does on the writer's path: logits (n, V) after `before` and each token of `written` but the last.
 
-    Returns: means over the n places: match_1_percent, different (first tokens of three drafts), surprise in nats of what
-    is drawn, kept (median); prefix, the mean length that the best of three drafts of LENGTH tokens shares with the
+    Returns: means over the n places: match_1_percent, different (first tokens of three drafts), surprise of what is
+    drawn in nats, kept (median); prefix, the mean length that the best of three drafts of LENGTH tokens shares with the
     writer, over the places that have LENGTH tokens after them.
     """
     contexts = [before + written[:n] for n in range(len(written))]
