@@ -118,9 +118,7 @@ def complete(
     ] = None,
     mode: sampling.ModeName = "superposed",
     rule: sampling.Rule = "none",
-    temperature: Annotated[
-        float, typer.Option(help="Divides the logits before the rule; 0.05 to 4.", metavar="N")
-    ] = 1.0,
+    temperature: float = _flag("temperature"),
     seed: sampling.Seed = 0,
     model: Model = "default",
     backend: Backend = "auto",
@@ -136,6 +134,7 @@ def complete(
     settings = DraftSettings(
         k=k,
         length=length,
+        temperature=temperature,
         tau=tau,
         exact_steps=exact_steps,
         distinct=distinct,
@@ -143,19 +142,16 @@ def complete(
         ngrams=ngrams,
         alpha=alpha,
         personal_weight=personal_weight,
+        sampling=sampling.chosen(rule, values or {}, mode, seed),
     )
     text = _without_surrogates(text)
-    chosen = sampling.values_of(rule, values or {})
-    plain = rule == "none" and temperature == 1 and mode == "superposed"
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(model, backend)
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)
     began = time.perf_counter()
-    drafting = settings.drafting()
-    if not plain:
-        drafting |= sampling.options(autocomplete, mode, rule, chosen, temperature, seed)
+    drafting = settings.drafting() | sampling.options(autocomplete, settings)
     completion = autocomplete.open().complete(text, stores=store or None, **drafting)
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))

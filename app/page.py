@@ -21,7 +21,7 @@ STATIC = Path(__file__).parent / "static"
 STATIC_URL = "/page"
 
 # What everybody sees; every other option stands under "More".
-SIMPLE = ("k", "length", "tau", "min_confidence")
+SIMPLE = ("k", "length", "temperature", "min_confidence")
 
 # One click on one of these shows what the page does, in three kinds of writing.
 EXAMPLES = (
@@ -39,6 +39,7 @@ PAPER, PAPER_DARK = "#fbfaf6", "#17181a"
 
 HEAD = f"""
 <link rel="stylesheet" href="{STATIC_URL}/editor.css">
+<link rel="stylesheet" href="{STATIC_URL}/sampling.css">
 <link rel="modulepreload" href="{STATIC_URL}/editor.js">
 <link rel="icon" href="{STATIC_URL}/icon.svg" type="image/svg+xml">
 <link rel="apple-touch-icon" href="{STATIC_URL}/icon-192.png">

@@ -10,10 +10,12 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from app.settings import SamplingSettings
 from core.controls import CATALOG, MODES, Control, checked
 from core.errors import InputError
 
 if TYPE_CHECKING:
+    from app.settings import DraftSettings
     from core.autocomplete import Autocomplete
     from core.samplers.view import Choice, View
 
@@ -69,6 +71,14 @@ def values_of(rule: str, given: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
+def chosen(rule: str, given: dict[str, Any], mode: str, seed: int) -> SamplingSettings:
+    """What the flags say. Raises InputError for a rule or a mode that is none, and as `values_of` does."""
+    values = values_of(rule, given)
+    if mode not in MODES:
+        raise InputError(f"mode {mode!r} given; one of {', '.join(MODES)} expected.")
+    return SamplingSettings(rule=rule, values=values, mode=mode, seed=seed)
+
+
 def asked(given: dict[str, Any], temperature: float) -> dict[str, dict[str, Any]]:
     """All rules, with the values that were given to some. Raises InputError for a value out of range."""
     found: dict[str, dict[str, Any]] = {name: {} for name in CATALOG}
@@ -80,14 +90,15 @@ def asked(given: dict[str, Any], temperature: float) -> dict[str, dict[str, Any]
     return found
 
 
-def options(
-    autocomplete: Autocomplete, mode: str, rule: str, values: dict[str, Any], temperature: float, seed: int
-) -> dict[str, Any]:
-    """What `Session.complete` takes for these choices. Raises InputError."""
+def options(autocomplete: Autocomplete, settings: DraftSettings) -> dict[str, Any]:
+    """What `Session.complete` takes for these settings, besides their own `drafting`. Raises InputError."""
+    if settings.plain:
+        return {}
     from core.modes import Mode
 
-    made = autocomplete.sampler(rule, values, temperature)
-    return {"mode": Mode(mode), "rule": made, "seed": seed}
+    chosen = settings.sampling
+    rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature)
+    return {"mode": Mode(chosen.mode), "rule": rule, "seed": chosen.seed}
 
 
 def view(autocomplete: Autocomplete, text: str, temperature: float, settings: dict[str, dict[str, Any]]) -> View:
@@ -106,7 +117,9 @@ def view(autocomplete: Autocomplete, text: str, temperature: float, settings: di
 
 Rule = Annotated[str, typer.Option(help=f"Which tokens are kept: {', '.join(CATALOG)}.", metavar="NAME")]
 ModeName = Annotated[str, typer.Option("--mode", help=f"How drafts are made: {', '.join(MODES)}.", metavar="NAME")]
-Seed = Annotated[int, typer.Option(help="Drawn drafts are the same for the same seed.", metavar="N")]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**31 - 1, help="Drawn drafts are the same for the same seed.", metavar="N")
+]
 
 
 def table(view: View, text: Callable[[str], str] = str) -> list[Any]:

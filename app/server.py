@@ -20,9 +20,9 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from app import sampling_routes, stores_routes
 from app.offline import stay_offline
 from app.service import FAILURES, DraftRequest, DraftService
-from app.stores_routes import add_routes
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
@@ -67,7 +67,8 @@ def create_app(service: DraftService) -> FastAPI:
     async def status() -> dict[str, Any]:
         return service.status()
 
-    add_routes(app, service.stores, _parsed)
+    stores_routes.add_routes(app, service.stores, _parsed)
+    sampling_routes.add_routes(app, service, _parsed)
 
     # Gradio has a route of this name too; the one registered first counts.
     @app.get("/manifest.json")
@@ -175,6 +176,8 @@ def _in_words(detail: dict[str, Any]) -> str:
             return f"{name} is longer than {limits['max_length']} characters."
         case "string_too_short":
             return f"{name} is empty."
+        case "value_error":
+            return f"{name}: {str(limits['error']).removesuffix('.')}."
         case "int_type" | "float_type" | "bool_type" | "string_type" | "model_type" | "finite_number" as kind:
             wanted = {
                 "int_type": "a whole number",

@@ -13,10 +13,12 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from app import sampling
 from app.personal import PersonalStores
 from app.settings import DraftSettings
 from core.errors import ContextFull, InputError, PolydraftError
@@ -35,6 +37,7 @@ REMEMBERED = 1024  # tabs whose newest request is known, so that a late older on
 FAILURES = (PolydraftError, RuntimeError, OSError, ImportError, MemoryError, ValueError)
 
 Event = dict[str, Any]
+Seen = TypeVar("Seen")
 log = logging.getLogger(__name__)
 
 
@@ -77,6 +80,42 @@ class _Job:
         self.post(None)
 
 
+@dataclass(frozen=True)
+class Position:
+    """Where a tab's newest drafts begin.
+
+    Attributes:
+        n: of the request that they answer.
+        logits: (V,) of the next token, as `Completion.next_logits` has them.
+        autocomplete: whose they are.
+    """
+
+    n: int
+    logits: Tensor
+    autocomplete: Autocomplete
+
+
+class _Visit:
+    """Somebody who wants to look at a tab's position, in the engine thread."""
+
+    def __init__(self, tab: str, look: Callable[[Position], Any]) -> None:
+        self.tab, self.look = tab, look
+        self._loop = asyncio.get_running_loop()
+        self.answer: asyncio.Future[Any] = self._loop.create_future()
+
+    def end(self, result: Any, error: Exception | None = None) -> None:
+        with suppress(RuntimeError):  # that loop is closed
+            self._loop.call_soon_threadsafe(self._end, result, error)
+
+    def _end(self, result: Any, error: Exception | None) -> None:
+        if self.answer.done():  # nobody waits any more
+            return
+        if error is None:
+            self.answer.set_result(result)
+        else:
+            self.answer.set_exception(error)
+
+
 class DraftService:
     """Answers `stream` and `leave` from one model, which `load` returns; it is called in the engine thread.
 
@@ -92,12 +131,14 @@ class DraftService:
         self._arrived: OrderedDict[str, _Job] = OrderedDict()  # by tab: only its newest request counts
         self._newest: OrderedDict[str, int] = OrderedDict()
         self._left: set[str] = set()
+        self._visits: list[_Visit] = []
         self._closing = False
         self._failure: tuple[str, str] | None = None
         # Touched by the engine thread alone, but for `status`, which only reads:
         self._autocomplete: Autocomplete | None = None
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # least recently used first
         self._running: dict[str, _Job] = {}
+        self._latest: dict[str, tuple[int, Completion]] = {}  # by tab: what has drafts, for whoever looks at them
         self._thread = threading.Thread(target=self._engine, name="polydraft-engine", daemon=True)
 
     def start(self) -> None:
@@ -142,6 +183,20 @@ class DraftService:
                 yield event
         finally:
             job.dropped = True
+
+    async def visit(self, tab: str, look: Callable[[Position], Seen]) -> Seen:
+        """What `look` makes of the position after which the tab's newest drafts begin. No pass of the model is made.
+
+        `look` runs in the engine thread between two passes, so it should take a few milliseconds only.
+        Raises: InputError where the tab has no drafts yet, or no longer; what `look` raises.
+        """
+        visit = _Visit(tab, look)
+        with self._wake:
+            if self._failure or self._closing:
+                raise InputError(" ".join(self._failure or ("Polydraft is closing.",)).strip())
+            self._visits.append(visit)
+            self._wake.notify()
+        return await visit.answer
 
     def stores(self) -> PersonalStores:
         """The user's personal stores, for any thread but the engine's. Raises InputError until the model is there,
@@ -199,6 +254,9 @@ class DraftService:
                 self._failure = reason
                 waiting = [*self._arrived.values(), *self._running.values()]
                 self._arrived.clear()
+                visits, self._visits = self._visits, []
+            for visit in visits:
+                visit.end(None, InputError(" ".join(reason).strip()))
             for job in waiting:
                 job.fail(*reason)
             self._give_back()
@@ -206,12 +264,13 @@ class DraftService:
     def _take(self) -> bool:
         """Wait for work, drop what is no longer wanted, begin what is new. False when closing."""
         with self._wake:
-            while not (self._closing or self._arrived or self._left or self._running):
+            while not (self._closing or self._arrived or self._left or self._running or self._visits):
                 self._wake.wait()
             if self._closing:
                 return False
             arrived, self._arrived = self._arrived, OrderedDict()
             left, self._left = self._left, set()
+            visits, self._visits = self._visits, []
         for tab, job in list(self._running.items()):
             if job.dropped or tab in arrived or tab in left:
                 self._end(tab)
@@ -221,7 +280,21 @@ class DraftService:
             if not job.dropped:
                 self._running[tab] = job
                 self._attempt(tab, self._begin)
+        for visit in visits:
+            self._look(visit)
         return True
+
+    def _look(self, visit: _Visit) -> None:
+        """One look at a position; what goes wrong there concerns nobody else."""
+        n, completion = self._latest.get(visit.tab, (0, None))
+        logits = None if completion is None else completion.next_logits
+        if logits is None or self._autocomplete is None:
+            visit.end(None, InputError("There are no drafts here to look at yet; write something."))
+            return
+        try:
+            visit.end(visit.look(Position(n, logits, self._autocomplete)))
+        except FAILURES as error:
+            visit.end(None, error)
 
     def _step(self) -> None:
         """One pass of the model for everything that runs."""
@@ -286,7 +359,9 @@ class DraftService:
             assert self._autocomplete is not None
             session = self._sessions[request.tab] = self._autocomplete.open()
         self._sessions.move_to_end(request.tab)
-        job.completion = session.complete(request.before, **settings.drafting())
+        assert self._autocomplete is not None
+        drafting = settings.drafting() | sampling.options(self._autocomplete, settings)
+        job.completion = session.complete(request.before, **drafting)
         self._show(job)
 
     def _rows(self, job: _Job) -> list[Row]:
@@ -305,6 +380,7 @@ class DraftService:
         now = time.perf_counter()
         if completion.step and job.first is None:
             job.first = now, completion.step
+            self._latest[request.tab] = request.n, completion
         due = not job.sent or now - job.sent_at >= self._pace
         if completion.done or (due and completion.step != job.step):
             job.step = completion.step
@@ -370,6 +446,7 @@ class DraftService:
 
     def _close_session(self, tab: str) -> None:
         session = self._sessions.pop(tab, None)
+        self._latest.pop(tab, None)
         if session:
             session.close()
 

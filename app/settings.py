@@ -4,11 +4,55 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from core.controls import CATALOG, MODES, T_HIGH, T_LOW, checked
+from core.errors import InputError
 
 
 def _option(default: Any, label: str, explain: str, *, step: float | None = None, **limits: Any) -> Any:
     return Field(default, title=label, description=explain, json_schema_extra={"step": step}, **limits)
+
+
+class SamplingSettings(BaseModel):
+    """Which rule crops the distributions, and how drafts are made of what is left. The names, the controls and their
+    ranges are those of `core.controls`.
+
+    Attributes:
+        rule: a name of the catalogue.
+        values: of its controls, by name; the rest have their defaults.
+        mode: one of MODES.
+        seed: drawn drafts are the same for the same one.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rule: str = "none"
+    values: dict[str, Any] = {}
+    mode: str = "superposed"
+    seed: int = Field(default=0, ge=0, lt=2**31)
+
+    @field_validator("rule")
+    @classmethod
+    def _known_rule(cls, rule: str) -> str:
+        if rule not in CATALOG:
+            raise ValueError(f"{rule!r} given; one of {', '.join(CATALOG)} expected")
+        return rule
+
+    @field_validator("mode")
+    @classmethod
+    def _known_mode(cls, mode: str) -> str:
+        if mode not in MODES:
+            raise ValueError(f"{mode!r} given; one of {', '.join(MODES)} expected")
+        return mode
+
+    @model_validator(mode="after")
+    def _fitting_values(self) -> SamplingSettings:
+        try:
+            checked(self.rule, self.values)
+        except InputError as error:
+            raise ValueError(str(error)) from None
+        return self
 
 
 class DraftSettings(BaseModel):
@@ -18,8 +62,8 @@ class DraftSettings(BaseModel):
 
     k: int = _option(3, "Drafts", "How many ways to go on are shown.", ge=1, le=9, step=1)
     length: int = _option(10, "Length", "How far ahead each draft looks, in tokens.", ge=1, le=32, step=1)
-    tau: float = _option(
-        1.0, "Temperature τ", "Below 1 the likeliest tokens weigh more, above 1 less.", ge=0.05, le=2.0, step=0.05
+    temperature: float = _option(
+        1.0, "Temperature", "Below 1 the likeliest words weigh more, above 1 less.", ge=T_LOW, le=T_HIGH, step=0.05
     )
     min_confidence: float = _option(
         0.0,
@@ -28,6 +72,14 @@ class DraftSettings(BaseModel):
         ge=0.0,
         le=0.95,
         step=0.01,
+    )
+    tau: float = _option(
+        1.0,
+        "Softmax τ",
+        "Like the temperature, but after the sampling rule has chosen; the paper's τ.",
+        ge=0.05,
+        le=2.0,
+        step=0.05,
     )
     exact_steps: int = _option(
         3,
@@ -48,11 +100,20 @@ class DraftSettings(BaseModel):
         0.9, "Personal weight", "How much your own stores may say at most.", ge=0.0, le=1.0, step=0.05
     )
 
+    sampling: SamplingSettings = SamplingSettings()
+
+    @property
+    def plain(self) -> bool:
+        """Whether drafts are made the default way: superposed, no rule, T = 1."""
+        return self.temperature == 1 and (self.sampling.rule, self.sampling.mode) == ("none", "superposed")
+
     def drafting(self) -> dict[str, Any]:
-        """Arguments for `Session.complete`."""
+        """Arguments for `Session.complete`; those of the rule and the mode come from `app.sampling.options`."""
         weight = 1.0 if self.ngrams else 0.0
         return {
-            **self.model_dump(exclude={"min_confidence", "ngrams", "alpha", "personal_weight"}),
+            **self.model_dump(
+                exclude={"min_confidence", "ngrams", "alpha", "personal_weight", "temperature", "sampling"}
+            ),
             "alpha": weight * self.alpha,
             "personal_weight": weight * self.personal_weight,
         }
@@ -74,4 +135,5 @@ def options() -> list[dict[str, Any]]:
             "step": field.get("step"),
         }
         for name, field in fields.items()
+        if name != "sampling"  # its controls are `core.controls`
     ]

@@ -181,6 +181,7 @@ class Preset:
         values: of its controls; what is not named has its default.
         temperature: T, before the rule.
         source: where the setting is from.
+        mode: how drafts are made with it; "" leaves that as it is.
     """
 
     name: str
@@ -188,21 +189,18 @@ class Preset:
     values: Mapping[str, float | str]
     temperature: float = 1.0
     source: str = ""
+    mode: str = ""
 
     def __post_init__(self) -> None:
         checked(self.rule, self.values, self.temperature)
+        if self.mode and self.mode not in MODES:
+            raise InputError(f"mode {self.mode!r} given; one of {', '.join(MODES)} expected.")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {field: getattr(self, field) for field in self.__dataclass_fields__} | {"values": dict(self.values)}
 
     def as_json(self) -> str:
-        return json.dumps(
-            {
-                "name": self.name,
-                "rule": self.rule,
-                "values": dict(self.values),
-                "temperature": self.temperature,
-                "source": self.source,
-            },
-            ensure_ascii=False,
-        )
+        return json.dumps(self.as_dict(), ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Preset:
@@ -211,13 +209,18 @@ class Preset:
             found = json.loads(text)
         except json.JSONDecodeError as error:
             raise InputError(f"The preset is no JSON ({error}); give what was exported.") from error
+        return cls.from_dict(found)
+
+    @classmethod
+    def from_dict(cls, found: Any) -> Preset:
+        """The preset that `as_dict` gave. Raises as `from_json` does."""
         if not isinstance(found, dict) or not isinstance(found.get("values", {}), dict):
             raise InputError("The preset is no JSON object with name, rule and values; give what was exported.")
         unknown = set(found) - set(cls.__dataclass_fields__)
         if unknown or not {"name", "rule"} <= set(found):
             what = f"unknown field {min(unknown)!r}" if unknown else "no name or no rule"
-            raise InputError(f"The preset has {what}; name, rule, values, temperature and source are known.")
-        for field in ("name", "rule", "source"):
+            raise InputError(f"The preset has {what}; {', '.join(cls.__dataclass_fields__)} are known.")
+        for field in ("name", "rule", "source", "mode"):
             if not isinstance(found.get(field, ""), str):
                 raise InputError(f"The preset's {field} {found[field]!r} is no text; give what was exported.")
         return cls(**{"values": {}, **found})

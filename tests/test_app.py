@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
+from core.autocomplete import Autocomplete
+from core.samplers.view import look
 from tests.fake_drafts import FakeDrafts
 from tests.test_page import HOSTILE, Editor
 
@@ -132,6 +134,36 @@ def test_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
     page.get_by_role("slider", name="Length").fill("2")
     longest = max(map(len, wait_until_done(editor)))
     assert longest < 40
+
+
+def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App, autocomplete: Autocomplete) -> None:
+    session = autocomplete.open()
+    completion = session.complete(TEXT)
+    while completion.next_logits is None:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    logits = completion.next_logits
+    completion.close()
+    session.close()
+    editor = opened(page, app)
+    editor.put(TEXT)
+    wait_until_done(editor)
+    page.locator(".pd-sampling-button").click()
+    for rule, temperature in (("top-w", 1.0), ("top-n-sigma", 2.0), ("top-p", 1.0)):
+        view = look(logits, autocomplete.model.tokenizer, temperature, {rule: {}}, autocomplete.geometries)
+        page.locator("#sm-rule").select_option(rule)
+        page.get_by_role("slider", name="temperature", exact=True).fill(f"{temperature:g}")
+        tokens = [token.text.replace(" ", "␣").replace("\n", "↵") for token in view.tokens]
+        kept = [token for token, is_kept in zip(tokens, view.choices[0].kept, strict=True) if is_kept]
+        count = f"{view.choices[0].count:,} token"
+        editor.wait(
+            lambda tokens=tokens, kept=kept, count=count: (
+                page.locator(".sm-bars tbody th").all_text_contents() == tokens
+                and page.locator(".sm-bars tr.sm-kept th").all_text_contents() == kept
+                and (page.locator(".sm-summary").text_content() or "").startswith(count)
+            ),
+            f"the chart of {rule}",
+        )
+    assert editor.errors == []
 
 
 def test_two_tabs_do_not_disturb_each_other(browser: Browser, app: App) -> None:

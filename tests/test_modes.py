@@ -216,7 +216,6 @@ def test_the_command_line_takes_rules_and_modes(autocomplete, monkeypatch):
         (("--rule", "best"), "rule 'best' given; one of none, greedy, top-k"),
         (("--rule", "top-p", "--beta", "4"), "--beta is a flag of top-w, and the rule is top-p; add --rule top-w"),
         (("--rule", "top-p", "--top-p", "1.5"), "top-p 1.5 given; a number from 0 to 1 expected"),
-        (("--rule", "top-p", "--temperature", "9"), "temperature 9"),
         (("--mode", "best"), "mode 'best' given"),
     ],
 )

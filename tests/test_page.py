@@ -789,7 +789,7 @@ def test_everything_is_reached_by_keyboard_with_visible_focus(editor: Editor) ->
         seen.append(name)
         if name:
             assert outline == "solid", name
-    for name in ("k", "length", "tau", "min_confidence", "more", "settings"):
+    for name in ("k", "length", "temperature", "min_confidence", "more", "settings"):
         assert name in seen
 
 

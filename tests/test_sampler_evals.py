@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from typer.testing import CliRunner
 from app import evals
 from app.bench.samplers import listed_top_n_sigma, plain_top_w
 from app.cli import app
-from app.evals.samplers import _common, self_bleu
+from app.evals.plots import lines, page
+from app.evals.samplers import DRAWS, LENGTH, expected, self_bleu
 from app.evals.top_w import judged, mass_cuts
 from core.controls import CATALOG, MODES
-from core.samplers import Geometry, TopNSigma, TopW
+from core.samplers import Geometry, Mirostat, TopK, TopNSigma, TopW
 
 DOCS = (Path(__file__).parent.parent / "docs" / "samplers.md").read_text()
 
@@ -55,13 +57,56 @@ def test_self_bleu_is_one_for_copies_and_nothing_for_strangers():
     assert self_bleu([[1, 2, 3]] * 3) == 1.0
     assert self_bleu([[1, 2, 3], [4, 5, 6], [7, 8, 9]]) == 0.0
     assert 0 < self_bleu([[1, 2, 3], [1, 2, 9], [7, 8, 9]]) < 1
-    assert _common([1, 2, 3], [1, 2, 4]) == 2
+
+
+def test_the_expected_match_is_what_drawing_gives():
+    """Drafts drawn along fixed distributions, counted, against what is computed without a draw."""
+    chance = torch.Generator().manual_seed(3)
+    logits = torch.randn(LENGTH, 6, generator=chance) * 2
+    written = logits.argmax(1).tolist()
+    rule = TopK(4)
+    found = expected(rule, logits, [0], written)
+    q = rule(None, logits).softmax(1)
+    drawn = torch.stack([torch.multinomial(row, 40_000 * DRAWS, replacement=True, generator=chance) for row in q])
+    agree = (drawn == torch.tensor(written)[:, None]).int().cumprod(0).sum(0).view(-1, DRAWS)  # tokens in common
+    assert found["prefix"] == pytest.approx(float(agree.max(1).values.double().mean()), rel=0.02)
+    first = 100 * (1 - (1 - q[torch.arange(LENGTH), torch.tensor(written)]) ** DRAWS).mean()
+    assert found["match_1_percent"] == pytest.approx(float(first))
+    assert found["kept"] == 4
+    everything = expected(TopK(6), logits, [0], written)
+    entropy = -(logits.softmax(1) * logits.log_softmax(1)).sum(1).mean()
+    assert everything["surprise"] == pytest.approx(float(entropy), rel=1e-5)
+
+
+def test_mirostat_follows_the_writers_path():
+    logits = torch.randn(LENGTH, 50, generator=torch.Generator().manual_seed(4)) * 3
+    likely, unlikely = logits.argmax(1).tolist(), logits.argmin(1).tolist()
+    kept = [expected(Mirostat(tau=2.0, eta=0.5), logits, [0], written)["surprise"] for written in (likely, unlikely)]
+    assert kept[0] > kept[1], "after surprising tokens it keeps less"
+
+
+def test_curves_are_drawn_with_every_line_named():
+    found = page(
+        [
+            lines("a < b", "T", {"one": [(0.5, 1), (4, 3)], "two": [(0.5, 2), (4, 3)]}),
+            lines("c", "T", {"one": [(1, 1), (2, 1e4)]}, log=True),
+        ]
+    )
+    root = ElementTree.fromstring(found)
+    texts = [node.text for node in root.iter() if node.tag.endswith("text")]
+    assert {"a < b", "c", "one", "two", "0.5", "4"} <= set(texts)
+    assert len([node for node in root.iter() if node.get("stroke-width")]) == 3
+    labels = {node.text: float(node.get("y", 0)) for node in root[1].iter() if node.text in ("one", "two")}
+    assert abs(labels["one"] - labels["two"]) >= 13, "one label lies on the other"
 
 
 def test_every_evaluation_can_be_run_by_name():
     for name in evals.EVALS:
         assert callable(__import__(f"app.evals.{name.replace('-', '_')}", fromlist=["measure"]).measure)
     assert CliRunner().invoke(app, ["eval", "nonsense"]).exit_code == 1
+    refused = CliRunner().invoke(app, ["eval", "top-w", "--plot", "x.svg"])
+    assert refused.exit_code == 1
+    assert "draws no curves" in refused.stderr
 
 
 def test_the_documentation_names_every_rule_flag_and_mode():

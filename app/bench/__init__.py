@@ -20,6 +20,7 @@ BENCHES = {
     "startup": "process start to a page that answers",
     "healing": "how often one of 3 drafts restores a half-typed word",
     "samplers": "each rule beside Hugging Face's own, Top-W beside plain NumPy",
+    "panel": "a slider of the sampling panel to the chart and the drafts, in real Chromium; typing with it open",
     "cpu-torch": "the torch backend's step on this CPU beside the least that reading its weights takes",
     "gpu": "steps, drafts, many people and samplers on a CUDA device, beside its bandwidth and Hugging Face's generate",
     "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",

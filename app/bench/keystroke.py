@@ -76,7 +76,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(child.url)
             page.wait_for_function("window.polydraft !== undefined")
-            ours = _type(page, "polydraft", page.get_by_role("textbox", name="Your text"), chosen, progress)
+            ours = type_at_rate(page, "polydraft", page.get_by_role("textbox", name="Your text"), chosen, progress)
             page.close()
         progress("starting the peer")
         port = free_port()
@@ -88,7 +88,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
             box = page.locator("#peer-text textarea")
             box.wait_for()
             page.evaluate(WATCH)
-            theirs = _type(page, "peer", box, chosen, progress)
+            theirs = type_at_rate(page, "peer", box, chosen, progress)
         browser.close()
     return summary(ours, theirs)
 
@@ -110,7 +110,7 @@ def passages(files: list[list[str]], count: int) -> list[tuple[str, str]]:
     return found
 
 
-def _type(
+def type_at_rate(
     page: Page, name: str, box: Locator, chosen: list[tuple[str, str]], progress: Callable[[str], None]
 ) -> dict[str, Any]:
     """What `window[name].counters` gained while the passages were typed at `RATE`."""

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.console import Console
 from app.bench.report import Report, table
 from app.evals.options import Options
 from core.errors import InputError, PolydraftError
+from ngram_builder.work import write_durably
 
 # Name -> what it measures. Each is a module of this package with `measure(options, progress) -> Report`.
 EVALS = {
@@ -32,18 +34,31 @@ def measure(name: str, options: Options, progress: Callable[[str], None] = lambd
     return import_module(f"app.evals.{name.replace('-', '_')}").measure(options, progress)
 
 
-def run(name: str, as_json: bool, **options: Any) -> int:
+def _plots(name: str) -> Callable[[Report], str]:
+    """What draws an evaluation. Raises InputError where nothing does, before anything is measured."""
+    if name in EVALS:
+        found = getattr(import_module(f"app.evals.{name.replace('-', '_')}"), "plots", None)
+        if found is not None:
+            return found
+    raise InputError(f"{name} draws no curves; leave --plot out.")
+
+
+def run(name: str, as_json: bool, plot: Path | None = None, **options: Any) -> int:
     """Evaluate and print: a table, or one JSON object on stdout.
 
     Args:
+        plot: where to write curves as SVG, for an evaluation that has some.
         options: the fields of `Options`.
 
     Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.
     """
     console = Console(stderr=True, soft_wrap=True)
     try:
+        draw = None if plot is None else _plots(name)
         with console.status(f"{name} …") as status:
             report = measure(name, Options(**options), lambda text: status.update(f"{name}: {text} …"))
+        if draw and plot:
+            write_durably(plot, draw(report).encode())
     except PolydraftError as error:
         console.print(str(error), style="red", markup=False)
         return 1

@@ -35,6 +35,7 @@ def evaluate(
         ),
     ] = None,
     context: Annotated[int, typer.Option(min=1, help="Tokens before a place that the model sees.")] = PREFIX,
+    plot: Annotated[Path | None, typer.Option(help="Write curves to this SVG file: samplers.", metavar="FILE")] = None,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
 ) -> None:
@@ -42,6 +43,7 @@ def evaluate(
         run(
             name,
             as_json,
+            plot,
             text=text,
             past=past,
             repetitions=repetitions,

@@ -15,6 +15,7 @@ import { Ghost } from "./ghost.js";
 import { Learning } from "./learning.js";
 import { drawMarked, marks } from "./marks.js";
 import { keepSettings, keepText, recallSettings, recallText } from "./memory.js";
+import { setUpSampling } from "./panel.js";
 import { setUpTabs } from "./tabs.js";
 import { ConnectionLost, ServerError, leave, serverStatus, streamDrafts } from "./transport.js";
 
@@ -24,8 +25,9 @@ import { ConnectionLost, ServerError, leave, serverStatus, streamDrafts } from "
 
 /**
  * A request under way. `quiet`: what is shown stays until the answer has something longer to say.
+ * `steady`: drafts whose ends stay in sight until the answer has grown as long: settings change, the text does not.
  * @typedef {{n: number, before: string, key: string, set: DraftSet, quiet: boolean, pressed: number | null,
- *            controller: AbortController}} Request
+ *            controller: AbortController, steady: Draft[], told: boolean}} Request
  */
 
 const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
@@ -50,6 +52,7 @@ const HINTS = [
 
 const REFRESH_AFTER = 250; // ms without a key until dropped drafts are replaced by new ones
 const MOVED_AFTER = 120; // ms after the caret has moved until drafts are asked for at its new place
+const SETTINGS_EVERY = 40; // ms between two requests while a slider moves
 const SAVE_AFTER = 500; // ms without a change until the text is stored
 const LETTERS_PER_TOKEN = 4.6; // of English, with spaces
 const LETTER_WIDTH = 0.42; // of the font size, on average
@@ -111,6 +114,9 @@ export class Editor {
 
     /** @type {Record<string, number | boolean>} */
     this.settings = {};
+    /** What the sampling panel adds to them. @type {{sampling?: object}} */
+    this.sampling = {};
+    this.settingsAsked = -1e9;
     this.setUpSettings();
     this.setUpText();
     this.setUpButtons();
@@ -192,6 +198,7 @@ export class Editor {
       if (this.request && !before.startsWith(this.request.before)) this.abort();
       this.counters.avoided++;
       this.draw(rows);
+      this.tell("pd-along");
       if (pressed !== null) this.counters.alongMs.push(performance.now() - pressed);
       if (rows.length < /** @type {DraftSet} */ (this.set).drafts.length && !this.takingWord) {
         this.later("refresh", REFRESH_AFTER, () => this.ask({ quiet: true }));
@@ -204,6 +211,7 @@ export class Editor {
       this.counters.avoided++;
       this.set = { before, drafts: known, done: true };
       this.draw(agreeing(this.set, before));
+      this.tell("pd-along");
       if (pressed !== null) this.counters.alongMs.push(performance.now() - pressed);
       return;
     }
@@ -267,21 +275,22 @@ export class Editor {
 
   /**
    * Ask the server for drafts at the caret.
-   * @param {{quiet?: boolean, pressed?: number | null}} how
+   * @param {{quiet?: boolean, pressed?: number | null, steady?: boolean}} how
    */
-  ask({ quiet = false, pressed = null }) {
+  ask({ quiet = false, pressed = null, steady = false }) {
     const before = this.before();
     if (before === null || this.dismissed) return;
     this.abort();
     const controller = new AbortController();
     const window = cropped(before);
     const request = {
-      n: ++this.n, before, key: window, quiet, pressed, controller,
+      n: ++this.n, before, key: window, quiet, pressed, controller, told: false,
+      steady: steady && this.set?.before === before ? this.set.drafts : [],
       set: /** @type {DraftSet} */ ({ before, drafts: [], done: false }),
     };
     this.request = request;
     this.counters.requests++;
-    const body = { n: request.n, before: window, settings: this.settings };
+    const body = { n: request.n, before: window, settings: { ...this.settings, ...this.sampling } };
     streamDrafts(body, (line) => this.receive(request, line), controller.signal)
       .then(() => this.finish(request))
       .catch((error) => this.failed(request, error));
@@ -315,6 +324,9 @@ export class Editor {
     const first = set.drafts.length === 0;
     set.done = line.done;
     set.drafts = inOrder(set.drafts, line.drafts, line.done);
+    if (!line.done) set.drafts = set.drafts.map((draft) => withKnownEnd(draft, request.steady));
+    if (!request.told) this.tell("pd-drafts");
+    request.told = true;
     if (line.done) this.remember(request);
 
     const before = this.before();
@@ -370,6 +382,16 @@ export class Editor {
     this.stop("refresh");
     this.set = null;
     this.draw([]);
+    this.tell("pd-cleared");
+  }
+
+  /**
+   * For whoever looks on: drafts for a new position have arrived (pd-drafts), those shown serve a new position as well
+   * (pd-along), there are none (pd-cleared), all settings go back to their defaults (pd-reset).
+   * @param {"pd-drafts" | "pd-along" | "pd-cleared" | "pd-reset"} event
+   */
+  tell(event) {
+    this.root.dispatchEvent(new CustomEvent(event));
   }
 
   /** @param {Row[]} rows */
@@ -671,9 +693,8 @@ export class Editor {
       input.addEventListener("input", () => {
         this.readSetting(input);
         keepSettings(this.settings);
-        this.remembered.clear();
         this.map.reset();
-        this.later("settings", 60, () => this.ask({}));
+        this.settingsChanged();
       });
     }
     // Open where there is room for it, closed on a phone, until the reader decides otherwise.
@@ -681,7 +702,17 @@ export class Editor {
     disclose(/** @type {HTMLButtonElement} */ (this.find("[data-do=settings]")), roomy);
   }
 
+  /** Drafts for new settings: the first at once, and not for every step of a moving slider. */
+  settingsChanged() {
+    this.remembered.clear();
+    this.later("settings", Math.max(0, this.settingsAsked + SETTINGS_EVERY - performance.now()), () => {
+      this.settingsAsked = performance.now();
+      this.ask({ steady: true });
+    });
+  }
+
   resetSettings() {
+    this.tell("pd-reset");
     /** @type {NodeListOf<HTMLInputElement>} */
     const inputs = this.root.querySelectorAll(".pd-options input");
     for (const input of inputs) {
@@ -813,7 +844,7 @@ export class Editor {
       this.root.style.setProperty("--column-width", `${width}px`);
       this.reserveRoom();
       this.drawGhost();
-    }).observe(this.textarea);
+    }).observe(this.textarea, { box: "border-box" }); // where the column stands, not only how wide it is
     document.fonts?.addEventListener("loadingdone", () => this.map.reset());
 
     // The part of the window that a phone's keyboard leaves free.
@@ -862,6 +893,16 @@ function inOrder(shown, fresh, done) {
   const place = new Map(shown.map((draft, i) => [draft.id, i]));
   const ordered = [...fresh].sort((a, b) => (place.get(a.id) ?? Infinity) - (place.get(b.id) ?? Infinity) || 0);
   return done ? grouped(ordered) : ordered;
+}
+
+/**
+ * The draft with the end that one of `known` has and it has not yet.
+ * @param {Draft} draft
+ * @param {Draft[]} known
+ */
+function withKnownEnd(draft, known) {
+  const longer = known.find(({ text }) => text.length > draft.text.length && text.startsWith(draft.text));
+  return longer ? { ...draft, text: longer.text } : draft;
 }
 
 /**
@@ -922,5 +963,6 @@ export function mount(element) {
   const editor = new Editor(root);
   const learning = new Learning(root, editor);
   setUpTabs(root, editor, learning);
+  setUpSampling(root, editor);
   Object.assign(window, { polydraft: { counters: editor.counters, editor } });
 }

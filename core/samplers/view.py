@@ -210,4 +210,4 @@ def _probabilities(x: Tensor) -> Tensor:
 
 def _entropy(p: Tensor) -> float:
     q = p[p > 0].numpy()
-    return max(float(-(q * np.log(q)).sum()), 0.0)
+    return max(0.0, float(-(q * np.log(q)).sum()))  # in this order: never -0

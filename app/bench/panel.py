@@ -1,0 +1,118 @@
+"""`bench panel`: the sampling panel in real Chromium: from a slider's move to the chart and to the drafts that follow,
+and what it costs who types, open beside closed.
+
+A move is the slider's input event; the chart has followed when the line above it is another, the drafts when the first
+answer to the request that the move made has been drawn. The text stays as it is, so no pass of the model is waited for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from app.bench import keystroke, text
+from app.bench.child import running_app
+from app.bench.report import Options, Report, percentile
+from app.browser import ADVICE, find_browser
+from core.errors import PolydraftError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+MOVES = 40  # of each slider
+PAUSE = 250  # ms between two moves: drafts are under way when the next one comes
+SLIDERS = (("top-p", "top_p"), ("top-n-sigma", "n"), ("top-w", "beta"))
+
+# Moves a slider to and fro; returns ms to the chart and ms to the drafts, one of each per move that changed something.
+MOVE = """([control, moves, pause]) => new Promise((done) => {
+    const slider = document.querySelector(`[data-control="${control}"]`), editor = polydraft.editor;
+    const root = document.querySelector("#pd"), summary = document.querySelector(".sm-summary");
+    const chart = [], drafts = [];
+    let at = null, asked = 0, drawn = true;
+    new MutationObserver(() => { if (!drawn) { chart.push(performance.now() - at); drawn = true; } })
+        .observe(summary, { childList: true, subtree: true, characterData: true });
+    root.addEventListener("pd-drafts", () => {
+        if (editor.n > asked) requestAnimationFrame(() => { drafts.push(performance.now() - at); });
+        asked = editor.n;
+    });
+    const low = Number(slider.min), span = Number(slider.max) - low;
+    let n = 0;
+    const timer = setInterval(() => {
+        if (n++ === moves) { clearInterval(timer); setTimeout(() => done([chart, drafts]), 500); return; }
+        slider.value = String(low + span * (0.35 + 0.3 * Math.abs(((n * 7) % 20) / 10 - 1)));
+        at = performance.now(); asked = editor.n; drawn = false;
+        slider.dispatchEvent(new Event("input", { bubbles: true }));
+    }, pause);
+})"""
+FRAMES = """() => { const seen = window.frames_ = []; let last = performance.now();
+    const tick = (now) => { seen.push(now - last); last = now; requestAnimationFrame(tick); };
+    requestAnimationFrame(tick); }"""
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    path = find_browser()
+    if path is None:
+        raise PolydraftError(f"This measurement needs Chromium. {ADVICE}")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise PolydraftError('This measurement needs Playwright: pip install "polydraft[dev]".') from error
+
+    chosen = keystroke.passages(text.load(options.text), options.repetitions or 2)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(path), args=list(keystroke.QUIET))
+        progress("starting the app")
+        with running_app(options) as child:
+            child.wait(child.ready)
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            page.goto(child.url)
+            page.wait_for_function("window.polydraft !== undefined")
+            box = page.get_by_role("textbox", name="Your text")
+            closed = keystroke.type_at_rate(page, "polydraft", box, chosen, progress)
+            page.locator(".pd-sampling-button").click()
+            page.wait_for_selector(".sm-bars tbody tr")
+            moved = {rule: _moved(page, rule, control, progress) for rule, control in SLIDERS}
+            page.select_option("#sm-rule", "none")
+            page.evaluate(FRAMES)
+            views = page.evaluate("polydraftSampling.counters.viewMs.length")
+            opened = keystroke.type_at_rate(page, "polydraft", box, chosen, progress)
+            frames = page.evaluate("frames_")
+            charts = page.evaluate("(n) => polydraftSampling.counters.viewMs.slice(n)", views)
+        browser.close()
+    return summary(moved, closed, opened, charts, frames)
+
+
+def _moved(page: Page, rule: str, control: str, progress: Callable[[str], None]) -> tuple[list[float], list[float]]:
+    progress(f"moving {rule}'s slider")
+    page.select_option("#sm-rule", rule)
+    page.wait_for_timeout(keystroke.SETTLE)
+    chart, drafts = page.evaluate(MOVE, [control, MOVES, PAUSE])
+    return chart, drafts
+
+
+def summary(
+    moved: dict[str, tuple[list[float], list[float]]],
+    closed: dict[str, Any],
+    opened: dict[str, Any],
+    charts: list[float],
+    frames: list[float],
+) -> Report:
+    """Percentiles of what the page noted, in ms."""
+    report = Report("panel")
+    lines: list[tuple[str, list[float]]] = []
+    for rule, (chart, drafts) in moved.items():
+        lines += [(f"{rule}: slider to chart", chart), (f"{rule}: slider to drafts", drafts)]
+    lines += [
+        ("typing, closed: key to first draft", closed["firstMs"]),
+        ("typing, open: key to first draft", opened["firstMs"]),
+        ("typing, open: asking for the chart to having drawn it", charts),
+        ("typing, open: from one frame to the next", frames),
+    ]
+    for what, times in lines:
+        shares = {f"p{p}_ms": percentile(times, p) for p in (50, 90, 99)}
+        report.rows.append({"what": what, "count": len(times)} | shares)
+    for rule, (chart, drafts) in moved.items():
+        report.target(f"{rule}: p90 slider to chart, ms", percentile(chart, 90), "<= 50")
+        report.target(f"{rule}: p90 slider to drafts, ms", percentile(drafts, 90), "<= 50")
+    report.target("p99 from one frame to the next while typing, ms", percentile(frames, 99), "<= 50")
+    return report

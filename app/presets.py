@@ -1,0 +1,138 @@
+"""The user's own presets of samplers, in a SQLite file of the user's data folder; and as JSON, to carry elsewhere.
+
+Each call opens the file and lets go of it again, so calls may come from any thread.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from sqlite_utils import Database
+
+from core.controls import PRESETS, Preset
+from core.errors import InputError
+
+KIND = "polydraft presets"  # what an exported file says it is
+VERSION = 1
+MOST = 200  # presets of one user
+MOST_LETTERS = 80  # of a name
+
+
+def presets_file() -> Path:
+    return platformdirs.user_data_path("polydraft", appauthor=False) / "presets.sqlite"
+
+
+class OwnPresets:
+    """The presets in `file`; it is made when the first one is saved.
+
+    Raises: InputError, from every method, for a file that cannot be used.
+    """
+
+    def __init__(self, file: Path | None = None) -> None:
+        self.file = file or presets_file()
+
+    def all(self) -> list[Preset]:
+        """By name. One that this version cannot read is left out, and stays in the file."""
+        if not self.file.exists():
+            return []
+        with self._opened() as database:
+            rows = list(database.query("select content from presets order by name collate nocase"))
+        found = []
+        for row in rows:
+            try:
+                found.append(Preset.from_json(row["content"]))
+            except InputError:  # a newer version's
+                continue
+        return found
+
+    def save(self, preset: Preset) -> None:
+        """Keep it, in place of one of the same name. Raises InputError for a name that cannot be had."""
+        self.add([preset])
+
+    def add(self, presets: list[Preset]) -> None:
+        """Keep all of them, or none. Raises InputError as `save` does."""
+        for preset in presets:
+            _check_name(preset.name)
+        with self._opened() as database:
+            known = {row["name"] for row in database.query("select name from presets")}
+            if len(known | {preset.name for preset in presets}) > MOST:
+                raise InputError(f"More than {MOST} presets; delete some first.")
+            rows = [{"name": preset.name, "content": preset.as_json()} for preset in presets]
+            database.table("presets").insert_all(rows, pk="name", replace=True)
+
+    def delete(self, name: str) -> None:
+        """Forget it. Raises InputError where there is none of that name."""
+        with self._opened() as database:
+            if not list(database.query("select 1 from presets where name = ?", [name])):
+                raise InputError(f"There is no preset {name!r}.")
+            database.table("presets").delete(name)
+
+    def exported(self) -> str:
+        """All of them as JSON, for `imported`."""
+        content = {"kind": KIND, "version": VERSION, "presets": [preset.as_dict() for preset in self.all()]}
+        return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
+
+    def imported(self, text: str) -> list[str]:
+        """Take over what was exported, all or nothing; returns the names.
+
+        Raises: InputError that names the preset and what is unknown in it or out of range.
+        """
+        presets = read(text)
+        self.add(presets)
+        return [preset.name for preset in presets]
+
+    @contextmanager
+    def _opened(self) -> Iterator[Database]:
+        try:
+            self.file.parent.mkdir(parents=True, exist_ok=True)
+            with closing(sqlite3.connect(self.file, timeout=10)) as connection:
+                database = Database(connection)
+                database.table("presets").create({"name": str, "content": str}, pk="name", if_not_exists=True)
+                with connection:
+                    yield database
+        except (sqlite3.Error, OSError) as error:
+            raise InputError(f"The presets in {self.file} cannot be used: {error}.") from error
+
+
+def read(text: str) -> list[Preset]:
+    """The presets of an exported file, or a single one. Raises InputError that names what is wrong in which."""
+    try:
+        content: Any = json.loads(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"The file is no JSON ({error}); choose one that was exported here.") from error
+    if isinstance(content, dict) and "kind" not in content:
+        content = {"kind": KIND, "version": VERSION, "presets": [content]}
+    if not isinstance(content, dict) or content["kind"] != KIND or not isinstance(content.get("presets"), list):
+        raise InputError(f"The file holds no presets; one with the kind {KIND!r} and a list of presets is expected.")
+    if content.get("version") != VERSION:
+        raise InputError(f"The file's version {content.get('version')!r} is not known; {VERSION} is expected.")
+    if unknown := set(content) - {"kind", "version", "presets"}:
+        raise InputError(f"The file has an unknown field {min(unknown)!r}; kind, version and presets are known.")
+    if not content["presets"]:
+        raise InputError("The file holds no preset at all.")
+    found = []
+    for number, one in enumerate(content["presets"], 1):
+        name = one.get("name") if isinstance(one, dict) else None
+        try:
+            found.append(Preset.from_dict(one))
+            _check_name(found[-1].name)
+        except InputError as error:
+            raise InputError(
+                f"Preset {number}{f' ({name})' if name else ''}: {error} Nothing was taken over."
+            ) from None
+    if len({preset.name for preset in found}) < len(found):
+        raise InputError("The file holds two presets of one name. Nothing was taken over.")
+    return found
+
+
+def _check_name(name: str) -> None:
+    if not name.strip() or name != name.strip() or len(name) > MOST_LETTERS or not name.isprintable():
+        raise InputError(f"{name!r} given as the name of a preset; 1 to {MOST_LETTERS} letters expected.")
+    if name in {preset.name for preset in PRESETS}:
+        raise InputError(f"{name!r} is the name of a preset that comes with Polydraft; choose another.")

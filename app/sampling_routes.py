@@ -1,0 +1,170 @@
+"""The server's routes for samplers: what there is to choose from, what it does at a position, and presets.
+
+    GET  /api/sampling           rules with their controls, modes, presets
+    POST /api/view               {"tab", "temperature", "rules", "map"}: all rules on the tab's next token
+    POST /api/sweep              {"tab", "rules"}: how many tokens each keeps, by temperature
+    POST /api/presets/save       a preset
+    POST /api/presets/delete     {"name"}
+    GET  /api/presets/export     the user's presets as a file
+    POST /api/presets/import     {"text"}: what was exported
+
+What goes wrong is answered in words, {"message", "fix"}, with status 409.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+from starlette.concurrency import run_in_threadpool
+
+from app.presets import OwnPresets
+from app.sampling_view import Charts
+from app.service import DraftService, Position
+from core.controls import CATALOG, MODES, PRESETS, T_HIGH, T_LOW, Control, Preset, checked
+from core.errors import InputError, PolydraftError
+
+Parsed = Callable[[Request, Any], Awaitable[Any]]
+SWEPT = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)  # temperatures of the sweep
+SWEEPS = 200  # remembered
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Rules(_Request):
+    tab: str = Field(min_length=1, max_length=64)
+    rules: dict[str, dict[str, Any]]  # by name, with values of its controls
+
+    @field_validator("rules")
+    @classmethod
+    def _known(cls, rules: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        try:
+            return {name: checked(name, values) for name, values in rules.items()}
+        except InputError as error:
+            raise ValueError(str(error)) from None
+
+
+class ViewRequest(_Rules):
+    temperature: float = Field(1.0, ge=T_LOW, le=T_HIGH)
+    map: bool = False
+
+
+class SweepRequest(_Rules):
+    pass
+
+
+class SavedPreset(_Request):
+    name: str
+    rule: str
+    values: dict[str, Any] = {}
+    temperature: float = 1.0
+    mode: str = ""
+
+
+class Named(_Request):
+    name: str
+
+
+class Imported(_Request):
+    text: str
+
+
+def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: OwnPresets | None = None) -> None:
+    """Give the app these routes.
+
+    Args:
+        parsed: reads a request's body as a model, or refuses it in words.
+        presets: the user's; None is those in the user's data folder.
+    """
+    own = presets or OwnPresets()
+    charts = Charts()
+    sweeps: OrderedDict[Any, list[int]] = OrderedDict()
+    app.add_exception_handler(PolydraftError, _in_words)
+
+    @app.get("/api/sampling")
+    async def sampling() -> dict[str, Any]:
+        return {**catalogue(), "own": await run_in_threadpool(_listed, own)}
+
+    @app.post("/api/view")
+    async def view(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, ViewRequest)
+
+        def look(position: Position) -> dict[str, Any]:
+            seen = charts.view(asked.tab, position, asked.temperature, asked.rules, asked.map)
+            return {"n": position.n, **seen}
+
+        return await service.visit(asked.tab, look)
+
+    @app.post("/api/sweep")
+    async def sweep(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, SweepRequest)
+        position = await service.visit(asked.tab, lambda position: position)
+        # Long enough to be in the way of a key press: beside the engine, one rule after the other.
+        where, found = hash(position.logits.numpy().tobytes()), {}  # a slider leaves the position where it was
+        for name, values in asked.rules.items():
+            key = (where, name, tuple(values.items()))
+            if key not in sweeps:
+                sweeps[key] = await run_in_threadpool(_sweep, position, name, values)
+                while len(sweeps) > SWEEPS:
+                    sweeps.popitem(last=False)
+            found[name] = sweeps[key]
+        return {"n": position.n, "temperatures": SWEPT, "counts": found}
+
+    @app.post("/api/presets/save")
+    async def save(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, SavedPreset)
+        await run_in_threadpool(lambda: own.save(Preset(**asked.model_dump())))
+        return {"own": await run_in_threadpool(_listed, own)}
+
+    @app.post("/api/presets/delete")
+    async def delete(request: Request) -> dict[str, Any]:
+        await run_in_threadpool(own.delete, (await parsed(request, Named)).name)
+        return {"own": await run_in_threadpool(_listed, own)}
+
+    @app.get("/api/presets/export")
+    async def export() -> Response:
+        headers = {"Content-Disposition": 'attachment; filename="polydraft-presets.json"'}
+        return Response(await run_in_threadpool(own.exported), media_type="application/json", headers=headers)
+
+    @app.post("/api/presets/import")
+    async def import_(request: Request) -> dict[str, Any]:
+        names = await run_in_threadpool(own.imported, (await parsed(request, Imported)).text)
+        return {"names": names, "own": await run_in_threadpool(_listed, own)}
+
+
+def catalogue() -> dict[str, Any]:
+    """Rules, modes and the presets that come with Polydraft, from which the page makes its controls."""
+    return {
+        "rules": [
+            {"name": e.name, "title": e.title, "says": e.says, "controls": [_control(c) for c in e.controls]}
+            for e in CATALOG.values()
+        ],
+        "modes": [{"name": name, "says": says} for name, says in MODES.items()],
+        "temperature": {"low": T_LOW, "high": T_HIGH},
+        "presets": [preset.as_dict() for preset in PRESETS],
+    }
+
+
+def _control(control: Control) -> dict[str, Any]:
+    return {**asdict(control), "whole": isinstance(control.step, int) and not control.choices}
+
+
+def _listed(own: OwnPresets) -> list[dict[str, Any]]:
+    return [preset.as_dict() for preset in own.all()]
+
+
+def _sweep(position: Position, name: str, values: dict[str, Any]) -> list[int]:
+    from core.samplers.view import sweep
+
+    return sweep(position.logits, {name: values}, position.autocomplete.geometries, SWEPT)[name]
+
+
+async def _in_words(_: Request, error: Exception) -> Response:
+    return JSONResponse({"message": str(error), "fix": ""}, 409)

@@ -1,0 +1,60 @@
+// @ts-check
+/**
+ * The button of the sampling panel. What stands behind it is loaded when somebody wants it: on a click, or because a
+ * link or the last visit chose something. Closed it asks for nothing and computes nothing.
+ */
+
+const KEPT = "polydraft.sampling";
+
+/**
+ * @param {HTMLElement} root
+ * @param {import("./editor.js").Editor} editor
+ */
+export function setUpSampling(root, editor) {
+  const button = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-sampling-button"));
+  /** @type {Promise<import("./sampling.js").Sampling> | null} */
+  let loading = null;
+  const panel = () => (loading ??= import("./sampling.js")
+    .then(({ openSampling }) => openSampling(root, editor, button))
+    .catch((error) => {
+      loading = null;
+      editor.notice("server", { message: "The sampling panel could not be loaded.", fix: error.message });
+      throw error;
+    }));
+
+  button.addEventListener("click", async () => (await panel()).toggle());
+  // A link says which setting it carries; see `Sampling.followLink`.
+  const follow = async () => {
+    if (/[#&](rule|mode|temperature|seed)=/.test(location.hash)) (await panel()).followLink();
+  };
+  addEventListener("hashchange", follow);
+  if (isKept()) panel();
+  follow();
+}
+
+function isKept() {
+  try {
+    return localStorage.getItem(KEPT) !== null;
+  } catch {
+    return false; // no storage allowed: nothing kept
+  }
+}
+
+/** @returns {any} what the last visit chose, or null */
+export function recall() {
+  try {
+    return JSON.parse(localStorage.getItem(KEPT) ?? "null");
+  } catch {
+    return null;
+  }
+}
+
+/** @param {object | null} choice null forgets it */
+export function keep(choice) {
+  try {
+    if (choice) localStorage.setItem(KEPT, JSON.stringify(choice));
+    else localStorage.removeItem(KEPT);
+  } catch {
+    // Storage is full or switched off: the choice lasts as long as the page.
+  }
+}

@@ -1,0 +1,78 @@
+"""An `Autocomplete` whose next-token distributions are made up from the text, for real rules to crop: what the sampling
+panel shows can be computed a second time, and nothing has to be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from zlib import crc32
+
+import torch
+from torch import Tensor
+
+from core.autocomplete import TextDraft
+from core.samplers import Geometry
+from core.samplers.catalog import sampler
+from tests.fake_autocomplete import FakeAutocomplete, FakeCompletion, FakeSession
+
+WORDS = ("river", "market", "lantern", "house", "garden", "letter", "window", "story", "winter", "music")
+PIECES = [f" {word}{n or ''}" for n in range(60) for word in WORDS]  # (V,)
+
+
+class Tokenizer:
+    def decode(self, ids: list[int]) -> str:
+        return "".join(PIECES[i] for i in ids)
+
+
+def logits_after(text: str) -> Tensor:
+    """(V,), the same for the same text."""
+    return torch.randn(len(PIECES), generator=torch.Generator().manual_seed(crc32(text.encode()))) * 3
+
+
+class SamplingAutocomplete(FakeAutocomplete):
+    def __init__(self) -> None:
+        super().__init__()
+        vars(self.model)["tokenizer"] = Tokenizer()
+        embeddings = torch.randn(len(PIECES), 16, generator=torch.Generator().manual_seed(5))
+        self.geometries = {"l2": Geometry(embeddings), "cosine": Geometry(embeddings, "cosine")}
+        self.geometries["uniform"] = Geometry(None, "uniform")
+
+    def sampler(self, rule: str, values: Mapping[str, Any] | None = None, temperature: float = 1.0) -> Any:
+        return sampler(rule, values, temperature, self.geometries)
+
+    def open(self) -> SamplingSession:
+        self.opened += 1
+        self.sessions.append(SamplingSession(self))
+        return self.sessions[-1]  # pyright: ignore[reportReturnType]
+
+
+class SamplingSession(FakeSession):
+    def complete(self, before: str, **options: Any) -> SamplingCompletion:
+        made = SamplingCompletion(before, any(c.before == before for c in self.completions), **options)
+        self.completions.append(made)
+        return made
+
+
+class SamplingCompletion(FakeCompletion):
+    """The k likeliest tokens that the rule keeps, each with a few words behind it; what was asked before is known."""
+
+    @property
+    def next_logits(self) -> Tensor | None:
+        return logits_after(self.before) if self.step else None
+
+    def advance(self, logits: list[str]) -> None:
+        super().advance(logits)
+        rule, mode = self.options.get("rule"), self.options.get("mode")
+        row = logits_after(self.before)
+        if rule is not None:
+            row = rule(torch.zeros(1, 1, dtype=torch.int64), row[None])[0]
+        p = row.double().softmax(0)
+        order = p
+        if mode is not None and mode.name == "sampled":
+            chance = torch.Generator().manual_seed(self.options["seed"])
+            order = p / -torch.rand(len(p), generator=chance, dtype=torch.float64).log()
+        best = [int(i) for i in torch.topk(order, self.k).indices if p[i] > 0]
+        self.drafts = [
+            TextDraft(n, PIECES[i] + " and on" * (self.step - 1), float(p[i]), float(p[i]), self.done)
+            for n, i in enumerate(best)
+        ]

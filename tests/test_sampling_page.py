@@ -1,0 +1,535 @@
+"""The sampling panel in real Chromium: real rules, charts and presets over distributions that are made up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from app import presets as presets_module
+from app.server import create_app
+from app.service import DraftService
+from core.controls import CATALOG, MODES, PRESETS, Preset
+from core.samplers.view import look, sweep
+from tests.fake_drafts import FakeDrafts, Server
+from tests.fake_sampling import PIECES, SamplingAutocomplete, Tokenizer, logits_after
+from tests.test_page import ENOUGH, Editor
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+expect.set_options(timeout=ENOUGH)
+
+TEXT = "Yesterday she went"
+FAKE = SamplingAutocomplete()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    file = tmp_path_factory.mktemp("data") / "presets.sqlite"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(presets_module, "presets_file", lambda: file)
+        service = DraftService(FAKE.real, "scripted", pace=0)
+        service.start()
+        server = Server(create_app(service))
+    yield server, file
+    server.stop()
+    service.close()
+
+
+@pytest.fixture
+def context(browser: Browser, site: tuple[Server, Path]) -> Iterator[BrowserContext]:
+    site[1].unlink(missing_ok=True)
+    with browser.new_context(viewport={"width": 1280, "height": 800}) as context:
+        yield context
+
+
+class Panel(Editor):
+    """The page, with the panel as a reader meets it."""
+
+    def __init__(self, page: Page) -> None:
+        super().__init__(page, FakeDrafts())
+        self.asked: list[tuple[str, Any]] = []
+        page.on("request", self._note)
+
+    def _note(self, request: Any) -> None:
+        if "/api/" in request.url and request.method == "POST" and not request.url.endswith("/leave"):
+            self.asked.append((request.url.partition("/api/")[2], json.loads(request.post_data or "{}")))
+
+    def begin(self, url: str) -> Panel:
+        self.open(url)
+        self.put(TEXT)
+        self.rest()
+        self.show()
+        return self
+
+    @property
+    def button(self) -> Locator:
+        return self.page.locator(".pd-sampling-button")
+
+    @property
+    def region(self) -> Locator:
+        return self.page.get_by_role("complementary", name="Sampling")
+
+    def show(self) -> None:
+        self.button.click()
+        expect(self.region.get_by_role("row").nth(1)).to_be_visible()
+
+    def rest(self) -> None:
+        """Until nothing is under way: neither drafts nor charts."""
+        self.wait(
+            lambda: self.page.evaluate(
+                "() => { const e = polydraft.editor, s = window.polydraftSampling;"
+                " return e.request === null && !e.timers.settings && e.rows.length > 0 && !(s && s.asking) }"
+            ),
+            "all drafts and charts",
+        )
+
+    def rule(self, name: str) -> None:
+        self.region.get_by_role("combobox", name="Rule").select_option(name)
+        self.rest()
+
+    def slide(self, name: str, value: float) -> None:
+        self.region.get_by_role("slider", name=name, exact=True).fill(f"{value:g}")
+        self.rest()
+
+    def last(self) -> dict[str, Any]:
+        """The settings of the newest request for drafts."""
+        return [body for path, body in self.asked if path == "drafts"][-1]["settings"]
+
+    def chart(self) -> dict[str, Any]:
+        """What the page drew, as it can be read: tokens, which are kept, and the line above."""
+        return self.page.evaluate(
+            """() => ({
+                tokens: [...document.querySelectorAll('.sm-bars tbody tr')].map((row) => ({
+                    text: row.cells[0].textContent, share: row.cells[1].textContent,
+                    kept: row.classList.contains('sm-kept'), said: row.cells[2].textContent,
+                    stops: row.cells[3].textContent })),
+                summary: document.querySelector('.sm-summary').textContent,
+                beyond: document.querySelector('.sm-beyond').textContent,
+            })"""
+        )
+
+
+@pytest.fixture
+def panel(context: BrowserContext, site: tuple[Server, Path]) -> Iterator[Panel]:
+    panel = Panel(context.new_page()).begin(site[0].url)
+    yield panel
+    assert panel.errors == []
+
+
+def seen(rule: str, values: dict[str, Any] | None = None, temperature: float = 1.0) -> Any:
+    """What the core says about the rule here: the view, and its choice."""
+    view = look(logits_after(TEXT), Tokenizer(), temperature, {rule: values or {}}, FAKE.geometries)  # pyright: ignore[reportArgumentType]
+    return view, view.choices[0]
+
+
+def drawn_as(panel: Panel, rule: str, values: dict[str, Any] | None = None, temperature: float = 1.0) -> bool:
+    """Whether the chart shows exactly what the core computes."""
+    view, choice = seen(rule, values, temperature)
+    chart = panel.chart()
+    many = f"{choice.count} token{'' if choice.count == 1 else 's'} of {view.possible} kept"
+    return (
+        [t["text"] for t in chart["tokens"]] == [t.text.replace(" ", "␣") for t in view.tokens]
+        and [t["kept"] for t in chart["tokens"]] == choice.kept
+        and [t["said"] == "kept" for t in chart["tokens"]] == choice.kept
+        and [t["share"] for t in chart["tokens"]] == [shown(t.probability) for t in view.tokens]
+        and chart["summary"]
+        == f"{many} · {shown(choice.mass)} of the mass · entropy {choice.entropy:.2f} of {view.entropy:.2f} nats"
+    )
+
+
+def shown(p: float) -> str:
+    """A probability as the chart writes it."""
+    if p >= 0.9995:
+        return "100%"
+    percent = 100 * p
+    return f"{percent:.0f}%" if percent >= 10 else f"{percent:.1f}%" if percent >= 0.995 else f"{percent:.2f}%"
+
+
+def test_closed_it_asks_for_nothing(context: BrowserContext, site: tuple[Server, Path]) -> None:
+    panel = Panel(context.new_page())
+    loaded: list[str] = []
+    panel.page.on("request", lambda request: loaded.append(request.url))
+    panel.open(site[0].url)
+    panel.put(TEXT)
+    panel.rest()
+    panel.write(" over there")
+    panel.rest()
+    assert not [url for url in loaded if url.endswith(("sampling.js", "chart.js", "/api/sampling"))]
+    assert {path for path, _ in panel.asked} == {"drafts"}
+    panel.show()
+    panel.rest()
+    panel.page.get_by_role("button", name="Close the sampling panel").click()
+    expect(panel.region).to_be_hidden()
+    expect(panel.button).to_be_focused()
+    before = len([path for path, _ in panel.asked if path != "drafts"])
+    panel.box.focus()
+    panel.write(" now")
+    panel.rest()
+    assert len([path for path, _ in panel.asked if path != "drafts"]) == before
+
+
+@pytest.mark.parametrize("rule", CATALOG)
+def test_each_rule_is_drawn_as_the_core_has_it_and_reaches_the_drafts(panel: Panel, rule: str) -> None:
+    panel.rule(rule)
+    panel.wait(lambda: drawn_as(panel, rule), f"the chart of {rule}")
+    entry = CATALOG[rule]
+    expect(panel.region.locator("#sm-says")).to_contain_text(entry.says)
+    for control in entry.controls:
+        if control.main:
+            slider = panel.region.get_by_role("slider", name=control.label, exact=True)
+            expect(slider).to_be_visible()
+            expect(slider).to_have_accessible_description(control.explain)
+    if rule != "none":
+        sampling = panel.last()["sampling"]
+        assert (sampling["rule"], sampling["mode"]) == (rule, "superposed")
+        kept = {PIECES[t.id] for t, k in zip(seen(rule)[0].tokens, seen(rule)[1].kept, strict=True) if k}
+        assert {draft.split(" and")[0] for draft in panel.drafts()} <= kept
+    else:
+        assert "sampling" not in panel.last()
+
+
+def test_a_slider_changes_the_chart_and_the_drafts_follow(panel: Panel) -> None:
+    panel.rule("top-n-sigma")
+    panel.slide("n", 0)
+    panel.wait(lambda: drawn_as(panel, "top-n-sigma", {"n": 0}), "one token")
+    assert len(panel.drafts()) == 1
+    panel.slide("n", 2)
+    panel.wait(lambda: drawn_as(panel, "top-n-sigma", {"n": 2}), "more tokens")
+    panel.wait(lambda: len(panel.drafts()) == 3)
+    assert panel.last()["sampling"]["values"] == {"n": 2}
+    panel.slide("temperature", 2.5)
+    panel.wait(lambda: drawn_as(panel, "top-n-sigma", {"n": 2}, 2.5), "the temperature")
+    assert panel.last()["temperature"] == 2.5
+    expect(panel.page.locator("#pd-temperature")).to_have_value("2.5")
+    panel.region.get_by_role("button", name="Defaults").click()
+    panel.wait(lambda: drawn_as(panel, "top-n-sigma"), "the defaults")
+    assert panel.last()["temperature"] == 1
+
+
+def test_a_slider_of_many_powers_of_ten_grows_by_factors(panel: Panel) -> None:
+    panel.rule("top-k")
+    panel.slide("k", 0)
+    panel.wait(lambda: drawn_as(panel, "top-k", {"top_k": 1}), "the least")
+    panel.slide("k", 1000)
+    panel.wait(lambda: drawn_as(panel, "top-k", {"top_k": 1000}), "the most")
+    panel.rule("eta")
+    panel.slide("ε", 0)
+    assert panel.last()["sampling"]["values"] == {"epsilon": 1e-5}
+
+
+def test_a_moving_slider_makes_no_pass_of_the_model(panel: Panel) -> None:
+    panel.rule("top-p")
+    views = len([1 for path, _ in panel.asked if path == "view"])
+    passes = sum(FAKE.model.passes)
+    texts = {body["before"] for path, body in panel.asked if path == "drafts"}
+    panel.page.evaluate(
+        """() => new Promise((done) => {
+            const slider = document.querySelector('[data-control=top_p]');
+            let n = 0;
+            const move = () => { slider.value = 0.3 + n / 100; slider.dispatchEvent(new Event('input'));
+                                 if (++n < 40) requestAnimationFrame(move); else done() };
+            move() })"""
+    )
+    panel.rest()
+    panel.wait(lambda: drawn_as(panel, "top-p", {"top_p": 0.69}), "the last place of the slider")
+    asked = [path for path, _ in panel.asked]
+    assert views < asked.count("view") <= views + 42
+    assert {body["before"] for path, body in panel.asked if path == "drafts"} == texts
+    assert sum(FAKE.model.passes) - passes <= 40 * 10  # of the drafts that follow, none of the charts
+
+
+def test_other_rules_boundaries_are_marked(panel: Panel) -> None:
+    panel.rule("min-p")
+    view = look(logits_after(TEXT), Tokenizer(), 1.0, None, FAKE.geometries)  # pyright: ignore[reportArgumentType]
+    panel.wait(lambda: drawn_as(panel, "min-p"), "the chart")
+    chart = panel.chart()
+    for choice in view.choices:
+        if choice.rule in ("min-p", "none"):
+            continue
+        if choice.count > sum(choice.kept):
+            assert f"{choice.title} {choice.count}" in chart["beyond"]
+        else:
+            assert choice.title in chart["tokens"][choice.last]["stops"].split(" · ")
+
+
+def test_all_rules_stand_side_by_side_and_one_is_chosen_by_a_click(panel: Panel) -> None:
+    panel.slide("temperature", 2)
+    panel.region.get_by_role("tab", name="All rules").click()
+    for name, entry in CATALOG.items():
+        if name == "none":
+            continue
+        choice = seen(name, None, 2.0)[1]
+        card = panel.region.locator(f".sm-grid [data-rule={name}]")
+        expect(card).to_contain_text(f"{choice.count} · {shown(choice.mass)}")
+        expect(card).to_contain_text(entry.title)
+    panel.region.locator(".sm-grid [data-rule=top-h]").click()
+    panel.rest()
+    assert panel.last()["sampling"]["rule"] == "top-h"
+    expect(panel.region.locator(".sm-grid [data-rule=top-h]")).to_have_attribute("aria-pressed", "true")
+
+
+def test_temperatures_are_swept_and_top_n_sigma_is_flat(panel: Panel) -> None:
+    panel.rule("top-n-sigma")
+    panel.region.get_by_role("tab", name="Temperatures").click()
+    lines = panel.region.locator(".sm-line title")
+    expect(lines).to_have_count(len(CATALOG) - 1)
+    counts = sweep(logits_after(TEXT), None, FAKE.geometries, (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0))
+    drawn = dict(title.split(". ", 1) for title in lines.all_text_contents())
+    for name, entry in CATALOG.items():
+        if name != "none":
+            assert [int(part.split(": ")[1]) for part in drawn[entry.title].split(", ")] == counts[name]
+    assert len(set(counts["top-n-sigma"])) == 1
+    flat = panel.region.locator(".sm-line.sm-chosen path").last.get_attribute("d") or ""
+    assert len({point.split()[1] for point in flat.replace("M", "L").split("L")[1:]}) == 1
+
+
+def test_top_w_has_a_map_and_says_whether_distance_mattered(panel: Panel) -> None:
+    expect(panel.region.get_by_role("tab", name="Map")).to_be_hidden()
+    panel.rule("top-w")
+    for warm_start, beta in ((0.5, 6.0), (0.1, 8.0), (0.999, 2.8)):
+        panel.slide("β", beta)
+        more = panel.region.get_by_role("button", name="More controls")
+        if more.get_attribute("aria-expanded") == "false":
+            more.click()
+        panel.slide("warm start", warm_start)
+        selection = seen("top-w", {"beta": beta, "warm_start": warm_start})[0].top_w
+        words = "changed the choice here" if selection.geometry_mattered else "made no difference here"
+        expect(panel.region.locator(".sm-geometry")).to_contain_text(f"Distances between tokens {words}")
+    panel.region.get_by_role("tab", name="Map").click()
+    kept = seen("top-w", {"beta": 2.8, "warm_start": 0.999})[1].count
+    expect(panel.region.locator(".sm-map circle")).to_have_count(120)
+    expect(panel.region.locator(".sm-map circle.sm-in")).to_have_count(kept)
+    panel.rule("top-p")
+    expect(panel.region.get_by_role("tab", name="Tokens")).to_have_attribute("aria-selected", "true")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_draft_mode_reaches_the_drafts(panel: Panel, mode: str) -> None:
+    panel.rule("top-p")
+    panel.region.get_by_role("combobox", name="Drafts").select_option(mode)
+    panel.rest()
+    assert panel.last()["sampling"]["mode"] == mode
+    expect(panel.region.get_by_label("Seed")).to_be_visible(visible="sampled" in mode)
+    expect(panel.button).to_contain_text("top-p")
+
+
+def test_a_seed_makes_draws_repeatable(panel: Panel) -> None:
+    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled")
+    panel.rest()
+    first = panel.drafts()
+    panel.region.get_by_role("spinbutton", name="Seed").fill("7")
+    panel.rest()
+    assert panel.last()["sampling"]["seed"] == 7
+    seven = panel.drafts()
+    assert seven != first
+    panel.region.get_by_role("button", name="New").click()
+    panel.rest()
+    assert panel.last()["sampling"]["seed"] not in (0, 7)
+    panel.region.get_by_role("spinbutton", name="Seed").fill("7")
+    panel.rest()
+    assert panel.drafts() == seven
+
+
+def test_the_chart_follows_the_text(panel: Panel) -> None:
+    panel.box.focus()
+    draft = panel.drafts()[0]
+    panel.write(draft[:1])  # along a shown draft: no request for drafts would be needed
+    panel.write(draft[1:6])
+    panel.wait(
+        lambda: (
+            [t["text"] for t in panel.chart()["tokens"][:3]]
+            == [
+                t.text.replace(" ", "␣")
+                for t in look(logits_after(TEXT + draft[:6]), Tokenizer(), 1.0, {"none": {}}).tokens[:3]  # pyright: ignore[reportArgumentType]
+            ]
+        ),
+        "the chart of the new place",
+    )
+    panel.page.get_by_role("button", name="Clear").click()
+    expect(panel.region).to_contain_text("Write something")
+
+
+# ---------------------------------------------------------------- presets and links
+
+
+def test_a_papers_preset_sets_everything(panel: Panel) -> None:
+    for preset in PRESETS:
+        panel.region.get_by_role("combobox", name="Preset").select_option(label=preset.name)
+        panel.rest()
+        settings = panel.last()
+        assert settings["temperature"] == preset.temperature
+        assert settings["sampling"]["rule"] == preset.rule
+        assert preset.values.items() <= settings["sampling"]["values"].items()
+        panel.wait(lambda p=preset: drawn_as(panel, p.rule, dict(p.values), p.temperature), preset.name)
+
+
+def save(panel: Panel, name: str) -> None:
+    panel.region.get_by_role("button", name="Save").first.click()
+    panel.region.get_by_role("textbox", name="Name of the preset").fill(name)
+    panel.page.keyboard.press("Enter")
+    expect(panel.page.get_by_text(f"Saved as {name}.")).to_be_visible()
+
+
+def test_an_own_preset_survives_a_reload_and_can_be_deleted(panel: Panel) -> None:
+    panel.rule("top-k")
+    panel.slide("k", 500)
+    panel.slide("temperature", 1.5)
+    value = panel.last()["sampling"]["values"]["top_k"]
+    save(panel, "Meine Wahl ü")
+    panel.reload()
+    panel.show()
+    panel.rule("none")
+    panel.region.get_by_role("combobox", name="Preset").select_option(label="Meine Wahl ü")
+    panel.rest()
+    assert panel.last()["sampling"] == {"rule": "top-k", "values": {"top_k": value}, "mode": "superposed", "seed": 0}
+    assert panel.last()["temperature"] == 1.5
+    panel.region.get_by_role("button", name="More about presets").click()
+    panel.region.get_by_role("button", name="Delete").click()
+    expect(panel.page.get_by_text("Deleted Meine Wahl ü.")).to_be_visible()
+    assert "Meine Wahl ü" not in (panel.region.get_by_role("combobox", name="Preset").text_content() or "")
+
+
+def test_presets_are_exported_and_imported_and_bad_ones_refused(panel: Panel, tmp_path: Path) -> None:
+    panel.rule("min-p")
+    save(panel, "one")
+    panel.region.get_by_role("button", name="More about presets").click()
+    with panel.page.expect_download() as download:
+        panel.region.get_by_role("button", name="Export").click()
+    assert download.value.suggested_filename == "polydraft-presets.json"
+    content = json.loads(download.value.path().read_text("utf-8"))
+    assert Preset.from_dict(content["presets"][0]) == Preset("one", "min-p", {"min_p": 0.1}, mode="superposed")
+
+    def take(changed: dict[str, Any]) -> None:
+        file = tmp_path / "presets.json"
+        file.write_text(json.dumps({**content, "presets": [{**content["presets"][0], **changed}]}), "utf-8")
+        panel.region.locator(".sm-files input").set_input_files(file)
+
+    alert = panel.region.get_by_role("alert")
+    take({"name": "two", "values": {"min_p": 7}})
+    expect(alert).to_contain_text("Preset 1 (two): min-p 7 given; a number from 0 to 1 expected.")
+    take({"name": "two", "colour": "red"})
+    expect(alert).to_contain_text("unknown field 'colour'")
+    take({"name": PRESETS[0].name})
+    expect(alert).to_contain_text("comes with Polydraft")
+    assert "two" not in (panel.region.get_by_role("combobox", name="Preset").text_content() or "")
+    take({"name": "two", "values": {"min_p": 0.5}})
+    expect(panel.page.get_by_text("Imported two.")).to_be_visible()
+    expect(alert).to_be_hidden()
+    panel.region.get_by_role("combobox", name="Preset").select_option(label="two")
+    panel.rest()
+    assert panel.last()["sampling"]["values"] == {"min_p": 0.5}
+
+
+def test_a_link_carries_the_setting(panel: Panel, browser: Browser, site: tuple[Server, Path]) -> None:
+    panel.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    panel.rule("top-w")
+    panel.slide("β", 4.2)
+    panel.slide("temperature", 1.5)
+    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled")
+    panel.region.get_by_role("spinbutton", name="Seed").fill("12")
+    panel.rest()
+    panel.region.get_by_role("button", name="Copy link").click()
+    expect(panel.page.get_by_text("Link copied.")).to_be_visible()
+    link = panel.page.evaluate("navigator.clipboard.readText()")
+    assert link == f"{site[0].url}/#rule=top-w&beta=4.2&temperature=1.5&mode=sampled&seed=12"
+    with browser.new_context() as elsewhere:
+        other = Panel(elsewhere.new_page())
+        other.open(link)
+        expect(other.region).to_be_visible()
+        other.put(TEXT)
+        other.rest()
+        assert other.last()["sampling"] == panel.last()["sampling"]
+        assert other.last()["temperature"] == 1.5
+        assert "#" not in other.page.url
+        assert other.errors == []
+
+
+@pytest.mark.parametrize(
+    ("link", "said"),
+    [
+        ("rule=top-q", "rule top-q given; one of none, greedy"),
+        ("rule=top-p&top-p=3", "top-p 3 given; a number from 0 to 1 expected."),
+        ("rule=top-p&beta=3", "beta given for top-p, which has no control of that name."),
+        ("rule=top-k&top-k=2.5", "top-k 2.5 given; a whole number from 1 to 1000 expected."),
+        ("rule=top-w&metric=taxi", "metric taxi given; one of l2, cosine, uniform expected."),
+        ("temperature=99", "temperature 99 given; 0.05 to 4 expected."),
+        ("mode=best", "mode best given; one of superposed"),
+        ("rule=none&seed=-1", "seed -1 given; a whole number"),
+    ],
+)
+def test_a_bad_link_is_refused_by_name(panel: Panel, site: tuple[Server, Path], link: str, said: str) -> None:
+    panel.page.evaluate("(hash) => { location.hash = hash }", link)
+    expect(panel.region.get_by_role("alert")).to_contain_text(said)
+    expect(panel.region.get_by_role("combobox", name="Rule")).to_have_value("none")
+    panel.rest()
+    assert "sampling" not in panel.last()
+
+
+# ---------------------------------------------------------------- looks and access
+
+
+def test_the_choice_survives_a_reload_and_reset_all_takes_it_back(panel: Panel) -> None:
+    panel.rule("top-h")
+    panel.slide("α", 0.7)
+    panel.reload()
+    panel.wait(lambda: panel.page.evaluate("window.polydraftSampling?.rule") == "top-h", "the choice")
+    expect(panel.region).to_be_hidden()
+    expect(panel.button).to_contain_text("top-H")
+    panel.put(TEXT)
+    panel.rest()
+    assert panel.last()["sampling"]["values"] == {"alpha": 0.7}
+    panel.page.locator("[data-do=more]").click()
+    panel.page.get_by_role("button", name="Reset all").click()
+    panel.rest()
+    assert "sampling" not in panel.last()
+    expect(panel.button).to_have_text("Sampling")
+
+
+@pytest.mark.parametrize(("width", "height"), [(360, 740), (820, 1180), (1280, 800), (1600, 900)])
+def test_nothing_overflows_and_the_text_stays_in_sight(
+    browser: Browser, site: tuple[Server, Path], width: int, height: int
+) -> None:
+    with browser.new_context(viewport={"width": width, "height": height}) as context:
+        panel = Panel(context.new_page()).begin(site[0].url)
+        panel.rule("top-w")
+        for tab in ("bars", "rules", "sweep", "map"):
+            panel.page.locator(f"#sm-tab-{tab}").click()
+            panel.rest()
+            expect(panel.region.locator(f"#sm-{tab}")).not_to_be_empty()
+            outside = panel.page.evaluate(
+                """() => [...document.querySelectorAll('#pd :is(button, input, select, td, svg, .pd-chance)')]
+                    .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen'))
+                    .map((e) => [e.getBoundingClientRect(), e.outerHTML.slice(0, 90)])
+                    .filter(([box]) => box.left < 0 || box.right > innerWidth + 0.5)
+                    .map(([_, name]) => name)"""
+            )
+            assert outside == []
+        assert panel.page.evaluate("document.documentElement.scrollWidth") <= width
+        text = panel.box.bounding_box()
+        assert text and text["y"] < height / 4 and text["height"] >= 50
+        expect(panel.options.first).to_be_in_viewport()
+        assert panel.errors == []
+
+
+def test_keyboard_alone_is_enough(panel: Panel) -> None:
+    panel.button.focus()
+    reached = []
+    for _ in range(10):  # from "Copy link" to the drawings' tabs
+        panel.press("Tab")
+        reached.append(panel.page.evaluate("document.activeElement.id || document.activeElement.className"))
+        outline = panel.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        assert outline != "none", reached
+    for name in ("sm-preset", "sm-rule", "sm-mode", "sm-temperature", "sm-tab-bars"):
+        assert name in reached
+    panel.page.locator("#sm-tab-bars").focus()
+    panel.press("ArrowRight")
+    expect(panel.page.locator("#sm-tab-rules")).to_be_focused()
+    expect(panel.page.locator("#sm-tab-rules")).to_have_attribute("aria-selected", "true")
+    panel.press("Escape")
+    expect(panel.region).to_be_hidden()
+    expect(panel.button).to_be_focused()
+    expect(panel.button).to_have_attribute("aria-expanded", "false")
