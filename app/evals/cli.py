@@ -37,6 +37,9 @@ def evaluate(
     context: Annotated[int, typer.Option(min=1, help="Tokens before a place that the model sees.")] = PREFIX,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
+    verify_with: Annotated[
+        str | None, typer.Option(help="A larger model with the same tokenizer that checks drafts: verified.")
+    ] = None,
 ) -> None:
     raise typer.Exit(
         run(
@@ -48,5 +51,6 @@ def evaluate(
             context=context,
             backend=backend,
             model=model,
+            verify_with=verify_with,
         )
     )
