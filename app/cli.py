@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -16,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from app import ngram_cli, sampling
+from app import ngram_cli, sampling, speculation
 from app.bench import cli as bench_cli
 from app.evals import cli as evals_cli
 from app.offline import stay_offline
@@ -120,6 +121,12 @@ def complete(
     rule: sampling.Rule = "none",
     temperature: float = _flag("temperature"),
     seed: sampling.Seed = 0,
+    speculate: speculation.Speculate = None,
+    drafter: speculation.DrafterName = "ngram",
+    tree_size: speculation.TreeSize = None,
+    theta: speculation.Theta = 0.3,
+    prune_lambda: speculation.PruneLambda = 1.0,
+    prune_epsilon: speculation.PruneEpsilon = 0.05,
     model: Model = "default",
     backend: Backend = "auto",
     as_json: Json = False,
@@ -150,6 +157,12 @@ def complete(
     autocomplete = load_autocomplete(model, backend)
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)
+    if speculate is not None:
+        asked = speculation.Asked(speculate, drafter, tree_size, theta, prune_lambda, prune_epsilon)
+        drawn_by = autocomplete.sampler(rule, chosen, temperature)
+        made = speculation.drafts(autocomplete, text, asked, k, length, drawn_by, seed)
+        typer.echo(json.dumps(made, ensure_ascii=False) if as_json else speculation.shown(made, _visible))
+        return
     began = time.perf_counter()
     drafting = settings.drafting() | sampling.options(autocomplete, settings)
     completion = autocomplete.open().complete(text, stores=store or None, **drafting)
@@ -212,6 +225,34 @@ def sample_view(
         typer.echo(json.dumps({"text": text} | view.as_dict(), ensure_ascii=False))
     else:
         Console(highlight=False).print(*sampling.table(view, _visible))
+
+
+@app.command()
+def calibrate(
+    text: Annotated[
+        Path | None, typer.Option(help="A file or folder of text to cut prompts from; .txt or .jsonl.zst.")
+    ] = None,
+    prompts: Annotated[int, typer.Option(min=1, help="How many prompts.", metavar="N")] = 200,
+    out: Annotated[Path | None, typer.Option(help="Where to write; by default the user's data folder.")] = None,
+    delta: Annotated[float, typer.Option(help="The share of positions where the bound may fail.", metavar="N")] = 0.05,
+    temperature: Annotated[float, typer.Option(min=0.05, help="That texts will be sampled at.", metavar="N")] = 1.0,
+    buckets: Annotated[
+        int, typer.Option(min=0, help="Classes of entropy with constants of their own; 0 for one set.", metavar="N")
+    ] = 0,
+    model: Model = "default",
+    backend: Backend = "auto",
+) -> None:
+    """Measure, once per model, what ARC's tolerance needs to know of it."""
+    from app import calibrate
+
+    with Console(stderr=True).status("calibrating …") as status:
+        said = calibrate.run(
+            model, backend, text, prompts, out, delta, temperature, buckets, lambda what: status.update(f"{what} …")
+        )
+    made, file = said
+    c = made.overall
+    typer.echo(f"{made.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from {made.samples} positions")
+    typer.echo(str(file))
 
 
 @app.command()

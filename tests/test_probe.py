@@ -170,6 +170,8 @@ class FakeTokenizer(Tokenizer):
 
 
 class FakeSequence(Sequence):
+    def _keep(self, path: list[int]) -> None: ...
+
     def _rewind(self, length: int) -> None:
         pass
 

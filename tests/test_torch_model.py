@@ -13,15 +13,11 @@ import tokenizers
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiny_models import CONTEXT, VOCAB, save_model, tiny
 from tokenizers import decoders, models, pre_tokenizers, processors
 from torch import Tensor
 from transformers import (
-    BloomConfig,
-    Gemma3TextConfig,
-    GPT2Config,
-    LlamaConfig,
     MambaConfig,
-    PreTrainedConfig,
     PreTrainedTokenizerFast,
 )
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
@@ -31,9 +27,6 @@ from core.models import hf
 from core.models.base import Row
 from core.models.hf import TorchModel, TorchSequence
 from core.models.hf_tokenizer import from_gguf, from_transformers
-
-CONTEXT = 48
-VOCAB = 300  # 256 bytes, two control tokens, and rows that no token uses
 
 HOSTILE = [
     "",
@@ -49,51 +42,6 @@ HOSTILE = [
     " " * 300 + "x" * 300 + "\n" * 300,
     "half \ud83d a pair \udc00",
 ]
-
-
-def tiny(kind: str) -> PreTrainedConfig:
-    """One small configuration for each way to know about positions and to limit attention."""
-    ends = {"bos_token_id": None, "eos_token_id": 256, "pad_token_id": None}
-    heads = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
-    rope = {
-        **heads,
-        "vocab_size": VOCAB,
-        "max_position_embeddings": CONTEXT,
-        "num_key_value_heads": 2,
-        **ends,
-    }
-    match kind:
-        case "llama" | "plain llama":  # rotary positions, grouped queries
-            return LlamaConfig(**rope)
-        case "gpt2":  # learnt positions
-            return GPT2Config(vocab_size=VOCAB, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4, **ends)
-        case "gemma3":  # sliding windows in half of the layers, a scaled embedding table
-            layers = ["sliding_attention", "full_attention"]
-            return Gemma3TextConfig(**rope, head_dim=8, sliding_window=5, layer_types=layers)
-        case "bloom":  # ALiBi
-            return BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4, seq_length=CONTEXT, **ends)
-    raise AssertionError(kind)
-
-
-def byte_level_tokenizer() -> PreTrainedTokenizerFast:
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    backend = tokenizers.Tokenizer(models.BPE(vocab={letter: i for i, letter in enumerate(alphabet)}, merges=[]))
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    backend.add_special_tokens(["<|endoftext|>", "<|im_end|>"])
-    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
-
-
-def save_model(folder: Path, config: PreTrainedConfig) -> Path:
-    torch.manual_seed(7)
-    module = AutoModelForCausalLM.from_config(config)
-    with torch.no_grad():
-        for parameter in module.parameters():
-            if parameter.ndim > 1:
-                parameter.normal_(std=0.3)  # as initialised, all logits would be nearly equal
-    module.save_pretrained(folder)
-    byte_level_tokenizer().save_pretrained(folder)
-    return folder
 
 
 @dataclass

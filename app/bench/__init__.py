@@ -24,6 +24,7 @@ BENCHES = {
     "cpu-torch": "the torch backend's step on this CPU beside the least that reading its weights takes",
     "gpu": "steps, drafts, many people and samplers on a CUDA device, beside its bandwidth and Hugging Face's generate",
     "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",
+    "speculative": "tokens per second, accept length and speed-up over plain decoding, method by method",
 }
 
 

@@ -38,6 +38,9 @@ def evaluate(
     plot: Annotated[Path | None, typer.Option(help="Write curves to this SVG file: samplers.", metavar="FILE")] = None,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
+    verify_with: Annotated[
+        str | None, typer.Option(help="A larger model with the same tokenizer that checks drafts: verified.")
+    ] = None,
 ) -> None:
     raise typer.Exit(
         run(
@@ -50,5 +53,6 @@ def evaluate(
             context=context,
             backend=backend,
             model=model,
+            verify_with=verify_with,
         )
     )

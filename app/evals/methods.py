@@ -40,17 +40,17 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
     found = []
     for mixed in [None, rule] if rule is not None else [None]:
         found += [
-            Named("greedy", mixed is not None, _superposed(mixed, one=True), single=True),
+            Named("greedy", mixed is not None, superposed(mixed, one=True), single=True),
             Named("nucleus", mixed is not None, _nucleus(mixed)),
             Named("beam", mixed is not None, _beam(mixed)),
-            Named("branching greedy", mixed is not None, _superposed(mixed, r=None)),
+            Named("branching greedy", mixed is not None, superposed(mixed, r=None)),
             Named("superposed, the paper's", mixed is not None, _paper(base if mixed is not None else None)),
         ]
-        found += [Named(f"superposed, r={r}", mixed is not None, _superposed(mixed, r)) for r in exact_steps]
+        found += [Named(f"superposed, r={r}", mixed is not None, superposed(mixed, r)) for r in exact_steps]
     return found
 
 
-def _superposed(rule: Interpolation | None, r: int | None = None, one: bool = False) -> Method:
+def superposed(rule: Interpolation | None, r: int | None = None, one: bool = False) -> Method:
     """Ours. With r = length - 1 every draft runs for itself: branching greedy; with one draft, greedy."""
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int) -> list[list[int]]:

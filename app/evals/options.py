@@ -26,10 +26,12 @@ class Options(report.Options):
     Attributes:
         past: a text of the same writer to learn from; None is the first half of `text`.
         context: tokens before a place that the model sees.
+        verify_with: a larger model that checks drafts, for `verified`; None is the model that makes them.
     """
 
     past: Path | None = None
     context: int = PREFIX
+    verify_with: str | None = None
 
 
 @dataclass(frozen=True)

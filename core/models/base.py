@@ -67,12 +67,16 @@ class Row:
         inputs: token ids, or embeddings (n, D) float32.
         every: logits after each input (n, V) instead of after the last one (V,).
         silent: no logits at all, an empty tensor; the output layer is a third of a small model.
+        parents: makes the inputs a tree of tokens: input i follows input `parents[i]` of this row, which stands
+            before it, or what the sequence holds where that is -1. Logits after each input, as with `every`. The
+            sequence stays as it was until `Sequence.keep` says which path it goes on with.
     """
 
     sequence: Sequence
     inputs: list[int] | Tensor
     every: bool = False
     silent: bool = False
+    parents: list[int] | None = None
 
 
 class LanguageModel(ABC):
@@ -98,6 +102,7 @@ class LanguageModel(ABC):
     context_length: int
     tokenizer: Tokenizer
     tokens_fed: int = 0
+    takes_trees: bool = True  # else only those without branches
     notice: str | None = None  # what the user should know about how it was loaded
 
     @abstractmethod
@@ -116,10 +121,11 @@ class LanguageModel(ABC):
     def forward(self, rows: list[Row]) -> list[Tensor]:
         """Advance several sequences, one row each, in one pass.
 
-        Returns: for each row float32 logits on the CPU, (V,), with `every` (n, V), with `silent` (0,). The tensors are
-            the caller's.
-        Raises: InputError for an empty row, an id outside the vocabulary, embeddings of another width, or a sequence
-            that appears twice; ContextFull when there is no room, with every sequence as it was.
+        Returns: for each row float32 logits on the CPU, (V,), with `every` or `parents` (n, V), with `silent` (0,).
+            The tensors are the caller's.
+        Raises: InputError for an empty row, an id outside the vocabulary, embeddings of another width, a sequence
+            that appears twice, or parents that make no tree or one that the model does not take; ContextFull when
+            there is no room, with every sequence as it was.
         """
         seen: set[int] = set()
         for row in rows:
@@ -127,12 +133,30 @@ class LanguageModel(ABC):
                 raise InputError("A sequence appears twice in one pass; give each sequence one row.")
             seen.add(id(row.sequence))
             self._check_inputs(row.inputs)
+            self._check_tree(row)
+        for row in rows:
+            row.sequence._forget_tree()
         logits = self._forward(rows)
         for row, after in zip(rows, logits, strict=True):
-            n = len(row.inputs)
-            row.sequence._note(row.inputs, None if row.silent else after[-1] if row.every else after)
-            self.tokens_fed += n
+            self.tokens_fed += len(row.inputs)
+            if row.parents is not None:
+                row.sequence._tree = Tree(list(row.inputs), list(row.parents), after)  # pyright: ignore[reportArgumentType]
+            else:
+                row.sequence._note(row.inputs, None if row.silent else after[-1] if row.every else after)
         return logits
+
+    def _check_tree(self, row: Row) -> None:
+        if row.parents is None:
+            return
+        if isinstance(row.inputs, Tensor) or row.silent:
+            raise InputError("A tree of embeddings, or one without logits, given; token ids and logits expected.")
+        if len(row.parents) != len(row.inputs):
+            raise InputError(f"{len(row.parents)} parents given for {len(row.inputs)} tokens; one for each expected.")
+        for i, parent in enumerate(row.parents):
+            if not -1 <= parent < i:
+                raise InputError(f"Token {i} of a tree has the parent {parent}; -1 to {i - 1} expected.")
+        if not self.takes_trees and not is_chain(row.parents):
+            raise InputError(f"{self.name} cannot tell the branches of a tree apart; give a chain of tokens.")
 
     def _check_inputs(self, inputs: list[int] | Tensor) -> None:
         if len(inputs) == 0:
@@ -145,6 +169,15 @@ class LanguageModel(ABC):
         if low < 0 or high >= self.vocab_size:
             wrong = low if low < 0 else high
             raise InputError(f"Token id {wrong} is outside the vocabulary: 0 to {self.vocab_size - 1} expected.")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A tree of tokens in the cache, of which no path is chosen yet: ids, parents, and the logits (n, V)."""
+
+    ids: list[int]
+    parents: list[int]
+    logits: Tensor
 
 
 class Sequence(ABC):
@@ -161,6 +194,7 @@ class Sequence(ABC):
         # Logits after a prefix stay true for as long as that prefix stands: keep the latest few, so that going
         # back to one of them (typing on inside a word) costs no pass.
         self._logits: OrderedDict[int, Tensor] = OrderedDict()
+        self._tree: Tree | None = None
 
     @property
     def length(self) -> int:
@@ -179,10 +213,35 @@ class Sequence(ABC):
         """Append one position given as an embedding (D,); returns the logits (V,) after it."""
         return self.model.forward([Row(self, vector.reshape(1, -1))])[0]
 
+    def feed_tree(self, ids: list[int], parents: list[int]) -> Tensor:
+        """Look at n tokens that branch off the end, in one pass: token i follows token `parents[i]` < i, or the end
+        where that is -1. Returns the logits (n, V) after each, as if only its own path stood before it.
+
+        Nothing is appended until `keep`; whatever else is done with the sequence forgets the tree.
+        """
+        return self.model.forward([Row(self, list(ids), parents=list(parents))])[0]
+
+    def keep(self, path: list[int]) -> None:
+        """Append a path of the tree that was fed last, given as places in it, and forget the rest; [] forgets it all.
+        Raises InputError for what is no path that begins at the end of the sequence."""
+        tree = self._tree
+        if tree is None:
+            raise InputError("No tree to keep anything of: feed one first.")
+        at = -1
+        for place in path:
+            if not 0 <= place < len(tree.ids) or tree.parents[place] != at:
+                raise InputError(f"{path} is no path of the tree: each place must be a child of the one before it.")
+            at = place
+        self._keep(path)
+        self._tree = None
+        if path:
+            self._note([tree.ids[place] for place in path], tree.logits[at])
+
     def rewind(self, length: int) -> None:
         """Forget every position from `length` on. Raises InputError when there are not that many."""
         if not 0 <= length <= self.length:
             raise InputError(f"Cannot rewind to {length}: the sequence holds {self.length} positions.")
+        self._forget_tree()
         if length < self.length:
             self._rewind(length)
             del self.inputs[length:]
@@ -191,6 +250,7 @@ class Sequence(ABC):
 
     def fork(self) -> Sequence:
         """A second sequence that starts as this one stands; the two then go their own ways."""
+        self._forget_tree()
         child = self._fork()
         child.inputs = list(self.inputs)
         child._logits = OrderedDict(self._logits)
@@ -233,6 +293,14 @@ class Sequence(ABC):
             while len(self._logits) > SNAPSHOTS:
                 self._logits.popitem(last=False)
 
+    def _forget_tree(self) -> None:
+        if self._tree is not None:
+            self.keep([])
+
+    @abstractmethod
+    def _keep(self, path: list[int]) -> None:
+        """Leave this path of the tree in the cache, as if it had been fed; the rest of the tree goes."""
+
     @abstractmethod
     def _rewind(self, length: int) -> None:
         """Drop the cache from `length` on; 0 <= length < self.length."""
@@ -251,3 +319,25 @@ def as_embeddings(model: LanguageModel, inputs: list[int] | Tensor) -> Tensor:
     if isinstance(inputs, Tensor):
         return inputs.to(torch.float32)
     return model.embeddings[torch.tensor(inputs)]
+
+
+def is_chain(parents: list[int]) -> bool:
+    """Whether a tree has no branches."""
+    return all(parent == i - 1 for i, parent in enumerate(parents))
+
+
+def depths(parents: list[int]) -> list[int]:
+    """How many inputs of the tree stand before each."""
+    found: list[int] = []
+    for parent in parents:
+        found.append(0 if parent < 0 else found[parent] + 1)
+    return found
+
+
+def path_to(place: int, parents: list[int]) -> list[int]:
+    """The inputs from the tree's beginning to `place`."""
+    path: list[int] = []
+    while place >= 0:
+        path.append(place)
+        place = parents[place]
+    return path[::-1]

@@ -21,6 +21,9 @@ rules:
   do.
 * Rewinding only moves a sequence's end. What lies behind the end is never looked at, and overwritten later.
 
+A tree of tokens is written behind the end, under a mask that shows each token its own path; keeping a path moves
+its columns together and the end behind them.
+
 Masks and positions follow transformers' conventions for left-padded batches, so models with sliding windows
 or ALiBi work like the rest.
 """
@@ -61,7 +64,7 @@ from transformers.integrations.gguf.reader import read_gguf_metadata
 from transformers.utils import logging
 
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
-from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings
+from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
 from core.models.lean import LeanLlama, why_not
 
@@ -115,7 +118,10 @@ class TorchModel(LanguageModel):
         self._takes_positions = "position_ids" in accepted
         self._keeps_some = "logits_to_keep" in accepted
         self._planes = _probe_planes(module, name)
+        self._windows = _windows(module)
         self._check_embeddings()
+        # Where positions are not given but counted off the mask (ALiBi), a tree's cannot be said.
+        self.takes_trees = self._takes_positions and self._reads_trees()
 
     def open(self) -> TorchSequence:
         return TorchSequence(self)
@@ -152,14 +158,16 @@ class TorchModel(LanguageModel):
             starts = [end - sequence.length for sequence in sequences]
             begin = min(starts)  # columns left of it are nobody's
             inputs: dict[str, Any] = self._batch(rows, n)
-            if min(sizes) < n or max(starts) > begin:  # somebody is padded
+            if any(row.parents is not None and not is_chain(row.parents) for row in rows):
+                inputs["attention_mask"] = self._tree_mask(rows, [start - begin for start in starts], end - begin, n)
+            elif min(sizes) < n or max(starts) > begin:  # somebody is padded
                 column = torch.arange(begin, end + n)
                 held = (column >= torch.tensor(starts)[:, None]) & (
                     column < torch.tensor([end + size for size in sizes])[:, None]
                 )
                 inputs["attention_mask"] = held.long().to(self._device)  # (B, columns)
             if self._takes_positions:
-                at = torch.tensor([sequence.length for sequence in sequences])[:, None] + torch.arange(n)
+                at = torch.tensor([sequence.length for sequence in sequences])[:, None] + _steps(rows, n)
                 # Padding may lie beyond the last position that the model has learnt.
                 inputs["position_ids"] = at.clamp_(max=self.context_length - 1).to(self._device)  # (B, n)
             wanted = sorted({i for row, size in zip(rows, sizes, strict=True) for i in _wanted(row, size)})
@@ -187,7 +195,7 @@ class TorchModel(LanguageModel):
             torch.empty(0)
             if row.silent
             else after[[kept[i] for i in _wanted(row, size)]]
-            if row.every
+            if row.every or row.parents is not None
             else after[kept[size - 1]].clone()
             for row, size, after in zip(rows, sizes, logits, strict=True)
         ]
@@ -227,6 +235,31 @@ class TorchModel(LanguageModel):
             vectors[line, : len(row.inputs)] = as_embeddings(self, row.inputs)
         return {"inputs_embeds": vectors.to(device=self._device, dtype=self._dtype)}
 
+    def _tree_mask(self, rows: list[Row], starts: list[int], past: int, n: int) -> Tensor | dict[str, Tensor]:
+        """What each of n inputs of B rows sees of `past` held columns and of the inputs: 0 or the least number,
+        (B, 1, n, past + n); one mask for each kind of layer if there are several."""
+        parents = [range(-1, n - 1) if row.parents is None else row.parents for row in rows]
+        seen = torch.zeros(len(rows), n, past + n, dtype=torch.bool)
+        for line, (start, above) in enumerate(zip(starts, parents, strict=True)):
+            seen[line, :, start:past] = True
+            for i in range(n):
+                parent = above[i] if i < len(above) else -1  # padding sees itself, for a row of nothing is NaN
+                if parent >= 0:
+                    seen[line, i, past:] = seen[line, parent, past:]
+                seen[line, i, past + i] = True
+        # Distance in positions, not columns: branches stand side by side.
+        step = _steps(rows, n).expand(len(rows), n)  # (B, n)
+        column = torch.cat([torch.arange(-past, 0).expand(len(rows), past), step], dim=1)  # (B, past + n)
+        distance = step[:, :, None] - column[:, None, :]
+        least = torch.finfo(self._dtype).min
+        masks = {
+            kind: torch.zeros(seen.shape, dtype=self._dtype)
+            .masked_fill_(~(seen if width is None else seen & (distance < width)), least)[:, None]
+            .to(self._device)
+            for kind, width in self._windows.items()
+        }
+        return masks if len(masks) > 1 else next(iter(masks.values()))
+
     def _check_embeddings(self) -> None:
         """Feed one token as an id and as its embedding: the interface promises that this is the same."""
         token = self.tokenizer.document_start
@@ -243,6 +276,16 @@ class TorchModel(LanguageModel):
                 f"{self.name} needs more than the embedding of a token, so mixtures cannot be fed; choose "
                 f"another model."
             )
+
+    def _reads_trees(self) -> bool:
+        """Whether a token of a tree sees its own path and nothing else."""
+        a, b = 0, self.vocab_size - 1
+        try:
+            plain = self._forward([Row(self.open(), [a, b], every=True)])[0]
+            tree = self._forward([Row(self.open(), [a, a, b], parents=[-1, 0, 0])])[0]
+        except _UNREADABLE:
+            return False
+        return torch.allclose(plain[1], tree[2], rtol=1e-2, atol=1e-2)
 
 
 class TorchSequence(Sequence):
@@ -267,6 +310,11 @@ class TorchSequence(Sequence):
         if store is not None:
             store.tenants[line] += 1
         self.store, self.line, self.start = store, line, start
+
+    def _keep(self, path: list[int]) -> None:
+        if path and path != list(range(len(path))):
+            assert self.store is not None
+            self.store.gather(self.line, self.end, path)
 
     def _rewind(self, length: int) -> None:
         """`end` follows `length`, which the caller shortens; nothing else changes."""
@@ -328,6 +376,12 @@ class _Store:
             if sequence.store is not None:
                 held = sequence.store.blocks[shape][:, sequence.line, :, sequence.start : sequence.end]
                 block[:, line, :, start:end] = held
+
+    def gather(self, line: int, end: int, path: list[int]) -> None:
+        """Move columns `end` + p of a line, for each p of `path`, together behind `end`."""
+        for block in self.blocks.values():
+            places = torch.tensor(path, device=block.device)
+            block[:, line, :, end : end + len(path)] = block[:, line, :, end:].index_select(2, places)
 
     def window(self, first: int, lines: int, begin: int, end: int) -> list[Tensor]:
         """A view (lines, heads, end - begin, width) of each plane."""
@@ -540,7 +594,26 @@ def _line(row: Row) -> int:
 
 def _wanted(row: Row, size: int) -> range:
     """The inputs of a row after which somebody wants logits."""
-    return range(size) if row.every else range(size - 1, size)
+    return range(size) if row.every or row.parents is not None else range(size - 1, size)
+
+
+def _steps(rows: list[Row], n: int) -> Tensor:
+    """How many positions each input stands behind the end of its sequence: (B, n), or (1, n) without trees."""
+    if all(row.parents is None for row in rows):
+        return torch.arange(n)[None]
+    found = torch.arange(n).repeat(len(rows), 1)
+    for line, row in enumerate(rows):
+        if row.parents is not None:
+            found[line, : len(row.parents)] = torch.tensor(depths(row.parents))
+    return found
+
+
+def _windows(module: PreTrainedModel | LeanLlama) -> dict[str, int | None]:
+    """How far back each kind of layer looks, in positions; None for all the way."""
+    config = module.config.get_text_config()
+    width = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention" if width else "full_attention"]
+    return {kind: width if kind == "sliding_attention" else None for kind in dict.fromkeys(kinds)}
 
 
 @contextmanager

@@ -2,7 +2,8 @@
 
 One context with one unified cache serves every sequence: a fork is a second sequence id on the same cells and
 copies nothing. A pass is one `llama_batch`, of tokens, or of embeddings as soon as one row is a mixture; feeding
-a token's embedding gives the token's logits. Does not import transformers.
+a token's embedding gives the token's logits. In a tree of tokens, each leaf has a sequence id of its own, which the
+tokens on its path share. Does not import transformers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import torch
 from torch import Tensor
 
 from core.errors import ContextFull, ModelFileError
-from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings
+from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain, path_to
 
 MAX_CELLS = 8192  # positions in the cache, all sequences together
 MAX_SEQUENCES = 128  # sequence ids; llama.cpp itself allows 256
@@ -136,8 +137,8 @@ class LlamaCppModel(LanguageModel):
         vocab = lib.llama_model_get_vocab(self._model)
         self.tokenizer = LlamaCppTokenizer(vocab, names.contents(), types.contents() if types else [])
         self._free_ids = list(range(MAX_SEQUENCES - 1, -1, -1))
-        self._token_batch = lib.llama_batch_init(BATCH, 0, 1)
-        self._embedding_batch = lib.llama_batch_init(BATCH, self.dim, 1)
+        self._token_batch = lib.llama_batch_init(BATCH, 0, MAX_SEQUENCES)
+        self._embedding_batch = lib.llama_batch_init(BATCH, self.dim, MAX_SEQUENCES)
 
     def open(self) -> LlamaCppSequence:
         return LlamaCppSequence(self, self._take_id())
@@ -155,6 +156,10 @@ class LlamaCppModel(LanguageModel):
             raise ContextFull(f"All {MAX_SEQUENCES} sequences of the cache are in use; close one first.")
         return self._free_ids.pop()
 
+    def _give_id(self, id: int) -> None:
+        lib.llama_memory_seq_rm(self._memory, id, -1, -1)
+        self._free_ids.append(id)
+
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         for row in rows:
             if row.sequence.length + len(row.inputs) > self.context_length:
@@ -162,6 +167,7 @@ class LlamaCppModel(LanguageModel):
                     f"{row.sequence.length + len(row.inputs)} tokens do not fit the context of {self.name}, "
                     f"which holds {self.context_length}; shorten the text."
                 )
+        places = self._places(rows)
         mixed = any(isinstance(row.inputs, Tensor) for row in rows)
         # One entry per input: (row, position in the row). Cut into native batches of at most BATCH.
         entries = [(r, i) for r, row in enumerate(rows) for i in range(len(row.inputs))]
@@ -173,7 +179,7 @@ class LlamaCppModel(LanguageModel):
         wanted: list[list[Tensor]] = [[] for _ in rows]
         for at in range(0, len(entries), BATCH):
             part = entries[at : at + BATCH]
-            code = self._decode(rows, part, values[at : at + BATCH], mixed)
+            code = self._decode(rows, part, values[at : at + BATCH], mixed, places)
             if code != 0:
                 self._undo(rows)
                 if code == 1:
@@ -187,26 +193,58 @@ class LlamaCppModel(LanguageModel):
                 if _wants_logits(rows[r], i):
                     wanted[r].append(self._logits(b))
         return [
-            torch.empty(0) if row.silent else torch.stack(w) if row.every else w[0]
+            torch.empty(0) if row.silent else torch.stack(w) if _wants_every(row) else w[0]
             for row, w in zip(rows, wanted, strict=True)
         ]
 
-    def _decode(self, rows: list[Row], part: list[tuple[int, int]], values: object, mixed: bool) -> int:
+    def _places(self, rows: list[Row]) -> list[list[tuple[int, list[int]]]]:
+        """For each input of each row, its position and the sequence ids that see it; a tree's leaves take ids."""
+        found: list[list[tuple[int, list[int]]]] = []
+        for row in rows:
+            s = row.sequence
+            assert isinstance(s, LlamaCppSequence)
+            if row.parents is None or is_chain(row.parents):
+                found.append([(s.length + i, [s.id]) for i in range(len(row.inputs))])
+                continue
+            inner = set(row.parents)
+            leaves = [i for i in range(len(row.inputs)) if i not in inner]
+            if len(leaves) > len(self._free_ids):
+                self._undo(rows)
+                raise ContextFull(
+                    f"A tree of {len(leaves)} branches does not fit: {len(self._free_ids)} of the cache's "
+                    f"{MAX_SEQUENCES} sequences are free; close some, or take a smaller tree."
+                )
+            seen_by: list[list[int]] = [[] for _ in row.inputs]
+            for leaf in leaves:
+                id, path = self._take_id(), path_to(leaf, row.parents)
+                lib.llama_memory_seq_cp(self._memory, s.id, id, 0, -1)
+                s.branches.append((id, path))
+                for place in path:
+                    seen_by[place].append(id)
+            found.append([(s.length + d, ids) for d, ids in zip(depths(row.parents), seen_by, strict=True)])
+        return found
+
+    def _decode(
+        self,
+        rows: list[Row],
+        part: list[tuple[int, int]],
+        values: object,
+        mixed: bool,
+        places: list[list[tuple[int, list[int]]]],
+    ) -> int:
         batch = self._embedding_batch if mixed else self._token_batch
         batch.n_tokens = len(part)
         if mixed:
             flat = np.ascontiguousarray(values, dtype=np.float32)
             ctypes.memmove(batch.embd, flat.ctypes.data, flat.nbytes)
         for b, (r, i) in enumerate(part):
-            row = rows[r]
-            sequence = row.sequence
-            assert isinstance(sequence, LlamaCppSequence)
             if not mixed:
                 batch.token[b] = values[b]  # pyright: ignore[reportIndexIssue]
-            batch.pos[b] = sequence.length + i
-            batch.n_seq_id[b] = 1
-            batch.seq_id[b][0] = sequence.id
-            batch.logits[b] = _wants_logits(row, i)
+            batch.pos[b], ids = places[r][i]
+            batch.n_seq_id[b] = len(ids)
+            for n, id in enumerate(ids):
+                batch.seq_id[b][n] = id
+            batch.logits[b] = _wants_logits(rows[r], i)
         return lib.llama_decode(self._context, batch)
 
     def _logits(self, b: int) -> Tensor:
@@ -218,11 +256,16 @@ class LlamaCppModel(LanguageModel):
         """Take back what earlier parts of a failed pass appended."""
         for row in rows:
             assert isinstance(row.sequence, LlamaCppSequence)
+            row.sequence._keep([])
             lib.llama_memory_seq_rm(self._memory, row.sequence.id, row.sequence.length, -1)
 
 
+def _wants_every(row: Row) -> bool:
+    return row.every or row.parents is not None
+
+
 def _wants_logits(row: Row, position: int) -> bool:
-    return not row.silent and (row.every or position == len(row.inputs) - 1)
+    return not row.silent and (_wants_every(row) or position == len(row.inputs) - 1)
 
 
 class LlamaCppSequence(Sequence):
@@ -233,7 +276,19 @@ class LlamaCppSequence(Sequence):
     def __init__(self, model: LlamaCppModel, id: int) -> None:
         super().__init__(model)
         self.id = id
+        self.branches: list[tuple[int, list[int]]] = []  # of a tree: the id of each leaf, the places on its path
         self._open = True
+
+    def _keep(self, path: list[int]) -> None:
+        memory, end = self.model._memory, self.length + len(path)
+        if not self.branches:  # a chain: it was fed as any row
+            lib.llama_memory_seq_rm(memory, self.id, end, -1)
+        elif path:
+            id = next(id for id, places in self.branches if path[-1] in places)
+            lib.llama_memory_seq_cp(memory, id, self.id, self.length, end)
+        for id, _ in self.branches:
+            self.model._give_id(id)
+        self.branches = []
 
     def _rewind(self, length: int) -> None:
         lib.llama_memory_seq_rm(self.model._memory, self.id, length, -1)
@@ -245,6 +300,6 @@ class LlamaCppSequence(Sequence):
 
     def close(self) -> None:
         if self._open and self.model._context:
-            lib.llama_memory_seq_rm(self.model._memory, self.id, -1, -1)
-            self.model._free_ids.append(self.id)
+            self._forget_tree()
+            self.model._give_id(self.id)
         self._open = False

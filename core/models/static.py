@@ -86,7 +86,7 @@ class StaticModel(LanguageModel):
         self.lines, self.context_length = lines, min(capacity, model.context_length)
         self._capacity = -(-self.context_length // COLUMNS) * COLUMNS
         self._plain, self._module, self._device, self._dtype = model, model._module, model._device, model._dtype
-        self._windows = _windows(self._module.config.get_text_config())
+        self._windows, self.takes_trees = model._windows, model.takes_trees
         self._free = list(range(lines - 1, -1, -1))
         # One column more than anybody looks at, where padding that has no room goes.
         self._blocks = {
@@ -551,13 +551,6 @@ def _bucket(n: int, least: int) -> int:
     while size < n:
         size *= 2
     return size
-
-
-def _windows(config: Any) -> dict[str, int | None]:
-    """How far back each kind of layer looks, in positions; None for all the way."""
-    width = getattr(config, "sliding_window", None)
-    kinds = getattr(config, "layer_types", None) or ["sliding_attention" if width else "full_attention"]
-    return {kind: width if kind == "sliding_attention" else None for kind in dict.fromkeys(kinds)}
 
 
 def _neighbours(rows: list[Row]) -> list[list[Row]]:

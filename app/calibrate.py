@@ -1,0 +1,72 @@
+"""`polydraft calibrate`: measure, once per model, the constants that ARC's tolerance needs (Algorithm 1)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from app.bench.text import load as load_text
+from core.errors import InputError
+from core.models import LanguageModel, Tokenizer, load_model
+from core.speculative.calibration import Calibration, calibrate, collect, user_file
+
+SHORTEST, LONGEST = 32, 128  # tokens of a prompt; the paper takes up to 256, for twice the time
+
+
+def run(
+    model_name: str,
+    backend: str,
+    text: Path | None,
+    prompts: int,
+    out: Path | None,
+    delta: float,
+    temperature: float,
+    buckets: int,
+    progress: Callable[[str], None],
+) -> tuple[Calibration, Path]:
+    """Calibrate and save; returns what was found, and where it lies. For the arguments see `polydraft calibrate`."""
+    if not 0 < delta < 1:
+        raise InputError(f"delta {delta} given; between 0 and 1 expected.")
+    progress("loading the model")
+    model = load_model(model_name, backend)  # type: ignore[arg-type]
+    made = measured(model, cut(model.tokenizer, text, prompts), delta, temperature, buckets, progress)
+    file = out or user_file(model)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    made.save(file)
+    model.close()
+    return made, file
+
+
+def measured(
+    model: LanguageModel,
+    prompts: list[list[int]],
+    delta: float,
+    temperature: float,
+    buckets: int,
+    progress: Callable[[str], None],
+) -> Calibration:
+    samples = collect(
+        model, prompts, temperature=temperature, progress=lambda n: progress(f"prompt {n} of {len(prompts)}")
+    )
+    return calibrate(
+        model, samples, delta=delta, buckets=buckets, prompts=len(prompts), temperature=temperature, top_k=64
+    )
+
+
+def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0) -> list[list[int]]:
+    """`count` passages of 32 to 128 tokens, from as many places in the documents as there are."""
+    chance = random.Random(seed)
+    documents = [document for file in load_text(text) for document in file]
+    chance.shuffle(documents)
+    found: list[list[int]] = []
+    for number in range(count):
+        document = documents[number % len(documents)]
+        at = chance.randrange(max(len(document) - 6 * LONGEST, 1))
+        ids = tokenizer.encode(document[at : at + 6 * LONGEST])
+        length = chance.randint(SHORTEST, LONGEST)
+        if len(ids) >= SHORTEST:
+            found.append(tokenizer.start_ids + ids[-length:])
+    if not found:
+        raise InputError(f"No document of {SHORTEST} tokens in {text}; name a longer text.")
+    return found

@@ -1,0 +1,114 @@
+"""`eval arc-risk`: whether the bound behind ARC's tolerance holds, on the tokens that it let through (Table 5).
+
+Texts are sampled at T = 1 with ARC. For each proposal that became text, U_min is compared with the divergence that it
+bounds: JS between the target's next distributions after this token and after its own likeliest one, both
+computed now. A proposal that *is* the target's likeliest token has U = JS = 0 and is covered; the paper counts
+those, so both shares are shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.bench.report import Report
+from app.evals.options import Options
+from app.evals.prompts import prompts
+from core.models import LanguageModel, load_model
+from core.ngram import NgramStore
+from core.speculative import Calibration, Choice, NgramDrafter, generate
+from core.speculative.arc import risk
+from core.speculative.calibration import divergence, for_model, wilson
+
+LENGTH = 48  # tokens after each prompt
+COUNT = 20  # prompts of each kind
+TREE = 12
+CHOICE = Choice(1.0)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """One proposal that became text: the bound, the divergence, and whether it was tolerated."""
+
+    bound: float
+    js: float
+    best: bool
+    tolerated: bool
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    from core.autocomplete import BASE_STORE
+
+    progress("loading the model")
+    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
+    calibration = for_model(model)
+    store = NgramStore.open(BASE_STORE)
+    stores = [store] if store.fingerprint == model.tokenizer.fingerprint else []
+    report = Report("eval arc-risk")
+    for kind, of_kind in prompts(options.text, model.tokenizer, options.repetitions or COUNT).items():
+        found: list[Audited] = []
+        for number, ids in enumerate(of_kind):
+            progress(f"{kind}, prompt {number + 1} of {len(of_kind)}")
+            found += audited(model, calibration, NgramDrafter(stores), ids, number)
+        report.rows.append({"prompts": kind, **summary(found, calibration)})
+        covered = sum(a.js <= a.bound for a in found)
+        report.target(f"{kind}: JS <= U_min / accepted", covered / len(found) if found else 1.0, ">= 0.95")
+    model.close()
+    return report
+
+
+def audited(
+    model: LanguageModel, calibration: Calibration, drafter: NgramDrafter, ids: list[int], seed: int
+) -> list[Audited]:
+    """The proposals that became text in one sampled continuation."""
+    made = generate(
+        model, drafter, ids, "arc", length=LENGTH, seed=seed, tree_size=TREE, calibration=calibration, prune=False
+    )
+    tokens = list(made)
+    text = [t.id for t in tokens]
+    # One pass over the text as a tree: beside each proposal that became text, what the target would have said.
+    sequence = model.open()
+    first = sequence.sync(ids)
+    before = [first, *sequence.feed_tree(text, list(range(-1, len(text) - 1)))]
+    sequence.keep([])
+    p = [CHOICE.probabilities(logits, []) for logits in before[: len(text)]]
+    proposed = [at for at, t in enumerate(tokens) if t.how in ("accepted", "tolerated")]
+    other = {at: int(p[at].argmax()) for at in proposed if p[at].argmax() != text[at]}
+    after_other = {}
+    if other:
+        beside = sequence.feed_tree(
+            text + list(other.values()), list(range(-1, len(text) - 1)) + [at - 1 for at in other]
+        )
+        after_other = dict(zip(other, beside[len(text) :], strict=True))
+    sequence.close()
+    return [
+        Audited(
+            risk(p[at], model.embeddings, calibration, text[at]),
+            divergence(before[at + 1], after_other[at], 1.0, calibration.top_k) if at in other else 0.0,
+            at not in other,
+            tokens[at].how == "tolerated",
+        )
+        for at in proposed
+    ]
+
+
+def summary(found: list[Audited], calibration: Calibration) -> dict[str, float | int]:
+    """Coverage with its Wilson interval, of all accepted and of those that were not the target's likeliest."""
+    others = [a for a in found if not a.best]
+    held, held_others = sum(a.js <= a.bound for a in found), sum(a.js <= a.bound for a in others)
+    tolerated = [a for a in others if a.tolerated]
+    low, high = wilson(held, len(found))
+    low_others, high_others = wilson(held_others, len(others))
+    return {
+        "accepted": len(found),
+        "coverage": held / len(found) if found else 1.0,
+        "low": low,
+        "high": high,
+        "not the likeliest": len(others),
+        "their coverage": held_others / len(others) if others else 1.0,
+        "their low": low_others,
+        "their high": high_others,
+        "tolerated": len(tolerated),
+        "tolerated: JS <= tau": sum(a.js <= calibration.overall.tau for a in tolerated) / max(len(tolerated), 1),
+        "their mean JS": sum(a.js for a in others) / max(len(others), 1),
+    }

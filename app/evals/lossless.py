@@ -1,0 +1,75 @@
+"""`eval lossless`: greedy text with speculation beside greedy text without, token by token, on every prompt.
+
+The trees are of a fixed size, so that speculation never switches itself off. Where the two texts part, the margin
+says why: how far the target's two likeliest tokens lay apart there, in logits. A pass over several tokens sums in
+another order than a pass over one; on float32 that moves a logit by some 0.0001, on llama.cpp's quantised
+activations by some tenths, so that what was nearly a tie can fall the other way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from app.bench.report import Report
+from app.evals.options import Options
+from app.evals.prompts import prompts
+from core.models import LanguageModel, load_model
+from core.speculative import NgramDrafter, generate
+from core.speculative.drafters import Drafter
+
+LENGTH = 32  # tokens after each prompt
+TREE = 8  # proposals in each pass
+NEVER = frozenset[int]()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One prompt: whether both texts are the same, the margin where they part (else None), accept length τ."""
+
+    same: bool
+    margin: float | None
+    accept_length: float
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)  # type: ignore[arg-type]
+    report = Report("eval lossless")
+    everything: list[Compared] = []
+    for kind, of_kind in prompts(options.text, model.tokenizer, options.repetitions).items():
+        found = []
+        for number, ids in enumerate(of_kind):
+            progress(f"{kind}, prompt {number + 1} of {len(of_kind)}")
+            found.append(compared(model, NgramDrafter(), ids))
+        everything += found
+        report.rows.append({"prompts": kind, "backend": model.backend, **_summary(found)})
+    report.rows.append({"prompts": "all", "backend": model.backend, **_summary(everything)})
+    report.target("prompts with identical text / all", sum(c.same for c in everything) / len(everything), ">= 1.0")
+    model.close()
+    return report
+
+
+def compared(model: LanguageModel, drafter: Drafter, ids: list[int], length: int = LENGTH) -> Compared:
+    """Both texts from one prompt."""
+    options = {"temperature": 0.0, "length": length, "stop_ids": NEVER}
+    plain = [t.id for t in generate(model, None, ids, "off", **options)]
+    made = generate(model, drafter, ids, "lossless", tree_size=TREE, **options)
+    fast = [t.id for t in made]
+    if plain == fast:
+        return Compared(True, None, made.statistics.accept_length)
+    at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
+    sequence = model.open()
+    top = sequence.feed(ids + plain[:at]).topk(2).values
+    sequence.close()
+    return Compared(False, float(top[0] - top[1]), made.statistics.accept_length)
+
+
+def _summary(found: list[Compared]) -> dict[str, float | int]:
+    margins = [c.margin for c in found if c.margin is not None]
+    return {
+        "count": len(found),
+        "identical": sum(c.same for c in found),
+        "largest margin where they part": max(margins, default=0.0),
+        "accept length": sum(c.accept_length for c in found) / len(found),
+    }

@@ -1,0 +1,128 @@
+"""ARC-Decode: pruning before verification, and acceptance within a calibrated risk.
+
+Two independent parts. *Pruning* (eqs. 1-4) drops proposals that are unlikely to matter before the target sees them.
+*LTS*, the local tolerance score (eqs. 10, 13-15), says whether a proposed token t_d may stand where the target
+would say t_m: whether the two lead to nearly the same next distribution. It is computed from logits and
+embeddings that are there anyway, and from constants that `core.speculative.calibration` measures once per model.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from core.errors import InputError
+from core.speculative.acceptance import entropy
+from core.speculative.calibration import Calibration
+from core.speculative.tree import TokenTree
+
+CLAMP = 1e-9  # the least probability that a margin is taken of: the ε-clamp of eq. 11
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """The dials of pruning.
+
+    Attributes:
+        lam: λ, how much uncertainty and depth count against a token (eq. 1).
+        epsilon: ε_d, the share of each depth's mass that may go (eq. 3).
+        leaf: τ_d / θ_d, at least 1: leaves need this much more than what has children (eq. 4).
+    """
+
+    lam: float = 1.0
+    epsilon: float = 0.05
+    leaf: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.lam < 0:
+            raise InputError(f"lam {self.lam} given; 0 or more expected.")
+        if not 0 <= self.epsilon < 1:
+            raise InputError(f"epsilon {self.epsilon} given; 0 to below 1 expected.")
+        if self.leaf < 1:
+            raise InputError(f"leaf {self.leaf} given; at least 1 expected: leaves are not held to less.")
+
+
+def normalised_entropy(p: np.ndarray) -> float:
+    """H_m of eq. 2: the entropy of p (V,) as a share of the largest there is."""
+    return entropy(p) / math.log(len(p))
+
+
+def confidence(tree: TokenTree, h: float, lam: float) -> np.ndarray:
+    """q̃(c) = exp(ℓ(c)) · exp(-λ·d(c)·H_m), (n,) (eq. 1)."""
+    return tree.products() * np.exp(-lam * np.array(tree.depths) * h)
+
+
+def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
+    """The places that stay (eqs. 3-4). Every one's parent stays, too.
+
+    θ_d is read as the *largest* threshold that covers 1 - ε_d of a depth's mass: the smallest, as the paper has it,
+    would keep everything. h is H_m where the last token of the text was chosen: one step before the tree, and known
+    before the pass that verifies it.
+    """
+    score = confidence(tree, h, pruning.lam)
+    children = tree.children()
+    at_depth: dict[int, list[int]] = {}
+    for place, depth in enumerate(tree.depths):
+        at_depth.setdefault(depth, []).append(place)
+    standing: set[int] = set()
+    for depth in sorted(at_depth):
+        places = at_depth[depth]
+        theta = _threshold(score[places], pruning.epsilon)
+        for place in places:
+            bound = theta if place in children else theta * pruning.leaf
+            if score[place] >= bound and (depth == 0 or tree.parents[place] in standing):
+                standing.add(place)
+        # A parent that stays and would lose all its children gets its best one back.
+        for parent in {tree.parents[place] for place in places}:
+            if (parent < 0 or parent in standing) and not standing & set(children[parent]):
+                standing.add(max(children[parent], key=lambda place: score[place]))
+    return sorted(standing)
+
+
+def _threshold(scores: np.ndarray, epsilon: float) -> float:
+    """The largest θ with Σ_{q̃ ≥ θ} q̃ ≥ (1 - ε) Σ q̃ (eq. 3)."""
+    ordered = np.sort(scores)[::-1]
+    covered = np.cumsum(ordered)
+    at = int(np.searchsorted(covered, (1 - epsilon) * covered[-1] * (1 - 1e-12)))
+    return float(ordered[min(at, len(ordered) - 1)])
+
+
+def margin(p: np.ndarray, t_m: int, t_d: int) -> float:
+    """Δℓ̃ = log p̃(t_m) - log p̃(t_d) after the ε-clamp (eq. 11)."""
+    return math.log(max(p[t_m], CLAMP)) - math.log(max(p[t_d], CLAMP))
+
+
+def whitened_distance(embeddings: Tensor, calibration: Calibration, t_m: int, t_d: int) -> float:
+    """‖W Δe‖² (eq. 10): of *input* embeddings, whether or not the model ties them to its output."""
+    difference = (embeddings[t_d] - embeddings[t_m]).double().numpy()
+    return float(np.square(calibration.whitening * difference).sum())
+
+
+def risk(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int = 0) -> float:
+    """U = min(U_emb, U_logit) (eqs. 10, 13, 14): an upper bound on JS(q_{j+1}, r_{j+1}) with probability 1 - δ.
+
+    Args:
+        p: (V,) the target's probabilities p̃ at this position, temperature and rule applied.
+        embeddings: (V, D) of the target.
+        t_d: the proposed token; t_m is the likeliest in p.
+        depth: of the proposal, which only bucketed constants look at.
+    """
+    t_m = int(p.argmax())
+    if t_d == t_m:
+        return 0.0
+    constants = calibration.constants(normalised_entropy(p), depth)
+    u_emb = constants.c_s * whitened_distance(embeddings, calibration, t_m, t_d)
+    u_logit = constants.alpha_kappa * margin(p, t_m, t_d) ** 2
+    return min(u_emb, u_logit)
+
+
+def local_tolerance_score(
+    p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int = 0
+) -> float:
+    """LTS = 1 - U / τ_δ (eq. 15): 1 for the target's own likeliest token, below 0 beyond the risk that is
+    tolerated. For the arguments see `risk`."""
+    tau = calibration.constants(normalised_entropy(p), depth).tau
+    return 1.0 - risk(p, embeddings, calibration, t_d, depth) / tau

@@ -1,0 +1,212 @@
+"""What a pass over n tokens costs on this machine, t(n), and how many proposals are worth theirs.
+
+The curve is measured once per model, backend and machine, and kept in the user's cache folder. How likely a proposal
+is accepted is learnt while decoding. The tree is then cut to the n proposals with the most expected tokens per
+millisecond:
+
+    n* = argmax_n  (1 + Σ_{c among the n likeliest} P(c accepted)) / t(1 + n)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+import numpy as np
+import platformdirs
+
+from core.errors import InputError
+from core.models.base import LanguageModel
+from core.models.probe import cpu
+from core.speculative.tree import TokenTree
+
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # tokens of the passes that are timed
+ROUNDS = 5
+BEFORE = 64  # tokens in the cache while they are
+REMEMBERED = 32  # curves kept in the cache file
+
+
+@dataclass(frozen=True)
+class CostCurve:
+    """t(n) in ms at some n, a straight line between them.
+
+    Attributes:
+        sizes: n, rising, from 1.
+        ms: median time of a pass over n tokens of one sequence. It never falls: where it seems to, that is noise.
+    """
+
+    sizes: tuple[int, ...]
+    ms: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        rising = all(a < b for a, b in zip(self.sizes, self.sizes[1:], strict=False))
+        usable = all(math.isfinite(t) and t > 0 for t in self.ms)
+        if not self.sizes or len(self.sizes) != len(self.ms) or self.sizes[0] != 1 or not rising or not usable:
+            raise InputError(f"A cost curve at {self.sizes} of {self.ms} ms given; rising sizes from 1 expected.")
+
+    def __call__(self, n: int) -> float:
+        """ms of a pass over n tokens; beyond the largest that was timed, at its rate."""
+        if n >= self.sizes[-1]:
+            return self.ms[-1] * n / self.sizes[-1]
+        return float(np.interp(n, self.sizes, self.ms))
+
+
+def measure(
+    model: LanguageModel,
+    sizes: Sequence[int] = SIZES,
+    rounds: int = ROUNDS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> CostCurve:
+    """Time passes over trees of n tokens; sizes take turns, so that load falls on all alike."""
+    sizes = [n for n in sizes if BEFORE + n < model.context_length] or [1]
+    ids = [i % model.vocab_size for i in range(100, 100 + max(*sizes, BEFORE))]
+    sequence = model.open()
+    taken: dict[int, list[float]] = {n: [] for n in sizes}
+    try:
+        sequence.feed(ids[: min(BEFORE, model.context_length - max(sizes) - 1)])
+        for number in range(-1, rounds):
+            for n in sizes:
+                # A comb: a chain with a sibling beside each token; a chain for models that take no trees.
+                parents = [max(i - 1 - i % 2, -1) if model.takes_trees else i - 1 for i in range(n)]
+                start = clock()
+                sequence.feed_tree(ids[:n], parents)
+                if number >= 0:
+                    taken[n].append((clock() - start) * 1000)
+                sequence.keep([])
+    finally:
+        sequence.close()
+    ms = np.maximum.accumulate([float(np.median(taken[n])) for n in sizes])
+    return CostCurve(tuple(sizes), tuple(ms.tolist()))
+
+
+def cost_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve:
+    """The curve of this model on this machine: remembered, or measured now and remembered.
+
+    Args:
+        cache_dir: where curves are kept, in costs.json; the user's cache folder by default.
+    """
+    file = (cache_dir or platformdirs.user_cache_path("polydraft")) / "costs.json"
+    key = _key(model)
+    known = _recall(file)
+    if key in known:
+        try:
+            return CostCurve(tuple(known[key]["sizes"]), tuple(known[key]["ms"]))
+        except (InputError, KeyError, TypeError):
+            pass  # an older form, or damaged: measured anew
+    curve = measure(model)
+    known[key] = {"sizes": list(curve.sizes), "ms": [round(t, 4) for t in curve.ms]}
+    _remember(file, dict(list(known.items())[-REMEMBERED:]))
+    return curve
+
+
+def _key(model: LanguageModel) -> str:
+    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    about = [model.name, model.backend, model.device, model.vocab_size, model.dim, cpu(), threads]
+    return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
+
+
+def _recall(file: Path) -> dict:
+    try:
+        known = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _remember(file: Path, known: dict) -> None:
+    """What cannot be kept is measured again the next time."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, suffix=".tmp", delete=False) as made:
+            json.dump(known, made)
+        Path(made.name).replace(file)
+    except OSError:
+        return
+
+
+class Estimates:
+    """How often proposals are accepted once their parents are, by the drafter's confidence and by depth. Learns fast:
+    what is old counts less. Outlives a generation, so that the next one starts knowing."""
+
+    BELIEF = 4.0  # proposals that the first belief counts for
+    MEMORY = 200.0  # proposals; beyond that, older ones fade
+    EDGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
+
+    def __init__(self) -> None:
+        self._tried = np.zeros((len(self.EDGES) + 1, 2))
+        self._held = np.zeros((len(self.EDGES) + 1, 2))
+
+    def chance(self, confidence: float, depth: int) -> float:
+        """P(accepted | its parent was). The first belief is half the drafter's confidence: to be proven."""
+        at = self._place(confidence, depth)
+        return (self._held[at] + self.BELIEF * 0.5 * confidence) / (self._tried[at] + self.BELIEF)
+
+    def note(self, confidence: float, depth: int, accepted: bool) -> None:
+        """One proposal whose parent was accepted was looked at."""
+        at = self._place(confidence, depth)
+        if self._tried[at] >= self.MEMORY:
+            self._tried[at] *= 0.9
+            self._held[at] *= 0.9
+        self._tried[at] += 1
+        self._held[at] += accepted
+
+    def chances(self, tree: TokenTree) -> np.ndarray:
+        """(n,) P(accepted), parents and all."""
+        return tree.products([self.chance(q, d) for q, d in zip(tree.confidence, tree.depths, strict=True)])
+
+    def _place(self, confidence: float, depth: int) -> tuple[int, int]:
+        return int(np.searchsorted(self.EDGES, confidence)), min(depth, 1)
+
+
+def best_size(chances: np.ndarray, cost: Callable[[int], float], most: int) -> tuple[list[int], float]:
+    """The proposals worth verifying, out of those with these chances, and the expected tokens per ms with them.
+
+    A child is never likelier than its parent and stands behind it, so what is chosen is a tree.
+    """
+    order = np.argsort(-chances, kind="stable")[:most]
+    expected = 1.0 + np.concatenate([[0.0], np.cumsum(chances[order])])
+    rates = expected / np.array([cost(1 + n) for n in range(len(order) + 1)])
+    n = int(rates.argmax())
+    return sorted(order[:n].tolist()), float(rates[n])
+
+
+class Levels:
+    """How deep to draw: acceptance per level, for drafters whose proposals must not be chosen among afterwards."""
+
+    BELIEF, FIRST, MEMORY = 4.0, 0.5, 100.0
+
+    def __init__(self, deepest: int = 8) -> None:
+        self._tried, self._held = np.zeros(deepest), np.zeros(deepest)
+        self.ms = 0.0  # drafting one level, a running mean
+
+    def note(self, depth: int, accepted: bool) -> None:
+        depth = min(depth, len(self._tried) - 1)
+        if self._tried[depth] >= self.MEMORY:
+            self._tried[depth] *= 0.9
+            self._held[depth] *= 0.9
+        self._tried[depth] += 1
+        self._held[depth] += accepted
+
+    def took(self, ms: float, levels: int) -> None:
+        """Drafting so many levels took so long."""
+        each = ms / max(levels, 1)
+        self.ms = each if not self.ms else 0.8 * self.ms + 0.2 * each
+
+    def best(self, cost: Callable[[int], float], pace: float, width: int, most: int) -> int:
+        """The depth with the most expected tokens per ms; 0 where none beats a plain step. Passes take `pace` times
+        what the curve says."""
+        rates = (self._held + self.BELIEF * self.FIRST) / (self._tried + self.BELIEF)
+        reach = np.cumprod(rates)
+        best, depth = 1.0 / (cost(1) * pace), 0
+        for d in range(1, min(len(reach), most // width) + 1):
+            rate = (1.0 + reach[:d].sum()) / (cost(1 + d * width) * pace + d * self.ms)
+            if rate > best:
+                best, depth = rate, d
+        return depth

@@ -1,0 +1,54 @@
+"""What a drafter is: something that proposes how a text goes on, cheaply."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from core.speculative.tree import TokenTree
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What a drafter may look at.
+
+    Attributes:
+        ids: the text so far, its last token included.
+        logits: the target's (V,), from which that last token was chosen; None at the start of a text.
+        features: for drafters that name `layers`: the target's hidden states (m, 3·D) of the positions fed since the
+            last call, in those layers, side by side; None from targets that do not give them.
+    """
+
+    ids: list[int]
+    logits: Tensor | None = None
+    features: Tensor | None = None
+
+
+class Drafter(ABC):
+    """Proposes a tree of tokens after a text.
+
+    Attributes:
+        name: for tables and the status line.
+        draws: its proposals are drawn by chance. Then a part of a tree may be left out only for reasons that were known
+            before the draw, or sampling is no longer lossless: it is told how deep to go, and not pruned afterwards.
+        width: most tokens per level, for `draws`.
+        most: most tokens that it proposes at once.
+        layers: of the target, whose hidden states it wants to see (EAGLE-3: a low, a middle and a high one).
+    """
+
+    name: str
+    draws: bool = False
+    width: int = 1
+    most: int = 32
+    layers: tuple[int, ...] = ()
+
+    @abstractmethod
+    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+        """Propose up to `depth` levels; an empty tree is fine. Every call sees a text that goes on from the last
+        one's, or another text altogether."""
+
+    def close(self) -> None:  # noqa: B027 - most drafters hold nothing
+        """Give back what it holds; closing twice is harmless."""

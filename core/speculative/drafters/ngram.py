@@ -1,0 +1,100 @@
+"""Proposals that cost no model pass: what followed the same tokens earlier in the text (prompt look-up), and what
+n-gram stores know.
+
+The text itself comes first: the longest tail that stood there before, up to LONGEST tokens, and how it went
+on each of the last few times. Where it runs dry, a store's most frequent continuations go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from core.ngram.interpolation import Store
+from core.speculative.drafters.base import Drafter, Moment
+from core.speculative.tree import TokenTree
+
+LONGEST, SHORTEST = 6, 2  # tokens of a tail that are looked up in the text
+PLACES = 3  # the latest places that are followed
+CONTEXTS = (5, 4, 3, 2)  # tokens that a store is asked after, longest first: what follows one alone says little
+BRANCHES = 2  # continuations of a store that are followed at the first token
+REMEMBERED = 20_000  # contexts whose continuations are kept
+
+
+class NgramDrafter(Drafter):
+    """See the head of this file."""
+
+    name = "n-gram"
+
+    def __init__(self, stores: Sequence[Store] = (), most: int = 16) -> None:
+        """
+        Args:
+            stores: asked in this order; the first that knows a context answers. None is prompt look-up alone.
+            most: tokens of a tree.
+        """
+        self.stores = list(stores)
+        self.most = most
+        self._ids: list[int] = []
+        self._ends: dict[tuple[int, ...], list[int]] = {}  # n-gram of the text -> where its latest occurrences end
+        self._following = lru_cache(REMEMBERED)(self._look_up)
+
+    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+        ids = moment.ids
+        self._read(ids)
+        depth = min(depth, self.most)
+        paths = [self._extended(ids, path, depth) for path in self._repeated(ids, depth)]
+        for token, share in self._followers(ids)[:BRANCHES]:
+            paths.append(self._extended(ids, [(token, share)], depth))
+        tree = TokenTree.of_paths(paths)
+        if len(tree) <= self.most:
+            return tree
+        order = np.argsort(-tree.products(), kind="stable")[: self.most]  # a child is never before its parent
+        return tree.only(order.tolist())
+
+    def _read(self, ids: list[int]) -> None:
+        """Learn the n-grams of what was added to the text since the last time."""
+        if self._ids != ids[: len(self._ids)]:
+            self._ids, self._ends = [], {}
+        for end in range(len(self._ids) + 1, len(ids) + 1):
+            for n in range(SHORTEST, min(LONGEST, end) + 1):
+                ends = self._ends.setdefault(tuple(ids[end - n : end]), [])
+                ends.append(end)
+                del ends[: -PLACES - 1]
+        self._ids = list(ids)
+
+    def _repeated(self, ids: list[int], depth: int) -> list[list[tuple[int, float]]]:
+        """How the text went on after the longest tail that stood there before, latest first."""
+        for n in range(min(LONGEST, len(ids)), SHORTEST - 1, -1):
+            earlier = [end for end in self._ends.get(tuple(ids[-n:]), []) if end < len(ids)]
+            if earlier:
+                # A rough first belief, n / (n + 1); running estimates of what is accepted correct it.
+                first, later = n / (n + 1), LONGEST / (LONGEST + 1)
+                return [
+                    [(token, later if i else first / (rank + 1)) for i, token in enumerate(ids[end : end + depth])]
+                    for rank, end in enumerate(reversed(earlier[-PLACES:]))
+                ]
+        return []
+
+    def _extended(self, ids: list[int], path: list[tuple[int, float]], depth: int) -> list[tuple[int, float]]:
+        """The path, gone on with a store's most frequent tokens for as long as it knows any."""
+        path, tail = list(path), [*ids[-max(CONTEXTS) :], *(token for token, _ in path)]
+        while len(path) < depth and (found := self._followers(tail)):
+            path.append(found[0])
+            tail.append(found[0][0])
+        return path
+
+    def _followers(self, ids: list[int]) -> list[tuple[int, float]]:
+        """(id, share of the context's count), most frequent first, after the longest context that a store knows."""
+        for n in CONTEXTS:
+            if n <= len(ids) and self.stores and (found := self._following(tuple(ids[-n:]))):
+                return found
+        return []
+
+    def _look_up(self, context: tuple[int, ...]) -> list[tuple[int, float]]:
+        for store in self.stores:
+            if found := store.continuations(context, BRANCHES + 1):
+                total = max(sum(count for _, count in found), 1)
+                return [(token, count / (total + 1)) for token, count in found]
+        return []

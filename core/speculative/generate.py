@@ -1,0 +1,425 @@
+"""Speculative decoding: a drafter proposes a tree of tokens, the target looks at all of it in one pass, and the text
+goes on with a path of it.
+
+A cycle: choose how much to propose → draft → prune → one pass over the text's last token and the tree → accept
+from there downwards → keep the accepted path in the cache. The token after the path (the target's own) is the last
+token of the next cycle, so nothing is ever fed twice.
+
+mode="off" is plain decoding, one token per pass. "lossless" has exactly its distribution. "arc" also lets
+proposals stand that a tolerant rule passes (ARC's LTS by default), and prunes before verifying.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from core.errors import InputError
+from core.models.base import LanguageModel, Sequence
+from core.speculative import arc
+from core.speculative.acceptance import fuzzy, match, recursive_rejection, typical
+from core.speculative.calibration import Calibration
+from core.speculative.cost import CostCurve, Estimates, Levels, best_size, cost_curve
+from core.speculative.drafters.base import Drafter, Moment
+from core.speculative.target import Choice, Rule
+from core.speculative.tree import TokenTree
+
+Mode = Literal["off", "lossless", "arc"]
+How = Literal["plain", "accepted", "tolerated", "corrected", "bonus"]
+
+DEPTH = 8  # levels that a drafter is asked for
+SLACK = 0.02  # of plain decoding's time: what speculation may lose
+GRACE = 128  # tokens whose slack is there from the start, to find out whether speculation pays
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token of the text.
+
+    Attributes:
+        id: the token.
+        how: plain (nothing was proposed here), accepted (proposed, and what the target chose), tolerated (proposed,
+            lost the draw, and let stand), corrected (the target's own in place of what was proposed), bonus (the
+            target's own after a path that was accepted to its end).
+        lts: the local tolerance score of a token that ARC tolerated, else None.
+        logprob: ln p(token) under the target's distribution, temperature and rule applied.
+    """
+
+    id: int
+    how: How
+    logprob: float
+    lts: float | None = None
+
+
+@dataclass
+class Statistics:
+    """What a generation did so far.
+
+    Attributes:
+        cycles: passes of the target, without the one that read the prompt.
+        tokens: of the text, without the one that the prompt's own pass gave.
+        proposed, pruned, accepted, tolerated: proposals that were verified, that were dropped before, that were
+            accepted, that were tolerated.
+        fed: tokens that went through the target, without the prompt.
+        seconds, drafting: from the first cycle on; of them inside the drafter.
+        notice: one sentence once speculation has switched itself off.
+    """
+
+    cycles: int = 0
+    tokens: int = 0
+    proposed: int = 0
+    pruned: int = 0
+    accepted: int = 0
+    tolerated: int = 0
+    fed: int = 0
+    seconds: float = 0.0
+    drafting: float = 0.0
+    notice: str | None = None
+    by_depth: list[list[int]] = field(default_factory=list)  # depth -> [positions with proposals, accepted there]
+
+    @property
+    def accept_length(self) -> float:
+        """τ: tokens of the text per pass, the target's own included."""
+        return self.tokens / self.cycles if self.cycles else 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        return self.tokens / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to generate; see `generate`."""
+
+    mode: Mode = "lossless"
+    length: int = 64
+    temperature: float = 1.0
+    rule: Rule | None = None
+    seed: int = 0
+    tree_size: int | Literal["auto"] = "auto"
+    depth: int = DEPTH
+    stop_ids: frozenset[int] | None = None
+    tolerance: Literal["lts", "typical", "fsd", "none"] = "lts"
+    calibration: Calibration | None = None
+    theta: float = 0.3
+    prune: bool = True
+    lam: float = 1.0
+    epsilon: float = 0.05
+    threshold: float = 0.3
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("off", "lossless", "arc"):
+            raise InputError(f"mode {self.mode!r} given; 'off', 'lossless' or 'arc' expected.")
+        if self.tolerance not in ("lts", "typical", "fsd", "none"):
+            raise InputError(f"tolerance {self.tolerance!r} given; 'lts', 'typical', 'fsd' or 'none' expected.")
+        if self.length < 1 or self.depth < 1:
+            raise InputError(f"length {self.length} and depth {self.depth} given; at least 1 of each expected.")
+        if self.tree_size != "auto" and (not isinstance(self.tree_size, int) or self.tree_size < 0):
+            raise InputError(f"tree_size {self.tree_size!r} given; 'auto' or a number of tokens expected.")
+        if self.theta > 1:
+            raise InputError(f"theta {self.theta} given; at most 1 expected: no score is above it.")
+        Choice(self.temperature, self.rule)
+        arc.Pruning(self.lam, self.epsilon)
+
+    @property
+    def scored(self) -> bool:
+        """Whether LTS decides."""
+        return self.mode == "arc" and self.tolerance == "lts"
+
+
+def generate(
+    target: LanguageModel,
+    drafter: Drafter | None,
+    prefix_ids: list[int],
+    mode: Mode = "lossless",
+    *,
+    sequence: Sequence | None = None,
+    curve: CostCurve | None = None,
+    estimates: Memory | None = None,
+    **options: Any,
+) -> Generation:
+    """Go on from a text. An iterator over `Token`s, with the running `.statistics`; it may be stopped at any token.
+
+    Args:
+        target: whose text it is.
+        drafter: what proposes; None is plain decoding.
+        prefix_ids: the text so far, at least one id.
+        mode: "off", "lossless" or "arc".
+        sequence: of the target, which may hold part of the text already. It holds nothing but text afterwards.
+        curve: t(n); None is measured once per model and machine (only for tree_size="auto").
+        estimates: what earlier generations with this drafter have learnt.
+        length: tokens at most. stop_ids: tokens that end the text; None for the tokenizer's.
+        temperature, rule: how the target's token is drawn; 0 takes the likeliest. rule: of `core.samplers`.
+        seed: of all draws.
+        tree_size: "auto", or the number of proposals verified at most; a number never switches itself off.
+        depth: levels that are drafted at most.
+        tolerance: of mode "arc": "lts" (needs `calibration`), "typical" (Medusa), "fsd" (with `threshold`), "none".
+        theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4).
+    Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
+    """
+    return Generation(target, drafter, prefix_ids, Options(mode=mode, **options), sequence, curve, estimates)
+
+
+class Memory:
+    """What is known of a drafter with a target: how often its proposals are accepted, and what it has cost.
+
+    Attributes:
+        lost: steps of plain decoding that speculation has cost so far; below 0 it has saved.
+        tokens: decoded so far.
+    """
+
+    def __init__(self) -> None:
+        self.estimates, self.levels = Estimates(), Levels()
+        self.lost, self.tokens = 0.0, 0
+
+
+class Generation(Iterator[Token]):
+    """See `generate`.
+
+    Attributes:
+        ids: the text so far, with the prefix.
+        statistics: what happened so far.
+    """
+
+    def __init__(
+        self,
+        target: LanguageModel,
+        drafter: Drafter | None,
+        prefix_ids: list[int],
+        options: Options,
+        sequence: Sequence | None = None,
+        curve: CostCurve | None = None,
+        memory: Memory | None = None,
+    ) -> None:
+        if not prefix_ids:
+            raise InputError("An empty prefix given; at least one token id expected.")
+        o = options
+        if o.scored and drafter is not None:
+            if o.calibration is None:
+                raise InputError("ARC's tolerance needs a calibration of the target; give one, or another tolerance.")
+            o.calibration.check(target)
+        self.target, self.options = target, options
+        self.drafter = None if o.mode == "off" else drafter
+        self.ids = list(prefix_ids)
+        self.statistics = Statistics()
+        self._choice = Choice(o.temperature, o.rule)
+        self._chance = np.random.default_rng(o.seed)
+        self._memory = memory or Memory()
+        self._auto = o.tree_size == "auto"
+        self._cost = None
+        if self.drafter is not None and self._auto:
+            self._cost = curve or cost_curve(target)
+        self._stop = target.tokenizer.eos_ids if o.stop_ids is None else o.stop_ids
+        self._own = sequence is None
+        self._sequence = target.open() if sequence is None else sequence
+        self._end = len(prefix_ids) + o.length
+        self._pace = 1.0  # how long passes take now, as a share of the curve
+        self._steps = self._run()
+
+    def __iter__(self) -> Generation:
+        return self
+
+    def __next__(self) -> Token:
+        return next(self._steps)
+
+    def close(self) -> None:
+        """Stop here; safe at any token, and twice."""
+        self._steps.close()
+
+    def _run(self) -> Generator[Token, None, None]:
+        try:
+            logits = self._sequence.sync(self.ids)
+            p = self._choice.probabilities(logits, self.ids)
+            _, token = match(p, [], self._chance)
+            yield self._append(token, "plain", p)
+            while not self._done():
+                yield from self._cycle(logits, p)
+                logits, p = self._last
+        finally:
+            if self._own:
+                self._sequence.close()
+
+    def _append(self, token: int, how: How, p: np.ndarray, lts: float | None = None) -> Token:
+        self.ids.append(token)
+        return Token(token, how, math.log(max(float(p[token]), 1e-300)), lts)
+
+    def _done(self) -> bool:
+        return len(self.ids) >= self._end or self.ids[-1] in self._stop
+
+    def _cycle(self, logits: Tensor, p_root: np.ndarray) -> list[Token]:
+        """One pass of the target. `logits` and p are what the text's last token was chosen from."""
+        began = time.perf_counter()
+        tree, drafting = self._proposals(logits, p_root)
+        ids, parents = tree.under(self.ids[-1])
+        s = self.statistics
+        after = self._sequence.feed_tree(ids, parents)  # (1 + n, V)
+        path, tokens = self._accept(tree, after)
+        # The text's last token, then the accepted path; the target's own token is fed in the next cycle.
+        self._sequence.keep([0, *(place + 1 for place in path)])
+        s.cycles += 1
+        s.tokens += len(tokens)
+        s.fed += len(ids)
+        s.proposed += len(tree)
+        elapsed = time.perf_counter() - began
+        s.seconds += elapsed
+        s.drafting += drafting
+        self._account(elapsed * 1000, drafting * 1000, len(ids), len(tokens))
+        return tokens
+
+    # --- proposing
+
+    def _proposals(self, logits: Tensor, p_root: np.ndarray) -> tuple[TokenTree, float]:
+        """What the target is to verify, and the seconds that drafting took."""
+        o, drafter = self.options, self.drafter
+        # The tree ends where the text may: the target's own token comes after it.
+        room = min(self._end - len(self.ids) - 1, self.target.context_length - len(self.ids))
+        if drafter is None or room < 1 or o.tree_size == 0:
+            return TokenTree(), 0.0
+        most = drafter.most if o.tree_size == "auto" else o.tree_size
+        most = min(most, self.target.context_length - len(self.ids))
+        depth = min(o.depth, room)
+        cost, memory = self._cost, self._memory
+        if cost is not None:
+            left = SLACK * max(memory.tokens + self._end - len(self.ids), GRACE) - memory.lost
+            while most and cost(1 + most) > (1 + left) * cost(1):
+                most -= 1  # so that nothing worse can happen than to lose what may be lost
+            if not most:
+                self._give_up()
+                return TokenTree(), 0.0
+            if drafter.draws or memory.levels.ms > 0.05 * cost(1) * self._pace:
+                # Drafting costs something, or must not be chosen among afterwards: decide before it.
+                depth = min(depth, memory.levels.best(cost, self._pace, drafter.width, most))
+        if drafter.draws:
+            depth = min(depth, max(most // drafter.width, 1))
+        if depth < 1:
+            return TokenTree(), 0.0
+        began = time.perf_counter()
+        tree = drafter.draft(Moment(self.ids, logits), depth, self._chance)
+        drafting = time.perf_counter() - began
+        memory.levels.took(drafting * 1000, depth)
+        if o.mode == "arc" and o.prune and len(tree):
+            before = len(tree)
+            tree = tree.only(arc.kept(tree, arc.normalised_entropy(p_root), arc.Pruning(o.lam, o.epsilon)))
+            self.statistics.pruned += before - len(tree)
+        if not self.target.takes_trees:
+            tree = _first_chain(tree)
+        if not (drafter.draws and o.mode == "lossless"):
+            if cost is not None:
+                tree = tree.only(best_size(memory.estimates.chances(tree), cost, most)[0])
+            elif len(tree) > most:
+                tree = tree.only(np.argsort(-tree.products(), kind="stable")[:most].tolist())
+        return tree, drafting
+
+    def _account(self, ms: float, drafting: float, fed: int, tokens: int) -> None:
+        """Compare with plain decoding, at the machine's present pace."""
+        if self._cost is None or self.drafter is None:
+            return
+        pace = (ms - drafting) / self._cost(fed)
+        self._pace = pace if self.statistics.cycles == 1 else 0.8 * self._pace + 0.2 * pace
+        self._memory.tokens += tokens
+        # The curve, not the clock, says what this pass cost: one that others slowed down is no reason to stop.
+        self._memory.lost += (self._cost(fed) + drafting / self._pace) / self._cost(1) - tokens
+
+    def _give_up(self) -> None:
+        s = self.statistics
+        s.notice = (
+            f"Speculation was switched off after {s.cycles} passes: {s.accept_length:.2f} tokens a pass, in passes "
+            "that take longer, are slower here than one by one."
+        )
+        self.drafter = None
+
+    # --- accepting
+
+    def _accept(self, tree: TokenTree, after: Tensor) -> tuple[list[int], list[Token]]:
+        """Walk down the tree: the accepted path, and the tokens of the text that come of this pass."""
+        children = tree.children()
+        at, path, tokens = -1, [], []
+        while True:
+            logits = after[at + 1]
+            p = self._choice.probabilities(logits, self.ids)
+            places = children.get(at, [])
+            proposed = [tree.ids[place] for place in places]
+            q = tree.drawn.get(at)
+            which, token = (
+                match(p, proposed, self._chance) if q is None else recursive_rejection(p, q, proposed, self._chance)
+            )
+            how: How = "accepted" if which is not None else "corrected" if places else "bonus" if path else "plain"
+            lts = None
+            if which is None and places and self.options.mode == "arc":
+                which, lts = self._tolerate(tree, places, p, len(path))
+                if which is not None:
+                    how, token = "tolerated", proposed[which]
+            if places:
+                self._learn(tree, places, which, len(path))
+            tokens.append(self._append(token, how, p, lts))
+            self._last = logits, p
+            if which is None:
+                return path, tokens
+            self.statistics.accepted += how == "accepted"
+            self.statistics.tolerated += how == "tolerated"
+            if self._done():  # the path's last token is the text's: not to be fed again, and not to be kept yet
+                return path, tokens
+            at = places[which]
+            path.append(at)
+
+    def _tolerate(
+        self, tree: TokenTree, places: list[int], p: np.ndarray, depth: int
+    ) -> tuple[int | None, float | None]:
+        """Which of the proposals that lost the draw may stand, the safest first, and its LTS."""
+        o = self.options
+        ids = [tree.ids[place] for place in places]
+        if o.tolerance == "lts":
+            assert o.calibration is not None
+            embeddings = self.target.embeddings
+            scores = [
+                arc.local_tolerance_score(p, embeddings, o.calibration, x, depth) if p[x] > 0 else -math.inf
+                for x in ids
+            ]
+            best = int(np.argmax(scores))
+            return (best, scores[best]) if scores[best] >= o.theta else (None, None)
+        if o.tolerance == "typical":
+            fits = [which for which, x in enumerate(ids) if typical(p, x)]
+        elif o.tolerance == "fsd":
+            fits = list(range(len(ids))) if fuzzy(p, self._belief(tree, places, len(p)), o.threshold) else []
+            fits = [which for which in fits if p[ids[which]] > 0]
+        else:
+            fits = []
+        return (max(fits, key=lambda which: p[ids[which]]), None) if fits else (None, None)
+
+    def _belief(self, tree: TokenTree, places: list[int], vocabulary: int) -> np.ndarray:
+        """The drafter's distribution: what it drew from, or its confidences, with the rest spread evenly."""
+        parent = tree.parents[places[0]]
+        if parent in tree.drawn:
+            return tree.drawn[parent]
+        said = np.array([tree.confidence[place] for place in places])
+        said = said / max(said.sum(), 1.0)
+        q = np.full(vocabulary, (1 - said.sum()) / vocabulary)
+        q[[tree.ids[place] for place in places]] += said
+        return q
+
+    def _learn(self, tree: TokenTree, places: list[int], which: int | None, depth: int) -> None:
+        memory, s = self._memory, self.statistics
+        for place in places:
+            memory.estimates.note(tree.confidence[place], depth, which is not None and place == places[which])
+        memory.levels.note(depth, which is not None)
+        while len(s.by_depth) <= depth:
+            s.by_depth.append([0, 0])
+        s.by_depth[depth][0] += 1
+        s.by_depth[depth][1] += which is not None
+
+
+def _first_chain(tree: TokenTree) -> TokenTree:
+    """The path of first children, for targets that take no branches."""
+    places: list[int] = []
+    at = -1
+    for place, parent in enumerate(tree.parents):
+        if parent == at:
+            places.append(place)
+            at = place
+    return tree.only(places)  # of several that were drawn, the first is a draw of its own

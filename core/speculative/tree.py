@@ -1,0 +1,111 @@
+"""Trees of proposed tokens: what a drafter hands over and the target looks at in one pass. Plain data.
+
+A tree branches off the end of the text. Tokens are numbered 0 … n-1, parents before their children; the parent -1
+is the text itself, or, when the tree is fed, the text's last token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from core.errors import InputError
+from core.models.base import depths, path_to
+
+
+@dataclass(frozen=True)
+class TokenTree:
+    """n proposed tokens.
+
+    Attributes:
+        ids: (n,) token ids; children of one parent differ.
+        parents: (n,) places of the parents, -1 for the text.
+        confidence: (n,) how probable the drafter holds each token after its parent, 0 to 1.
+        drawn: by parent, the distribution (V,) that its children were drawn from, one after the other and without
+            replacement. A parent that is missing here has children that were chosen without chance.
+    """
+
+    ids: list[int] = field(default_factory=list)
+    parents: list[int] = field(default_factory=list)
+    confidence: list[float] = field(default_factory=list)
+    drawn: dict[int, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not len(self.ids) == len(self.parents) == len(self.confidence):
+            raise InputError(
+                f"A tree of {len(self.ids)} tokens with {len(self.parents)} parents and {len(self.confidence)} "
+                "confidences given; as many of each expected."
+            )
+        for i, parent in enumerate(self.parents):
+            if not -1 <= parent < i:
+                raise InputError(f"Token {i} of a tree has the parent {parent}; -1 to {i - 1} expected.")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @classmethod
+    def chain(cls, ids: Sequence[int], confidence: Sequence[float] | None = None) -> TokenTree:
+        """Tokens one after the other."""
+        return cls(list(ids), list(range(-1, len(ids) - 1)), list(confidence or [1.0] * len(ids)))
+
+    @classmethod
+    def of_paths(cls, paths: Iterable[Sequence[tuple[int, float]]]) -> TokenTree:
+        """Several continuations, each of (id, confidence), with their common beginnings joined; where two say different
+        things of a token, the first counts."""
+        tree = cls()
+        known: dict[tuple[int, int], int] = {}
+        for path in paths:
+            at = -1
+            for token, confidence in path:
+                if (at, token) not in known:
+                    known[at, token] = len(tree.ids)
+                    tree.ids.append(token)
+                    tree.parents.append(at)
+                    tree.confidence.append(confidence)
+                at = known[at, token]
+        return tree
+
+    @property
+    def depths(self) -> list[int]:
+        """d(c): 0 for the first tokens after the text."""
+        return depths(self.parents)
+
+    def children(self) -> dict[int, list[int]]:
+        """The places of each parent's children, in their order."""
+        found: dict[int, list[int]] = {}
+        for place, parent in enumerate(self.parents):
+            found.setdefault(parent, []).append(place)
+        return found
+
+    def path(self, place: int) -> list[int]:
+        """Places from the first token to `place`."""
+        return path_to(place, self.parents)
+
+    def products(self, chances: Sequence[float] | None = None) -> np.ndarray:
+        """(n,) for each token, the product of `chances` (by default the confidences) along its path."""
+        chances = self.confidence if chances is None else chances
+        found = np.ones(len(self.ids))
+        for place, (parent, chance) in enumerate(zip(self.parents, chances, strict=True)):
+            found[place] = chance * (found[parent] if parent >= 0 else 1.0)
+        return found
+
+    def only(self, places: Iterable[int]) -> TokenTree:
+        """The tree of these tokens alone. Raises InputError where a token stays and its parent goes."""
+        kept = sorted(set(places))
+        new = {-1: -1} | {old: i for i, old in enumerate(kept)}
+        if any(self.parents[old] not in new for old in kept):
+            raise InputError(
+                "A part of a tree without the beginnings of its paths given; keep each token's parent too."
+            )
+        return TokenTree(
+            [self.ids[old] for old in kept],
+            [new[self.parents[old]] for old in kept],
+            [self.confidence[old] for old in kept],
+            {new[old]: q for old, q in self.drawn.items() if old in new},
+        )
+
+    def under(self, token: int) -> tuple[list[int], list[int]]:
+        """Ids and parents (1 + n,) with `token`, the text's last and not yet fed, in front: what the target is fed."""
+        return [token, *self.ids], [-1, *(parent + 1 for parent in self.parents)]

@@ -1,0 +1,74 @@
+"""A language model that is a table: logits after any text depend on its last two tokens. Costs microseconds, so that
+distributions can be compared over many thousands of runs, and behaves as the real ones: trees, rewinding, forks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.models.base import LanguageModel, Row, Sequence, Tokenizer, path_to
+
+
+class Letters(Tokenizer):
+    def __init__(self, n: int) -> None:
+        self.pieces = [bytes([97 + i]) for i in range(n)]
+        self.eos_ids = self.special_ids = frozenset()
+        self.start_ids = []
+        self.document_start = 0
+
+    def encode(self, text: str) -> list[int]:
+        return [ord(c) - 97 for c in text]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        return "".join(chr(97 + i) for i in ids)
+
+
+class TableModel(LanguageModel):
+    backend, device, name, context_length = "table", "cpu", "table", 4096
+
+    def __init__(self, vocabulary: int = 6, seed: int = 0, spread: float = 1.5) -> None:
+        random = np.random.default_rng(seed)
+        table = random.normal(0, spread, (vocabulary, vocabulary, vocabulary))
+        self.table = torch.from_numpy(table.astype(np.float32))  # [before last, last] -> logits (V,)
+        self.vocab_size, self.dim = vocabulary, 4
+        self.embeddings = torch.from_numpy(random.normal(size=(vocabulary, 4)).astype(np.float32))
+        self.tokenizer = Letters(vocabulary)
+
+    def open(self) -> TableSequence:
+        return TableSequence(self)
+
+    def close(self) -> None: ...
+
+    def after(self, ids: list[int]) -> Tensor:
+        """Logits (V,) after a text."""
+        return self.table[ids[-2] if len(ids) > 1 else 0, ids[-1]]
+
+    def _nearest(self, vectors: Tensor) -> list[int]:
+        return torch.cdist(vectors, self.embeddings).argmin(1).tolist()
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        found = []
+        for row in rows:
+            past = [i or 0 for i in row.sequence.inputs]  # a mixture counts as the first token once it is past
+            ids = self._nearest(row.inputs) if isinstance(row.inputs, Tensor) else list(row.inputs)
+            parents = row.parents or list(range(-1, len(ids) - 1))
+            every = [self.after(past + [ids[p] for p in path_to(i, parents)]) for i in range(len(ids))]
+            if row.silent:
+                found.append(torch.empty(0))
+                continue
+            found.append(torch.stack(every) if row.every or row.parents is not None else every[-1].clone())
+        return found
+
+
+class TableSequence(Sequence):
+    def _rewind(self, length: int) -> None: ...
+
+    def _keep(self, path: list[int]) -> None: ...
+
+    def _fork(self) -> TableSequence:
+        return TableSequence(self.model)
+
+    def close(self) -> None: ...

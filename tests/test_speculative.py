@@ -1,0 +1,389 @@
+"""Speculative decoding: lossless means lossless, nothing is fed twice, and what does not pay switches itself off."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_model import TableModel
+from torch import Tensor
+
+from core.errors import InputError
+from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
+from core.speculative import Choice, Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TokenTree, generate
+from core.speculative import acceptance as rules
+from core.speculative.cost import CostCurve
+from core.speculative.drafters import Drafter, Moment
+
+RUNS = 20_000
+PREFIX = [0, 1, 2, 0, 1]
+FLAT = CostCurve((1, 32), (10.0, 11.0))  # proposals cost next to nothing
+STEEP = CostCurve((1, 32), (10.0, 320.0))  # each costs as much as a step
+
+
+class Scripted(Drafter):
+    """Proposes what it is told."""
+
+    name = "scripted"
+
+    def __init__(self, propose: Callable[[list[int], int], TokenTree]) -> None:
+        self.propose, self.calls = propose, 0
+
+    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+        self.calls += 1
+        return self.propose(moment.ids, depth)
+
+
+# --- the distribution
+
+
+class Remembered:
+    """A rule whose answers are kept: a small table has few rows."""
+
+    def __init__(self, rule: Callable[[Tensor, Tensor], Tensor]) -> None:
+        self.rule, self.known = rule, {}
+
+    def __call__(self, ids: Tensor, logits: Tensor) -> Tensor:
+        key = logits.numpy().tobytes()
+        if key not in self.known:
+            self.known[key] = self.rule(ids, logits)
+        return self.known[key]
+
+
+def exact(model: TableModel, choice: Choice) -> dict[tuple[int, ...], float]:
+    """The probability of each continuation of three tokens."""
+    found = {}
+    for tokens in product(range(model.vocab_size), repeat=3):
+        ids, p = list(PREFIX), 1.0
+        for token in tokens:
+            p *= choice.probabilities(model.after(ids), ids)[token]
+            ids.append(token)
+        found[tokens] = p
+    return found
+
+
+def chi_squared(seen: Counter, expected: dict[tuple[int, ...], float], runs: int) -> float:
+    """How many standard deviations above its mean χ² lies; cells that are expected less than 5 times are one."""
+    cells = [(seen[t], p * runs) for t, p in expected.items() if p * runs >= 5]
+    rest = runs - sum(n for n, _ in cells), runs - sum(e for _, e in cells)
+    impossible = sum(n for t, n in seen.items() if expected[t] == 0)
+    assert impossible == 0
+    if rest[1] >= 5:
+        cells.append(rest)
+    statistic, freedom = sum((n - e) ** 2 / e for n, e in cells), len(cells) - 1
+    # Wilson-Hilferty: the cube root of χ² / freedom is close to normal.
+    v = 2 / (9 * max(freedom, 1))
+    return ((statistic / max(freedom, 1)) ** (1 / 3) - (1 - v)) / v**0.5
+
+
+def sampled(model: TableModel, make: Callable[[], Drafter], choice: Choice, runs: int = RUNS, **options) -> Counter:
+    drafter, memory, sequence = make(), Memory(), model.open()
+    seen: Counter = Counter()
+    for seed in range(runs):
+        tokens = generate(
+            model,
+            drafter,
+            PREFIX,
+            temperature=choice.temperature,
+            rule=choice.rule,
+            seed=seed,
+            length=3,
+            sequence=sequence,
+            estimates=memory,
+            **{"curve": FLAT} | options,
+        )
+        seen[tuple(t.id for t in tokens)] += 1
+        sequence.rewind(len(PREFIX) - 1)
+    return seen
+
+
+MODEL = TableModel()
+EMBEDDINGS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
+CASES = {
+    "T=0.5, chain": (Choice(0.5), "model"),
+    "T=1.5, n-gram": (Choice(1.5), "n-gram"),
+    "Top-W": (Choice(1.0, Remembered(TopW(EMBEDDINGS))), "wide"),
+    "top-nσ": (Choice(1.5, Remembered(TopNSigma(1.0))), "wide"),
+    "min-p": (Choice(1.2, Remembered(MinP(0.2))), "wide"),
+}
+
+
+def drafters(choice: Choice) -> dict[str, Callable[[], Drafter]]:
+    other = TableModel(seed=1)  # another table: proposals are often wrong
+    return {
+        "model": lambda: ModelDrafter(other, MODEL, choice),
+        "wide": lambda: ModelDrafter(other, MODEL, choice, width=3),
+        "n-gram": NgramDrafter,
+    }
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_samples_have_the_distribution_of_plain_decoding(case: str) -> None:
+    choice, kind = CASES[case]
+    seen = sampled(MODEL, drafters(choice)[kind], choice, tree_size=6)
+    assert chi_squared(seen, exact(MODEL, choice), RUNS) < 4
+
+
+def test_choosing_the_tree_size_does_not_bend_the_distribution() -> None:
+    choice = Choice(1.0)
+    seen = sampled(MODEL, drafters(choice)["wide"], choice, curve=CostCurve((1, 32), (10.0, 60.0)))
+    assert chi_squared(seen, exact(MODEL, choice), RUNS) < 4
+
+
+def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One position in twenty takes the first proposal without asking the target."""
+
+    def biased(p, q, proposed, chance):
+        if chance.random() < 0.05:
+            return 0, proposed[0]
+        return rules.recursive_rejection(p, q, proposed, chance)
+
+    monkeypatch.setattr(sys.modules["core.speculative.generate"], "recursive_rejection", biased)
+    choice = Choice(1.0)
+    seen = sampled(MODEL, drafters(choice)["wide"], choice, tree_size=6)
+    assert chi_squared(seen, exact(MODEL, choice), RUNS) > 4
+
+
+def distributions(n: int = 5) -> st.SearchStrategy[np.ndarray]:
+    """Some with zeros, some equal."""
+    weights = st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]), min_size=n, max_size=n).filter(any)
+    return weights.map(lambda w: np.array(w) / sum(w))
+
+
+@settings(max_examples=60, deadline=None)
+@given(distributions(), distributions(), st.integers(1, 4))
+def test_recursive_rejection_is_exactly_lossless(p: np.ndarray, q: np.ndarray, width: int) -> None:
+    """Not sampled but added up, over every order in which proposals can be drawn and every outcome."""
+    found = np.zeros(len(p))
+
+    def try_next(p_left: np.ndarray, q_left: np.ndarray, reach: float, proposals: int) -> None:
+        if proposals == 0 or q_left.sum() <= 1e-12:
+            found[:] += reach * p_left
+            return
+        for x in np.flatnonzero(q_left):
+            share = reach * q_left[x]
+            accept = min(1.0, p_left[x] / q_left[x])
+            found[x] += share * accept
+            rest = np.maximum(p_left - q_left, 0)
+            if accept < 1 and rest.sum() > 1e-12:
+                after = np.where(np.arange(len(q)) == x, 0, q_left)
+                try_next(rest / rest.sum(), after / max(after.sum(), 1e-300), share * (1 - accept), proposals - 1)
+
+    try_next(p, q, 1.0, width)
+    assert np.allclose(found, p)  # the scheme
+    # And the function follows the scheme: its frequencies are its probabilities.
+    chance = np.random.default_rng(0)
+    runs = 400
+    seen = np.zeros(len(p))
+    for _ in range(runs):
+        _, token = rules.recursive_rejection(p, q, rules.draw_several(q, width, chance), chance)
+        seen[token] += 1
+    assert not seen[p == 0].any()
+    assert np.abs(seen / runs - p).max() < 5 * 0.5 / runs**0.5
+
+
+# --- the loop
+
+
+def plain(model: TableModel, choice: Choice, length: int) -> list[int]:
+    ids = list(PREFIX)
+    for _ in range(length):
+        ids.append(int(model.after(ids).argmax()))
+    return ids[len(PREFIX) :]
+
+
+@st.composite
+def proposals(draw: st.DrawFn) -> TokenTree:
+    n = draw(st.integers(0, 7))
+    tree = TokenTree()
+    for i in range(n):
+        parent = draw(st.integers(-1, i - 1))
+        taken = {t for t, p in zip(tree.ids, tree.parents, strict=True) if p == parent}
+        token = draw(st.sampled_from(sorted(set(range(6)) - taken)))
+        tree.ids.append(token)
+        tree.parents.append(parent)
+        tree.confidence.append(draw(st.floats(0.01, 1)))
+    return tree
+
+
+@settings(max_examples=60, deadline=None)
+@given(trees=st.lists(proposals(), min_size=1, max_size=5), length=st.integers(1, 12), auto=st.booleans())
+def test_greedy_is_plain_greedy_whatever_is_proposed_and_nothing_is_fed_twice(
+    trees: list[TokenTree], length: int, auto: bool
+) -> None:
+    model = TableModel()
+    drafter = Scripted(lambda ids, depth: trees[drafter.calls % len(trees)])
+    made = generate(model, drafter, PREFIX, temperature=0, length=length, tree_size="auto" if auto else 7, curve=FLAT)
+    tokens = list(made)
+    assert [t.id for t in tokens] == plain(model, Choice(0), length)
+    s = made.statistics
+    assert model.tokens_fed == len(PREFIX) + s.fed
+    assert s.fed == s.cycles + s.proposed  # each pass: the one new token of the text, and its proposals
+    assert s.tokens == length - 1 == s.cycles + s.accepted + s.tolerated - (tokens[-1].how == "accepted" and length > 1)
+    assert Counter(t.how for t in tokens)["accepted"] == s.accepted
+    assert made.ids == PREFIX + [t.id for t in tokens]
+
+
+def test_the_sequence_holds_the_text_and_nothing_else_afterwards() -> None:
+    sequence = MODEL.open()
+    sequence.feed(PREFIX[:3])
+    made = generate(MODEL, NgramDrafter(), PREFIX, length=20, sequence=sequence, curve=FLAT)
+    for _ in range(7):
+        next(made)
+    made.close()
+    assert sequence.inputs == made.ids[: sequence.length]
+    assert sequence.length >= len(made.ids) - 1
+
+
+def test_perfect_proposals_are_taken_whole() -> None:
+    model = TableModel()
+    drafter = Scripted(lambda ids, depth: TokenTree.chain(continued(model, ids, depth)))
+    made = generate(model, drafter, PREFIX, temperature=0, length=25, tree_size=5, depth=5)
+    hows = [t.how for t in made]
+    assert hows[1:7] == ["accepted"] * 5 + ["bonus"]
+    assert made.statistics.accept_length == 6
+
+
+def continued(model: TableModel, ids: list[int], n: int) -> list[int]:
+    ids = list(ids)
+    for _ in range(n):
+        ids.append(int(model.after(ids).argmax()))
+    return ids[-n:]
+
+
+def test_an_end_of_text_inside_a_path_ends_the_text() -> None:
+    model = TableModel()
+    text = plain(model, Choice(0), 12)
+    drafter = Scripted(lambda ids, depth: TokenTree.chain(continued(model, ids, 5)))
+    stop = text[3]
+    made = generate(model, drafter, PREFIX, temperature=0, length=12, tree_size=5, stop_ids=frozenset({stop}))
+    assert [t.id for t in made] == text[: text.index(stop) + 1]
+
+
+def test_what_does_not_pay_switches_itself_off_and_says_so() -> None:
+    model = TableModel()
+    wrong = Scripted(lambda ids, depth: TokenTree([int(model.after(ids).argmin())], [-1], [0.99]))
+    cheap_looking = CostCurve((1, 2, 32), (10.0, 11.0, 200.0))
+    made = generate(model, wrong, PREFIX, temperature=0, length=200, curve=cheap_looking)
+    list(made)
+    s = made.statistics
+    # Proposals stopped early, by themselves or by the account of what was lost.
+    assert s.proposed < 20
+    lost = s.proposed * 0.1 / 200
+    assert lost <= 0.03
+    steep = generate(model, wrong, PREFIX, temperature=0, length=50, curve=CostCurve((1, 2), (1.0, 100.0)))
+    list(steep)
+    assert steep.statistics.proposed == 0
+    assert "switched off" in (steep.statistics.notice or "")
+
+
+def test_a_drafter_that_pays_is_used() -> None:
+    model = TableModel()
+    right = Scripted(lambda ids, depth: TokenTree.chain(continued(model, ids, depth), [0.9] * depth))
+    made = generate(model, right, PREFIX, temperature=0, length=200, curve=FLAT)
+    list(made)
+    assert made.statistics.notice is None
+    assert made.statistics.accept_length > 4
+
+
+def test_mode_off_is_plain_decoding() -> None:
+    made = generate(MODEL, NgramDrafter(), PREFIX, "off", length=10)
+    assert {t.how for t in made} == {"plain"}
+    assert made.statistics.proposed == 0
+
+
+def test_a_rule_with_a_memory_sees_every_token_once() -> None:
+    """Mirostat's state belongs to the text: speculation and plain decoding see the same states."""
+    rule = Mirostat(tau=1.5, eta=0.3)
+    right = Scripted(lambda ids, depth: TokenTree.chain(continued(MODEL, ids, 3)))
+    text = [t.id for t in generate(MODEL, right, PREFIX, length=30, rule=rule, tree_size=3, seed=3)]
+    again = Mirostat(tau=1.5, eta=0.3)
+    ids = list(PREFIX)
+    for token in text:
+        expected = again(torch.tensor([ids]), MODEL.after(ids)[None])[0]
+        assert expected[token].isfinite()
+        ids.append(token)
+
+
+def test_a_chain_of_rules_is_the_targets_rule() -> None:
+    rule = Chain([Temperature(0.7), MinP(0.3)])
+    made = generate(MODEL, NgramDrafter(), PREFIX, length=200, rule=rule, curve=FLAT)
+    for at, token in enumerate(made):
+        ids = made.ids[: len(PREFIX) + at]
+        assert rule(None, MODEL.after(ids)[None])[0, token.id].isfinite()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"mode": "fast"}, "fast"),
+        ({"length": 0}, "length 0"),
+        ({"temperature": -1}, "temperature -1"),
+        ({"tree_size": "big"}, "big"),
+        ({"tolerance": "any"}, "any"),
+        ({"theta": 2}, "theta 2"),
+        ({"epsilon": 1}, "epsilon 1"),
+        ({"lam": -1}, "lam -1"),
+        ({"mode": "arc"}, "calibration"),
+    ],
+)
+def test_values_out_of_range_are_named(wrong: dict, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        generate(MODEL, NgramDrafter(), PREFIX, **wrong)
+
+
+# --- drafters
+
+
+def test_prompt_look_up_finds_what_followed_before() -> None:
+    text = [5, 1, 2, 3, 4, 0, 5, 1, 2, 3]
+    tree = NgramDrafter().draft(Moment(text), 3, np.random.default_rng(0))
+    assert [tree.ids[p] for p in tree.path(tree.depths.index(2))] == [4, 0, 5]
+    other = NgramDrafter()
+    other.draft(Moment([9, 9, 9]), 3, np.random.default_rng(0))
+    again = other.draft(Moment(text), 3, np.random.default_rng(0))
+    assert again.ids == tree.ids  # another text is another text
+
+
+class Follows:
+    """A store that knows one continuation of everything."""
+
+    def continuations(self, context, limit=None):
+        return [((context[-1] + 1) % 6, 10), ((context[-1] + 2) % 6, 3)]
+
+
+def test_a_store_goes_on_where_the_text_knows_nothing() -> None:
+    drafter = NgramDrafter([Follows()], most=8)  # type: ignore[list-item]
+    tree = drafter.draft(Moment([3, 0, 4]), 4, np.random.default_rng(0))
+    assert len(tree) == 8
+    first = [place for place, parent in enumerate(tree.parents) if parent == -1]
+    assert [tree.ids[place] for place in first] == [5, 0]
+
+
+def test_a_draft_model_must_share_the_tokenizer() -> None:
+    with pytest.raises(InputError, match="tokenizer"):
+        ModelDrafter(TableModel(5), MODEL)
+
+
+def test_a_draft_model_follows_the_text_without_feeding_it_again() -> None:
+    small = TableModel(seed=1)
+    drafter = ModelDrafter(small, MODEL, Choice(1.0))
+    made = generate(MODEL, drafter, PREFIX, length=40, tree_size=3)
+    list(made)
+    s = made.statistics
+    assert small.tokens_fed <= len(PREFIX) + 40 + 2 * s.proposed
+
+
+def test_superposed_drafts_are_a_tree_of_k_beginnings() -> None:
+    drafter = SuperposedDrafter(MODEL, k=3)
+    tree = drafter.draft(Moment(PREFIX), 4, np.random.default_rng(0))
+    assert len(tree.children()[-1]) == 3
+    made = generate(MODEL, drafter, PREFIX, temperature=0, length=12, tree_size=12, depth=3)
+    assert [t.id for t in made] == plain(MODEL, Choice(0), 12)
