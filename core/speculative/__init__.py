@@ -1,0 +1,1 @@
+"""Speculative decoding: several tokens proposed, checked in one pass of the target."""
