@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from app import ngram_cli, sampling, speculation
+from app import ngram_cli, sampling, speculation, train_cli
 from app.bench import cli as bench_cli
 from app.evals import cli as evals_cli
 from app.offline import stay_offline
@@ -43,6 +43,7 @@ class Sentences(TyperGroup):
 
 app = typer.Typer(cls=Sentences, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
 app.add_typer(ngram_cli.app, name="ngram")
+app.add_typer(train_cli.app, name="train")
 
 Model = Annotated[
     str,

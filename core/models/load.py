@@ -6,7 +6,7 @@ import importlib.metadata
 import importlib.util
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import gguf
 import torch
@@ -14,6 +14,9 @@ from gguf import GGUFReader
 
 from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
 from core.models.base import LanguageModel
+
+if TYPE_CHECKING:
+    from core.models.hf import TorchModel
 
 Backend = Literal["auto", "torch", "llama.cpp"]
 Precision = Literal["float32", "bfloat16"]
@@ -78,6 +81,19 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
     model = _with_torch(source, label, precision)
     model.notice = notice or model.notice
     return model
+
+
+def load_module(name: str = "default") -> TorchModel:
+    """The model on torch with transformers' own layers, whose hidden states can be asked for: to train with.
+
+    Raises: ModelNotFound, ModelFileError.
+    """
+    from core.models import hf
+
+    source, label = _locate(name)
+    if isinstance(source, Path) and source.is_file():
+        _check_gguf(source)
+    return hf.load(source, label, lean=False)
 
 
 def _locate(name: str) -> tuple[Path | str, str]:

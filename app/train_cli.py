@@ -1,0 +1,163 @@
+"""`polydraft train eagle3`: a draft head for a model, from text and from what the model writes itself."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from core.errors import InputError, PolydraftError
+
+if TYPE_CHECKING:
+    from core.speculative.training import Unrolled
+
+app = typer.Typer(help="Train what speculative decoding drafts with.", no_args_is_help=True)
+
+PROMPT = 32  # tokens of a text that the model goes on from
+
+
+@app.callback()
+def _group() -> None:
+    """Train what speculative decoding drafts with."""
+
+
+@app.command()
+def eagle3(
+    text: Annotated[list[str], typer.Argument(help="Files, folders or patterns of text to learn from.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the head: config.json, model.safetensors.")],
+    work: Annotated[
+        Path | None, typer.Option(help="Where texts and state are kept; by default OUT.work. The same call goes on.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="The target: default, a GGUF file, a folder or a hub id.")] = "default",
+    texts: Annotated[int, typer.Option(min=8, help="Pieces of text to learn from.")] = 8000,
+    own: Annotated[float, typer.Option(min=0, max=1, help="Share of them that the model writes itself.")] = 0.25,
+    length: Annotated[int, typer.Option(min=64, max=4096, help="Tokens of a piece.")] = 192,
+    vocabulary: Annotated[int, typer.Option(min=16, help="Tokens that the head knows: the most frequent ones.")] = 8000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 4000,
+    batch: Annotated[int, typer.Option(min=1, help="Pieces per step.")] = 8,
+    unroll: Annotated[int, typer.Option(min=1, help="How often the head's own output is fed back.")] = 4,
+    rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 1e-3,
+    minutes: Annotated[float, typer.Option(min=0, help="Stop after so many; 0 is never.")] = 0,
+    held_out: Annotated[str | None, typer.Option(help="Text to judge the head by at the end.")] = None,
+) -> None:
+    """Train an EAGLE-3 head. Interrupted or out of --minutes, the same command goes on where it stood.
+
+    Example: [bold]polydraft train eagle3 corpus/train -o assets/eagle3 --minutes 60 --held-out corpus/heldout[/]
+    """
+    try:
+        _train(
+            text,
+            out,
+            work or out.with_name(out.name + ".work"),
+            model,
+            texts,
+            own,
+            length,
+            vocabulary,
+            {"steps": steps, "batch": batch, "unroll": unroll, "rate": rate},
+            minutes or math.inf,
+            held_out,
+        )
+    except PolydraftError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def _train(
+    text: list[str],
+    out: Path,
+    work: Path,
+    model: str,
+    texts: int,
+    own: float,
+    length: int,
+    vocabulary: int,
+    chosen: dict[str, Any],
+    minutes: float,
+    held_out: str | None,
+) -> None:
+    import numpy as np
+    import torch
+
+    from core.models.load import load_module
+    from core.speculative.teacher import ModuleTeacher, own_texts
+    from core.speculative.teacher import windows as pieces_of
+    from core.speculative.training import Recipe, draft_vocabulary, new_head, train
+
+    recipe = Recipe(**chosen)
+    console = Console(stderr=True)
+    written = work / "windows.npy"
+    read = [] if written.is_file() else _texts(text)
+    console.print("Loading the model …")
+    target = load_module(model)
+    assert target._module is not None
+    teacher = ModuleTeacher(target._module)  # pyright: ignore[reportArgumentType]
+    work.mkdir(parents=True, exist_ok=True)
+    if not written.is_file():
+        found = pieces_of(read, target.tokenizer.encode, length, texts)
+        with (work / "windows.npy.tmp").open("wb") as file:
+            np.save(file, found)
+        (work / "windows.npy.tmp").replace(written)
+    windows = np.load(written)
+    if windows.shape[1] != length:
+        raise InputError(f"{written} has pieces of {windows.shape[1]} tokens, --length is {length}; remove {work}.")
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    ) as bar:
+        share = round(own * len(windows))
+        if share:
+            task = bar.add_task("texts by the model itself", total=share)
+            made = own_texts(
+                teacher, windows[:share], PROMPT, work, progress=lambda n, _: bar.update(task, completed=n)
+            )
+            bar.update(task, completed=share)
+            windows = np.concatenate((made, windows[share:]))
+        torch.manual_seed(recipe.seed)
+        known = draft_vocabulary(windows, target.vocab_size, min(vocabulary, target.vocab_size))
+        head = new_head(teacher.config(vocabulary), teacher, known, teacher.output)
+        task = bar.add_task("training", total=recipe.steps)
+
+        def shown(step: int, figures: dict[str, Any]) -> None:
+            depths = " ".join(f"{value:.2f}" for value in figures["overlaps"])
+            bar.update(task, completed=step, description=f"loss {figures['loss']:.3f}, accepted {depths}")
+
+        done = train(head, teacher, windows, recipe, work, shown, minutes)
+    head.save(out)
+    typer.echo(f"{out}: step {done} of {recipe.steps}; the loss curve is {work / 'loss.jsonl'}.")
+    if held_out:
+        from core.speculative.training import unrolled
+
+        test = pieces_of(_texts([held_out]), target.tokenizer.encode, length, 64, seed=1)
+        with torch.no_grad():
+            parts = [unrolled(head, teacher, torch.from_numpy(p.astype(np.int64)), 6) for p in np.array_split(test, 8)]
+        typer.echo(_table(parts))
+
+
+def _texts(sources: list[str]) -> list[str]:
+    from ngram_builder.readers import Damage, documents, expand
+
+    damage: list[Damage] = []
+    found = [text for file in expand(sources) for text in documents(file, damage.append) if text.strip()]
+    if not found:
+        raise InputError(f"No text in {', '.join(sources)}; name files or folders with some.")
+    return found
+
+
+def _table(parts: list[Unrolled]) -> str:
+    """Acceptance per depth on text that was not learnt from."""
+    depths = range(len(parts[0].overlaps))
+    rows = ["depth  accepted by sampling  likeliest token the same"]
+    for j in depths:
+        overlap = sum(part.overlaps[j] for part in parts) / len(parts)
+        matched = sum(part.matches[j] for part in parts) / len(parts)
+        rows.append(f"{j + 1:5}  {overlap:20.3f}  {matched:24.3f}")
+    return "\n".join(rows)

@@ -1,0 +1,127 @@
+"""The target as a teacher of EAGLE-3 heads: its logits and features, and texts that it wrote itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from core.errors import InputError
+from core.speculative.eagle3 import HeadConfig
+
+
+class ModuleTeacher:
+    """A transformers module. Features are the hidden states that enter three of its layers."""
+
+    def __init__(self, module: PreTrainedModel, layers: tuple[int, int, int] | None = None) -> None:
+        """
+        Args:
+            module: any causal model.
+            layers: where the features are taken; None as `HeadConfig.feature_layers`.
+        """
+        self.module: Any = module.eval().requires_grad_(False)
+        config: Any = module.config
+        inputs: Any = module.get_input_embeddings()
+        outputs: Any = module.get_output_embeddings()
+        self.depth = int(config.num_hidden_layers)
+        self.layers = layers or (min(2, self.depth - 1), self.depth // 2, max(self.depth - 3, 0))
+        self.embeddings = inputs.weight.detach()  # (V, D_t)
+        self.output = outputs.weight.detach()  # (V, D_t)
+
+    @torch.no_grad()
+    def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
+        out = self.module(input_ids=ids, output_hidden_states=True, use_cache=False)
+        return out.logits, torch.cat([out.hidden_states[n] for n in self.layers], -1)
+
+    def config(self, draft_vocab_size: int, intermediate_size: int | None = None) -> HeadConfig:
+        """Of a head as wide as this target, with its heads and rotation."""
+        c: Any = self.module.config
+        rope = getattr(c, "rope_parameters", None) or {}
+        return HeadConfig(
+            hidden_size=c.hidden_size,
+            intermediate_size=intermediate_size or c.intermediate_size,
+            num_attention_heads=c.num_attention_heads,
+            num_key_value_heads=c.num_key_value_heads,
+            head_dim=getattr(c, "head_dim", None),
+            vocab_size=len(self.embeddings),
+            draft_vocab_size=min(draft_vocab_size, len(self.embeddings)),
+            rms_norm_eps=c.rms_norm_eps,
+            rope_theta=float(rope.get("rope_theta", getattr(c, "rope_theta", 10000.0))),
+            layers=self.layers,
+        )
+
+    @torch.no_grad()
+    def continued(self, prompts: np.ndarray, length: int, seed: int) -> np.ndarray:
+        """Texts (N, length) that begin with the prompts (N, m) and go on as the target draws at T = 1."""
+        torch.manual_seed(seed)
+        ids = torch.from_numpy(prompts.astype(np.int64))
+        made: Any = self.module.generate(  # pyright: ignore[reportCallIssue]
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=True,
+            temperature=1.0,
+            top_k=0,
+            top_p=1.0,
+            max_length=length,
+            min_length=length,
+            pad_token_id=0,
+        )
+        return made.numpy().astype(np.int32)
+
+
+def windows(
+    texts: Iterable[str], encode: Callable[[str], list[int]], length: int, count: int, seed: int = 0
+) -> np.ndarray:
+    """Up to `count` pieces (N, length) of texts, in random order; none crosses from one text to the next.
+
+    Long texts give pieces from all over: at most one in eight of the pieces comes from one text.
+    Raises InputError when no text is long enough.
+    """
+    chance = np.random.default_rng(seed)
+    every = list(texts)
+    most = max(count // 8, 1)
+    found: list[list[int]] = []
+    for number in chance.permutation(len(every)):
+        if len(found) >= count:
+            break
+        text = every[number]
+        wanted = min(most, count - len(found))
+        # Some 3 characters a token at least, so that long texts need not be tokenised to their end.
+        start = int(chance.integers(max(len(text) - 8 * length * wanted, 1)))
+        ids = encode(text[start : start + 8 * length * wanted])[1 if start else 0 :]
+        found += [ids[at : at + length] for at in range(0, len(ids) - length + 1, length)][:wanted]
+    if not found:
+        raise InputError(f"No text of {length} tokens among {len(every)}; give longer ones.")
+    return np.array(found, dtype=np.int32)
+
+
+def own_texts(
+    teacher: ModuleTeacher,
+    pieces: np.ndarray,
+    prompt: int,
+    folder: Path,
+    batch: int = 32,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> np.ndarray:
+    """The pieces (N, T), gone on with by the target after their first `prompt` tokens.
+
+    What is made is kept in `folder/own.npy` batch by batch, and a second call goes on from there.
+    """
+    path = folder / "own.npy"
+    made = np.load(path) if path.is_file() else np.zeros((0, pieces.shape[1]), np.int32)
+    if made.shape[1] != pieces.shape[1] or not np.array_equal(made[:, :prompt], pieces[: len(made), :prompt]):
+        raise InputError(f"{path} was made from other texts; name another folder, or remove it.")
+    while len(made) < len(pieces):
+        progress(len(made), len(pieces))
+        some = pieces[len(made) : len(made) + batch]
+        made = np.concatenate((made, teacher.continued(some[:, :prompt], pieces.shape[1], seed=len(made))))
+        part = folder / "own.npy.tmp"
+        with part.open("wb") as file:
+            np.save(file, made)
+        part.replace(path)
+    return made

@@ -1,0 +1,311 @@
+"""EAGLE-3: the head, its files, and its training, on a tiny target."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import LlamaConfig, LlamaForCausalLM
+from typer.testing import CliRunner
+
+from app.cli import app
+from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
+from core.speculative.teacher import ModuleTeacher, own_texts, windows
+from core.speculative.training import Recipe, draft_vocabulary, new_head, train, unrolled
+
+V, V_D = 96, 40
+
+
+@pytest.fixture(scope="module")
+def teacher() -> ModuleTeacher:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=V,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=5,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+    )
+    config._attn_implementation = "eager"
+    module = LlamaForCausalLM(config)
+    for parameter in module.parameters():  # a random model is nearly uniform; this one has opinions
+        parameter.data.mul_(3)
+    return ModuleTeacher(module)
+
+
+def head_of(teacher: ModuleTeacher) -> Eagle3Head:
+    torch.manual_seed(1)
+    vocabulary = torch.from_numpy(np.sort(np.random.default_rng(1).permutation(V)[:V_D]))
+    head = Eagle3Head(teacher.config(V_D))
+    head.set_vocabulary(vocabulary)
+    return head
+
+
+def texts_of(teacher: ModuleTeacher, n: int = 64, length: int = 24) -> np.ndarray:
+    return teacher.continued(np.random.default_rng(2).integers(0, V, (n, 2)), length, seed=3)
+
+
+# ---------------------------------------------------------------- the head
+
+
+def test_cached_passes_equal_one_pass(teacher: ModuleTeacher) -> None:
+    head = head_of(teacher)
+    x, f = torch.randn(2, 7, 32), torch.randn(2, 7, 32)
+    whole, _ = head(x, f, torch.arange(7))
+    first, held = head(x[:, :4], f[:, :4], torch.arange(4))
+    rest, held = head(x[:, 4:], f[:, 4:], torch.arange(4, 7), held)
+    torch.testing.assert_close(torch.cat((first, rest), 1), whole, atol=1e-5, rtol=1e-4)
+    assert held[0].shape == (2, 2, 7, 8)
+
+
+def test_a_mask_makes_branches_that_do_not_see_each_other(teacher: ModuleTeacher) -> None:
+    head = head_of(teacher)
+    x, f = torch.randn(1, 5, 32), torch.randn(1, 5, 32)
+    positions = torch.tensor([0, 1, 2, 2, 3])  # 3 is a sibling of 2, 4 a child of 3
+    mask = torch.tensor(
+        [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]], dtype=torch.bool
+    )
+    tree, _ = head(x, f, positions, mask=mask)
+    for path in ([0, 1, 2], [0, 1, 3, 4]):
+        alone, _ = head(x[:, path], f[:, path], torch.arange(len(path)))
+        torch.testing.assert_close(tree[:, path], alone, atol=1e-5, rtol=1e-4)
+
+
+def test_a_saved_head_is_the_same_head(teacher: ModuleTeacher, tmp_path: Path) -> None:
+    head = head_of(teacher)
+    head.save(tmp_path / "head", torch.float32)
+    found = Eagle3Head.load(tmp_path / "head").check(V, 32)
+    assert found.config == head.config
+    for name, value in head.state_dict().items():
+        assert torch.equal(found.state_dict()[name], value)
+    assert torch.equal(found.vocabulary, head.vocabulary)
+    assert not list((tmp_path / "head").glob("*.tmp"))
+    with pytest.raises(HeadError, match="96 tokens and width 32; this one has 97 and 32"):
+        found.check(97, 32)
+
+
+def test_published_files_are_read(teacher: ModuleTeacher, tmp_path: Path) -> None:
+    """As they are published: a pytorch_model.bin, half precision, more in config.json, embeddings repeated."""
+    head = head_of(teacher)
+    said = {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "model_type": "llama",
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "vocab_size": V,
+        "draft_vocab_size": V_D,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 500000.0,
+        "rope_scaling": None,
+        "torch_dtype": "float16",
+    }
+    (tmp_path / "config.json").write_text(json.dumps(said))
+    tensors = {n: v.half() if v.is_floating_point() else v for n, v in head.state_dict().items()}
+    torch.save({**tensors, "embed_tokens.weight": torch.zeros(V, 32)}, tmp_path / "pytorch_model.bin")
+    found = Eagle3Head.load(tmp_path)
+    assert found.config.rope_theta == 500000.0
+    assert found.config.feature_layers(32) == (2, 16, 29)
+    assert found.fc.weight.dtype == torch.float32
+    torch.testing.assert_close(found.fc.weight, head.fc.weight, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        ("no folder", "No EAGLE-3 head at"),
+        ("no json", "is no JSON"),
+        ("a list", "no JSON object"),
+        ("no width", "hidden_size None; a number"),
+        ("odd heads", "do not fit together"),
+        ("no weights", "neither model.safetensors nor"),
+        ("cut", "cannot be read"),
+        ("pickle", "cannot be read"),
+        ("missing", "has no norm.weight"),
+        ("another layer", "has midlayer2.x, which"),
+        ("shape", r"norm.weight has shape \(31,\); \(32,\) expected"),
+        ("vocabulary", "do not agree"),
+    ],
+)
+def test_damaged_checkpoints_say_what_is_wrong(
+    teacher: ModuleTeacher, tmp_path: Path, damage: str, message: str
+) -> None:
+    folder = tmp_path / "head"
+    head_of(teacher).save(folder)
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    tensors, said = load_file(weights), json.loads(config.read_text())
+    if damage == "no folder":
+        folder = tmp_path / "nothing"
+    elif damage == "no json":
+        config.write_text("{")
+    elif damage == "a list":
+        config.write_text("[]")
+    elif damage == "no width":
+        del said["hidden_size"]
+        config.write_text(json.dumps(said))
+    elif damage == "odd heads":
+        config.write_text(json.dumps({**said, "num_key_value_heads": 3}))
+    elif damage == "no weights":
+        weights.unlink()
+    elif damage == "cut":
+        weights.write_bytes(weights.read_bytes()[:-100])
+    elif damage == "pickle":
+        weights.unlink()
+        torch.save({"fc.weight": Path("/")}, folder / "pytorch_model.bin")
+    elif damage == "missing":
+        save_file({n: v for n, v in tensors.items() if n != "norm.weight"}, weights)
+    elif damage == "another layer":
+        save_file({**tensors, "midlayer2.x": torch.zeros(1)}, weights)
+    elif damage == "shape":
+        save_file({**tensors, "norm.weight": torch.zeros(31)}, weights)
+    elif damage == "vocabulary":
+        save_file({**tensors, "d2t": tensors["d2t"] + 1000}, weights)
+    with pytest.raises(HeadError, match=message):
+        Eagle3Head.load(folder)
+
+
+# ---------------------------------------------------------------- its training
+
+
+def test_features_are_what_enters_three_layers(teacher: ModuleTeacher) -> None:
+    ids = torch.from_numpy(texts_of(teacher, 2, 9).astype(np.int64))
+    seen: dict[int, torch.Tensor] = {}
+    layers = teacher.module.model.layers  # pyright: ignore[reportAttributeAccessIssue]
+    hooks = [
+        layer.register_forward_pre_hook(lambda _, given, n=n: seen.__setitem__(n, given[0]))
+        for n, layer in enumerate(layers)  # pyright: ignore[reportArgumentType]
+    ]
+    logits, features = teacher(ids)
+    for hook in hooks:
+        hook.remove()
+    assert teacher.layers == (2, 2, 2)  # of five layers: 2, half, the last but two
+    assert torch.equal(features, torch.cat([seen[n] for n in teacher.layers], -1))
+    assert logits.shape == (2, 9, V)
+
+
+def test_the_training_pass_is_what_drafting_does(teacher: ModuleTeacher) -> None:
+    """At each position: feed the target's features, then draft by the head alone; the figures must be the same."""
+    head = head_of(teacher)
+    ids = torch.from_numpy(texts_of(teacher, 2, 12).astype(np.int64))
+    steps = 3
+    with torch.no_grad():
+        found = unrolled(head, teacher, ids, steps)
+        logits, features = teacher(ids)
+        p = logits.softmax(-1)
+        overlaps: list[list[float]] = [[] for _ in range(steps)]
+        for row in range(2):
+            for t in range(11):
+                x = teacher.embeddings[ids[row, 1 : t + 2]][None]
+                out, held = head(x, head.fuse(features[row, : t + 1])[None], torch.arange(t + 1))
+                f = out[:, -1:]
+                for j in range(steps):
+                    if t + 1 + j >= 12:
+                        break
+                    q = head.logits(f[0, 0]).softmax(-1)
+                    share = p[row, t + 1 + j][head.vocabulary]
+                    overlaps[j].append(float(torch.minimum(share, q).sum()))
+                    if t + 2 + j < 12:  # the text's own next token stands for an accepted one
+                        x = teacher.embeddings[ids[row, t + 2 + j]][None, None]
+                        f, held = head(x, f, torch.tensor([t + 1 + j]), held)
+    assert found.overlaps == pytest.approx([float(np.mean(each)) for each in overlaps], abs=1e-5)
+
+
+def test_training_teaches(teacher: ModuleTeacher, tmp_path: Path) -> None:
+    pieces = texts_of(teacher)
+    vocabulary = draft_vocabulary(pieces, V, V_D)
+    torch.manual_seed(0)
+    head = new_head(teacher.config(V_D), teacher, vocabulary, teacher.output)
+    test = torch.from_numpy(texts_of(teacher, 96)[64:].astype(np.int64))
+    with torch.no_grad():
+        before = unrolled(head, teacher, test, 3)
+    steps = train(head, teacher, pieces, Recipe(steps=60, batch=16, unroll=3, rate=3e-3, warm_up=5), tmp_path)
+    with torch.no_grad():
+        after = unrolled(head, teacher, test, 3)
+    assert steps == 60
+    assert all(now > was + 0.02 for was, now in zip(before.overlaps, after.overlaps, strict=True))
+    assert all(now > 1.5 * was for was, now in zip(before.matches, after.matches, strict=True))
+    assert len((tmp_path / "loss.jsonl").read_text().splitlines()) == 60
+
+
+def test_training_that_was_interrupted_goes_on_to_the_same_weights(teacher: ModuleTeacher, tmp_path: Path) -> None:
+    pieces = texts_of(teacher, 20)
+    vocabulary = draft_vocabulary(pieces, V, V_D)
+
+    def head() -> Eagle3Head:
+        torch.manual_seed(0)
+        return new_head(teacher.config(V_D), teacher, vocabulary)
+
+    recipe = Recipe(steps=9, batch=4, unroll=2, save_every=4)
+    whole = head()
+    train(whole, teacher, pieces, recipe, tmp_path / "whole")
+
+    def stop(step: int, _: object) -> None:
+        if step == 6:  # two steps are lost
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(head(), teacher, pieces, recipe, tmp_path / "parts", stop)
+    ticks = iter([0.0, 0.0, 100.0])
+    again = head()
+    assert train(again, teacher, pieces, recipe, tmp_path / "parts", minutes=1, clock=lambda: next(ticks)) == 6
+    again = head()
+    assert train(again, teacher, pieces, recipe, tmp_path / "parts") == 9
+    for name, value in whole.state_dict().items():
+        torch.testing.assert_close(again.state_dict()[name], value)
+    losses = [(tmp_path / part / "loss.jsonl").read_text() for part in ("whole", "parts")]
+    assert losses[0] == losses[1]
+    with pytest.raises(HeadError, match="another recipe or other texts"):
+        train(head(), teacher, pieces[:8], recipe, tmp_path / "parts")
+    (tmp_path / "parts" / "state.pt").write_bytes(b"PK\x03\x04 nothing")
+    with pytest.raises(HeadError, match="cannot be read"):
+        train(head(), teacher, pieces, recipe, tmp_path / "parts")
+
+
+def test_pieces_stay_within_their_texts() -> None:
+    texts = ["a" * 50, "b" * 7, "c" * 1000]
+    found = windows(texts, lambda text: [ord(letter) for letter in text], 8, 16)
+    assert found.shape[1] == 8
+    assert all(len(set(piece)) == 1 for piece in found.tolist())
+    assert {piece[0] for piece in found.tolist()} == {ord("a"), ord("c")}
+
+
+def test_own_texts_go_on_where_they_stopped(teacher: ModuleTeacher, tmp_path: Path) -> None:
+    pieces = texts_of(teacher, 10, 12)
+    (tmp_path / "whole").mkdir()
+    (tmp_path / "parts").mkdir()
+    whole = own_texts(teacher, pieces, 4, tmp_path / "whole", batch=4)
+    assert np.array_equal(whole[:, :4], pieces[:, :4])
+    assert not np.array_equal(whole, pieces)
+
+    def stop(done: int, _: int) -> None:
+        if done:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        own_texts(teacher, pieces, 4, tmp_path / "parts", 4, stop)
+    assert np.array_equal(own_texts(teacher, pieces, 4, tmp_path / "parts", 4), whole)
+
+
+def test_the_command_trains_a_head_for_a_model(tmp_path: Path) -> None:
+    """A few steps on the default model: from text to a checkpoint that loads."""
+    text = tmp_path / "text.txt"
+    text.write_text("The harbour was quiet in the morning, and the boats lay still. " * 60)
+    out = tmp_path / "head"
+    flags = ["--texts", "8", "--own", "0.25", "--length", "64", "--vocabulary", "64", "--steps", "2", "--batch", "2"]
+    result = CliRunner().invoke(app, ["train", "eagle3", str(text), "-o", str(out), *flags, "--held-out", str(text)])
+    assert result.exit_code == 0, result.output
+    assert "step 2 of 2" in result.output
+    assert "accepted by sampling" in result.output
+    head = Eagle3Head.load(out)
+    assert head.config == HeadConfig.of(json.loads((out / "config.json").read_text()))
+    assert (head.config.vocab_size, head.config.hidden_size, head.config.layers) == (49152, 576, (2, 15, 27))
+    wrong = CliRunner().invoke(app, ["train", "eagle3", str(tmp_path / "none"), "-o", str(tmp_path / "x"), *flags])
+    assert wrong.exit_code == 1
+    assert "none" in wrong.output
