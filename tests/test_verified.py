@@ -108,14 +108,14 @@ def test_bounds_are_audited_against_the_divergence_itself() -> None:
 def test_a_calibration_is_measured_on_passages_of_a_text(tmp_path: Path) -> None:
     file = tmp_path / "letters.txt"
     file.write_text("abcdef" * 400)
-    passages = cut(MODEL.tokenizer, file, 3)
-    assert len(passages) == 3
+    passages = cut(MODEL.tokenizer, file, 5)
+    assert len(passages) == 5
     assert all(32 <= len(p) <= 128 for p in passages)
     made = measured(MODEL, passages, 0.05, 1.0, 0, lambda _: None)
-    assert made.check(MODEL).prompts == 3
+    assert made.check(MODEL).prompts == 5
     file.write_text("ab")
     with pytest.raises(InputError, match="longer text"):
-        cut(MODEL.tokenizer, file, 3)
+        cut(MODEL.tokenizer, file, 5)
 
 
 def test_prompts_are_read_by_kind(tmp_path: Path, llama_model) -> None:
