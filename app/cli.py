@@ -160,7 +160,7 @@ def complete(
         typer.echo(autocomplete.notice, err=True)
     if speculate is not None:
         asked = speculation.Asked(speculate, drafter, tree_size, theta, prune_lambda, prune_epsilon)
-        drawn_by = autocomplete.sampler(rule, chosen, temperature)
+        drawn_by = autocomplete.sampler(rule, settings.sampling.values, temperature)
         made = speculation.drafts(autocomplete, text, asked, k, length, drawn_by, seed)
         typer.echo(json.dumps(made, ensure_ascii=False) if as_json else speculation.shown(made, _visible))
         return
