@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable
 from itertools import product
@@ -282,6 +283,18 @@ def test_what_does_not_pay_switches_itself_off_and_says_so() -> None:
     list(steep)
     assert steep.statistics.proposed == 0
     assert "switched off" in (steep.statistics.notice or "")
+
+
+def test_a_drafter_that_takes_longer_than_the_target_is_asked_once() -> None:
+    def slowly(ids: list[int], depth: int) -> TokenTree:
+        time.sleep(0.05 * depth)
+        return TokenTree.chain(continued(MODEL, ids, depth), [0.9] * depth)
+
+    slow = Scripted(slowly)
+    made = generate(MODEL, slow, PREFIX, temperature=0, length=60, curve=FLAT)
+    list(made)
+    assert slow.calls == 1
+    assert "switched off" in (made.statistics.notice or "")
 
 
 def test_a_drafter_that_pays_is_used() -> None:

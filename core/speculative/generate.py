@@ -35,6 +35,7 @@ How = Literal["plain", "accepted", "tolerated", "corrected", "bonus"]
 
 DEPTH = 8  # levels that a drafter is asked for
 SLACK = 0.02  # of plain decoding's time: what speculation may lose
+CHEAP = 0.05  # steps of plain decoding for a level; what costs less is drafted first and chosen among afterwards
 GRACE = 128  # tokens whose slack is there from the start, to find out whether speculation pays
 
 
@@ -289,10 +290,12 @@ class Generation(Iterator[Token]):
             left = SLACK * max(memory.tokens + self._end - len(self.ids), GRACE) - memory.lost
             while most and cost(1 + most) > (1 + left) * cost(1):
                 most -= 1  # so that nothing worse can happen than to lose what may be lost
-            if not most:
+            level = memory.levels.ms / (cost(1) * self._pace)  # steps of plain decoding that drafting one level takes
+            if not most or level > left:
                 self._give_up()
                 return TokenTree(), 0.0
-            if drafter.draws or memory.levels.ms > 0.05 * cost(1) * self._pace:
+            depth = min(depth, int(left / level)) if level else 1  # one level, to find out what it takes
+            if drafter.draws or level > CHEAP:
                 # Drafting costs something, or must not be chosen among afterwards: decide before it.
                 depth = min(depth, memory.levels.best(cost, self._pace, drafter.width, most))
         if drafter.draws:
