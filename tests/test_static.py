@@ -232,6 +232,18 @@ def test_what_cannot_be_static_is_served_as_before_and_says_so(monkeypatch: pyte
     assert isinstance(served, TorchModel) and "room for only 0 positions of 2" in (served.notice or "")
 
 
+def test_a_step_of_some_leaves_what_idle_lines_hold_alone(llama: StaticModel) -> None:
+    """Also what stands behind the end of an idle line: a tree there is waiting for its path to be kept."""
+    held = [llama.open() for _ in range(3)]
+    for sequence, ids in zip(held, ([1, 2, 3], [4, 5], [6]), strict=True):
+        sequence.feed(ids)
+    before = [plane[held[1].line, :, :-1].clone() for plane in llama._planes]
+    llama.step([held[0], held[2]], [([7], [1.0]), ([8, 9], [0.5, 0.5])], 3)  # type: ignore[list-item]
+    assert all(torch.equal(a, b[held[1].line, :, :-1]) for a, b in zip(before, llama._planes, strict=True))
+    for sequence in held:
+        sequence.close()
+
+
 def test_lines_and_positions_are_finite_and_that_is_said(llama: StaticModel) -> None:
     held = [llama.open() for _ in range(LINES)]
     with pytest.raises(ContextFull, match=f"All {LINES} lines"):
@@ -260,10 +272,10 @@ def test_wrong_mixtures_are_refused(llama: StaticModel) -> None:
         llama.step([a], [([1], [1.0])], 3)  # type: ignore[list-item]
 
 
-def test_a_compiled_step_gives_the_same(models: Callable[[str], tuple[StaticModel, TorchModel]]) -> None:
+def test_a_compiled_step_gives_the_same() -> None:
     """With a compiler that only traces: what it traces is what a GPU's compiler gets."""
-    plain = models("llama")[1]
-    traced = StaticModel(plain, lines=2, capacity=CONTEXT, compiler="eager")
+    plain = plain_model("llama")
+    traced = StaticModel(plain, lines=2, capacity=CONTEXT, compiler="aot_eager")
     a, b = traced.open(), traced.open()
     traced.forward([Row(a, [1, 2, 3]), Row(b, [4, 5])])
     found = traced.step([a, b], [([7, 8], [0.25, 0.75]), ([9], [1.0])], 5)  # type: ignore[list-item]

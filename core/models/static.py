@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakValueDictionary
 
 import psutil
 import torch
@@ -37,6 +36,7 @@ from core.models.hf import PADDING, TorchModel
 LINES = 32  # sequences by default: a few people, and a set of drafts with exact steps for each
 CAPACITY = 1024  # positions of each by default
 FEW = 64  # inputs: what is typed in between two requests, or a tree of drafted tokens
+RECOMPILE = 256  # shapes
 MOST_LOGITS = 2**26  # numbers that such a pass may leave in memory
 LEAST = 512  # positions; with fewer of them a text of a page would not fit
 COLUMNS = 64  # the fewest columns that a step looks at; more in powers of two, a graph for each
@@ -88,21 +88,17 @@ class StaticModel(LanguageModel):
         self._plain, self._module, self._device, self._dtype = model, model._module, model._device, model._dtype
         self._windows, self.takes_trees = model._windows, model.takes_trees
         self._free = list(range(lines - 1, -1, -1))
-        # One column more than anybody looks at, where padding that has no room goes.
-        self._blocks = {
-            (heads, width): torch.zeros(
-                model._planes.count((heads, width)),
-                lines,
-                heads,
-                self._capacity + 1,
-                width,
-                dtype=self._dtype,
-                device=self._device,
-            )
-            for heads, width in dict.fromkeys(model._planes)
-        }
+        # Keys and values of each layer, as `TorchModel` numbers its planes: (lines, heads, capacity + 1, width). The
+        # last column, at which nobody looks, takes what has no other place. A tensor for each, which compilers want.
+        self._planes = [
+            torch.zeros(lines, heads, self._capacity + 1, width, dtype=self._dtype, device=self._device)
+            for heads, width in model._planes
+        ]
+        if compiler is not None:  # one compilation for each shape that is captured; torch gives up after 8
+            from torch._dynamo import config
+
+            config.recompile_limit = max(config.recompile_limit, RECOMPILE)
         self._call = self._module if compiler is None else torch.compile(self._module, backend=compiler, dynamic=False)
-        self._open: WeakValueDictionary[int, StaticSequence] = WeakValueDictionary()  # by line
         self._graphs: dict[tuple[Any, ...], _Captured] = {}
         # What a graph found is taken before another one runs, so all can work in the same memory.
         self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
@@ -114,14 +110,14 @@ class StaticModel(LanguageModel):
     @property
     def bytes_per_line(self) -> int:
         """Memory that one sequence's keys and values take."""
-        return sum(block[:, 0].numel() * block.element_size() for block in self._blocks.values())
+        return sum(plane[0].numel() * plane.element_size() for plane in self._planes)
 
     def open(self) -> StaticSequence:
         return StaticSequence(self, self._take_line())
 
     def close(self) -> None:
         self._graphs.clear()
-        self._blocks.clear()
+        self._planes.clear()
         self._plain.close()
 
     def step(
@@ -174,11 +170,10 @@ class StaticModel(LanguageModel):
         d = _bucket(max(len(ids) for ids, _ in mixtures), 1)
         fed = torch.zeros(lines, 2 * d + 2 + (self.dim if vectors else 0))
         fed[:, 2 * d + 1] = scale
-        for line in range(first, first + lines):
-            if (held := self._open.get(line)) is not None:  # an idle line gets something behind its end, no more
-                fed[line - first, 2 * d] = held.length
+        fed[:, 2 * d] = self._capacity  # what an idle line is given has its place in the last column
         for sequence, (ids, weights) in zip(sequences, mixtures, strict=True):
             row = fed[sequence.line - first]
+            row[2 * d] = sequence.length
             row[: len(ids)] = torch.tensor(ids, dtype=torch.float32)  # exact below 2²⁴
             row[d : d + len(ids)] = torch.tensor(weights, dtype=torch.float32)
         for line, vector in (vectors or {}).items():
@@ -348,18 +343,15 @@ class StaticModel(LanguageModel):
         logits = self._call(
             **given,
             attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
-            past_key_values=_Columns(self._views(first, B), where.clamp(max=self._capacity), columns),
+            past_key_values=_Columns(
+                [plane[first : first + B] for plane in self._planes], where.clamp(max=self._capacity), columns
+            ),
             use_cache=True,
             return_dict=True,
         ).logits
         if self._plain._keeps_some:
             return logits
         return logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
-
-    def _views(self, first: int, lines: int) -> list[Tensor]:
-        """Keys and values of each layer, as `TorchModel` numbers its planes: (B, heads, capacity + 1, width)."""
-        views = {shape: iter(block[:, first : first + lines].unbind(0)) for shape, block in self._blocks.items()}
-        return [next(views[shape]) for shape in self._plain._planes]
 
     def _span(self, sequences: list[StaticSequence]) -> tuple[int, int]:
         """The lines that a step touches: first, and how many. On a GPU few different spans mean few graphs, and lines
@@ -429,7 +421,6 @@ class StaticSequence(Sequence):
         self.line = line
         self.closed = False
         self._lines = model._free
-        model._open[line] = self
 
     def _rewind(self, length: int) -> None:
         """The length is all that says where a line ends."""
@@ -439,10 +430,10 @@ class StaticSequence(Sequence):
         model = self.model
         assert isinstance(model, StaticModel)
         if path and path != list(range(len(path))):
-            for block in model._blocks.values():
-                columns = torch.tensor([self.length + place for place in path], device=block.device)
-                moved = block[:, self.line].index_select(2, columns)
-                block[:, self.line, :, self.length : self.length + len(path)] = moved
+            columns = torch.tensor([self.length + place for place in path], device=model._device)
+            for plane in model._planes:
+                moved = plane[self.line].index_select(1, columns)
+                plane[self.line, :, self.length : self.length + len(path)] = moved
 
     def _fork(self) -> StaticSequence:
         model = self.model
@@ -450,8 +441,8 @@ class StaticSequence(Sequence):
         if self.closed:
             raise InputError("The sequence is closed; open a new one.")
         child = StaticSequence(model, model._take_line())
-        for block in model._blocks.values():
-            block[:, child.line, :, : self.length] = block[:, self.line, :, : self.length]
+        for plane in model._planes:
+            plane[child.line, :, : self.length] = plane[self.line, :, : self.length]
         return child
 
     def close(self) -> None:
@@ -515,7 +506,7 @@ class _Captured:
                 self._compute(self._fed)
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.inference_mode(), torch.cuda.graph(graph, pool=pool):
+        with torch.inference_mode(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
             self._found = self._compute(self._fed)
         self.graph = graph
 
