@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -180,11 +179,6 @@ def check_mixtures(model, plain, held, chosen, data) -> None:
         assert held[i][0].inputs[-1] == (ids[0] if len(ids) == 1 else None)
 
 
-@dataclass(frozen=True)
-class TreeRow(Row):
-    parents: list[int] | None = None
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
@@ -201,7 +195,7 @@ def test_a_node_of_a_tree_sees_its_own_path(
             sequence.feed(texts[-1])
             n = data.draw(st.integers(1, 7), label="n")
             parents = [data.draw(st.integers(-1, i - 1)) for i in range(n)]
-            rows.append(TreeRow(sequence, data.draw(st.lists(token, min_size=n, max_size=n)), parents=parents))
+            rows.append(Row(sequence, data.draw(st.lists(token, min_size=n, max_size=n)), parents=parents))
         for row, text, logits in zip(rows, texts, model._forward(rows), strict=True):  # type: ignore[arg-type]
             paths = []
             for place, parent in enumerate(row.parents):

@@ -277,7 +277,7 @@ class StaticModel(LanguageModel):
         lengths = torch.tensor([sequence.length for sequence in sequences])
         kept: list[list[Tensor]] = [[] for _ in rows]
         tree = None
-        if any(_parents(row) is not None for row in rows):
+        if any(row.parents is not None for row in rows):
             depth, sees = _trees(rows, max(sizes))
             tree = depth.to(self._device), sees.to(self._device)
         chunk = CHUNK if tree is None else max(sizes)
@@ -572,12 +572,7 @@ def _wanted(row: Row) -> range:
 
 
 def _wants_every(row: Row) -> bool:
-    return row.every or _parents(row) is not None
-
-
-def _parents(row: Row) -> list[int] | None:
-    """For each input of a tree of tokens, the one it follows; -1 follows what the sequence holds."""
-    return getattr(row, "parents", None)
+    return row.every or row.parents is not None
 
 
 def _trees(rows: list[Row], n: int) -> tuple[Tensor, Tensor]:
@@ -585,7 +580,7 @@ def _trees(rows: list[Row], n: int) -> tuple[Tensor, Tensor]:
     without branches are chains; padding sees itself."""
     depth, sees = torch.zeros(len(rows), n, dtype=torch.long), torch.eye(n, dtype=torch.bool).repeat(len(rows), 1, 1)
     for line, row in enumerate(rows):
-        parents = _parents(row)
+        parents = row.parents
         for i, above in enumerate(range(-1, len(row.inputs) - 1) if parents is None else parents):
             if above >= 0:
                 depth[line, i] = depth[line, above] + 1
