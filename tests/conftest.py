@@ -42,6 +42,14 @@ def torch_model(plain_torch_model: TorchModel) -> TorchModel:
     return plain_torch_model if plain_torch_model.device != "cpu" else made_lean(plain_torch_model, torch.float32)
 
 
+@pytest.fixture
+def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To `polydraft ngram build` this process is as large as its own would be, not as the whole suite is."""
+    from ngram_builder import pipeline
+
+    monkeypatch.setattr(pipeline, "_resident", lambda: 300 << 20)
+
+
 # One browser per test file, not per session: while it runs, Playwright keeps an event loop in this thread,
 # and asyncio.run() in other files' tests would fail.
 @pytest.fixture(scope="module")

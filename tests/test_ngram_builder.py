@@ -17,6 +17,8 @@ from core.ngram import NgramStore
 from ngram_builder import readers
 from tests.ngram_tools import WordTokenizer
 
+pytestmark = pytest.mark.usefixtures("small_process")
+
 RUNNER = CliRunner()
 
 

@@ -21,6 +21,8 @@ from ngram_builder import cluster as clusters
 from ngram_builder.cluster import Cluster, cluster
 from tests.ngram_tools import WordTokenizer
 
+pytestmark = pytest.mark.usefixtures("small_process")
+
 
 class SlowTokenizer(WordTokenizer):
     """Gives a test the time to kill its process."""
