@@ -533,10 +533,10 @@ def test_remembered_places_are_right_after_any_edit(editor: Editor) -> None:
 
 def test_the_pointer_finds_the_text_where_it_is(editor: Editor) -> None:
     editor.put(PARAGRAPH, 20)
-    editor.wait(lambda: editor.ghost() != "")
+    editor.wait(lambda: editor.ghost() != "" and editor.page.evaluate("polydraft.editor.request === null"))
     editor.page.mouse.move(500, 130)
     editor.page.mouse.move(510, 132)
-    assert editor.ghost() == ""  # what follows the caret is back in its place, ready to be clicked
+    editor.wait(lambda: editor.ghost() == "")  # what follows the caret is back in its place, ready to be clicked
 
 
 def test_a_selection_has_no_drafts(drafting: Editor) -> None:
