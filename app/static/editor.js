@@ -432,11 +432,13 @@ export class Editor {
 
     const stem = wordStem(this.text.slice(Math.max(0, this.caret - 40), this.caret));
     const parts = branches(rows.map((row) => row.rest));
+    let marked = false;
     rows.forEach(({ draft, rest }, i) => {
       const option = /** @type {HTMLElement} */ (list.children[i]);
       const { shared, parent } = parts[i];
       const selected = i === this.active;
       const mine = marks(draft, rest);
+      marked ||= mine.length > 0;
       option.setAttribute("aria-selected", String(selected));
       option.title = `The whole draft: ${percent(draft.whole)}${mine.length ? "; underlined: from your stores" : ""}`;
       option.dataset.text = rest;
@@ -454,6 +456,7 @@ export class Editor {
       option.style.setProperty("--rise", String(i - parent));
       setText(/** @type {HTMLElement} */ (option.querySelector(".pd-chance")), percent(draft.probability));
     });
+    this.find(".pd-below").toggleAttribute("data-marked", marked);
     if (open && this.chosen) this.textarea.setAttribute("aria-activedescendant", `pd-draft-${this.active + 1}`);
     else this.textarea.removeAttribute("aria-activedescendant");
   }

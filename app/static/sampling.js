@@ -373,6 +373,7 @@ export class Sampling {
   /** @param {boolean} open */
   toggle(open = this.panel.hidden) {
     this.panel.hidden = !open;
+    this.root.toggleAttribute("data-panel", open); // for the style sheet; :has() would cost at every key
     this.button.setAttribute("aria-expanded", String(open));
     if (open) this.refresh();
     else this.button.focus();
