@@ -217,16 +217,26 @@ def test_a_file_of_which_nothing_is_read_replaces_nothing(page: Page, stores: Pe
     assert stores.list()[0]["tokens"] == len("An intact letter.")
 
 
+class Held(threading.Event):
+    """While it is not set, adding stands half-way; then it goes on, after `patience` seconds in which it reports how
+    far it is, as a larger file would, so that a stop is noticed."""
+
+    patience = 0.0
+
+
 @pytest.fixture
-def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """Adding stops half-way until the event is set."""
-    go, add_file = threading.Event(), PersonalStores.add_file
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    go, add_file = Held(), PersonalStores.add_file
 
     def slowly(self: PersonalStores, name: str, path: Path, origin: str, progress: Callable[[float], None]) -> Any:
         def halfway(share: float) -> None:
             progress(min(share, 0.5))
             if share:
                 go.wait(60)
+                until = time.monotonic() + go.patience
+                while time.monotonic() < until:
+                    progress(0.5)
+                    time.sleep(0.05)
                 progress(1.0)
 
         return add_file(self, name, path, origin, halfway)
@@ -236,7 +246,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     go.set()
 
 
-def test_a_bar_shows_how_far_adding_is(page: Page, held: threading.Event, stores: PersonalStores) -> None:
+def test_a_bar_shows_how_far_adding_is(page: Page, held: Held, stores: PersonalStores) -> None:
     add(page, "letter.txt")
     bar = page.get_by_role("progressbar", name="letter.txt")
     expect(bar).to_be_visible()
@@ -246,18 +256,15 @@ def test_a_bar_shows_how_far_adding_is(page: Page, held: threading.Event, stores
     expect(bar).to_be_hidden()
 
 
-def test_adding_can_be_stopped_and_leaves_nothing_half(
-    page: Page, held: threading.Event, stores: PersonalStores
-) -> None:
+def test_adding_can_be_stopped_and_leaves_nothing_half(page: Page, held: Held, stores: PersonalStores) -> None:
+    held.patience = 30
     add(page, "letter.txt", "notes.md")
     half = len(FILES["letter.txt"]) / 2 / (len(FILES["letter.txt"]) + len(FILES["notes.md"]))
     expect(page.get_by_role("progressbar", name="letter.txt, 1 of 2")).to_have_js_property("value", half)
     page.get_by_role("button", name="Stop").click()
     expect(report(page)).to_contain_text("2 files not added: stopped")
     held.set()
-    deadline = time.monotonic() + 30
-    while stores.list()[0]["documents"] and time.monotonic() < deadline:  # the other thread takes it back
-        time.sleep(0.05)
+    stores.forget("me", "nothing at all")  # waits for the other writer to be done
     assert stores.list()[0]["documents"] == []
 
 
