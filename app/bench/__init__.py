@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
 from rich.console import Console
 
-from app.bench.report import Options, Report, table
+from app.bench.report import Options, Report, show
 from core.errors import PolydraftError
 
 # Name -> what it measures. Each is a module of this package (- is _ there) with `measure(options, progress) -> Report`.
@@ -55,9 +53,5 @@ def run(name: str, as_json: bool, **options: Any) -> int:
     except PolydraftError as error:
         console.print(str(error), style="red", markup=False)
         return 1
-    if as_json:
-        json.dump(report.as_dict(), sys.stdout, ensure_ascii=False, indent=2)
-        sys.stdout.write("\n")
-    else:
-        Console().print(*table(report))
+    show(report, as_json)
     return 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
+import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -11,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from rich.console import RenderableType
+from rich.console import Console, RenderableType
 from rich.table import Table
 
 _COMPARE = {"<=": operator.le, ">=": operator.ge}
@@ -145,3 +147,12 @@ def percentile(values: Iterable[float], percent: float) -> float:
     if not ordered:
         return math.nan
     return ordered[max(math.ceil(percent / 100 * len(ordered)), 1) - 1]
+
+
+def show(report: Report, as_json: bool) -> None:
+    """Print a report on stdout: a table, or one JSON object."""
+    if as_json:
+        json.dump(report.as_dict(), sys.stdout, ensure_ascii=False, indent=2)
+        sys.stdout.write("\n")
+    else:
+        Console().print(*table(report))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 from rich.console import Console
 
-from app.bench.report import Report, table
+from app.bench.report import Report, show
 from app.evals.options import Options
 from core.errors import InputError, PolydraftError
 from ngram_builder.work import write_durably
@@ -65,9 +63,5 @@ def run(name: str, as_json: bool, plot: Path | None = None, **options: Any) -> i
     except PolydraftError as error:
         console.print(str(error), style="red", markup=False)
         return 1
-    if as_json:
-        json.dump(report.as_dict(), sys.stdout, ensure_ascii=False, indent=2)
-        sys.stdout.write("\n")
-    else:
-        Console().print(*table(report))
+    show(report, as_json)
     return 0
