@@ -11,7 +11,7 @@ Knows ids and logits; nothing of text, files or widgets. Shapes: V vocabulary, D
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -487,7 +487,7 @@ def superpose(
     *,
     sequence: Sequence | None = None,
     **options: Any,
-) -> Iterator[Drafts]:
+) -> Generator[Drafts, None, None]:
     """Grow k drafts after `prefix_ids`; yields all of them after every step and may be stopped at any.
 
     Args:

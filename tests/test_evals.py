@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from xml.etree import ElementTree
 
 import pytest
 from typer.testing import CliRunner
 
+from app.bench.report import Report
 from app.cli import app
-from app.evals.drafts import KS, judged
+from app.evals.drafts import KS, judged, plots, telling
 from app.evals.methods import methods
 from app.evals.options import LENGTH, Options, places, texts
 from app.evals.personal import judged as judged_personal
@@ -136,10 +138,61 @@ def test_every_method_gives_k_drafts_and_leaves_the_cache_as_it_was(
         model.open().close()
 
 
+def test_stopping_drafts_that_can_tell_no_more_changes_no_matching_figure(autocomplete: Autocomplete) -> None:
+    """Stopped and whole drafts of every method, from several places, against what really follows there."""
+    model, base = autocomplete.model, autocomplete.ngrams
+    found = places(model.tokenizer, texts(None), 3, 12)
+    whole, stopped = (methods(base, interpolation(base)) for _ in range(2))  # sampling draws alike in both
+    sequence = model.open()
+    shorter = 0
+    for place in found:
+        for one, other in zip(whole, stopped, strict=True):
+            sequence.sync(place.before)
+            full = one.draft(sequence, place.before, 3, LENGTH)
+            sequence.sync(place.before)
+            part = other.draft(sequence, place.before, 3, LENGTH, telling(other, place.after))
+            if one.name != "nucleus":  # a stopped one draws less often, so later places see other numbers
+                a, b = (scored(model.tokenizer, "", drafts, place.after, 0.0) for drafts in (full, part))
+                assert (a.match, a.characters) == (b.match, b.characters), one.name
+                assert all(any(ids[: len(p)] == p for p in part) for ids in full), one.name
+            shorter += len(part[0]) < LENGTH
+    sequence.close()
+    assert shorter > len(found)
+
+
+def test_times_and_duplicates_are_those_of_whole_drafts_alone() -> None:
+    whole, part = Score("a", 1, 1, 0.5, 10.0), Score("a", 3, 3, math.nan, math.nan)
+    found = summary([whole, part])
+    assert (found["match"], found["duplicates"], found["ms"]) == (2, 0.5, 10)
+    assert math.isnan(summary([part])["ms"])
+
+
+def test_quality_is_drawn_against_time_one_point_for_each_method() -> None:
+    report = Report("eval drafts")
+    for k in KS:
+        for ngrams in ("no", "yes"):
+            for name, ms in (("greedy", 5.0), ("superposed, r=0", 6.0), ("superposed, r=1", 8.0)):
+                report.rows.append({"kind": "all", "k": k, "method": name, "ngrams": ngrams, "match": 0.5, "ms": ms})
+    drawn = ElementTree.fromstring(plots(report))
+    circles = [e for e in drawn.iter() if e.tag.endswith("circle")]
+    assert len(circles) == len(report.rows)
+    assert sum(e.get("fill") == "none" for e in circles) == len(report.rows) // 2
+    assert {"superposed, r = 0, 1, …", "superposed, no n-grams", "greedy"} <= {e.text for e in drawn.iter()}
+
+
 @pytest.mark.parametrize("name", ["drafts", "personal", "typing", "tune"])
 def test_each_evaluation_runs_on_the_sample(name: str) -> None:
     few = {"drafts": "2", "personal": "3", "typing": "30", "tune": "10"}[name]
-    flags = ["--json", "--prefixes", few, "--backend", "llama.cpp", "--context", "12"]
+    flags = [
+        "--json",
+        "--prefixes",
+        few,
+        *(["--timed", "1"] if name == "drafts" else []),
+        "--backend",
+        "llama.cpp",
+        "--context",
+        "12",
+    ]
     result = runner.invoke(app, ["eval", name, *flags])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

@@ -34,8 +34,12 @@ def evaluate(
             help="Places per kind of text (typing: characters); by default each evaluation's own.",
         ),
     ] = None,
+    timed: Annotated[
+        int | None,
+        typer.Option(min=1, help="Places per kind whose drafts are made whole and timed: drafts; by default 60."),
+    ] = None,
     context: Annotated[int, typer.Option(min=1, help="Tokens before a place that the model sees.")] = PREFIX,
-    plot: Annotated[Path | None, typer.Option(help="Write curves to this SVG file: samplers.", metavar="FILE")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw to this SVG file: drafts, samplers.", metavar="FILE")] = None,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
     verify_with: Annotated[
@@ -50,6 +54,7 @@ def evaluate(
             text=text,
             past=past,
             repetitions=repetitions,
+            timed=timed,
             context=context,
             backend=backend,
             model=model,

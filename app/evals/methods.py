@@ -1,10 +1,13 @@
 """Ways to make k drafts of a given length from one prefix. Each takes a sequence that holds the prefix with its logits
-known, and gives the drafts' ids; n-grams are mixed into all of them by the same rule."""
+known, and gives the drafts' ids; n-grams are mixed into all of them by the same rule. Whoever only wants to know how
+far the drafts agree with something may stop them before they are whole."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -18,17 +21,36 @@ NEVER = frozenset[int]()  # no token ends a draft: all of them are of the same l
 NUCLEUS = 0.9  # p of nucleus sampling, as the paper's
 SHORTLIST = 40  # tokens that sampling looks at: sorting the whole vocabulary would slow the peer down
 
-Method = Callable[[Sequence, list[int], int, int], list[list[int]]]
+Going = Callable[[list[list[int]]], bool]
+
+
+def to_the_end(drafts: list[list[int]]) -> bool:
+    return True
+
+
+class Method(Protocol):
+    def __call__(
+        self, sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end
+    ) -> list[list[int]]:
+        """k drafts; shorter ones when `going`, which is shown them after each token, says no. What it is shown only
+        ever grows: every draft begins with one that was shown before."""
+        ...
 
 
 @dataclass(frozen=True)
 class Named:
-    """A method under the name that tables show; `single` has one draft whatever k is."""
+    """A method under the name that tables show.
+
+    Attributes:
+        single: has one draft whatever k is.
+        drops: a draft may be dropped later on for another one's continuation.
+    """
 
     name: str
     ngrams: bool
     draft: Method
     single: bool = False
+    drops: bool = False
 
 
 def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: range = range(4)) -> list[Named]:
@@ -42,9 +64,11 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
         found += [
             Named("greedy", mixed is not None, superposed(mixed, one=True), single=True),
             Named("nucleus", mixed is not None, _nucleus(mixed)),
-            Named("beam", mixed is not None, _beam(mixed)),
+            Named("beam", mixed is not None, _beam(mixed), drops=True),
             Named("branching greedy", mixed is not None, superposed(mixed, r=None)),
-            Named("superposed, the paper's", mixed is not None, _paper(base if mixed is not None else None)),
+            Named(
+                "superposed, the paper's", mixed is not None, _paper(base if mixed is not None else None), drops=True
+            ),
         ]
         found += [Named(f"superposed, r={r}", mixed is not None, superposed(mixed, r)) for r in exact_steps]
     return found
@@ -53,47 +77,34 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
 def superposed(rule: Interpolation | None, r: int | None = None, one: bool = False) -> Method:
     """Ours. With r = length - 1 every draft runs for itself: branching greedy; with one draft, greedy."""
 
-    def draft(sequence: Sequence, prefix: list[int], k: int, length: int) -> list[list[int]]:
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         steps = length - 1 if r is None else r
-        last: Drafts | None = None
-        for made in superpose(
-            sequence.model,
-            prefix,
-            1 if one else k,
-            length,
-            sequence=sequence,
-            ngrams=rule,
-            exact_steps=steps,
-            stop_ids=NEVER,
-            candidates=3 * k,
-        ):
-            last = made
-        assert last is not None
-        return last.ids
+        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "candidates": 3 * k}
+        return _superposed(sequence, prefix, 1 if one else k, length, going, options)
 
     return draft
 
 
 def _paper(base: NgramStore | None) -> Method:
-    def draft(sequence: Sequence, prefix: list[int], k: int, length: int) -> list[list[int]]:
-        last: Drafts | None = None
-        for made in superpose(
-            sequence.model,
-            prefix,
-            k,
-            length,
-            sequence=sequence,
-            ngrams=base,
-            mixing="geometric",
-            distinct=False,
-            exact_steps=0,
-            stop_ids=NEVER,
-        ):
-            last = made
-        assert last is not None
-        return last.ids
+    options: dict[str, Any] = {"ngrams": base, "mixing": "geometric", "distinct": False, "exact_steps": 0}
+
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
+        return _superposed(sequence, prefix, k, length, going, options)
 
     return draft
+
+
+def _superposed(
+    sequence: Sequence, prefix: list[int], k: int, length: int, going: Going, options: dict[str, Any]
+) -> list[list[int]]:
+    last: Drafts | None = None
+    growing = superpose(sequence.model, prefix, k, length, sequence=sequence, stop_ids=NEVER, **options)
+    with closing(growing):
+        for last in growing:
+            if not going(last.ids):
+                break
+    assert last is not None
+    return last.ids
 
 
 def _nucleus(rule: Interpolation | None) -> Method:
@@ -109,11 +120,11 @@ def _nucleus(rule: Interpolation | None) -> Method:
             kept = p[: int(np.searchsorted(np.cumsum(p), NUCLEUS * max(p.sum(), 1.0))) + 1]
             draft.append(int(ids[chance.choice(len(kept), p=kept / kept.sum())]))
 
-    def draft(sequence: Sequence, prefix: list[int], k: int, length: int) -> list[list[int]]:
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         drafts: list[list[int]] = [[] for _ in range(k)]
         drawn([sequence.sync(prefix)] * k, prefix, drafts)
         forks = [sequence.fork() for _ in range(k)]
-        while len(drafts[0]) < length:
+        while len(drafts[0]) < length and going(drafts):
             rows = [Row(fork, ids[-1:]) for fork, ids in zip(forks, drafts, strict=True)]
             drawn(sequence.model.forward(rows), prefix, drafts)
         for fork in forks:
@@ -126,7 +137,7 @@ def _nucleus(rule: Interpolation | None) -> Method:
 def _beam(rule: Interpolation | None) -> Method:
     """Beam search with k beams, one row each in every pass."""
 
-    def draft(sequence: Sequence, prefix: list[int], k: int, length: int) -> list[list[int]]:
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         beams: list[tuple[list[int], float]] = [([], 0.0)]
         held = [sequence.fork()]
         logits = [sequence.sync(prefix)]
@@ -148,7 +159,7 @@ def _beam(rule: Interpolation | None) -> Method:
                     unused.close()
             beams = [([*beams[parent][0], token], score) for score, parent, token in best]
             held = after
-            if len(beams[0][0]) == length:
+            if len(beams[0][0]) == length or not going([ids for ids, _ in beams]):
                 break
             logits = sequence.model.forward([Row(s, ids[-1:]) for s, (ids, _) in zip(held, beams, strict=True)])
         for s in held:

@@ -25,11 +25,13 @@ class Options(report.Options):
 
     Attributes:
         past: a text of the same writer to learn from; None is the first half of `text`.
+        timed: places per kind whose drafts are made whole, and timed, for `drafts`; None is its own default.
         context: tokens before a place that the model sees.
         verify_with: a larger model that checks drafts, for `verified`; None is the model that makes them.
     """
 
     past: Path | None = None
+    timed: int | None = None
     context: int = PREFIX
     verify_with: str | None = None
 

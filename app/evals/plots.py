@@ -1,10 +1,11 @@
-"""Line charts of an evaluation's rows as SVG text: one small chart per figure, one line per series, labels at their
-ends instead of a legend. Readable on light and dark ground."""
+"""Charts of an evaluation's rows as SVG text: one small chart per figure, one line per series, labels at their ends
+instead of a legend; or named points. Readable on light and dark ground."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 
 WIDE, HIGH = 460, 300  # of one chart
@@ -15,41 +16,83 @@ HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a7a00", "#56b4e9", "#7a51
 Series = Mapping[str, Sequence[tuple[float, float]]]
 
 
+@dataclass(frozen=True)
+class _Axes:
+    """Where a point lies in a chart."""
+
+    x0: float
+    x1: float
+    low: float
+    high: float
+    log: bool = False
+
+    def x(self, x: float) -> float:
+        return LEFT + (x - self.x0) / ((self.x1 - self.x0) or 1) * (WIDE - LEFT - RIGHT)
+
+    def y(self, y: float) -> float:
+        low, high = self.low, self.high
+        share = math.log(max(y, low) / low) / math.log(high / low) if self.log else (y - low) / (high - low)
+        return HIGH - BOTTOM - share * (HIGH - TOP - BOTTOM)
+
+    def drawn(self, title: str, x_label: str, x_ticks: Sequence[float]) -> list[str]:
+        """The title, a line at each tick of y, the numbers and the name below."""
+        parts = [f'<text x="{LEFT}" y="18" font-weight="600">{escape(title)}</text>']
+        for tick in _ticks(self.low, self.high, self.log):
+            y = self.y(tick)
+            parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDE - RIGHT}" stroke="#8884" fill="none"/>')
+            parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        parts += [
+            f'<text x="{self.x(x):.1f}" y="{HIGH - BOTTOM + 16}" text-anchor="middle">{x:g}</text>' for x in x_ticks
+        ]
+        middle = (LEFT + WIDE - RIGHT) / 2
+        return [*parts, f'<text x="{middle}" y="{HIGH - 8}" text-anchor="middle">{escape(x_label)}</text>']
+
+
 def lines(title: str, x_label: str, series: Series, log: bool = False) -> str:
     """One chart as an SVG group of WIDE × HIGH: `series` are (x, y) points by name. `log` is for positive y."""
     points = [point for line in series.values() for point in line]
-    x0, x1 = min(x for x, _ in points), max(x for x, _ in points)
     ys = [y for _, y in points]
     low, high = (max(min(ys), 1e-9), max(ys)) if log else (min(0.0, *ys), max(ys))
     if high <= low:
         high = low * 10 if log else low + 1
-
-    def at_x(x: float) -> float:
-        return LEFT + (x - x0) / ((x1 - x0) or 1) * (WIDE - LEFT - RIGHT)
-
-    def at_y(y: float) -> float:
-        share = math.log(max(y, low) / low) / math.log(high / low) if log else (y - low) / (high - low)
-        return HIGH - BOTTOM - share * (HIGH - TOP - BOTTOM)
-
-    parts = [f'<text x="{LEFT}" y="18" font-weight="600">{escape(title)}</text>']
-    for tick in _ticks(low, high, log):
-        y = at_y(tick)
-        parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDE - RIGHT}" stroke="#8884" fill="none"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
-    parts += [
-        f'<text x="{at_x(x):.1f}" y="{HIGH - BOTTOM + 16}" text-anchor="middle">{x:g}</text>'
-        for x in sorted({x for x, _ in points})
-    ]
-    middle = (LEFT + WIDE - RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{HIGH - 8}" text-anchor="middle">{escape(x_label)}</text>')
+    axes = _Axes(min(x for x, _ in points), max(x for x, _ in points), low, high, log)
+    parts = axes.drawn(title, x_label, sorted({x for x, _ in points}))
     ends = []
     for number, (name, line) in enumerate(series.items()):
         hue, dash = HUES[number % len(HUES)], ' stroke-dasharray="5 3"' if number >= len(HUES) else ""
-        path = "L".join(f"{at_x(x):.1f} {at_y(y):.1f}" for x, y in line)
+        path = "L".join(f"{axes.x(x):.1f} {axes.y(y):.1f}" for x, y in line)
         parts.append(f'<path d="M{path}" fill="none" stroke="{hue}" stroke-width="1.8"{dash}/>')
-        ends.append((at_y(line[-1][1]), name, hue))
+        ends.append((axes.y(line[-1][1]), name, hue))
     for y, (_, name, hue) in zip(_spread([end[0] for end in sorted(ends)]), sorted(ends), strict=True):
         parts.append(f'<text x="{WIDE - RIGHT + 6}" y="{y + 4:.1f}" style="fill:{hue}">{escape(name)}</text>')
+    return "".join(parts)
+
+
+@dataclass(frozen=True)
+class Point:
+    x: float
+    y: float
+    label: str = ""
+    filled: bool = True
+
+
+def scatter(title: str, x_label: str, groups: Mapping[str, Sequence[Point]]) -> str:
+    """One chart of points as an SVG group of WIDE × HIGH, a hue for each group, whose points are joined in their order.
+    The groups' names stand on the right. Both axes begin at 0."""
+    points = [point for group in groups.values() for point in group]
+    axes = _Axes(0.0, 1.05 * max(p.x for p in points), 0.0, 1.05 * max(p.y for p in points))
+    parts = axes.drawn(title, x_label, _ticks(axes.x0, axes.x1, False))
+    for number, (name, group) in enumerate(groups.items()):
+        hue = HUES[number % len(HUES)]
+        path = "L".join(f"{axes.x(p.x):.1f} {axes.y(p.y):.1f}" for p in group)
+        parts.append(f'<path d="M{path}" fill="none" stroke="{hue}" stroke-opacity=".5"/>')
+        for p in group:
+            x, y, fill = axes.x(p.x), axes.y(p.y), hue if p.filled else "none"
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" stroke="{hue}" fill="{fill}"/>')
+            if p.label:
+                parts.append(f'<text x="{x + 5:.1f}" y="{y - 6:.1f}">{escape(p.label)}</text>')
+        y = TOP + 1.5 * APART * (number + 0.5)
+        parts.append(f'<text x="{WIDE - RIGHT + 6}" y="{y:.1f}" style="fill:{hue}">{escape(name)}</text>')
     return "".join(parts)
 
 

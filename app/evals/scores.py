@@ -20,8 +20,8 @@ class Score:
     Attributes:
         match: tokens of the longest right beginning of any draft.
         characters: that a writer saves by taking that much of it, one key for taking it taken off.
-        duplicates: share of the drafts that say what an earlier one says.
-        ms: that making them took.
+        duplicates: share of the drafts that say what an earlier one says; nan for drafts that are not whole.
+        ms: that making them took; nan where nobody looked at the clock, or the drafts are not whole.
     """
 
     kind: str
@@ -31,11 +31,13 @@ class Score:
     ms: float
 
 
-def scored(tokenizer: Tokenizer, kind: str, drafts: Sequence[list[int]], after: list[int], ms: float) -> Score:
+def scored(
+    tokenizer: Tokenizer, kind: str, drafts: Sequence[list[int]], after: list[int], ms: float, whole: bool = True
+) -> Score:
     match = max((common(draft, after) for draft in drafts), default=0)
     characters = max(len(tokenizer.decode(after[:match])) - 1, 0)
     distinct = len({tuple(draft) for draft in drafts})
-    return Score(kind, match, characters, 1 - distinct / max(len(drafts), 1), ms)
+    return Score(kind, match, characters, 1 - distinct / max(len(drafts), 1) if whole else math.nan, ms)
 
 
 def common(draft: Sequence[int], after: Sequence[int]) -> int:
@@ -47,16 +49,19 @@ def common(draft: Sequence[int], after: Sequence[int]) -> int:
 
 
 def summary(scores: Sequence[Score], exact: range = EXACT) -> dict[str, Any]:
-    """Means over sets of drafts; `match_ci` is half of the mean's 95 % confidence interval."""
+    """Means over sets of drafts; `match_ci` is half of the mean's 95 % confidence interval. Duplicates are those of the
+    whole drafts, ms the median of the timed ones."""
     matches = [score.match for score in scores]
+    duplicates = [score.duplicates for score in scores if not math.isnan(score.duplicates)]
+    timed = [score.ms for score in scores if not math.isnan(score.ms)]
     return {
         "places": len(scores),
         "match": fmean(matches),
         "match_ci": half_interval(matches),
         **{f"exact_{n}": fmean(match >= n for match in matches) for n in exact},
         "characters_saved": fmean(score.characters for score in scores),
-        "duplicates": fmean(score.duplicates for score in scores),
-        "ms": median(score.ms for score in scores),
+        "duplicates": fmean(duplicates) if duplicates else math.nan,
+        "ms": median(timed) if timed else math.nan,
     }
 
 
