@@ -17,7 +17,8 @@ from app.evals.options import LENGTH, Options, places, texts
 from app.evals.personal import judged as judged_personal
 from app.evals.personal import learn_and_test
 from app.evals.scores import Score, common, half_interval, scored, summary
-from app.evals.typing import best_move, passages
+from app.evals.typing import best_move, drafted, passages
+from app.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.ngram.shelf import interpolation
@@ -158,6 +159,25 @@ def test_stopping_drafts_that_can_tell_no_more_changes_no_matching_figure(autoco
             shorter += len(part[0]) < LENGTH
     sequence.close()
     assert shorter > len(found)
+
+
+def test_the_typist_loses_nothing_by_looking_no_further_than_drafts_agree(autocomplete: Autocomplete) -> None:
+    settings = DraftSettings(k=5)
+    text = texts(None)["sample"][0]
+    session = autocomplete.open()
+    fewer = 0
+    for at in (400, 403, 450, 512, 700):
+        rest = text[at : at + 200]
+        whole = drafted(autocomplete, session, text[:at], settings)
+        part = drafted(autocomplete, session, text[:at], settings, rest)
+        assert best_move(part, rest) == best_move(whole, rest)
+        fewer += part != whole
+        for a, b in zip(whole, part, strict=True):
+            agreeing = common(a, rest)
+            assert a.startswith(b)
+            assert common(b, rest) == agreeing
+    session.close()
+    assert fewer
 
 
 def test_times_and_duplicates_are_those_of_whole_drafts_alone() -> None:

@@ -40,7 +40,7 @@ def scored(
     return Score(kind, match, characters, 1 - distinct / max(len(drafts), 1) if whole else math.nan, ms)
 
 
-def common(draft: Sequence[int], after: Sequence[int]) -> int:
+def common(draft: Sequence[Any], after: Sequence[Any]) -> int:
     """Leading tokens of a draft that the writer wrote."""
     for n, (a, b) in enumerate(zip(draft, after, strict=False)):
         if a != b:

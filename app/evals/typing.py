@@ -105,7 +105,7 @@ def typed(autocomplete: Autocomplete, passage: Passage, k: int, with_stores: boo
     while at < len(passage.rest):
         rest = passage.rest[at:]
         if not shown:
-            shown = _drafts(autocomplete, session, passage.before + passage.rest[:at], options)
+            shown = drafted(autocomplete, session, passage.before + passage.rest[:at], options, rest)
         cost, length = best_move(shown, rest)
         keys, at = keys + cost, at + length
         written = rest[:length]
@@ -129,8 +129,14 @@ def best_move(shown: list[str], rest: str) -> tuple[int, int]:
     return best
 
 
-def _drafts(autocomplete: Autocomplete, session: Session, before: str, settings: DraftSettings) -> list[str]:
+def drafted(
+    autocomplete: Autocomplete, session: Session, before: str, settings: DraftSettings, rest: str | None = None
+) -> list[str]:
+    """The drafts after `before`, as far as they matter to who writes `rest` next: they are not grown any further once
+    none agrees with it. None: to their end."""
     completion = session.complete(before, **settings.drafting())
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
+        if rest is not None and completion.step and not any(rest.startswith(d.text) for d in completion.drafts):
+            completion.close()
     return [draft.text for draft in completion.drafts if draft.probability >= settings.min_confidence]
