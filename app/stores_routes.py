@@ -8,7 +8,8 @@
     POST /api/stores/forget                    {"store", "what"}: a document's origin, or a phrase
     POST /api/stores/search                    {"text"}
     POST /api/stores/learn                     {"text", "finished"}: what was written, into every store that learns
-    POST /api/stores/add?store=…&name=…        a file as the body; the answer is one line of JSON per step
+    POST /api/stores/add?store=…&name=…&ticket=…   a file as the body; the answer is one line of JSON per step
+    POST /api/stores/stop                      {"ticket"}: of an adding, whose last line says whether it came in time
 
 What goes wrong is answered in words, {"message", "fix"}, with status 409.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,7 @@ from core.errors import InputError, PolydraftError
 
 MAX_FILE = 1 << 30  # bytes of one added file
 LISTED = 200  # origins of a store that are listed, the newest; and damaged places of a file
+TICKETS = 64  # stops that are remembered
 STEP = 0.01  # share of a file between two reports of progress
 
 Answer = TypeVar("Answer")
@@ -64,6 +66,10 @@ class Phrase(Named):
     text: str = Field(min_length=1, max_length=4096)
 
 
+class Stop(_Request):
+    ticket: str = Field(min_length=1, max_length=64)
+
+
 class Learn(_Request):
     text: str = Field(min_length=1, max_length=65536)
     finished: bool
@@ -77,6 +83,7 @@ def add_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parse
         parsed: reads a request's body as a model, or refuses it in words.
     """
     app.add_exception_handler(PolydraftError, _in_words)
+    stopped = deque[str](maxlen=TICKETS)  # a stop may come before the file that it stops has been received
 
     async def call(method: Callable[..., Answer], *arguments: Any) -> Answer:
         """Blocking work with the disk, beside the event loop."""
@@ -133,8 +140,13 @@ def add_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parse
         asked = await parsed(request, Learn)
         return {"stores": await call(stores().take_in, asked.text, asked.finished)}
 
+    @app.post("/api/stores/stop")
+    async def stop(request: Request) -> dict[str, Any]:
+        stopped.append((await parsed(request, Stop)).ticket)
+        return {}
+
     @app.post("/api/stores/add")
-    async def add(request: Request, store: str, name: str) -> Response:
+    async def add(request: Request, store: str, name: str, ticket: str = "") -> Response:
         known = stores()  # before anything is received
         folder = tempfile.TemporaryDirectory(prefix="polydraft-")  # readable by its owner alone
         try:
@@ -147,7 +159,7 @@ def add_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parse
             folder.cleanup()
             raise
         return StreamingResponse(
-            _adding(known, store, path, name, folder),
+            _adding(known, store, path, name, folder, lambda: ticket in stopped),
             media_type="application/x-ndjson",
             headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         )
@@ -193,14 +205,20 @@ async def _receive(request: Request, path: Path) -> None:
             file.write(chunk)
 
 
-class _Left(Exception):
-    """Nobody waits for the answer any more; raised where progress is reported, it takes the adding back."""
+class _Stopped(Exception):
+    """Nobody wants it any more; raised where progress is reported, it takes the adding back."""
 
 
 async def _adding(
-    stores: PersonalStores, store: str, path: Path, name: str, folder: tempfile.TemporaryDirectory[str]
+    stores: PersonalStores,
+    store: str,
+    path: Path,
+    name: str,
+    folder: tempfile.TemporaryDirectory[str],
+    stopped: Callable[[], bool],
 ) -> AsyncGenerator[bytes]:
-    """Lines: {"type": "progress", "share"}, then {"type": "added", …} or {"type": "error", "message"}."""
+    """Lines: {"type": "progress", "share"}, then {"type": "added", …}, {"type": "stopped"}, when nothing was added, or
+    {"type": "error", "message"}."""
     loop, lines, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None](), False
     said = -1.0
 
@@ -210,8 +228,8 @@ async def _adding(
 
     def progress(share: float) -> None:
         nonlocal said
-        if left:
-            raise _Left
+        if left or stopped():
+            raise _Stopped
         if share - said >= STEP:
             said = share
             post({"type": "progress", "share": round(share, 3)})
@@ -222,8 +240,8 @@ async def _adding(
             damage = [{"line": place.line, "reason": place.reason} for place in added.damage[:LISTED]]
             post({"type": "added", "files": added.files, "tokens": added.tokens, "damage": damage,
                   "damaged": len(added.damage)})  # fmt: skip
-        except _Left:
-            pass
+        except _Stopped:
+            post({"type": "stopped"})
         except (PolydraftError, OSError) as error:
             post({"type": "error", "message": str(error).replace(str(path), name)})
         finally:

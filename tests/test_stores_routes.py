@@ -47,8 +47,9 @@ class Stores:
         assert given == status, content
         return json.loads(content)
 
-    def add(self, store: str, name: str, content: bytes) -> list[dict[str, Any]]:
-        status, lines = self.ask("POST", "/add?" + urlencode({"store": store, "name": name}), content)
+    def add(self, store: str, name: str, content: bytes, ticket: str = "") -> list[dict[str, Any]]:
+        query = urlencode({"store": store, "name": name, "ticket": ticket})
+        status, lines = self.ask("POST", f"/add?{query}", content)
         assert status == 200, lines
         return [json.loads(line) for line in lines.splitlines()]
 
@@ -146,6 +147,13 @@ def test_who_leaves_while_a_file_is_read_takes_it_back(stores: Stores, monkeypat
     go.set()
     assert stores.disk.forget("me", "nothing").complete  # waits for the writer
     assert stores.disk.list()[0]["documents"] == []
+
+
+def test_a_stop_counts_even_before_the_file_has_arrived(stores: Stores) -> None:
+    stores.post("stop", ticket="a")
+    assert stores.add("me", "a.txt", b"some words", ticket="a")[-1] == {"type": "stopped"}
+    assert stores.disk.list()[0]["documents"] == []
+    assert stores.add("me", "a.txt", b"some words", ticket="b")[-1]["type"] == "added"
 
 
 def test_search_and_forget(stores: Stores) -> None:

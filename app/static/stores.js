@@ -52,7 +52,7 @@ class StoresTab {
     this.find = (selector) => /** @type {any} */ (root.querySelector(selector));
     /** @type {Store[]} */
     this.stores = [];
-    /** @type {AbortController | null} */
+    /** @type {{ticket: string, stopping: boolean} | null} files that are being added */
     this.adding = null;
     this.searched = "";
 
@@ -308,8 +308,15 @@ class StoresTab {
       const entries = [...(event.dataTransfer?.items ?? [])].map((item) => item.webkitGetAsEntry?.() ?? item.getAsFile());
       this.act(async () => this.add((await Promise.all(entries.map((entry) => filesIn(entry)))).flat()));
     });
-    this.find(".ps-progress button").addEventListener("click", () => this.adding?.abort());
+    this.find(".ps-progress button").addEventListener("click", () => this.stop());
     this.find(".ps-report button").addEventListener("click", () => (this.find(".ps-report").hidden = true));
+  }
+
+  /** Stop adding. A file that is nearly in may still get there: its last line tells. */
+  stop() {
+    if (!this.adding) return;
+    this.adding.stopping = true;
+    this.act(() => postJson("/api/stores/stop", { ticket: this.adding?.ticket ?? "" }));
   }
 
   /** The store to add to; the first one is made. */
@@ -323,7 +330,7 @@ class StoresTab {
   async add(files) {
     if (!files.length) return;
     if (this.adding) throw new ServerError("Files are being added already.", "Wait for them, or stop them.");
-    const controller = (this.adding = new AbortController());
+    const adding = (this.adding = { ticket: crypto.randomUUID(), stopping: false });
     const store = await this.target();
     const all = files.reduce((sum, { file }) => sum + file.size, 0) || 1;
     const box = this.find(".ps-progress");
@@ -337,11 +344,16 @@ class StoresTab {
     try {
       for (const [i, { name, file }] of files.entries()) {
         setText(box, "label", files.length > 1 ? `${name}, ${i + 1} of ${files.length}` : name);
-        const path = `/api/stores/add?${new URLSearchParams({ store, name })}`;
+        if (adding.stopping) {
+          damage.push({ name: plural(files.length - i, "file"), reason: "not added: stopped" });
+          break;
+        }
+        const path = `/api/stores/add?${new URLSearchParams({ store, name, ticket: adding.ticket })}`;
         let ended = false;
         const line = (/** @type {any} */ said) => {
           if (said.type === "progress") bar.value = (done + said.share * file.size) / all;
           else ended = true;
+          if (said.type === "stopped") damage.push({ name, reason: "not added: stopped" });
           if (said.type === "error") damage.push({ name, reason: said.message.replace(`${name} `, "") });
           if (said.type !== "added") return;
           read += said.files;
@@ -351,19 +363,15 @@ class StoresTab {
           if (unlisted) damage.push({ name, reason: `and ${unlisted} more damaged places` });
         };
         try {
-          await streamFile(path, file, line, controller.signal);
+          await streamFile(path, file, line);
           if (!ended) damage.push({ name, reason: "the server stopped reading it; look at the window where it runs" });
         } catch (error) {
-          if (controller.signal.aborted) throw error;
           damage.push({ name, reason: inWords(error) });
         }
         done += file.size;
         bar.value = done / all;
         if (this.root.checkVisibility()) await this.refresh();
       }
-    } catch (error) {
-      if (!controller.signal.aborted) throw error;
-      damage.push({ name: `${files.length - read} files`, reason: "not added: stopped" });
     } finally {
       this.adding = null;
       box.hidden = true;

@@ -40,16 +40,15 @@ export async function streamDrafts(request, onLine, signal) {
  * @param {string} path
  * @param {File} file
  * @param {(line: any) => void} onLine
- * @param {AbortSignal} signal
  */
-export async function streamFile(path, file, onLine, signal) {
-  await readLines(await reach(path, { method: "POST", body: file, signal }), onLine, signal);
+export async function streamFile(path, file, onLine) {
+  await readLines(await reach(path, { method: "POST", body: file }), onLine);
 }
 
 /**
  * @param {Response} response
  * @param {(line: any) => void} onLine
- * @param {AbortSignal} signal
+ * @param {AbortSignal} [signal]
  */
 async function readLines(response, onLine, signal) {
   if (!response.ok || !response.body) throw await inWords(response);
@@ -58,7 +57,7 @@ async function readLines(response, onLine, signal) {
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read().catch((error) => {
-      if (signal.aborted) throw error;
+      if (signal?.aborted) throw error;
       throw new ConnectionLost("The answer broke off.");
     });
     if (done) return;
