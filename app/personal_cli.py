@@ -30,7 +30,7 @@ _SHOWN = 20  # damaged places, or documents, that are listed one by one
 
 def register(app: typer.Typer) -> None:
     """Give `polydraft ngram` the commands for personal stores."""
-    for command in (add, forget, export, compile_, switch):
+    for command in (add, forget, export, compile_, switch, delete):
         app.command(name=command.__name__.rstrip("_"))(command)
     app.command(name="import")(import_)
 
@@ -158,6 +158,32 @@ def switch(
         else:
             opened.switch(state == "on")
     typer.echo(f"{store}: {'learning ' if learning else ''}{state}.")
+
+
+def delete(
+    store: Annotated[str, typer.Argument(help="The personal store, by name.", metavar="NAME")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Don't ask.")] = False,
+) -> None:
+    """Remove a whole personal store, its texts overwritten; also one that is damaged."""
+    from core.ngram.errors import StoreError
+    from core.ngram.personal import remove_files
+
+    path = Shelf.path_in(stores_folder(), store)
+    try:
+        opened = _opened(store, None)
+    except StoreError as error:
+        if not path.is_file():
+            raise
+        opened, said = None, f"{store} cannot be read ({error}) and is deleted as it is."
+    else:
+        said = f"{store} holds {opened.summary()['tokens']:,} tokens."
+    if not yes and not typer.confirm(f"{said} Delete it?"):
+        raise typer.Exit(1)
+    if opened:
+        opened.delete()
+    else:
+        remove_files(path)
+    typer.echo(f"{store} is deleted.")
 
 
 # ---------------------------------------------------------------- what `ngram query`, `stats` and `merge` do for a name

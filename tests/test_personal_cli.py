@@ -67,6 +67,18 @@ def test_forget_a_document_or_a_phrase(tmp_path: Path, monkeypatch: pytest.Monke
     assert rows("query", "1 2", "--store", "me") == []
 
 
+def test_delete_asks_first_and_takes_a_damaged_store_too(data: Path) -> None:
+    ngram("add", "--store", "me", "--phrase", "7 8 9")
+    assert runner.invoke(app, ["ngram", "delete", "me"], input="n\n").exit_code == 1
+    assert rows("query", "7", "--store", "me")
+    assert "3 tokens" in runner.invoke(app, ["ngram", "delete", "me"], input="y\n").output
+    assert list(data.iterdir()) == []
+    (data / "broken.sqlite").write_bytes(b"no database at all")
+    assert "broken is deleted" in ngram("delete", "broken", "--yes")
+    assert list(data.iterdir()) == []
+    assert "no personal store called 'me'" in ngram("delete", "me", "--yes", status=1)
+
+
 def test_a_store_travels(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("1 2 3 4 " * 200)
     ngram("add", str(tmp_path / "a.txt"), "--store", "me", "--phrase", "7 8 9")
