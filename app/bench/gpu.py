@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from app.bench import text
+from app.bench.lookups import Timed
 from app.bench.report import Options, Report, interleaved, percentile
 from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
 from core.autocomplete import BASE_STORE
@@ -29,7 +30,7 @@ from core.models.hf import TorchModel
 from core.models.load import DEFAULT_NAME, default_model_path
 from core.models.static import StaticModel
 from core.ngram import NgramStore, StoreError
-from core.ngram.interpolation import Geometric, Interpolation
+from core.ngram.interpolation import Geometric
 from core.samplers import MinP, TopNSigma, TopP, TopW
 from core.superposed_static import superpose_static
 
@@ -175,27 +176,11 @@ def _drafts(
         report.target(f"{model.name}: {k} runs in a row / superposed", ratio, f">= {least}")
 
 
-class _Timed(Interpolation):
-    """A rule with a stop-watch."""
-
-    def __init__(self, rule: Interpolation) -> None:
-        self.rule, self.seconds = rule, 0.0
-
-    def scores(self, logq: np.ndarray, contexts: Any, candidates: Any) -> np.ndarray:
-        start = time.perf_counter()
-        found = self.rule.scores(logq, contexts, candidates)
-        self.seconds += time.perf_counter() - start
-        return found
-
-    def knows(self, ids: Any) -> bool:
-        return self.rule.knows(ids)
-
-
 def _ngrams(
     report: Report, model: TorchModel, static: StaticModel, prefixes: list[list[int]], store: NgramStore
 ) -> None:
     for k in KS:
-        rule = _Timed(Geometric(store))
+        rule = Timed(Geometric(store))
         shares = []
         for prefix in prefixes:
             rule.seconds, start = 0.0, _now(model)

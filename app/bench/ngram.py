@@ -18,6 +18,7 @@ from statistics import median
 import numpy as np
 
 from app.bench import ngram_peers
+from app.bench.lookups import of_a_step
 from app.bench.ngram_peers import Peer
 from app.bench.report import Options, Report, interleaved
 from core.errors import PolydraftError
@@ -54,6 +55,8 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
         for peer in peers:
             things = n if peer.of == "n-gram" else int(store.manifest["tokens"])
             report.rows.append(_row(peer, things, times.get(peer.name, math.nan)))
+        progress("drafting with it")
+        of_a_step(store, options, report)
         exact = " (exact counts)" if store.manifest["records"]["wide_type"] != "log8" else ""
         report.target("trie, bytes per n-gram", sizes["trie"] / n, "<= 2.1")
         report.target(f"whole store, bytes per n-gram{exact}", path.stat().st_size / n, "<= 3.5")

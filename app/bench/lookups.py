@@ -1,0 +1,74 @@
+"""How much of drafting is n-gram look-up: a rule with a stop-watch, and its share of a llama.cpp step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from statistics import median
+from typing import Any, TypeVar
+
+import numpy as np
+
+from app.bench import text
+from app.bench.report import Options, Report
+from core.models import load_model
+from core.ngram import Interpolation, NgramStore
+from core.ngram.shelf import interpolation
+from core.superposed import superpose
+
+K, LENGTH, PREFIXES = 8, 10, 40
+
+Answer = TypeVar("Answer")
+
+
+class Timed(Interpolation):
+    """A rule with a stop-watch.
+
+    Attributes:
+        seconds: spent in it so far.
+    """
+
+    def __init__(self, rule: Interpolation) -> None:
+        self.rule, self.seconds = rule, 0.0
+
+    def scores(self, logq: np.ndarray, contexts: Any, candidates: Any) -> np.ndarray:
+        return self._timed(self.rule.scores, logq, contexts, candidates)
+
+    def scores_without(self, logq: np.ndarray, contexts: Any, candidates: Any) -> tuple[np.ndarray, np.ndarray]:
+        return self._timed(self.rule.scores_without, logq, contexts, candidates)
+
+    def proposals(self, contexts: Any, limit: int) -> list[list[int]]:
+        return self._timed(self.rule.proposals, contexts, limit)
+
+    def knows(self, ids: Any) -> bool:
+        return self._timed(self.rule.knows, ids)
+
+    def _timed(self, asked: Callable[..., Answer], *arguments: Any) -> Answer:
+        start = time.perf_counter()
+        try:
+            return asked(*arguments)
+        finally:
+            self.seconds += time.perf_counter() - start
+
+
+def of_a_step(store: NgramStore, options: Options, report: Report) -> None:
+    """Look-ups for K drafts of 3·K candidates each, as drafts are made, beside the rest of the same step."""
+    model = load_model(options.model, "llama.cpp")
+    rule = interpolation(store)
+    assert rule is not None
+    timed, shares, spent = Timed(rule), [], []
+    sequence = model.open()
+    for prefix in text.prefixes(model.tokenizer, text.load(options.text), PREFIXES):
+        sequence.sync(prefix)
+        timed.seconds, start = 0.0, time.perf_counter()
+        steps = 0
+        for _ in superpose(
+            model, prefix, K, LENGTH, sequence=sequence, ngrams=timed, exact_steps=0, stop_ids=frozenset()
+        ):
+            steps += 1
+        spent.append(timed.seconds / steps)
+        shares.append(timed.seconds / (time.perf_counter() - start - timed.seconds))
+    sequence.close()
+    model.close()
+    report.rows.append({"store": f"look-ups of a step, k={K}", "ms": median(spent) * 1000})
+    report.target("look-ups, % of a llama.cpp step", 100 * median(shares), "<= 8")
