@@ -53,6 +53,10 @@ Backend = Annotated[
     Literal["auto", "torch", "llama.cpp"],
     typer.Option(help="What runs the model: auto (what is fastest here), torch or llama.cpp.", metavar="NAME"),
 ]
+Precision = Annotated[
+    Literal["float32", "bfloat16"],
+    typer.Option(help="What torch computes in on a CPU; bfloat16 is faster and rounds more.", metavar="NAME"),
+]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
 _OPTIONS = {option["name"]: option for option in options()}
@@ -75,6 +79,7 @@ def start(
     ctx: typer.Context,
     model: Model = "default",
     backend: Backend = "auto",
+    precision: Precision = "float32",
     port: Annotated[
         int | None,
         typer.Option(help="Where the page is served; otherwise a free port.", min=1, max=65535, metavar="N"),
@@ -96,7 +101,7 @@ def start(
         return
     from app.server import serve
 
-    serve(model, backend, port, not no_browser)
+    serve(model, backend, port, not no_browser, precision)
 
 
 @app.command()
@@ -130,6 +135,7 @@ def complete(
     prune_epsilon: speculation.PruneEpsilon = 0.05,
     model: Model = "default",
     backend: Backend = "auto",
+    precision: Precision = "float32",
     as_json: Json = False,
     values: Any = None,
 ) -> None:
@@ -155,7 +161,7 @@ def complete(
     text = _without_surrogates(text)
     from core.autocomplete import load_autocomplete
 
-    autocomplete = load_autocomplete(model, backend)
+    autocomplete = load_autocomplete(model, backend, precision=precision)
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)
     if speculate is not None:

@@ -259,6 +259,7 @@ def serve(
     backend: Literal["auto", "torch", "llama.cpp"] = "auto",
     port: int | None = None,
     open_browser: bool = True,
+    precision: Literal["float32", "bfloat16"] = "float32",
 ) -> None:
     """Run the app until Ctrl+C. Without a port it takes the first free one from 7860 on; 0 means any.
 
@@ -269,7 +270,7 @@ def serve(
 
     def load() -> Autocomplete:
         try:
-            return load_autocomplete(model_name, backend)
+            return load_autocomplete(model_name, backend, precision=precision)
         except FAILURES as error:
             problem = str(error) if isinstance(error, PolydraftError) else f"No model: {error}"
             typer.echo(problem, err=True)

@@ -289,15 +289,20 @@ class Completion:
 
 
 def load_autocomplete(
-    model: str = "default", backend: Any = "auto", store: Path | None = BASE_STORE, personal: bool = True
+    model: str = "default",
+    backend: Any = "auto",
+    store: Path | None = BASE_STORE,
+    personal: bool = True,
+    precision: Any = "float32",
 ) -> Autocomplete:
     """The model by name, with the base n-gram store where it belongs to the model's tokenizer.
 
-    With `personal`, drafts use the user's personal stores that are on, too.
+    `backend` and `precision` are those of `load_model`. With `personal`, drafts use the user's personal stores that are
+    on, too.
 
     Raises: what `load_model` raises. A store that cannot be used is a notice, not an error.
     """
-    loaded = load_model(model, backend)
+    loaded = load_model(model, backend, precision)
     notices = [loaded.notice] if loaded.notice else []
     ngrams = None
     if store is not None:

@@ -52,7 +52,7 @@ class FakeAutocomplete:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeAutocomplete:
     made = FakeAutocomplete()
-    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda model, backend: made)
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda model, backend, **_: made)
     return made
 
 
@@ -106,9 +106,9 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     server = SimpleNamespace(serve=lambda *arguments: served.append(arguments))
     monkeypatch.setitem(sys.modules, "app.server", server)
     assert runner.invoke(app, []).exit_code == 0
-    flags = ["--model", "m.gguf", "--backend", "torch", "--port", "8000", "--no-browser"]
+    flags = ["--model", "m.gguf", "--backend", "torch", "--port", "8000", "--no-browser", "--precision", "bfloat16"]
     assert runner.invoke(app, flags).exit_code == 0
-    assert served == [("default", "auto", None, True), ("m.gguf", "torch", 8000, False)]
+    assert served == [("default", "auto", None, True, "float32"), ("m.gguf", "torch", 8000, False, "bfloat16")]
 
 
 def test_the_readme_lists_every_setting_as_it_is() -> None:
@@ -230,12 +230,23 @@ def test_options_before_the_command_are_refused_not_ignored(fake: FakeAutocomple
 def test_errors_are_one_sentence_and_an_interrupt_is_quiet(
     monkeypatch: pytest.MonkeyPatch, raised: BaseException, code: int, message: str
 ) -> None:
-    def fail(model: str, backend: str) -> None:
+    def fail(model: str, backend: str, **_: str) -> None:
         raise raised
 
     monkeypatch.setattr("core.autocomplete.load_autocomplete", fail)
     result = runner.invoke(app, ["complete", "T"])
     assert (result.exit_code, result.stdout, result.stderr) == (code, "", message)
+
+
+def test_llama_cpp_refuses_another_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = runner.invoke(app, ["complete", "T", "--backend", "llama.cpp", "--precision", "bfloat16"])
+    assert result.exit_code == 1
+    assert "add --backend torch" in result.stderr
+    asked = {}
+    monkeypatch.setattr("core.autocomplete.load_model", lambda *given: asked.update(given=given) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        runner.invoke(app, ["complete", "T", "--backend", "torch", "--precision", "bfloat16"], catch_exceptions=False)
+    assert asked["given"] == ("default", "torch", "bfloat16")
 
 
 def one_sentence(result: subprocess.CompletedProcess[str]) -> str:

@@ -199,7 +199,7 @@ def run(*arguments: str):
 
 
 def test_the_command_line_takes_rules_and_modes(autocomplete, monkeypatch):
-    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_: autocomplete)
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: autocomplete)
     text = "Once upon a time there was a"
     common = ("complete", text, "--mode", "sampled", "--length", "4", "--min-confidence", "0", "--json")
     drawn = [json.loads(run(*common, "--rule", "top-w", "--beta", "4", "--temperature", "1.5").stdout) for _ in "ab"]
@@ -220,7 +220,7 @@ def test_the_command_line_takes_rules_and_modes(autocomplete, monkeypatch):
     ],
 )
 def test_the_command_line_names_what_is_wrong(arguments, said, autocomplete, monkeypatch):
-    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_: autocomplete)
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: autocomplete)
     result = run("complete", "text", *arguments)
     assert result.exit_code == 1
     assert said in " ".join(result.stderr.split())

@@ -294,7 +294,7 @@ def test_serving_until_ctrl_c() -> None:
 
         fake = FakeAutocomplete()
         fake.model.step_s = 0.05
-        core.autocomplete.load_autocomplete = lambda *_: fake.real()
+        core.autocomplete.load_autocomplete = lambda *_, **__: fake.real()
         from app.server import serve
 
         serve(port=0, open_browser=False)

@@ -47,7 +47,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
         name: "default", the path of a .gguf file, the path of a Hugging Face directory, or a hub id.
         backend: "auto" takes torch where CUDA is there, else llama.cpp where it works, else torch on the CPU.
         precision: what torch computes in on a CPU, for models of the Llama family: "bfloat16" reads half as many bytes
-            and rounds more.
+            and rounds more. llama.cpp computes in what its file is written in, and refuses it.
 
     The model's attribute `notice` says, in one sentence, when "auto" had to do without llama.cpp.
 
@@ -71,12 +71,12 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             raise BackendUnavailable(
                 f"llama.cpp cannot run here: {why_not}; run `make setup-llama`, or use --backend torch."
             )
-        return _with_llama_cpp(file, label)
+        return _with_llama_cpp(file, label, precision)
     notice = None
     if backend == "auto" and file and not torch.cuda.is_available():
         why_not = _llama_cpp_problem(file)
         if not why_not:
-            return _with_llama_cpp(file, label)
+            return _with_llama_cpp(file, label, precision)
         notice = f"llama.cpp is not available ({why_not}); running on torch, which is slower."
     model = _with_torch(source, label, precision)
     model.notice = notice or model.notice
@@ -144,9 +144,13 @@ def _llama_cpp_problem(path: Path) -> str:
     return "" if result.ok else result.reason
 
 
-def _with_llama_cpp(path: Path, label: str) -> LanguageModel:
+def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageModel:
     from core.models import llamacpp
 
+    if precision != "float32":
+        raise InputError(
+            f"Precision {precision!r} given for llama.cpp, which computes as its file is written; add --backend torch."
+        )
     model = llamacpp.load(path, label, read_gguf(path))
     read_gguf.cache_clear()
     return model
