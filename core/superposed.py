@@ -522,7 +522,23 @@ def superpose_batch(
     **options: Any,
 ) -> Iterator[list[Drafts]]:
     """`superpose` for several prefixes, all of them in one pass per step; yields the drafts of each."""
-    made = Options(k=k, length=length, **options)
+    return grown(model, prefixes, Options(k=k, length=length, **options), sequences)
+
+
+def grown(
+    model: LanguageModel,
+    prefixes: Iterable[list[int]],
+    options: Options,
+    sequences: list[Sequence] | None = None,
+    superposition: type[Superposition] = Superposition,
+    step: Callable[[list[Row]], list[Tensor]] | None = None,
+) -> Iterator[list[Drafts]]:
+    """The drafts of each prefix, step by step.
+
+    Args:
+        superposition: what keeps the drafts of a prefix.
+        step: what its rows are answered with after the first step; None is the model's pass.
+    """
     prefixes = [list(prefix) for prefix in prefixes]
     if not all(prefixes):
         raise InputError("An empty prefix given; at least one token id expected.")
@@ -534,20 +550,20 @@ def superpose_batch(
         feeding = [Row(s, p[s.length :]) for s, p, x in zip(held, prefixes, known, strict=True) if x is None]
         fed = iter(model.forward(feeding) if feeding else [])
         first = [next(fed) if x is None else x for x in known]
-        states = [Superposition(s, ids, made) for s, ids in zip(held, prefixes, strict=True)]
+        states = [superposition(s, ids, options) for s, ids in zip(held, prefixes, strict=True)]
         latest = [state.advance([x]) for state, x in zip(states, first, strict=True)]
         yield latest
         while any(not state.done for state in states):
             rows = [state.rows() for state in states]
-            logits = iter(model.forward([row for part in rows for row in part]))
+            found = iter((step or model.forward)([row for part in rows for row in part]))
             latest = [
-                state.advance([next(logits) for _ in part]) if part else before
+                state.advance([next(found) for _ in part]) if part else before
                 for state, part, before in zip(states, rows, latest, strict=True)
             ]
             yield latest
     finally:
-        for state in states:
-            state.close()
+        for made in states:
+            made.close()
         if own:
             for s in held:
                 s.close()

@@ -20,7 +20,7 @@ from torch import Tensor
 from core.errors import InputError
 from core.models.base import Row, Sequence
 from core.models.static import StaticModel, StaticSequence
-from core.superposed import LEAST, Drafts, Options, Superposition, _normalised
+from core.superposed import LEAST, Drafts, Options, Superposition, _normalised, grown
 
 
 class _OnDevice(Superposition):
@@ -61,34 +61,8 @@ def superpose_static(
     made = Options(k=k, length=length, **options)
     if made.rule is not None or made.reset_every is not None:
         raise InputError("A rule, or resets, given; on a static cache leave them out, or use superpose_batch.")
-    prefixes = [list(prefix) for prefix in prefixes]
-    if not all(prefixes):
-        raise InputError("An empty prefix given; at least one token id expected.")
-    own = sequences is None
-    held: list[Sequence] = [model.open() for _ in prefixes] if sequences is None else sequences
-    states: list[_OnDevice] = []
-    try:
-        known = [s.resume(ids) for s, ids in zip(held, prefixes, strict=True)]
-        feeding = [Row(s, p[s.length :]) for s, p, x in zip(held, prefixes, known, strict=True) if x is None]
-        fed = iter(model.forward(feeding) if feeding else [])
-        first = [next(fed) if x is None else x for x in known]
-        states = [_OnDevice(s, ids, made) for s, ids in zip(held, prefixes, strict=True)]
-        latest = [state.advance([x]) for state, x in zip(states, first, strict=True)]
-        yield latest
-        while any(not state.done for state in states):
-            rows = [state.rows() for state in states]
-            found = iter(_step(model, [row for part in rows for row in part], made.candidates or 3 * k, made.tau))
-            latest = [
-                state.advance([next(found) for _ in part]) if part else before
-                for state, part, before in zip(states, rows, latest, strict=True)
-            ]
-            yield latest
-    finally:
-        for state in states:
-            state.close()
-        if own:
-            for s in held:
-                s.close()
+    m = made.candidates or 3 * k
+    return grown(model, prefixes, made, sequences, _OnDevice, lambda rows: _step(model, rows, m, made.tau))
 
 
 def _step(model: StaticModel, rows: list[Row], m: int, tau: float) -> list[Tensor]:
