@@ -22,6 +22,7 @@ def run(
     out: Path | None,
     delta: float,
     temperature: float,
+    budget: float | None,
     buckets: int,
     progress: Callable[[str], None],
 ) -> tuple[Calibration, Path]:
@@ -30,7 +31,7 @@ def run(
         raise InputError(f"delta {delta} given; between 0 and 1 expected.")
     progress("loading the model")
     model = load_model(model_name, backend)  # type: ignore[arg-type]
-    made = measured(model, cut(model.tokenizer, text, prompts), delta, temperature, buckets, progress)
+    made = measured(model, cut(model.tokenizer, text, prompts), delta, temperature, budget, buckets, progress)
     file = out or user_file(model)
     file.parent.mkdir(parents=True, exist_ok=True)
     made.save(file)
@@ -43,6 +44,7 @@ def measured(
     prompts: list[list[int]],
     delta: float,
     temperature: float,
+    budget: float | None,
     buckets: int,
     progress: Callable[[str], None],
 ) -> Calibration:
@@ -50,7 +52,14 @@ def measured(
         model, prompts, temperature=temperature, progress=lambda n: progress(f"prompt {n} of {len(prompts)}")
     )
     return calibrate(
-        model, samples, delta=delta, buckets=buckets, prompts=len(prompts), temperature=temperature, top_k=64
+        model,
+        samples,
+        delta=delta,
+        budget=budget,
+        buckets=buckets,
+        prompts=len(prompts),
+        temperature=temperature,
+        top_k=64,
     )
 
 

@@ -243,8 +243,16 @@ def calibrate(
     out: Annotated[Path | None, typer.Option(help="Where to write; by default the user's data folder.")] = None,
     delta: Annotated[float, typer.Option(help="The share of positions where the bound may fail.", metavar="N")] = 0.05,
     temperature: Annotated[float, typer.Option(min=0.05, help="That texts will be sampled at.", metavar="N")] = 1.0,
+    budget: Annotated[
+        float,
+        typer.Option(min=0.01, max=1, help="Divergence that is tolerated, in bits: 1 is all there is.", metavar="N"),
+    ] = 0.5,
+    paper: Annotated[bool, typer.Option("--paper", help="The paper's constants, whatever they come to.")] = False,
     buckets: Annotated[
-        int, typer.Option(min=0, help="Classes of entropy with constants of their own; 0 for one set.", metavar="N")
+        int,
+        typer.Option(
+            min=0, help="With --paper: classes of entropy with constants of their own; 0 for one set.", metavar="N"
+        ),
     ] = 0,
     model: Model = "default",
     backend: Backend = "auto",
@@ -254,11 +262,20 @@ def calibrate(
 
     with Console(stderr=True).status("calibrating …") as status:
         said = calibrate.run(
-            model, backend, text, prompts, out, delta, temperature, buckets, lambda what: status.update(f"{what} …")
+            model,
+            backend,
+            text,
+            prompts,
+            out,
+            delta,
+            temperature,
+            None if paper else budget,
+            buckets,
+            lambda what: status.update(f"{what} …"),
         )
     made, file = said
     c = made.overall
-    typer.echo(f"{made.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from {made.samples} positions")
+    typer.echo(f"{made.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from {made.samples} pairs")
     typer.echo(str(file))
 
 

@@ -328,12 +328,12 @@ class Superposition:
         if o.rule is not None:
             logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
         x = logits.numpy()
-        best = _likeliest(x, self._m)
+        best = likeliest(x, self._m)
         if len(more := self._proposed(contexts, best)):
             best = np.append(best, more)
         # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
         # model's own, so that n-grams can be mixed in and a beginning's probability means what it says.
-        q = x[best].astype(np.float64) / o.tau - _total(x, o.tau)
+        q = x[best].astype(np.float64) / o.tau - log_total(x, o.tau)
         keep = q > LEAST
         tokens, q = best[keep], q[keep]
         if not o.distinct and len(q):
@@ -349,15 +349,15 @@ class Superposition:
         if len(allowed) == 0:
             return allowed, np.zeros(0), 0.0
         some = logits.numpy()[allowed]
-        mass = _total(some, o.tau) - _total(logits.numpy(), o.tau)
+        mass = log_total(some, o.tau) - log_total(logits.numpy(), o.tau)
         if o.rule is not None:
             masked = torch.full_like(logits, -torch.inf)
             masked[torch.from_numpy(allowed)] = torch.from_numpy(some)
             some = o.rule(torch.tensor([context]), masked[None])[0].numpy()[allowed]
-        best = _likeliest(some, self._m)
+        best = likeliest(some, self._m)
         if len(more := self._proposed([context], allowed[best])):
             best = np.append(best, np.flatnonzero(np.isin(allowed, more)))
-        q = some[best].astype(np.float64) / o.tau - _total(some, o.tau) + mass
+        q = some[best].astype(np.float64) / o.tau - log_total(some, o.tau) + mass
         keep = np.isfinite(q)
         return allowed[best[keep]], q[keep], float(np.exp(mass))
 
@@ -438,7 +438,7 @@ def _normalised(logprobs: np.ndarray) -> np.ndarray:
 # llama.cpp's still spins.
 
 
-def _total(logits: np.ndarray, tau: float) -> float:
+def log_total(logits: np.ndarray, tau: float) -> float:
     """Logarithm of the normaliser at τ."""
     x = logits / tau if tau != 1 else logits
     peak = x.max(initial=-np.inf)
@@ -449,7 +449,7 @@ def _total(logits: np.ndarray, tau: float) -> float:
     return float(peak + np.log(shifted.sum()))
 
 
-def _likeliest(x: np.ndarray, m: int) -> np.ndarray:
+def likeliest(x: np.ndarray, m: int) -> np.ndarray:
     """Where the m largest are, largest first; equals in the order of their index.
 
     The m-th largest of some maxima of disjoint groups is a bound from below, which few elements reach.
@@ -466,7 +466,7 @@ def _likeliest(x: np.ndarray, m: int) -> np.ndarray:
 
 
 def _logprob(logits: Tensor, token: int, tau: float) -> float:
-    return float(logits[token]) / tau - _total(logits.numpy(), tau)
+    return float(logits[token]) / tau - log_total(logits.numpy(), tau)
 
 
 def _stacked(rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:

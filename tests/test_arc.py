@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from core.speculative.calibration import (
     calibrate,
     collect,
     corrected_level,
+    exact_only,
     fingerprint,
     fit,
     wilson,
@@ -113,9 +115,9 @@ def test_lts_by_hand() -> None:
     assert risk(p, MODEL.embeddings, made(), 1) == pytest.approx(min(0.01 * distance, 0.1 * margin))
     assert risk(p, MODEL.embeddings, made(c_s=9), 1) == pytest.approx(0.1 * margin)
     assert risk(p, MODEL.embeddings, made(alpha_kappa=9), 1) == pytest.approx(0.01 * distance)
-    score = local_tolerance_score(p, MODEL.embeddings, made(c_s=9), 1)
+    score = local_tolerance_score(p, MODEL, made(c_s=9), 1)
     assert score == pytest.approx(1 - 0.1 * margin / 0.05)
-    assert local_tolerance_score(p, MODEL.embeddings, made(), 0) == 1
+    assert local_tolerance_score(p, MODEL, made(), 0) == 1
 
 
 def test_whitening_scales_each_dimension() -> None:
@@ -177,9 +179,81 @@ def test_wilson() -> None:
     assert corrected_level(10, 0.05) == 1
 
 
+def found_set(found: list[Sample]) -> set[tuple[float, ...]]:
+    return {(round(s.js, 9), round(s.emb, 6), round(s.logit, 6), s.depth, s.drawn) for s in found}
+
+
+def test_tokens_of_digits_and_control_tokens_are_in_no_pair() -> None:
+    model = TableModel(vocabulary=8)
+    model.tokenizer.pieces = [b"a", b"b", b" 4", b"", b"c", b"d", b"e", b"f"]
+    model.tokenizer.special_ids = frozenset({4})
+    assert exact_only(model.tokenizer) == {2, 3, 4}
+    p = np.array([0.3, 0.2, 0.15, 0.1, 0.1, 0.05, 0.05, 0.05])
+    calibration = Calibration(fingerprint(model), "table", np.ones(4), Constants(1e-9, 1e-9, 1.0))
+    assert local_tolerance_score(p, model, calibration, 1) > 0.99
+    for never in (2, 3, 4):
+        assert local_tolerance_score(p, model, calibration, never) == -math.inf
+        assert local_tolerance_score(np.roll(p, never), model, calibration, never) == 1  # the likeliest token itself
+        assert local_tolerance_score(np.roll(p, never), model, calibration, 1) == -math.inf
+
+
+# What is accepted is what counts: constants that hold on the pairs that they let through.
+
+
+def planted(n: int, seed: int = 0) -> list[Sample]:
+    """Pairs of which one in five is near: those differ little, all others much, whatever the margin."""
+    random = np.random.default_rng(seed)
+    found = []
+    for i in range(n):
+        near = i % 5 == 0
+        emb = random.uniform(50, 200) if near else random.uniform(600, 1800)
+        js = min(random.exponential(0.03) if near else random.uniform(0.3, 0.69), 0.69)
+        found.append(Sample(js, emb, float(random.exponential(4.0)), 0.3, i % 6, drawn=not near or i % 10 == 0))
+    return found
+
+
+def test_constants_hold_on_the_pairs_that_they_accept() -> None:
+    fitted = calibrate(MODEL, planted(6000), budget=0.5, prompts=9)
+    tau = 0.5 * np.log(2)
+    fresh = planted(6000, seed=1)
+
+    def bound(s: Sample) -> float:
+        c = fitted.constants(s.entropy, s.depth, s.emb, s.logit)
+        return min(f * x for f, x in ((c.c_s, s.emb), (c.alpha_kappa, s.logit)) if np.isfinite(f))
+
+    accepted = [s for s in fresh if bound(s) <= tau]
+    assert len(accepted) > 400  # most of the near ones
+    assert sum(s.js <= bound(s) for s in accepted) / len(accepted) >= 0.94
+    assert fitted.overall.alpha_kappa == np.inf  # margins said nothing, and what they accepted was wrong
+    paper = calibrate(MODEL, planted(6000), prompts=9).overall
+    let_in = [s for s in fresh if min(paper.c_s * s.emb, paper.alpha_kappa * s.logit) <= tau]
+    covered = sum(s.js <= min(paper.c_s * s.emb, paper.alpha_kappa * s.logit) for s in let_in)
+    assert covered / len(let_in) < 0.9  # the paper's hold on all pairs, not on those that they accept
+
+
+def test_a_margin_that_says_something_stays() -> None:
+    random = np.random.default_rng(0)
+    honest = [
+        Sample(min(0.05 * m * random.uniform(0.5, 1), 0.69), float(random.uniform(900, 1100)), m, 0.3, 0)
+        for m in random.exponential(4.0, 3000).tolist()
+    ]
+    assert np.isfinite(calibrate(MODEL, honest, budget=0.5).overall.alpha_kappa)
+
+
+@pytest.mark.parametrize("budget", [0.0, 1.5, -1.0])
+def test_a_budget_is_a_share_of_a_bit(budget: float) -> None:
+    with pytest.raises(InputError, match="bit"):
+        calibrate(MODEL, planted(600), budget=budget)
+
+
 def test_a_model_is_calibrated_on_its_own_continuations() -> None:
-    found = collect(MODEL, [[0, 1], [2, 3], [4, 5]], per_prompt=10, candidates=4)
-    assert len(found) == 30
+    done: list[int] = []
+    found = collect(MODEL, [[0, 1], [2, 3], [4, 5]], per_prompt=10, candidates=4, batch=2, progress=done.append)
+    assert done == [2, 3]
+    assert sum(s.drawn for s in found) == 30
+    assert len(found) > 60
+    alone = collect(MODEL, [[0, 1], [2, 3], [4, 5]], per_prompt=10, candidates=4, batch=1)
+    assert found_set(alone) == found_set(found)  # who shares a pass changes nothing
     assert all(0 <= s.js <= np.log(2) + 1e-9 and s.emb > 0 and s.logit >= 0 for s in found)
     calibration = calibrate(MODEL, found, prompts=3, buckets=0)
     assert calibration.check(MODEL).overall.tau > 0
@@ -228,6 +302,73 @@ def test_damaged_calibration_files_are_named(tmp_path: Path, damage) -> None:
     file.write_text(damage(json.loads(file.read_text())))
     with pytest.raises(CalibrationError, match="calibrate"):
         Calibration.load(file)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(data=st.data())
+def test_whatever_a_calibration_file_holds_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Any one value replaced by anything, and files cut anywhere: no other error, and what is read can be used."""
+    file = tmp_path_factory.getbasetemp() / "any.json"
+    made(buckets=[Bucket(0.5, 3, Constants(1, np.inf, 1), 250.0)]).save(file)
+    said = json.loads(file.read_text())
+    at = said
+    while isinstance(at, dict | list) and at:
+        key = data.draw(st.sampled_from(list(at) if isinstance(at, dict) else range(len(at))))
+        if not isinstance(at[key], dict | list) or not at[key] or data.draw(st.booleans(), label="here"):
+            at[key] = data.draw(anything)
+            break
+        at = at[key]
+    text = json.dumps(said)
+    file.write_text(text[: data.draw(st.integers(0, len(text)))] if data.draw(st.booleans(), label="cut") else text)
+    try:
+        read = Calibration.load(file)
+    except CalibrationError as error:
+        assert "calibrate" in str(error)
+        return
+    if len(read.whitening) == 4:
+        score = local_tolerance_score(np.array([0.6, 0.3, 0.1, 0, 0, 0]), MODEL, read, 1)
+        assert score <= 1
+
+
+def test_a_side_that_is_dropped_is_null_in_the_file(tmp_path: Path) -> None:
+    dropped = made(alpha_kappa=np.inf, buckets=[Bucket(2.0, 9, Constants(0.1, np.inf, 0.3), 250.0)])
+    dropped.save(tmp_path / "c.json")
+    assert json.loads((tmp_path / "c.json").read_text())["overall"]["alpha_kappa"] is None
+    read = Calibration.load(tmp_path / "c.json")
+    assert read.overall == dropped.overall and read.buckets == dropped.buckets
+    p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
+    assert risk(p, MODEL.embeddings, made(alpha_kappa=np.inf), 1) > 0
+    assert risk(p, MODEL.embeddings, made(c_s=np.inf, alpha_kappa=np.inf), 1) == np.inf
+
+
+def test_untied_embeddings_of_a_real_model(tmp_path: Path) -> None:
+    """The output layer is another table; what the next step is fed decides."""
+    from tiny_models import save_model, tiny
+
+    from core.models import hf
+
+    config = tiny("llama")
+    config.tie_word_embeddings = False
+    model = hf.load(save_model(tmp_path, config), "untied")
+    calibration = calibrate(model, collect(model, [[1, 2, 3], [4, 5], [6]], per_prompt=16), budget=0.5)
+    p = np.full(model.vocab_size, 1e-4)
+    p[[65, 66]] = 0.5, 0.4
+    near = model.embeddings.clone()
+    near[66] = near[65]
+    assert risk(p, model.embeddings, calibration, 66) > 0
+    assert risk(p, near, calibration, 66) == 0
+    tokens = list(generate(model, NgramDrafter(), [65, 66] * 6, "arc", length=12, tree_size=4, calibration=calibration))
+    assert tokens
+    model.close()
 
 
 def test_a_missing_calibration_says_what_to_do(tmp_path: Path) -> None:

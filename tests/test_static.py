@@ -16,7 +16,7 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models import static
-from core.models.base import Row
+from core.models.base import Row, path_to
 from core.models.hf import TorchModel
 from core.models.hf_tokenizer import HFTokenizer
 from core.models.static import StaticModel, StaticSequence
@@ -210,6 +210,17 @@ def test_a_node_of_a_tree_sees_its_own_path(
     finally:
         for sequence in held:
             sequence.close()
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=10), st.integers(0, 3))
+def test_the_mask_of_a_tree_is_its_ancestors(picks: list[int], padding: int) -> None:
+    parents = [min(pick, i) - 1 for i, pick in enumerate(picks)]
+    row = Row(None, [0] * len(parents), parents=parents)  # type: ignore[arg-type]
+    depth, sees = static._trees([row], len(parents) + padding)
+    for place in range(len(parents)):
+        path = path_to(place, parents)
+        assert sees[0, place].nonzero().flatten().tolist() == path
+        assert int(depth[0, place]) == len(path) - 1
 
 
 def test_a_model_that_needs_another_mask_is_refused_in_one_sentence() -> None:

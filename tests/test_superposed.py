@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
-from core.superposed import _likeliest, superpose, superpose_batch
+from core.superposed import likeliest, superpose, superpose_batch
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
 # Of a score, a sum over 10 tokens: float32 sums in another order (oneDNN's) differ by up to 4e-4 from the authors';
@@ -160,8 +160,8 @@ def test_an_empty_prefix_is_refused(llama_model):
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 3000), st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 0.999]))
-def test_the_likeliest_are_those_of_a_full_sort(size, m, seed, cropped):
+def test_thelikeliest_are_those_of_a_full_sort(size, m, seed, cropped):
     random = np.random.default_rng(seed)
     x = random.integers(-50, 50, size).astype(np.float32)  # with many equals
     x[random.random(size) < cropped] = -np.inf
-    assert _likeliest(x, m).tolist() == np.argsort(-x, kind="stable")[:m].tolist()
+    assert likeliest(x, m).tolist() == np.argsort(-x, kind="stable")[:m].tolist()

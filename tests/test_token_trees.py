@@ -14,6 +14,7 @@ from torch import Tensor
 from core.errors import InputError
 from core.models import LanguageModel, Row, hf
 from core.models.base import depths, path_to
+from core.models.static import StaticModel
 
 IDS = [504, 3575, 282, 4649, 314, 7042, 30]
 CLOSE = 0.35  # of a logit on llama.cpp: other batches sum quantised activations in another order
@@ -96,6 +97,86 @@ def test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed(
         plain = model.open()
         assert close_to(plain.feed([*sequence.inputs, 7]), sequence.feed([7]))  # type: ignore[list-item]
         assert sequence.length < CONTEXT
+
+
+@pytest.mark.parametrize("cache", ["growing", "static", "static, captured"])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_tree_waits_while_other_sequences_go_on(
+    load: Callable[[str], LanguageModel], cache: str, data: st.DataObject
+) -> None:
+    """Between feed_tree and keep, others step, read, fork and rewind on the lines beside it."""
+    plain = load("llama")
+    model = plain
+    if cache != "growing":
+        model = load_static(plain)
+        model.few = 9 if cache == "static, captured" else 0  # type: ignore[attr-defined]
+    token = st.integers(0, VOCAB - 1)
+    few = st.lists(token, min_size=1, max_size=4)
+    held = [model.open() for _ in range(3)]
+    if data.draw(st.booleans(), label="siblings"):  # on torch, forks share a line until they part
+        held[2].close()
+        held[1].feed(data.draw(few))
+        held[2] = held[1].fork()
+    try:
+        for sequence in held:
+            sequence.feed(data.draw(few))
+        at = data.draw(st.integers(0, 2), label="whose tree")
+        parents = data.draw(trees(6))
+        ids = data.draw(st.lists(token, min_size=len(parents), max_size=len(parents)))
+        past = list(held[at].inputs)
+        held[at].feed_tree(ids, parents)
+        others = [sequence for sequence in held if sequence is not held[at]]
+        for do in data.draw(st.lists(st.sampled_from(["step", "mix", "read", "tree", "fork", "rewind"]), max_size=5)):
+            other = data.draw(st.sampled_from(others))
+            if do == "step":
+                model.forward([Row(other, [data.draw(token)]) for other in others])
+            elif do == "mix" and isinstance(model, StaticModel):
+                model.step(others, [([1, 2], [0.5, 0.5])] * len(others), 3)  # type: ignore[arg-type]
+            elif do == "read":
+                other.feed(data.draw(few))
+            elif do == "tree":
+                other.feed_tree([3, 4, 5], [-1, -1, 0])
+                other.keep(data.draw(st.sampled_from([[], [1], [0, 2]])))
+            elif do == "fork":
+                child = other.fork()
+                child.feed(data.draw(few))
+                child.close()
+            elif do == "rewind":
+                other.rewind(data.draw(st.integers(0, other.length)))
+        path = path_to(data.draw(st.integers(-1, len(ids) - 1), label="keep"), parents)
+        held[at].keep(path)
+        text = [*past, *(ids[p] for p in path)]
+        assert held[at].inputs == text
+        assert close_to(held[at].feed([7]), plain.open().feed([*text, 7]))  # type: ignore[list-item]
+        for other in others:
+            if None not in other.inputs:
+                assert close_to(other.feed([7]), plain.open().feed(list(other.inputs)))  # type: ignore[arg-type]
+    finally:
+        for sequence in held:
+            sequence.close()
+
+
+def test_a_mixed_step_forgets_the_tree_of_its_own_sequence(load: Callable[[str], LanguageModel]) -> None:
+    model = load_static(load("llama"))
+    sequence = model.open()
+    sequence.feed([1, 2])
+    sequence.feed_tree([5, 6], [-1, 0])
+    model.step([sequence], [([3, 4], [0.5, 0.5])], 3)  # type: ignore[list-item]
+    with pytest.raises(InputError, match="No tree"):
+        sequence.keep([0])
+    sequence.close()
+
+
+STATIC: dict[int, StaticModel] = {}
+
+
+def load_static(plain: LanguageModel) -> StaticModel:
+    """The same weights behind a static cache, made once."""
+    if id(plain) not in STATIC:
+        assert isinstance(plain, hf.TorchModel)
+        STATIC[id(plain)] = StaticModel(plain, lines=5, capacity=CONTEXT)
+    return STATIC[id(plain)]
 
 
 @settings(max_examples=12, deadline=None)

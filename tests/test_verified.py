@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,8 @@ from core.errors import InputError
 from core.speculative import Calibration, NgramDrafter
 from core.speculative.calibration import Constants, fingerprint
 from core.speculative.target import softmax
-from core.speculative.verified import verify
+from core.speculative.verified import Judge, Refined, _rows, _worth_looking, refine, verified, verify
+from core.superposed import superpose
 
 MODEL = TableModel(spread=3)
 TEXT = [0, 1, 2]
@@ -72,6 +74,169 @@ def test_the_whole_of_a_draft_that_the_target_agrees_with_stands() -> None:
         verify(MODEL.open(), TEXT, [[]])
 
 
+# --- refining
+
+
+class Twice:
+    """N-grams that know one thing: after 1, what the model holds likely comes in the opposite order."""
+
+    def scores(self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray) -> np.ndarray:
+        turned = -logq
+        return np.where(np.array([c[-1] == 1 for c in contexts])[:, None], turned, logq)
+
+    def scores_without(self, logq, contexts, candidates):
+        return (self.scores(logq, contexts, candidates),) * 2
+
+    def proposals(self, contexts, limit: int) -> list[list[int]]:
+        return [[] for _ in contexts]
+
+    def knows(self, ids) -> bool:
+        return False
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 30),
+    k=st.integers(1, 5),
+    length=st.integers(1, 9),
+    first=st.one_of(st.none(), st.integers(1, 9)),
+    exact_steps=st.integers(0, 2),
+    mixed=st.booleans(),
+)
+def test_looked_at_to_the_end_drafts_are_those_of_branching_greedy(
+    seed: int, k: int, length: int, first: int | None, exact_steps: int, mixed: bool
+) -> None:
+    model = TableModel(vocabulary=12, seed=seed, spread=2)
+    options: dict[str, Any] = {"ngrams": _mixing() if mixed else None}
+    *_, branching = superpose(model, TEXT, k, length, exact_steps=length - 1, **options)
+    sequence = model.open()
+    *_, last = verified(
+        model,
+        TEXT,
+        k,
+        length,
+        sequence=sequence,
+        first=first,
+        rounds=length,
+        nodes=10**6,
+        exact_steps=exact_steps,
+        **options,
+    )
+    assert sorted(last.ids) == sorted(branching.ids)
+    assert last.sure == [length] * len(last.ids)
+    assert sequence.inputs == TEXT
+
+
+def _mixing() -> Any:
+    """The rule as `superpose` takes it."""
+    from core.ngram.interpolation import Interpolation
+
+    return type("Mixing", (Twice, Interpolation), {})()
+
+
+@settings(deadline=None, max_examples=60)
+@given(seed=st.integers(0, 30), nodes=st.integers(0, 12), rounds=st.integers(1, 3), first=st.integers(1, 7))
+def test_rows_keep_their_order_and_what_is_sure(seed: int, nodes: int, rounds: int, first: int) -> None:
+    """A row's beginning up to `changed` was shown before; what is sure stays; each round feeds at most `nodes`."""
+    model = TableModel(vocabulary=12, seed=seed, spread=2)
+    shown: Refined | None = None
+    for found in verified(model, TEXT, 3, 7, first=first, rounds=rounds, nodes=nodes):
+        assert len({ids[0] for ids in found.ids}) == len(found.ids)
+        assert sorted(found.ranking) == list(range(len(found.ids)))
+        if found.checked:
+            assert shown is not None
+            assert found.looked <= nodes
+            for new, old, changed, sure in zip(found.ids, shown.ids, found.changed, shown.sure, strict=True):
+                assert new[:changed] == old[:changed]
+                assert new[changed : changed + 1] != old[changed : changed + 1] or changed == len(old)
+                assert new[:sure] == old[:sure]
+                assert len(new) == 7
+            assert all(a >= b for a, b in zip(found.sure, shown.sure, strict=True))
+        shown = found
+
+
+def test_what_is_sure_is_what_the_target_says_one_by_one() -> None:
+    for seed in range(10):
+        model = TableModel(vocabulary=12, seed=seed, spread=2)
+        *_, last = verified(model, TEXT, 4, 8, nodes=10, rounds=2)
+        for ids, sure in zip(last.ids, last.sure, strict=True):
+            assert sure >= 1
+            for at in range(1, sure):
+                assert ids[at] == int(model.after(TEXT + ids[:at]).argmax())
+
+
+def test_tokens_are_looked_at_where_the_text_is_likeliest_to_go() -> None:
+    drafts = Refined([[1, 2, 3, 4], [5, 6, 7, 8]], [-1.0, -9.0], [1, 1], [0, 0], False)
+    rows = _rows(drafts, None)
+    assert _worth_looking(rows, 0) == [0, 0]
+    assert _worth_looking(rows, 2) == [2, 0]
+    assert _worth_looking(rows, 4) == [3, 1]  # all of the first: its last token decides nothing
+    assert _worth_looking(rows, 99) == [3, 3]
+    sure = _rows(drafts, [3, 1])  # of the first only one token is open, and three have to be fed for it
+    assert _worth_looking(sure, 2) == [0, 2]
+
+
+def test_another_model_checks_what_one_drafted() -> None:
+    drafting, checking = TableModel(vocabulary=12, seed=1, spread=2), TableModel(vocabulary=12, seed=2, spread=2)
+    held, target = drafting.open(), checking.open()
+    *_, last = verified(drafting, TEXT, 3, 6, sequence=held, target=target, rounds=6, nodes=99)
+    for ids, sure in zip(last.ids, last.sure, strict=True):
+        assert sure == 6
+        # Exact steps are the drafting model's, which is taken at its word for them.
+        assert ids[2:] == _greedy(checking, TEXT + ids[:2], 4)
+    assert held.inputs == target.inputs == TEXT
+    with pytest.raises(InputError, match="different tokenizers"):
+        list(verified(drafting, TEXT, 3, 6, target=TableModel(vocabulary=11).open()))
+
+
+def _greedy(model: TableModel, ids: list[int], n: int) -> list[int]:
+    for _ in range(n):
+        ids = [*ids, int(model.after(ids).argmax())]
+    return ids[-n:]
+
+
+def test_an_end_ends_a_draft() -> None:
+    model = TableModel(vocabulary=12, seed=4, spread=2)
+    *_, free = verified(model, TEXT, 3, 8, rounds=8, nodes=99)
+    stop = free.ids[0][3]
+    *_, last = verified(model, TEXT, 3, 8, rounds=8, nodes=99, stop_ids=frozenset({stop}))
+    for ids in last.ids:
+        assert stop not in ids[:-1]
+        assert len(ids) == 8 or ids[-1] == stop
+
+
+def test_stopping_between_rounds_leaves_the_text() -> None:
+    model = TableModel(vocabulary=12, seed=4, spread=2)
+    sequence = model.open()
+    for after in range(1, 9):
+        drafts = verified(model, TEXT, 3, 6, sequence=sequence, rounds=3)
+        for _ in range(after):
+            next(drafts)
+        drafts.close()
+        assert sequence.inputs == TEXT
+
+
+def test_a_tolerated_token_stands() -> None:
+    loose = Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(1e-9, 1e-9, 1.0))
+    drafts = Refined([[3, 3, 3, 3], [4, 4, 4, 4]], [-1.0, -1.0], [1, 1], [0, 0], False)
+    kept = refine(MODEL.open(), TEXT, drafts, 4, nodes=99, calibration=loose)
+    assert kept.ids == drafts.ids and kept.changed == [4, 4]
+    strict = refine(MODEL.open(), TEXT, drafts, 4, nodes=99)
+    assert strict.ids != drafts.ids
+
+
+def test_the_judge_counts_the_n_grams_in() -> None:
+    judge, turned = Judge(candidates=6), Judge(_mixing(), candidates=6)
+    after_1, after_2 = MODEL.after([0, 1]), MODEL.after([0, 2])
+    logits, contexts = [after_1, after_2], [[0, 1], [0, 2]]
+    assert [own for own, _, _ in judge(logits, contexts, [0, 0])] == [int(x.argmax()) for x in logits]
+    assert [own for own, _, _ in turned(logits, contexts, [0, 0])] == [int(after_1.argmin()), int(after_2.argmax())]
+    for (_, own, asked), x in zip(judge(logits, contexts, [3, 3]), logits, strict=True):
+        logp = x.double() - x.double().logsumexp(0)
+        assert own == pytest.approx(float(logp.max()), abs=1e-6)
+        assert asked == pytest.approx(float(logp[3]), abs=1e-6)
+
+
 # --- evaluations
 
 
@@ -111,7 +276,7 @@ def test_a_calibration_is_measured_on_passages_of_a_text(tmp_path: Path) -> None
     passages = cut(MODEL.tokenizer, file, 5)
     assert len(passages) == 5
     assert all(32 <= len(p) <= 128 for p in passages)
-    made = measured(MODEL, passages, 0.05, 1.0, 0, lambda _: None)
+    made = measured(MODEL, passages, 0.05, 1.0, None, 0, lambda _: None)
     assert made.check(MODEL).prompts == 5
     file.write_text("ab")
     with pytest.raises(InputError, match="longer text"):

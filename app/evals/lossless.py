@@ -15,6 +15,7 @@ from app.bench.report import Report
 from app.evals.options import Options
 from app.evals.prompts import prompts
 from core.models import LanguageModel, load_model
+from core.ngram import NgramStore
 from core.speculative import NgramDrafter, generate
 from core.speculative.drafters import Drafter
 
@@ -33,15 +34,19 @@ class Compared:
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    from core.autocomplete import BASE_STORE
+
     progress("loading the model")
     model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)  # type: ignore[arg-type]
+    store = NgramStore.open(BASE_STORE)
+    stores = [store] if store.fingerprint == model.tokenizer.fingerprint else []
     report = Report("eval lossless")
     everything: list[Compared] = []
     for kind, of_kind in prompts(options.text, model.tokenizer, options.repetitions).items():
         found = []
         for number, ids in enumerate(of_kind):
             progress(f"{kind}, prompt {number + 1} of {len(of_kind)}")
-            found.append(compared(model, NgramDrafter(), ids))
+            found.append(compared(model, NgramDrafter(stores), ids))
         everything += found
         report.rows.append({"prompts": kind, "backend": model.backend, **_summary(found)})
     report.rows.append({"prompts": "all", "backend": model.backend, **_summary(everything)})
@@ -51,18 +56,19 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 
 
 def compared(model: LanguageModel, drafter: Drafter, ids: list[int], length: int = LENGTH) -> Compared:
-    """Both texts from one prompt."""
-    options = {"temperature": 0.0, "length": length, "stop_ids": NEVER}
+    """Both texts from one prompt, which is read once."""
+    sequence = model.open()
+    options = {"temperature": 0.0, "length": length, "stop_ids": NEVER, "sequence": sequence}
     plain = [t.id for t in generate(model, None, ids, "off", **options)]
     made = generate(model, drafter, ids, "lossless", tree_size=TREE, **options)
     fast = [t.id for t in made]
-    if plain == fast:
-        return Compared(True, None, made.statistics.accept_length)
-    at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
-    sequence = model.open()
-    top = sequence.feed(ids + plain[:at]).topk(2).values
+    margin = None
+    if plain != fast:
+        at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
+        top = sequence.sync(ids + plain[:at]).topk(2).values
+        margin = float(top[0] - top[1])
     sequence.close()
-    return Compared(False, float(top[0] - top[1]), made.statistics.accept_length)
+    return Compared(margin is None, margin, made.statistics.accept_length)
 
 
 def _summary(found: list[Compared]) -> dict[str, float | int]:

@@ -1,7 +1,9 @@
-"""`eval verified`: superposed drafts before and after they are checked in one tree pass, beside branching greedy.
+"""`eval verified`: superposed drafts checked in one tree pass and corrected, beside those that are not, beside exact
+steps, beside branching greedy. N-grams are mixed into all of them by the same rule.
 
 Matching is as in `eval drafts`: the longest beginning that any of k drafts shares with what the writer wrote. Times are
-medians over places, methods in turns. Perplexity is that of the drafts' tokens under the model.
+medians over places, methods in turns, and a ratio to branching greedy at the same place. Cost is also counted in tokens
+fed, which no other load on the machine changes. Perplexity is that of the drafts' tokens under the checking model.
 """
 
 from __future__ import annotations
@@ -9,73 +11,152 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from app.bench.report import Report
-from app.evals.methods import superposed
+from app.evals.methods import NEVER, superposed
 from app.evals.options import LENGTH, Options, places, texts
 from app.evals.scores import Score, scored, summary
 from core.autocomplete import load_autocomplete
-from core.models import Sequence, load_model
+from core.models import LanguageModel, Sequence, load_model
+from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
-from core.speculative import Calibration, CalibrationError
-from core.speculative.calibration import for_model
-from core.speculative.verified import verify
+from core.speculative.verified import verified, verify
 
 PLACES = 60  # per kind of text
 KS = (3, 8)
-BRANCHING, SUPERPOSED, VERIFIED = "branching greedy", "superposed, r=1", "superposed, r=1, verified"
+EVERY = 4  # places at which perplexity is taken, which is a pass of its own
+BRANCHING = "branching greedy"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How drafts are checked.
+
+    Attributes:
+        r: exact steps of the first stretch. first: its tokens. nodes: of each tree. rounds: how often.
+    """
+
+    r: int
+    first: int
+    nodes: int
+    rounds: int = 1
+
+    def __str__(self) -> str:
+        again = f", {self.rounds} rounds" if self.rounds > 1 else ""
+        return f"verified: r={self.r}, first {self.first}, {self.nodes} tokens{again}"
+
+
+EXACT = (0, 1, 2, 3)  # r of superposed drafts that nobody checks
+SETTINGS = {
+    3: (Setting(0, 3, 6), Setting(1, 4, 8), Setting(1, 10, 8), Setting(1, 4, 8, 2), Setting(1, 10, 27, 3)),
+    8: (
+        Setting(0, 3, 12),
+        Setting(0, 3, 20),
+        Setting(1, 4, 12),
+        Setting(1, 4, 20),
+        Setting(1, 10, 12),
+        Setting(1, 4, 12, 2),
+        Setting(1, 10, 72, 3),
+    ),
+}
+SHIPPED = {3: Setting(1, 4, 8), 8: Setting(1, 4, 12)}
+
+
+@dataclass
+class Run:
+    """One method at all places so far."""
+
+    scores: list[Score]
+    fed: list[int]
+    logprobs: list[float]
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, personal=False)
     model = autocomplete.model
-    judge = load_model(options.verify_with, options.backend) if options.verify_with else model  # type: ignore[arg-type]
+    checker = load_model(options.verify_with, options.backend) if options.verify_with else model  # type: ignore[arg-type]
     rule = interpolation(autocomplete.ngrams)
-    try:
-        calibration: Calibration | None = for_model(judge)
-    except CalibrationError as error:
-        progress(str(error))
-        calibration = None
-    drafting = {BRANCHING: superposed(rule, None), SUPERPOSED: superposed(rule, 1)}
-    scores: dict[tuple[str, int], list[Score]] = {}
-    logprobs: dict[tuple[str, int], list[float]] = {}
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
-    sequence, checked = model.open(), judge.open()
+    ways = {(name, k): way for k in KS for name, way in methods(model, checker, rule, k).items()}
+    runs = {key: Run([], [], []) for key in ways}
+    sequence, looking = model.open(), checker.open()
     for number, place in enumerate(chosen):
         progress(f"place {number + 1} of {len(chosen)}")
-        runs = [(name, k) for k in KS for name in (BRANCHING, SUPERPOSED, VERIFIED)]
-        for name, k in runs[number % len(runs) :] + runs[: number % len(runs)]:
+        turns = list(ways)
+        for key in turns[number % len(turns) :] + turns[: number % len(turns)]:
             sequence.sync(place.before)
-            checked.sync(place.before)
-            began = time.perf_counter()
-            drafts = drafting.get(name, drafting[SUPERPOSED])(sequence, place.before, k, LENGTH)
-            if name == VERIFIED:
-                found = verify(checked, place.before, drafts, calibration=calibration)
-                drafts = [v.ids for v in found]
+            looking.sync(place.before)
+            fed, began = model.tokens_fed, time.perf_counter()
+            drafts = ways[key](sequence, looking, place.before)
             ms = 1000 * (time.perf_counter() - began)
-            scores.setdefault((name, k), []).append(scored(model.tokenizer, place.kind, drafts, place.after, ms))
-            logprobs.setdefault((name, k), []).extend(_logprobs(checked, place.before, drafts))
-    for s in (sequence, checked):
+            runs[key].fed.append(model.tokens_fed - fed)
+            runs[key].scores.append(scored(model.tokenizer, place.kind, drafts, place.after, ms))
+            if number % EVERY == 0:
+                found = verify(looking, place.before, drafts, theta=None)
+                runs[key].logprobs.extend(x for v in found for x in v.logprobs)
+    for s in (sequence, looking):
         s.close()
-    report = Report("eval verified")
-    for (name, k), of_run in scores.items():
-        perplexity = math.exp(-fmean(logprobs[name, k]))
-        tokens = len(logprobs[name, k]) / len(of_run) / k
-        report.rows.append({"method": name, "k": k, "tokens": tokens, "perplexity": perplexity, **summary(of_run)})
-    for k in KS:
-        ours, theirs = scores[VERIFIED, k], scores[BRANCHING, k]
-        share = fmean(s.match for s in ours) / max(fmean(s.match for s in theirs), 1e-9)
-        report.target(f"matching prefix, verified / branching, k={k}", share, ">= 0.95")
-    slower = median(a.ms / b.ms for a, b in zip(scores[VERIFIED, 8], scores[BRANCHING, 8], strict=True))
-    report.target("time, verified / branching, k=8", slower, "<= 1.0")
     model.close()
-    if judge is not model:
-        judge.close()
+    if checker is not model:
+        checker.close()
+    return judged(runs)
+
+
+Way = Callable[[Sequence, Sequence, list[int]], list[list[int]]]
+
+
+def methods(model: LanguageModel, checker: LanguageModel, rule: Interpolation | None, k: int) -> dict[str, Way]:
+    """By name, what makes k drafts out of a sequence, the checking model's, and the text."""
+
+    def plain(r: int | None) -> Way:
+        method = superposed(rule, r)
+        return lambda sequence, looking, before: method(sequence, before, k, LENGTH)
+
+    def checked(s: Setting) -> Way:
+        def draft(sequence: Sequence, looking: Sequence, before: list[int]) -> list[list[int]]:
+            *_, last = verified(
+                model,
+                before,
+                k,
+                LENGTH,
+                sequence=sequence,
+                target=None if checker is model else looking,
+                first=s.first,
+                rounds=s.rounds,
+                nodes=s.nodes,
+                ngrams=rule,
+                exact_steps=s.r,
+                candidates=3 * k,
+                stop_ids=NEVER,
+            )
+            return last.ids
+
+        return draft
+
+    found = {BRANCHING: plain(None)} | {f"superposed, r={r}": plain(r) for r in EXACT}
+    return found | {str(setting): checked(setting) for setting in SETTINGS[k]}
+
+
+def judged(runs: dict[tuple[str, int], Run]) -> Report:
+    """A row for each method, and the targets for the shipped setting."""
+    report = Report("eval verified")
+    for (name, k), run in runs.items():
+        row = {"method": name, "k": k, **_against(run, runs[BRANCHING, k]), "tokens fed": fmean(run.fed)}
+        if run.logprobs:
+            row["perplexity"] = math.exp(-fmean(run.logprobs))
+        report.rows.append(row | summary(run.scores, range(1, 5)))
+    for k in KS:
+        said = _against(runs[str(SHIPPED[k]), k], runs[BRANCHING, k])
+        report.target(f"matching prefix, verified / branching, k={k}", said["match / branching"], ">= 0.95")
+        if k == 8:
+            report.target(f"time, verified / branching, k={k}", said["time / branching"], "<= 1.0")
     return report
 
 
-def _logprobs(sequence: Sequence, before: list[int], drafts: list[list[int]]) -> list[float]:
-    """ln p of every token of the drafts under the model."""
-    return [x for v in verify(sequence, before, drafts, theta=None) for x in v.logprobs]
+def _against(run: Run, branching: Run) -> dict[str, float]:
+    share = fmean(s.match for s in run.scores) / max(fmean(s.match for s in branching.scores), 1e-9)
+    slower = median(a.ms / b.ms for a, b in zip(run.scores, branching.scores, strict=True))
+    return {"match / branching": share, "time / branching": slower}

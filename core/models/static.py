@@ -145,6 +145,8 @@ class StaticModel(LanguageModel):
             self._check_inputs(ids)
             if len(ids) != len(weights):
                 raise InputError(f"{len(weights)} weights given for {len(ids)} tokens; as many expected.")
+        for sequence in sequences:
+            sequence._forget_tree()
         m = min(m, self.vocab_size)
         found, first, _ = self._one_each(sequences, mixtures, m, 1.0 / tau)
         found = found.to("cpu")[[sequence.line - first for sequence in sequences]]  # waits: the one time in a step

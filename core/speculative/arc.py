@@ -15,8 +15,9 @@ import numpy as np
 from torch import Tensor
 
 from core.errors import InputError
+from core.models.base import LanguageModel
 from core.speculative.acceptance import entropy
-from core.speculative.calibration import Calibration
+from core.speculative.calibration import Calibration, exact_only
 from core.speculative.tree import TokenTree
 
 CLAMP = 1e-9  # the least probability that a margin is taken of: the ε-clamp of eq. 11
@@ -110,19 +111,33 @@ def risk(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, 
         t_d: the proposed token; t_m is the likeliest in p.
         depth: of the proposal, which only bucketed constants look at.
     """
-    t_m = int(p.argmax())
-    if t_d == t_m:
-        return 0.0
-    constants = calibration.constants(normalised_entropy(p), depth)
-    u_emb = constants.c_s * whitened_distance(embeddings, calibration, t_m, t_d)
-    u_logit = constants.alpha_kappa * margin(p, t_m, t_d) ** 2
-    return min(u_emb, u_logit)
+    return _judged(p, embeddings, calibration, t_d, depth)[0]
 
 
 def local_tolerance_score(
-    p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int = 0
+    p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int, depth: int = 0
 ) -> float:
     """LTS = 1 - U / τ_δ (eq. 15): 1 for the target's own likeliest token, below 0 beyond the risk that is
-    tolerated. For the arguments see `risk`."""
-    tau = calibration.constants(normalised_entropy(p), depth).tau
-    return 1.0 - risk(p, embeddings, calibration, t_d, depth) / tau
+    tolerated, -∞ for tokens that may not stand for another (`exact_only`).
+
+    Args:
+        model: the target. For the others see `risk`.
+    """
+    t_m = int(p.argmax())
+    if t_d != t_m and not {t_d, t_m}.isdisjoint(exact_only(model.tokenizer)):
+        return -math.inf
+    u, tau = _judged(p, model.embeddings, calibration, t_d, depth)
+    return 1.0 - u / tau
+
+
+def _judged(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int) -> tuple[float, float]:
+    """U and the τ_δ that it is held against."""
+    t_m = int(p.argmax())
+    if t_d == t_m:
+        return 0.0, calibration.overall.tau
+    emb = whitened_distance(embeddings, calibration, t_m, t_d)
+    logit = margin(p, t_m, t_d) ** 2
+    constants = calibration.constants(normalised_entropy(p), depth, emb, logit)
+    # A side whose factor is ∞ is not relied on; ∞ · 0 would be no number.
+    sides = [f * raw for f, raw in ((constants.c_s, emb), (constants.alpha_kappa, logit)) if f < math.inf]
+    return min(sides, default=math.inf), constants.tau

@@ -2,6 +2,12 @@
 
 A file is JSON: {"format": "polydraft-calibration", "version": 1, …}. It belongs to the model whose embeddings and
 tokenizer it was made with, and is refused for any other.
+
+Two ways to the constants. `fit` is the paper's: quantiles over all pairs. But a bound that holds on 95 % of all pairs
+need not hold on 95 % of those that it *accepts*, and on small models it does not: the smaller of two bounds is
+smallest where it errs, and a margin near 0 says nothing about the words that follow. `fit_accepted` is ours: constants
+per class of pairs, each made to hold on its own class; a side that does not hold on what it accepts is dropped; and
+τ_δ is at most a divergence that a person has called tolerable.
 """
 
 from __future__ import annotations
@@ -11,8 +17,10 @@ import json
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import Any
 
 import numpy as np
 import platformdirs
@@ -20,13 +28,19 @@ import torch
 from torch import Tensor
 
 from core.errors import InputError, PolydraftError
-from core.models.base import LanguageModel
+from core.models.base import LanguageModel, Row, Tokenizer
 from core.speculative.acceptance import draw, entropy, jensen_shannon
 from core.speculative.target import Choice, softmax
 
 FORMAT, VERSION = "polydraft-calibration", 1
 SHIPPED = Path(__file__).resolve().parents[2] / "assets" / "calibration.json"  # of the default model
 Z = 1.959964  # of the normal distribution, two-sided 95 %
+TINY = 1e-12  # no constant is 0
+BUDGET = 0.5  # bits of JS that are tolerated: 0 for the same distribution, 1 for two that have nothing in common
+CELLS = (100, 200, 400, 800, 1600)  # the nearest so many pairs, then the next, …: classes of ‖W Δe‖²
+MARGIN = 5.0  # (Δℓ̃)² that parts each of them: a factor of 9 between the two probabilities
+ENOUGH = 80  # pairs of which a Wilson interval can start at 95 %
+NEAREST = 3  # candidates per position that are looked at for being near
 
 
 class CalibrationError(PolydraftError):
@@ -35,7 +49,7 @@ class CalibrationError(PolydraftError):
 
 @dataclass(frozen=True)
 class Constants:
-    """c'_s (eq. 10), α·κ (eq. 13), τ_δ (eq. 15)."""
+    """c'_s (eq. 10), α·κ (eq. 13), τ_δ (eq. 15). A factor of ∞ drops its side: that bound cannot be relied on."""
 
     c_s: float
     alpha_kappa: float
@@ -44,11 +58,14 @@ class Constants:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Constants for positions with a normalised entropy below `entropy` and a depth below `depth`."""
+    """Constants for positions with a normalised entropy below `entropy` and a depth below `depth`, and pairs with
+    ‖W Δe‖² below `emb` and (Δℓ̃)² below `logit`."""
 
     entropy: float
     depth: int
     constants: Constants
+    emb: float = math.inf
+    logit: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -65,6 +82,7 @@ class Calibration:
         temperature: at which p̃ was taken.
         top_k: K, tokens of each side whose union the divergence is taken over.
         samples, prompts: how many went in.
+        budget: bits of divergence that τ_δ was held to; None for the paper's quantile alone.
     """
 
     fingerprint: str
@@ -77,17 +95,23 @@ class Calibration:
     top_k: int = 64
     samples: int = 0
     prompts: int = 0
+    budget: float | None = None
 
-    def constants(self, normalised_entropy: float, depth: int) -> Constants:
+    def constants(self, normalised_entropy: float, depth: int, emb: float = 0.0, logit: float = 0.0) -> Constants:
         """Those of the first bucket that fits."""
         for bucket in self.buckets:
-            if normalised_entropy < bucket.entropy and depth < bucket.depth:
+            if (
+                normalised_entropy < bucket.entropy
+                and depth < bucket.depth
+                and emb < bucket.emb
+                and logit < bucket.logit
+            ):
                 return bucket.constants
         return self.overall
 
     def check(self, model: LanguageModel) -> Calibration:
         """This calibration. Raises CalibrationError if it was made for another model."""
-        if self.fingerprint != fingerprint(model):
+        if self.fingerprint != fingerprint(model) or len(self.whitening) != model.dim:
             raise CalibrationError(
                 f"This calibration was made for {self.model}, not for {model.name}; run `polydraft calibrate`."
             )
@@ -95,12 +119,14 @@ class Calibration:
 
     def save(self, path: Path) -> None:
         """Write JSON, to a temporary name first. Raises CalibrationError where that is impossible."""
-        said = {
-            "format": FORMAT,
-            "version": VERSION,
-            **asdict(self),
-            "whitening": [round(float(w), 5) for w in self.whitening],
-        }
+        said = _without_infinity(
+            {
+                "format": FORMAT,
+                "version": VERSION,
+                **asdict(self),
+                "whitening": [round(float(w), 5) for w in self.whitening],
+            }
+        )
         try:
             with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
                 json.dump(said, file, indent=1, allow_nan=False)
@@ -126,24 +152,50 @@ class Calibration:
                 str(said["fingerprint"]),
                 str(said["model"]),
                 np.array(said["whitening"], dtype=np.float64),
-                Constants(**said["overall"]),
-                [Bucket(float(b["entropy"]), int(b["depth"]), Constants(**b["constants"])) for b in said["buckets"]],
+                _constants(said["overall"]),
+                [_bucket(bucket) for bucket in said["buckets"]],
                 float(said["delta"]),
                 float(said["temperature"]),
                 int(said["top_k"]),
                 int(said["samples"]),
                 int(said["prompts"]),
+                None if said["budget"] is None else float(said["budget"]),
             )
-            numbers = [v for c in [made.overall, *(b.constants for b in made.buckets)] for v in asdict(c).values()]
             if made.whitening.ndim != 1 or not np.isfinite(made.whitening).all():
                 raise ValueError("whitening is no list of numbers")
-            if not all(isinstance(v, int | float) and math.isfinite(v) and v > 0 for v in numbers):
-                raise ValueError("constants that are no positive numbers")
-        except (KeyError, TypeError, ValueError) as error:
+            if not 0 < made.delta < 1 or not 0 < made.temperature < math.inf or made.top_k < 1:
+                raise ValueError("delta, temperature or top_k out of range")
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
             raise CalibrationError(
                 f"{path} is no calibration of version {VERSION} ({error}); run `polydraft calibrate` again."
             ) from error
         return made
+
+
+def _constants(said: dict) -> Constants:
+    """Raises ValueError or KeyError for what are no constants. null is ∞, which τ_δ may not be."""
+    read = {name: math.inf if said[name] is None else said[name] for name in ("c_s", "alpha_kappa", "tau")}
+    if not all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in read.values()):
+        raise ValueError("constants that are no positive numbers")
+    if read["tau"] == math.inf:
+        raise ValueError("a tolerance without end")
+    return Constants(**{name: float(v) for name, v in read.items()})
+
+
+def _bucket(said: dict) -> Bucket:
+    edges = [math.inf if said[name] is None else float(said[name]) for name in ("emb", "logit")]
+    if any(math.isnan(edge) for edge in edges):
+        raise ValueError("a bucket without edges")
+    return Bucket(float(said["entropy"]), int(said["depth"]), _constants(said["constants"]), *edges)
+
+
+def _without_infinity(said: Any) -> Any:
+    """∞ as null, which JSON has."""
+    if isinstance(said, dict):
+        return {key: _without_infinity(value) for key, value in said.items()}
+    if isinstance(said, list):
+        return [_without_infinity(value) for value in said]
+    return None if isinstance(said, float) and math.isinf(said) else said
 
 
 def user_file(model: LanguageModel) -> Path:
@@ -173,13 +225,22 @@ def fingerprint(model: LanguageModel) -> str:
 
 @dataclass(frozen=True)
 class Sample:
-    """One position (Algorithm 1, lines 3-10): what the bounds see, and the divergence that they bound."""
+    """One pair (Algorithm 1, lines 3-10): what the bounds see, and the divergence that they bound.
+
+    Attributes:
+        js: JS(q_{j+1}, r_{j+1}) in nats.
+        emb, logit: ‖W Δe‖² and (Δℓ̃)².
+        entropy: H of p̃ as a share of ln V.
+        depth: tokens of the model's own before it, 0 to 5 and again.
+        drawn: t_d was drawn evenly, as in Algorithm 1; else it is one of the candidates with the nearest embeddings.
+    """
 
     js: float
     emb: float
     logit: float
     entropy: float
     depth: int
+    drawn: bool = True
 
 
 def whitening(embeddings: Tensor) -> np.ndarray:
@@ -201,55 +262,128 @@ def collect(
     prompts: Iterable[Sequence[int]],
     *,
     temperature: float = 1.0,
-    per_prompt: int = 6,
+    per_prompt: int = 12,
     every: int = 2,
     candidates: int = 10,
     top_k: int = 64,
     seed: int = 0,
+    batch: int = 8,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Sample]:
-    """Samples (C, j) from the model's own continuations of the prompts (token ids), `per_prompt` of each.
+    """Samples (C, j) at `per_prompt` positions of the model's own continuation of each prompt (token ids).
 
-    The candidate t_d is drawn evenly from the likeliest `candidates` tokens but the first. One pass looks at
-    both continuations, as a tree of two.
+    At each position four candidates t_d among the likeliest `candidates` tokens but the first: one drawn evenly, as in
+    Algorithm 1, and the NEAREST to t_m, for a bound is asked about those that it may accept. One pass looks at
+    all continuations, as a tree of five, of `batch` prompts at once. Tokens that are never tolerated are left out.
     """
-    chance = np.random.default_rng(seed)
-    choice = Choice(temperature)
+    listed = [list(prompt) for prompt in prompts]
+    # Prompts of about one length share a pass; what is drawn for each does not depend on its neighbours.
+    order = sorted(range(len(listed)), key=lambda i: len(listed[i]))
     w = whitening(model.embeddings)
-    embeddings = model.embeddings
+    never = exact_only(model.tokenizer)
     found: list[Sample] = []
-    for number, prompt in enumerate(prompts):
-        sequence = model.open()
-        text = list(prompt)
-        logits = sequence.sync(text)
-        for step in range(per_prompt * every):
-            p = choice.probabilities(logits, text)
-            token = draw(p, chance)
-            if step % every == 0:
-                best = np.argsort(-p, kind="stable")[: candidates + 1]
-                best = best[p[best] > 0]
-                t_m = int(best[0])
-                if len(best) > 1:
-                    t_d = int(chance.choice(best[1:]))
-                    both = sequence.feed_tree([t_m, t_d], [-1, -1])
-                    sequence.keep([])
-                    difference = (embeddings[t_d] - embeddings[t_m]).double().numpy()
-                    found.append(
-                        Sample(
-                            divergence(both[1], both[0], temperature, top_k),
-                            float(np.square(w * difference).sum()),
-                            math.log(p[t_m] / max(p[t_d], 1e-9)) ** 2,
-                            entropy(p) / math.log(len(p)),
-                            step % 6,
-                        )
-                    )
-            if token in model.tokenizer.eos_ids:
-                break
-            text.append(token)
-            logits = sequence.feed([token])
-        sequence.close()
-        progress(number + 1)
+    for at in range(0, len(order), batch):
+        running = [_Text(model, listed[i], np.random.default_rng([seed, i])) for i in order[at : at + batch]]
+        try:
+            found += _continue(
+                model, running, w, never, Choice(temperature), per_prompt * every, every, candidates, top_k
+            )
+        finally:
+            for text in running:
+                text.sequence.close()
+        progress(min(at + batch, len(order)))
     return found
+
+
+class _Text:
+    """A prompt that the model goes on with."""
+
+    def __init__(self, model: LanguageModel, ids: list[int], chance: np.random.Generator) -> None:
+        self.sequence, self.ids, self.chance = model.open(), ids, chance
+        self.fed = 0  # of ids
+
+
+def _continue(
+    model: LanguageModel,
+    running: list[_Text],
+    w: np.ndarray,
+    never: frozenset[int],
+    choice: Choice,
+    steps: int,
+    every: int,
+    candidates: int,
+    top_k: int,
+) -> list[Sample]:
+    """Go on with some texts for `steps` tokens, and look at pairs at every `every`-th."""
+    found: list[Sample] = []
+    for step in range(steps):
+        if not running:
+            break
+        logits = model.forward([Row(text.sequence, text.ids[text.fed :]) for text in running])
+        drawn: list[tuple[_Text, np.ndarray, list[int]]] = []
+        going = []
+        for text, after in zip(running, logits, strict=True):
+            p = choice.probabilities(after, text.ids)
+            text.fed = len(text.ids)
+            if step % every == 0:
+                pairs = _candidates(model.embeddings, w, p, candidates, never, text.chance)
+                drawn += [(text, p, pairs)] if len(pairs) > 1 else []
+            token = draw(p, text.chance)
+            if token not in model.tokenizer.eos_ids:
+                text.ids.append(token)
+                going.append(text)
+        rows = [Row(text.sequence, pairs, parents=[-1] * len(pairs)) for text, _, pairs in drawn]
+        for (text, p, pairs), after in zip(drawn, model.forward(rows) if rows else [], strict=True):
+            text.sequence.keep([])
+            t_m = pairs[0]
+            for number, t_d in enumerate(pairs[1:]):
+                found.append(
+                    Sample(
+                        divergence(after[1 + number], after[0], choice.temperature, top_k),
+                        _distance(model.embeddings, w, t_m, t_d),
+                        math.log(p[t_m] / max(p[t_d], 1e-9)) ** 2,
+                        entropy(p) / math.log(len(p)),
+                        step % 6,
+                        number == 0,
+                    )
+                )
+        running = going
+    return found
+
+
+def _candidates(
+    embeddings: Tensor,
+    w: np.ndarray,
+    p: np.ndarray,
+    candidates: int,
+    never: frozenset[int],
+    chance: np.random.Generator,
+) -> list[int]:
+    """t_m, then a likely token drawn evenly, then the NEAREST likely ones to t_m; [] where t_m is an end."""
+    best = [int(i) for i in np.argsort(-p, kind="stable")[: candidates + 1] if p[i] > 0]
+    t_m, others = best[0], [t_d for t_d in best[1:] if t_d not in never]
+    if t_m in never or not others:
+        return []
+    drawn = int(chance.choice(others))
+    others.sort(key=lambda t_d: _distance(embeddings, w, t_m, t_d))
+    return list(dict.fromkeys([t_m, drawn, *others[:NEAREST]]))
+
+
+@lru_cache(maxsize=4)
+def exact_only(tokenizer: Tokenizer) -> frozenset[int]:
+    """Tokens that may stand for no other, nor another for them: control tokens, and those with a digit in them.
+
+    The next distribution after "4" is that after "5": divergence does not see what is at stake. And control tokens lie
+    close together, whatever they mean.
+    """
+    digits = {i for i, piece in enumerate(tokenizer.pieces) if not piece or any(48 <= byte <= 57 for byte in piece)}
+    return frozenset(digits | set(tokenizer.special_ids))
+
+
+def _distance(embeddings: Tensor, w: np.ndarray, t_m: int, t_d: int) -> float:
+    """‖W Δe‖² of input embeddings."""
+    difference = (embeddings[t_d] - embeddings[t_m]).double().numpy()
+    return float(np.square(w * difference).sum())
 
 
 def fit(samples: Sequence[Sample], delta: float = 0.05, corrected: bool = False) -> Constants:
@@ -274,11 +408,55 @@ def fit(samples: Sequence[Sample], delta: float = 0.05, corrected: bool = False)
     return Constants(c_s * alpha, alpha_kappa * alpha, _quantile(u, 1 - delta) * (alpha if corrected else 1.0))
 
 
+def fit_accepted(
+    samples: Sequence[Sample], delta: float = 0.05, budget: float = BUDGET
+) -> tuple[Constants, list[Bucket]]:
+    """Constants that hold on what they accept: overall, and classes of near pairs, nearest first.
+
+    In each class c'_s is a quantile so high that the Wilson interval of its coverage *within the class* starts at
+    1 - δ; classes are told apart by what is known at verification, so that it holds there as well. The margin's side
+    stays only if it holds on the pairs whose U ≤ τ_δ it decides.
+
+    Args:
+        budget: bits of divergence that τ_δ is held to.
+    Raises: InputError for too few samples or a budget out of range.
+    """
+    if not 0 < budget <= 1:
+        raise InputError(f"budget {budget} given; above 0 and at most 1 bit expected.")
+    tau = budget * math.log(2)
+    overall = fit([s for s in samples if s.drawn], delta, corrected=True)
+    ordered = sorted(samples, key=lambda s: s.emb)
+    buckets: list[Bucket] = []
+    start = 0
+    for size in CELLS:
+        cell = ordered[start : start + size]
+        if len(cell) < size or start + size >= len(ordered):
+            break
+        start += size
+        edge = ordered[start].emb
+        for logit in (MARGIN, math.inf):
+            inside = [s for s in cell if (s.logit < MARGIN) == (logit == MARGIN)]
+            if len(inside) >= ENOUGH:
+                c_s = _quantile(
+                    np.array([s.js / max(s.emb, 1e-12) for s in inside]), corrected_level(len(inside), delta)
+                )
+                buckets.append(Bucket(2.0, 1_000, Constants(max(c_s, TINY), math.inf, tau), edge, logit))
+    alpha_kappa = overall.alpha_kappa if _logit_side_holds(samples, overall, delta, tau) else math.inf
+    return Constants(overall.c_s, alpha_kappa, min(overall.tau, tau)), buckets
+
+
+def _logit_side_holds(samples: Sequence[Sample], constants: Constants, delta: float, tau: float) -> bool:
+    """Whether ακ·(Δℓ̃)² bounds 1 - δ of the pairs that it alone would accept."""
+    decided = [(s.js, u) for s in samples if (u := constants.alpha_kappa * s.logit) <= tau < constants.c_s * s.emb]
+    return wilson(sum(js <= u for js, u in decided), len(decided))[0] >= 1 - delta
+
+
 def calibrate(
     model: LanguageModel,
     samples: Sequence[Sample],
     *,
     delta: float = 0.05,
+    budget: float | None = None,
     buckets: int = 0,
     prompts: int = 0,
     **about: float,
@@ -286,18 +464,25 @@ def calibrate(
     """Constants with the model's fingerprint.
 
     Args:
-        buckets: how many classes of entropy, and of early and late depth each, get constants of their own, with
-            the finite-sample correction; 0 for one set of constants, the paper's.
+        budget: bits of divergence that are tolerated, with constants that hold on what they accept; None for the
+            paper's constants.
+        buckets: of the paper's constants: how many classes of entropy, and of early and late depth each, get constants
+            of their own, with the finite-sample correction; 0 for one set of constants.
         about: temperature and top_k that the samples were taken with.
     """
     made: list[Bucket] = []
-    if buckets:
-        edges = np.quantile([s.entropy for s in samples], np.linspace(0, 1, buckets + 1)[1:])
+    drawn = [s for s in samples if s.drawn]
+    if budget is not None:
+        overall, made = fit_accepted(samples, delta, budget)
+    else:
+        overall = fit(drawn, delta)
+    if buckets and budget is None:
+        edges = np.quantile([s.entropy for s in drawn], np.linspace(0, 1, buckets + 1)[1:])
         edges[-1] = 2.0  # beyond every normalised entropy
         low = -1.0
         for high in edges.tolist():
             for first, last in ((0, 3), (3, 1_000)):
-                inside = [s for s in samples if low <= s.entropy < high and first <= s.depth < last]
+                inside = [s for s in drawn if low <= s.entropy < high and first <= s.depth < last]
                 if len(inside) >= 60:
                     made.append(Bucket(high, last, fit(inside, delta, corrected=True)))
             low = high
@@ -305,11 +490,12 @@ def calibrate(
         fingerprint(model),
         model.name,
         whitening(model.embeddings),
-        fit(samples, delta),
+        overall,
         made,
         delta,
         samples=len(samples),
         prompts=prompts,
+        budget=budget,
         **about,  # pyright: ignore[reportArgumentType]
     )
 

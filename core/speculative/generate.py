@@ -379,9 +379,8 @@ class Generation(Iterator[Token]):
         ids = [tree.ids[place] for place in places]
         if o.tolerance == "lts":
             assert o.calibration is not None
-            embeddings = self.target.embeddings
             scores = [
-                arc.local_tolerance_score(p, embeddings, o.calibration, x, depth) if p[x] > 0 else -math.inf
+                arc.local_tolerance_score(p, self.target, o.calibration, x, depth) if p[x] > 0 else -math.inf
                 for x in ids
             ]
             best = int(np.argmax(scores))

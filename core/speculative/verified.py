@@ -1,28 +1,76 @@
-"""Verified superposed drafts: all drafts checked by a target in one tree pass, re-ranked by what the target says of
-them, and cut where they stop being its own.
+"""Verified superposed drafts: drafts checked by a target in one tree pass, corrected where they stop being its own, and
+superposed anew from there.
 
 Superposed drafts drift: after a token or two they are no longer what the model would say after their own beginning. The
-tree shares their common beginnings; a token is judged by the distribution after its own path. The target is the model
-that drafted, or a larger one with the same tokenizer.
+tree shares their common beginnings; a token is judged by the distribution after its own path, with the n-grams mixed
+in by the rule that made the drafts. The target is the model that drafted, or a larger one with the same tokenizer.
+
+`verify` looks, cuts and ranks. `refine` makes drafts better where they stand: which places are worth looking at, one
+pass, the target's own token where one fails, a new superposed stretch from there, all of it in the order of the rows.
+
+Shapes: V vocabulary, D width, m candidates, n tokens of a tree.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Generator
 from collections.abc import Sequence as Ids
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from core.errors import InputError
-from core.models.base import LanguageModel, Sequence
+from core.models.base import LanguageModel, Row, Sequence
+from core.ngram.interpolation import Interpolation
 from core.speculative import arc
 from core.speculative.acceptance import typical
 from core.speculative.calibration import Calibration
-from core.speculative.target import Choice
+from core.speculative.target import softmax
 from core.speculative.tree import TokenTree
+from core.superposed import PROPOSALS, Drafts, likeliest, log_total, superpose
 
 THETA = 0.3
+NODES = 16  # tokens of the tree that `refine` has looked at
+
+
+@dataclass(frozen=True)
+class Judge:
+    """What a target says next, n-grams included: its likeliest candidates, weighed again by the n-grams.
+
+    Attributes:
+        ngrams: as for drafting; None for the target alone.
+        candidates: m, how many of the target's likeliest tokens the n-grams choose among.
+    """
+
+    ngrams: Interpolation | None = None
+    candidates: int = 9
+
+    def __call__(
+        self, logits: list[Tensor], contexts: list[list[int]], tokens: list[int]
+    ) -> list[tuple[int, float, float]]:
+        """At each of some positions, given logits (V,), the text before it and a token in question: the token that
+        comes next, its log-probability, and that of the token in question."""
+        if not logits:
+            return []
+        listed = [likeliest(after.numpy(), self.candidates) for after in logits]
+        if self.ngrams is not None:  # what personal stores propose
+            more = self.ngrams.proposals(contexts, PROPOSALS)
+            listed = [np.array(list(dict.fromkeys([*a.tolist(), *b]))) for a, b in zip(listed, more, strict=True)]
+        widest = max(map(len, listed))
+        ids = np.zeros((len(listed), widest + 1), dtype=np.int64)
+        for row, found, token in zip(ids, listed, tokens, strict=True):
+            row[: len(found)], row[len(found) : -1], row[-1] = found, found[0], token  # shorter ones say one twice
+        scores = np.stack(
+            [x.numpy()[row].astype(np.float64) - log_total(x.numpy(), 1.0) for x, row in zip(logits, ids, strict=True)]
+        )
+        if self.ngrams is not None:
+            scores = self.ngrams.scores(scores, contexts, ids)
+        best = scores[:, :-1].argmax(1)
+        return [(int(ids[i, best[i]]), float(scores[i, best[i]]), float(scores[i, -1])) for i in range(len(listed))]
 
 
 @dataclass(frozen=True)
@@ -57,6 +105,7 @@ def verify(
     calibration: Calibration | None = None,
     theta: float | None = THETA,
     correct: bool = True,
+    judge: Judge | None = None,
 ) -> list[Verified]:
     """Check drafts after a text in one pass, likeliest first.
 
@@ -65,61 +114,310 @@ def verify(
         drafts: token ids, none of them empty.
         calibration: of the target: a token stands while LTS ≥ θ. None: while Medusa's typical acceptance passes it.
         theta: θ; None cuts nothing and only looks.
-        correct: put the target's likeliest token where a draft was cut.
+        correct: put the token that comes next in the target's place where a draft was cut.
+        judge: what comes next, and how likely it is; None is the target alone. Its own token always stands.
     The first token of a draft is what makes it another draft: it always stands.
 
     Raises: InputError for an empty text or draft; CalibrationError; ContextFull.
     """
     if not prefix_ids or not all(drafts):
         raise InputError("An empty text or draft given; at least one token id in each expected.")
-    model = sequence.model
+    model, judge = sequence.model, judge or Judge()
     if calibration is not None:
         calibration.check(model)
-    tree = TokenTree.of_paths([(int(token), 1.0) for token in ids] for ids in drafts)
-    first = sequence.sync(prefix_ids)
-    # What follows a draft's last token decides nothing: leaves are not fed.
-    inner = sorted(set(tree.parents) - {-1})
-    fed = tree.only(inner)
-    place = {old: new for new, old in enumerate(inner)}
-    logits = sequence.feed_tree(fed.ids, fed.parents) if inner else None
-    if inner:
-        sequence.keep([])
-    choice = Choice(1.0)
-    known: dict[int, np.ndarray] = {}
-
-    def after(at: int) -> np.ndarray:
-        if at not in known:
-            x = first if at < 0 else logits[place[at]]  # pyright: ignore[reportOptionalSubscript]
-            known[at] = choice.probabilities(x, prefix_ids)
-        return known[at]
-
-    children = tree.children()
+    looked = _look(sequence, prefix_ids, [list(ids) for ids in drafts], [len(ids) - 1 for ids in drafts])
+    places = [(i, at) for i, ids in enumerate(drafts) for at in range(len(ids))]
+    logits = [looked[tuple(drafts[i][:at])] for i, at in places]
+    said = judge(logits, [[*prefix_ids, *drafts[i][:at]] for i, at in places], [int(drafts[i][at]) for i, at in places])
+    judged = dict(zip(places, zip(logits, said, strict=True), strict=True))
     found = []
     for origin, ids in enumerate(drafts):
-        at, kept, logprobs, cut = -1, [], [], False
-        for depth, token in enumerate(ids):
-            p = after(at)
-            if depth and theta is not None and not _stands(p, model, int(token), calibration, theta, depth):
+        kept, logprobs, cut = [], [], False
+        for at, token in enumerate(map(int, ids)):
+            after, (own, own_logprob, logprob) = judged[origin, at]
+            if at and theta is not None and token != own and not _stands(after, model, token, calibration, theta, at):
                 cut = True
                 if correct:
-                    own = int(p.argmax())
                     kept.append(own)
-                    logprobs.append(_log(p[own]))
+                    logprobs.append(own_logprob)
                 break
-            kept.append(int(token))
-            logprobs.append(_log(p[token]))
-            at = next(child for child in children[at] if tree.ids[child] == token)
+            kept.append(token)
+            logprobs.append(logprob)
         found.append(Verified(origin, kept, logprobs, len(kept) - (cut and correct), cut))
     return sorted(found, key=lambda v: -v.score)
 
 
+def _look(
+    sequence: Sequence, prefix_ids: list[int], drafts: list[list[int]], deep: list[int]
+) -> dict[tuple[int, ...], Tensor]:
+    """One pass over the first `deep[i]` tokens of each draft, as a tree: logits (V,) after each beginning, and ()."""
+    found = {(): sequence.sync(prefix_ids)}
+    tree = TokenTree.of_paths([(int(token), 1.0) for token in ids[:n]] for ids, n in zip(drafts, deep, strict=True))
+    if len(tree):
+        after = sequence.feed_tree(tree.ids, tree.parents)
+        sequence.keep([])
+        for place in range(len(tree)):
+            found[tuple(tree.ids[p] for p in tree.path(place))] = after[place]
+    return found
+
+
 def _stands(
-    p: np.ndarray, model: LanguageModel, token: int, calibration: Calibration | None, theta: float, depth: int
+    after: Tensor, model: LanguageModel, token: int, calibration: Calibration | None, theta: float, depth: int
 ) -> bool:
+    p = softmax(after.numpy())
     if calibration is None:
         return token == int(p.argmax()) or typical(p, token)
-    return arc.local_tolerance_score(p, model.embeddings, calibration, token, depth) >= theta
+    return arc.local_tolerance_score(p, model, calibration, token, depth) >= theta
 
 
-def _log(p: float) -> float:
-    return math.log(max(float(p), 1e-300))
+# --- refining
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Drafts in the order of their rows, which stays.
+
+    Attributes:
+        ids: of each draft.
+        logprobs: Σ ln p of each draft's tokens, as far as they are known: the target's where it looked, the drafter's
+            elsewhere.
+        sure: how many leading tokens of each are the target's own, n-grams mixed in.
+        changed: the first token of each that is not what was shown before; its length where nothing is new.
+        ranking: the rows by logprobs, best first, for those who do want to move them.
+        checked: whether the target has looked at these drafts; False while they are superposed.
+        looked: tokens of the tree that it was fed for it.
+    """
+
+    ids: list[list[int]]
+    logprobs: list[float]
+    sure: list[int]
+    changed: list[int]
+    checked: bool
+    looked: int = 0
+
+    @property
+    def ranking(self) -> list[int]:
+        return sorted(range(len(self.ids)), key=lambda row: -self.logprobs[row])
+
+
+@dataclass
+class _Row:
+    """A draft while it is refined: its tokens, ln p of each, and how many of them are sure."""
+
+    ids: list[int]
+    logprobs: list[float]
+    sure: int
+    shown: list[int] = field(default_factory=list)
+
+    def reach(self, at: int) -> float:
+        """How likely the text goes through token `at`."""
+        return math.exp(min(sum(self.logprobs[: at + 1]), 0.0))
+
+
+def refine(
+    sequence: Sequence,
+    prefix_ids: list[int],
+    drafts: Drafts | Refined,
+    length: int,
+    *,
+    target: Sequence | None = None,
+    judge: Judge | None = None,
+    nodes: int = NODES,
+    sure: Ids[int] | None = None,
+    calibration: Calibration | None = None,
+    theta: float = THETA,
+    stop_ids: frozenset[int] | None = None,
+) -> Refined:
+    """One round: look where it is worth looking, put the target's own token where a draft fails, superpose anew.
+
+    Args:
+        sequence: of the model that drafts; it holds exactly the text afterwards.
+        drafts: of `superpose`, or what the last round made of them. Rows keep their order.
+        length: tokens that every draft has afterwards, unless it has ended.
+        target: of the model that checks; None is the one that drafts.
+        judge: what comes next.
+        nodes: n, tokens of the tree at most. Those are looked at through which the text is likeliest to go.
+        sure: leading tokens of each draft that need no look: the first, or the first r + 1 of exact ones. None: one.
+        calibration, theta: of the target: a token that is not the judge's own stands all the same while LTS ≥ θ; None:
+            it does not.
+        stop_ids: tokens that end a draft; None for the tokenizer's.
+    Raises: InputError for an empty text, models with different tokenizers; CalibrationError; ContextFull.
+    """
+    if not prefix_ids or not drafts.ids:
+        raise InputError("An empty text or no drafts given; at least one token id and one draft expected.")
+    checker, judge = target or sequence, judge or Judge()
+    if checker.model.tokenizer.fingerprint != sequence.model.tokenizer.fingerprint:
+        raise InputError(
+            f"{checker.model.name} and {sequence.model.name} have different tokenizers; a model that checks drafts "
+            "must share theirs."
+        )
+    if calibration is not None:
+        calibration.check(checker.model)
+    stop = sequence.model.tokenizer.eos_ids if stop_ids is None else stop_ids
+    rows = _rows(drafts, sure)
+    deep = _worth_looking(rows, nodes)
+    looked = _look(checker, prefix_ids, [row.ids for row in rows], deep) if any(deep) else {}
+    places = [(i, at) for i, row in enumerate(rows) for at in range(row.sure, min(deep[i] + 1, len(row.ids)))]
+    logits = [looked[tuple(rows[i].ids[:at])] for i, at in places]
+    said = judge(logits, [[*prefix_ids, *rows[i].ids[:at]] for i, at in places], [rows[i].ids[at] for i, at in places])
+    failed: set[int] = set()
+    for (i, at), after, (own, own_logprob, logprob) in zip(places, logits, said, strict=True):
+        row = rows[i]
+        if i in failed:
+            continue
+        row.sure = at + 1
+        if row.ids[at] == own or (
+            calibration is not None and _stands(after, checker.model, row.ids[at], calibration, theta, at)
+        ):
+            row.logprobs[at] = logprob
+            continue
+        failed.add(i)
+        row.ids[at:], row.logprobs[at:] = [own], [own_logprob]
+    for row in rows:  # what stands after an end is not text
+        if end := next((at + 1 for at, token in enumerate(row.ids) if token in stop), 0):
+            del row.ids[end:], row.logprobs[end:]
+    _stretch(sequence, prefix_ids, rows, length, judge, stop)
+    return Refined(
+        [row.ids for row in rows],
+        [sum(row.logprobs) for row in rows],
+        [row.sure for row in rows],
+        [_first_difference(row.ids, row.shown) for row in rows],
+        True,
+        len({tuple(row.ids[: at + 1]) for row, n in zip(rows, deep, strict=True) for at in range(n)}),
+    )
+
+
+def verified(
+    model: LanguageModel,
+    prefix_ids: list[int],
+    k: int = 3,
+    length: int = 10,
+    *,
+    sequence: Sequence | None = None,
+    target: Sequence | None = None,
+    first: int | None = None,
+    rounds: int = 1,
+    nodes: int = NODES,
+    calibration: Calibration | None = None,
+    theta: float = THETA,
+    **options: Any,
+) -> Generator[Refined, None, None]:
+    """Superposed drafts at once, refined a moment later: yields after every step of the first stretch, then after every
+    round. Rows keep the order that the last step of the first stretch gave them.
+
+    Args:
+        k, length, options: as for `superpose`.
+        sequence: one that may hold part of the text; it holds exactly the text afterwards.
+        target: a sequence of the model that checks; None is `model`.
+        first: tokens of the first stretch; None for `length`. Shorter ones are checked earlier, for less.
+        rounds: how often they are checked. nodes, calibration, theta: see `refine`.
+    Raises: as `superpose` and `refine`.
+    """
+    own = sequence is None
+    held = model.open() if sequence is None else sequence
+    ngrams, m = options.get("ngrams"), options.get("candidates") or 3 * k
+    exact = options.get("exact_steps", 1)
+    latest: Refined | None = None
+    try:
+        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=held, **options):
+            sure = [min(exact + 1, len(ids)) for ids in drafts.ids]
+            changed = [len(ids) - 1 for ids in drafts.ids]
+            latest = Refined(drafts.ids, drafts.logprobs, sure, changed, False)
+            if not drafts.done:
+                yield latest
+        assert latest is not None
+        yield latest
+        for _ in range(rounds):
+            latest = refine(
+                held,
+                prefix_ids,
+                latest,
+                length,
+                target=target,
+                judge=Judge(ngrams, m),
+                nodes=nodes,
+                sure=latest.sure,
+                calibration=calibration,
+                theta=theta,
+                stop_ids=options.get("stop_ids"),
+            )
+            yield latest
+    finally:
+        if own:
+            held.close()
+
+
+def _rows(drafts: Drafts | Refined, sure: Ids[int] | None) -> list[_Row]:
+    """What is known of a draft's score, spread evenly over its tokens but the first."""
+    rows = []
+    for i, ids in enumerate(drafts.ids):
+        total = min(drafts.logprobs[i], 0.0)
+        first = math.log(max(drafts.beginnings[i], 1e-30)) if isinstance(drafts, Drafts) else total / len(ids)
+        first = min(max(first, total), 0.0)
+        later = (total - first) / max(len(ids) - 1, 1)
+        logprobs = [first] + [later] * (len(ids) - 1)
+        rows.append(_Row(list(ids), logprobs, max(1, min(sure[i] if sure else 1, len(ids))), list(ids)))
+    return rows
+
+
+def _worth_looking(rows: list[_Row], nodes: int) -> list[int]:
+    """How many leading tokens of each draft to feed, `nodes` in all: next the one that is likeliest to matter for each
+    token that it takes. To judge token `at`, all before it are fed."""
+    deep = [0] * len(rows)
+    left = nodes
+    while True:
+        best, gain, costs = -1, 0.0, 0
+        for i, row in enumerate(rows):
+            at = max(deep[i] + 1, row.sure)  # the next token that would be judged
+            cost = at - deep[i]
+            if at < len(row.ids) and cost <= left and (worth := row.reach(at - 1) / cost) > gain:
+                best, gain, costs = i, worth, cost
+        if best < 0:
+            return deep
+        deep[best] += costs
+        left -= costs
+
+
+def _stretch(
+    sequence: Sequence, prefix_ids: list[int], rows: list[_Row], length: int, judge: Judge, stop: frozenset[int]
+) -> None:
+    """Go on with the rows that are shorter than `length`, superposed: one mixture of all rows at each position, their
+    own tokens where they have some, which costs one pass for all positions that nobody needs an answer at."""
+
+    def going(at: int) -> list[_Row]:
+        return [row for row in rows if len(row.ids) > at]
+
+    def mixture(at: int) -> Tensor:
+        some = going(at)
+        standing = np.array([sum(row.logprobs[: at + 1]) for row in some])
+        gamma = np.exp(standing - np.logaddexp.reduce(standing))  # eq. 4
+        z = sequence.model.embeddings.numpy()[[row.ids[at] for row in some]]
+        return torch.from_numpy(gamma.astype(np.float32)[None] @ z)  # (1, D), eq. 3
+
+    short = [row for row in rows if len(row.ids) < length and row.ids[-1] not in stop]
+    if not short:
+        return
+    at = min(len(row.ids) for row in short)  # the first token that is wanted
+    sequence.sync(prefix_ids)
+    fed = torch.cat([mixture(i) for i in range(at)])
+    try:
+        while True:
+            logits = sequence.model.forward([Row(sequence, fed)])[0]
+            wanting = [row for row in short if len(row.ids) == at and row.ids[-1] not in stop]
+            said = judge(
+                [logits] * len(wanting), [[*prefix_ids, *row.ids] for row in wanting], [row.ids[-1] for row in wanting]
+            )
+            for row, (token, logprob, _) in zip(wanting, said, strict=True):
+                row.ids.append(token)
+                row.logprobs.append(logprob)
+            at += 1
+            if at >= length or not any(len(row.ids) < length and row.ids[-1] not in stop for row in short):
+                break
+            fed = mixture(at - 1)
+    finally:
+        sequence.rewind(len(prefix_ids))
+
+
+def _first_difference(one: list[int], other: list[int]) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
