@@ -218,7 +218,7 @@ def test_constants_hold_on_the_pairs_that_they_accept() -> None:
     fresh = planted(6000, seed=1)
 
     def bound(s: Sample) -> float:
-        c = fitted.constants(s.entropy, s.depth, s.emb, s.logit)
+        c = fitted.constants(s.entropy, s.depth, s.emb)
         return min(f * x for f, x in ((c.c_s, s.emb), (c.alpha_kappa, s.logit)) if np.isfinite(f))
 
     accepted = [s for s in fresh if bound(s) <= tau]

@@ -3,7 +3,8 @@
 Texts are sampled at T = 1 with ARC. For each proposal that became text, U_min is compared with the divergence that it
 bounds: JS between the target's next distributions after this token and after its own likeliest one, both
 computed now. A proposal that *is* the target's likeliest token has U = JS = 0 and is covered; the paper counts
-those, so both shares are shown.
+those, so both shares are shown. The same texts are sampled losslessly from the same seeds, for what tolerance is
+worth: τ, the tokens per pass, of both.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from app.evals.options import Options
 from app.evals.prompts import prompts
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
-from core.speculative import Calibration, Choice, NgramDrafter, generate
+from core.speculative import Calibration, Choice, NgramDrafter, Statistics, generate
 from core.speculative.arc import risk
 from core.speculative.calibration import divergence, for_model, wilson
 
-LENGTH = 48  # tokens after each prompt
+LENGTH = 32  # tokens after each prompt
 COUNT = 20  # prompts of each kind
-TREE = 12
+TREE = 8
 CHOICE = Choice(1.0)
 
 
@@ -47,10 +48,21 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     report = Report("eval arc-risk")
     for kind, of_kind in prompts(options.text, model.tokenizer, options.repetitions or COUNT).items():
         found: list[Audited] = []
+        arc, lossless = Statistics(), Statistics()
         for number, ids in enumerate(of_kind):
             progress(f"{kind}, prompt {number + 1} of {len(of_kind)}")
-            found += audited(model, calibration, NgramDrafter(stores), ids, number)
-        report.rows.append({"prompts": kind, **summary(found, calibration)})
+            found += audited(model, calibration, NgramDrafter(stores), ids, number, arc)
+            plain = generate(model, NgramDrafter(stores), ids, "lossless", length=LENGTH, seed=number, tree_size=TREE)
+            list(plain)
+            _add(lossless, plain.statistics)
+        lengths = {
+            "accept length": arc.accept_length,
+            "lossless accept length": lossless.accept_length,
+            "tolerated / accepted": arc.tolerated / max(arc.accepted + arc.tolerated, 1),
+        }
+        report.rows.append({"prompts": kind, **lengths, **summary(found, calibration)})
+        longer = arc.accept_length / max(lossless.accept_length, 1e-9)
+        report.target(f"{kind}: accept length, ARC / lossless", longer, ">= 1.0")
         covered = sum(a.js <= a.bound for a in found)
         report.target(f"{kind}: JS <= U_min / accepted", covered / len(found) if found else 1.0, ">= 0.95")
     model.close()
@@ -58,13 +70,20 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 
 
 def audited(
-    model: LanguageModel, calibration: Calibration, drafter: NgramDrafter, ids: list[int], seed: int
+    model: LanguageModel,
+    calibration: Calibration,
+    drafter: NgramDrafter,
+    ids: list[int],
+    seed: int,
+    total: Statistics | None = None,
 ) -> list[Audited]:
-    """The proposals that became text in one sampled continuation."""
+    """The proposals that became text in one sampled continuation; its counts are added to `total`."""
     made = generate(
         model, drafter, ids, "arc", length=LENGTH, seed=seed, tree_size=TREE, calibration=calibration, prune=False
     )
     tokens = list(made)
+    if total is not None:
+        _add(total, made.statistics)
     text = [t.id for t in tokens]
     # One pass over the text as a tree: beside each proposal that became text, what the target would have said.
     sequence = model.open()
@@ -92,6 +111,11 @@ def audited(
     ]
 
 
+def _add(total: Statistics, one: Statistics) -> None:
+    for name in ("cycles", "tokens", "accepted", "tolerated"):
+        setattr(total, name, getattr(total, name) + getattr(one, name))
+
+
 def summary(found: list[Audited], calibration: Calibration) -> dict[str, float | int]:
     """Coverage with its Wilson interval, of all accepted and of those that were not the target's likeliest."""
     others = [a for a in found if not a.best]
@@ -108,7 +132,8 @@ def summary(found: list[Audited], calibration: Calibration) -> dict[str, float |
         "their coverage": held_others / len(others) if others else 1.0,
         "their low": low_others,
         "their high": high_others,
-        "tolerated": len(tolerated),
-        "tolerated: JS <= tau": sum(a.js <= calibration.overall.tau for a in tolerated) / max(len(tolerated), 1),
+        "tolerated": sum(a.tolerated for a in found),
+        "tolerated, not the likeliest": len(tolerated),
+        "of these JS <= tau": sum(a.js <= calibration.overall.tau for a in tolerated) / max(len(tolerated), 1),
         "their mean JS": sum(a.js for a in others) / max(len(others), 1),
     }

@@ -137,7 +137,7 @@ def _judged(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: in
         return 0.0, calibration.overall.tau
     emb = whitened_distance(embeddings, calibration, t_m, t_d)
     logit = margin(p, t_m, t_d) ** 2
-    constants = calibration.constants(normalised_entropy(p), depth, emb, logit)
+    constants = calibration.constants(normalised_entropy(p), depth, emb)
     # A side whose factor is ∞ is not relied on; ∞ · 0 would be no number.
     sides = [f * raw for f, raw in ((constants.c_s, emb), (constants.alpha_kappa, logit)) if f < math.inf]
     return min(sides, default=math.inf), constants.tau

@@ -38,8 +38,6 @@ Z = 1.959964  # of the normal distribution, two-sided 95 %
 TINY = 1e-12  # no constant is 0
 BUDGET = 0.5  # bits of JS that are tolerated: 0 for the same distribution, 1 for two that have nothing in common
 CELLS = (100, 200, 400, 800, 1600)  # the nearest so many pairs, then the next, …: classes of ‖W Δe‖²
-MARGIN = 5.0  # (Δℓ̃)² that parts each of them: a factor of 9 between the two probabilities
-ENOUGH = 80  # pairs of which a Wilson interval can start at 95 %
 NEAREST = 3  # candidates per position that are looked at for being near
 
 
@@ -59,13 +57,12 @@ class Constants:
 @dataclass(frozen=True)
 class Bucket:
     """Constants for positions with a normalised entropy below `entropy` and a depth below `depth`, and pairs with
-    ‖W Δe‖² below `emb` and (Δℓ̃)² below `logit`."""
+    ‖W Δe‖² below `emb`."""
 
     entropy: float
     depth: int
     constants: Constants
     emb: float = math.inf
-    logit: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -97,15 +94,10 @@ class Calibration:
     prompts: int = 0
     budget: float | None = None
 
-    def constants(self, normalised_entropy: float, depth: int, emb: float = 0.0, logit: float = 0.0) -> Constants:
+    def constants(self, normalised_entropy: float, depth: int, emb: float = 0.0) -> Constants:
         """Those of the first bucket that fits."""
         for bucket in self.buckets:
-            if (
-                normalised_entropy < bucket.entropy
-                and depth < bucket.depth
-                and emb < bucket.emb
-                and logit < bucket.logit
-            ):
+            if normalised_entropy < bucket.entropy and depth < bucket.depth and emb < bucket.emb:
                 return bucket.constants
         return self.overall
 
@@ -183,10 +175,10 @@ def _constants(said: dict) -> Constants:
 
 
 def _bucket(said: dict) -> Bucket:
-    edges = [math.inf if said[name] is None else float(said[name]) for name in ("emb", "logit")]
-    if any(math.isnan(edge) for edge in edges):
-        raise ValueError("a bucket without edges")
-    return Bucket(float(said["entropy"]), int(said["depth"]), _constants(said["constants"]), *edges)
+    edge = math.inf if said["emb"] is None else float(said["emb"])
+    if math.isnan(edge):
+        raise ValueError("a bucket without an edge")
+    return Bucket(float(said["entropy"]), int(said["depth"]), _constants(said["constants"]), edge)
 
 
 def _without_infinity(said: Any) -> Any:
@@ -262,7 +254,7 @@ def collect(
     prompts: Iterable[Sequence[int]],
     *,
     temperature: float = 1.0,
-    per_prompt: int = 12,
+    per_prompt: int = 16,
     every: int = 2,
     candidates: int = 10,
     top_k: int = 64,
@@ -434,13 +426,8 @@ def fit_accepted(
             break
         start += size
         edge = ordered[start].emb
-        for logit in (MARGIN, math.inf):
-            inside = [s for s in cell if (s.logit < MARGIN) == (logit == MARGIN)]
-            if len(inside) >= ENOUGH:
-                c_s = _quantile(
-                    np.array([s.js / max(s.emb, 1e-12) for s in inside]), corrected_level(len(inside), delta)
-                )
-                buckets.append(Bucket(2.0, 1_000, Constants(max(c_s, TINY), math.inf, tau), edge, logit))
+        c_s = _quantile(np.array([s.js / max(s.emb, 1e-12) for s in cell]), corrected_level(size, delta))
+        buckets.append(Bucket(2.0, 1_000, Constants(max(c_s, TINY), math.inf, tau), edge))
     alpha_kappa = overall.alpha_kappa if _logit_side_holds(samples, overall, delta, tau) else math.inf
     return Constants(overall.c_s, alpha_kappa, min(overall.tau, tau)), buckets
 
