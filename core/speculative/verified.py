@@ -151,7 +151,7 @@ def _look(
     sequence: Sequence, prefix_ids: list[int], drafts: list[list[int]], deep: list[int]
 ) -> dict[tuple[int, ...], Tensor]:
     """One pass over the first `deep[i]` tokens of each draft, as a tree: logits (V,) after each beginning, and ()."""
-    found = {(): sequence.sync(prefix_ids)}
+    found: dict[tuple[int, ...], Tensor] = {(): sequence.sync(prefix_ids)}
     tree = TokenTree.of_paths([(int(token), 1.0) for token in ids[:n]] for ids, n in zip(drafts, deep, strict=True))
     if len(tree):
         after = sequence.feed_tree(tree.ids, tree.parents)
