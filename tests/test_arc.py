@@ -150,12 +150,8 @@ def test_embeddings_that_are_not_tied_to_the_output_are_the_input_ones() -> None
 
 def samples(n: int, seed: int = 0) -> list[Sample]:
     random = np.random.default_rng(seed)
-    return [
-        Sample(
-            *(float(x) for x in random.exponential((0.05, 2.0, 1.0))), float(random.random()), int(random.integers(6))
-        )
-        for _ in range(n)
-    ]
+    drawn = random.exponential((0.05, 2.0, 1.0), (n, 3)).tolist()
+    return [Sample(js, emb, logit, float(random.random()), int(random.integers(6))) for js, emb, logit in drawn]
 
 
 @settings(deadline=None)
