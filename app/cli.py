@@ -22,6 +22,7 @@ from app.bench import cli as bench_cli
 from app.evals import cli as evals_cli
 from app.offline import stay_offline
 from app.settings import DraftSettings, options
+from app.threads import leave_cores_to
 from core.errors import PolydraftError
 
 if TYPE_CHECKING:
@@ -162,6 +163,7 @@ def complete(
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(model, backend, precision=precision)
+    leave_cores_to(autocomplete.model)
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)
     if speculate is not None:

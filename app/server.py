@@ -23,6 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app import sampling_routes, stores_routes
 from app.offline import stay_offline
 from app.service import FAILURES, DraftRequest, DraftService
+from app.threads import leave_cores_to
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
@@ -270,7 +271,9 @@ def serve(
 
     def load() -> Autocomplete:
         try:
-            return load_autocomplete(model_name, backend, precision=precision)
+            loaded = load_autocomplete(model_name, backend, precision=precision)
+            leave_cores_to(loaded.model)
+            return loaded
         except FAILURES as error:
             problem = str(error) if isinstance(error, PolydraftError) else f"No model: {error}"
             typer.echo(problem, err=True)

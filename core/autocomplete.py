@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from core.healing import Healer
-from core.models import LanguageModel, Row, load_model
+from core.models import LanguageModel, Row, Sequence, load_model
 from core.modes import Drafting, Mode, begin
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
@@ -92,6 +92,7 @@ class Session:
     def __init__(self, autocomplete: Autocomplete) -> None:
         self.autocomplete = autocomplete
         self.sequence = autocomplete.model.open()
+        self.weighed = Weighed([], [], [])
 
     def complete(
         self,
@@ -127,6 +128,18 @@ class Session:
         self.sequence.close()
 
 
+@dataclass(frozen=True)
+class Weighed:
+    """Logits before a half-typed word and after each of its tokens, so that drafts for other settings need no pass.
+
+    They hold for as long as the sequence holds prefix and word.
+    """
+
+    prefix_ids: list[int]
+    word_ids: list[int]
+    logits: list[Tensor]  # 1 + tokens of the word, each (V,)
+
+
 class Completion:
     """The drafts for one state of the text, while they are made.
 
@@ -142,7 +155,8 @@ class Completion:
         self, session: Session, before: str, heal: bool, one_line: bool, mode: Mode, options: dict[str, Any]
     ) -> None:
         self._autocomplete = a = session.autocomplete
-        self._sequence = session.sequence
+        self._session, self._sequence = session, session.sequence
+        self._branch: Sequence | None = None  # where drafts grow while the sequence keeps the half-typed word
         self._one_line = one_line
         self._options, self._mode = options, mode
         Options(**options)  # refuses values out of range before anything is fed
@@ -155,6 +169,10 @@ class Completion:
         self.fed = 0
         self._first: tuple[list[Tensor], list[np.ndarray]] | None = None  # what the drafts began with
         wanted = self._healing.prefix_ids
+        if (weighed := self._weighed_before()) is not None:
+            self.reused, self._rest = self._sequence.length, []
+            self._begin(weighed)
+            return
         known = self._sequence.resume(wanted)
         self.reused = self._sequence.length
         self._rest = wanted[self._sequence.length :]
@@ -198,6 +216,16 @@ class Completion:
         self.done = True
         if self._drafting is not None:
             self._drafting.close()
+        if self._branch is not None:
+            self._branch.close()
+            self._branch = None
+
+    def _weighed_before(self) -> list[Tensor] | None:
+        """The logits of this very place, where the session's latest drafts began at it and its word is still cached."""
+        w, healing = self._session.weighed, self._healing
+        if not w.word_ids or (w.prefix_ids, w.word_ids) != (healing.prefix_ids, healing.word_ids):
+            return None
+        return w.logits if self._sequence.inputs == w.prefix_ids + w.word_ids else None
 
     def _after_prefix(self, logits: Tensor) -> None:
         if self._autocomplete.healer.certain(self._healing, logits) and not self._proposed_inside():
@@ -225,7 +253,12 @@ class Completion:
         stop = healer.line_ends if self._one_line else self._autocomplete.model.tokenizer.eos_ids
         starts = [healer.beginnings(rest) for rest in healing.rests]
         options = Options(**self._options, stop_ids=stop)
-        self._drafting = begin(self._sequence, healing.prefix_ids, options, self._mode, healing.word_ids, starts)
+        sequence = self._sequence
+        if len(logits) > 1:
+            # Drafts rewind into the word: they do so on a branch, and its tokens stay cached.
+            self._session.weighed = Weighed(healing.prefix_ids, healing.word_ids, logits)
+            sequence = self._branch = sequence.fork()
+        self._drafting = begin(sequence, healing.prefix_ids, options, self._mode, healing.word_ids, starts)
         self._first = logits, starts
         self._show(self._drafting.advance(logits))
 
@@ -271,6 +304,8 @@ class Completion:
                 seen.add(row.text)
                 self.drafts.append(row)
         del self.drafts[self._mode.most(self._options.get("k", Options.k)) :]
+        if self.done:
+            self.close()
 
     def _spans(self, ids: list[int], personal: list[bool]) -> tuple[tuple[int, int], ...]:
         """Where in the draft's text the tokens stand that a personal store decided on; neighbours are joined."""

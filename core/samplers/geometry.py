@@ -15,7 +15,7 @@ from core.errors import InputError
 
 Metric = Literal["l2", "cosine", "uniform"]
 METRICS: tuple[Metric, ...] = ("l2", "cosine", "uniform")
-_CHUNK = 8192  # rows at once, while the statistics are taken
+_CHUNK = 512  # rows at once for the statistics: they fit a core's cache, and float32 is enough for so few
 
 
 class Geometry:
@@ -61,7 +61,7 @@ class Geometry:
         """This geometry with its embeddings on another device."""
         return Geometry(None if self.embeddings is None else self.embeddings.to(device), self.metric)
 
-    def _rows(self, ids: Tensor) -> Tensor:
+    def _rows(self, ids: Tensor | slice) -> Tensor:
         assert self.embeddings is not None
         rows = self.embeddings[ids].float()
         return _unit(rows) if self.metric == "l2" else rows
@@ -69,10 +69,14 @@ class Geometry:
     def _statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (D,) over the vocabulary; variances of at least 1e-6 (ε, in l2's units)."""
         assert self.embeddings is not None
-        chunks = torch.arange(len(self.embeddings), device=self.embeddings.device).split(_CHUNK)
-        mean = sum((self._rows(c).double().sum(0) for c in chunks), torch.tensor(0.0)) / len(self.embeddings)
-        squares = sum(((self._rows(c).double() - mean).square().sum(0) for c in chunks), torch.tensor(0.0))
-        variance = squares / len(self.embeddings)
+        n, width = self.embeddings.shape
+        total, squares = torch.zeros(2, width, dtype=torch.float64, device=self.embeddings.device)
+        for start in range(0, n, _CHUNK):
+            rows = self._rows(slice(start, start + _CHUNK))
+            total += rows.sum(0).double()
+            squares += rows.square().sum(0).double()
+        mean = total / n
+        variance = squares / n - mean.square()
         # The paper adds a small ε to variances that are near 1/D here; the code floors them.
         variance = variance + 1e-12 if self.metric == "l2" else variance.clamp(min=1e-6)
         return mean.float(), variance.sqrt().float()
