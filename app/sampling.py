@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.settings import SamplingSettings
-from core.controls import CATALOG, MODES, Control, checked
+from core.controls import CATALOG, MODE_CONTROLS, MODES, Control, checked, checked_mode
 from core.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,27 +20,30 @@ if TYPE_CHECKING:
     from core.samplers.view import Choice, View
 
 SHOWN = 8  # tokens that the table writes out per rule
-_CONTROLS = {control.flag: (entry.name, control) for entry in CATALOG.values() for control in entry.controls}
+_RULES = {control.flag: (entry.name, control) for entry in CATALOG.values() for control in entry.controls}
+_MODES = {control.flag: (mode, control) for mode, controls in MODE_CONTROLS.items() for control in controls}
 
 
 def with_controls(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The command with one flag per control of the catalogue in place of its `values` argument.
+    """The command with one flag per control of the rules, and of the modes if it has a mode, in place of its `values`
+    argument.
 
     `values` becomes a dict: flag to value, of the flags that were given.
     """
     own = inspect.signature(command, eval_str=True)
+    controls = _RULES | (_MODES if "mode" in own.parameters else {})
 
     def wrapped(**given: Any) -> Any:
-        values = {flag: given.pop(_argument(flag)) for flag in _CONTROLS}
+        values = {flag: given.pop(_argument(flag)) for flag in controls}
         return command(**given, values={flag: value for flag, value in values.items() if value is not None})
 
     flags = [
         inspect.Parameter(
             _argument(flag), inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_flag(rule, control)
         )
-        for flag, (rule, control) in _CONTROLS.items()
+        for flag, (rule, control) in controls.items()
     ]
-    taken = set(_CONTROLS) & {name.replace("_", "-") for name in own.parameters}
+    taken = set(controls) & {name.replace("_", "-") for name in own.parameters}
     assert not taken, f"{taken} are flags of the command itself"
     kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own.parameters.values() if p.name != "values"]
     wrapped.__signature__ = inspect.Signature([*kept, *flags])  # pyright: ignore[reportFunctionMemberAccess]
@@ -62,28 +65,34 @@ def _flag(rule: str, control: Control) -> Any:
 
 def values_of(rule: str, given: dict[str, Any]) -> dict[str, Any]:
     """The values of a rule's controls by name. Raises InputError for a flag of another rule, or out of range."""
-    for flag in given:
-        owner, _ = _CONTROLS[flag]
-        if owner != rule:
-            raise InputError(f"--{flag} is a flag of {owner}, and the rule is {rule}; add --rule {owner}.")
-    values = {_CONTROLS[flag][1].name: value for flag, value in given.items()}
+    values = _owned(_RULES, "rule", rule, given)
     checked(rule, values)
     return values
 
 
 def chosen(rule: str, given: dict[str, Any], mode: str, seed: int) -> SamplingSettings:
-    """What the flags say. Raises InputError for a rule or a mode that is none, and as `values_of` does."""
-    values = values_of(rule, given)
-    if mode not in MODES:
-        raise InputError(f"mode {mode!r} given; one of {', '.join(MODES)} expected.")
-    return SamplingSettings(rule=rule, values=values, mode=mode, seed=seed)
+    """What the flags say. Raises InputError for a rule or a mode that is none, a flag of another one, or a value out of
+    range."""
+    values = values_of(rule, {flag: value for flag, value in given.items() if flag in _RULES})
+    checked_mode(mode, {})
+    of_mode = _owned(_MODES, "mode", mode, {flag: value for flag, value in given.items() if flag in _MODES})
+    checked_mode(mode, of_mode)
+    return SamplingSettings(rule=rule, values=values, mode=mode, mode_values=of_mode, seed=seed)
+
+
+def _owned(controls: dict[str, tuple[str, Control]], kind: str, chosen: str, given: dict[str, Any]) -> dict[str, Any]:
+    for flag in given:
+        owner, _ = controls[flag]
+        if owner != chosen:
+            raise InputError(f"--{flag} is a flag of {owner}, and the {kind} is {chosen}; add --{kind} {owner}.")
+    return {controls[flag][1].name: value for flag, value in given.items()}
 
 
 def asked(given: dict[str, Any], temperature: float) -> dict[str, dict[str, Any]]:
     """All rules, with the values that were given to some. Raises InputError for a value out of range."""
     found: dict[str, dict[str, Any]] = {name: {} for name in CATALOG}
     for flag, value in given.items():
-        owner, control = _CONTROLS[flag]
+        owner, control = _RULES[flag]
         found[owner][control.name] = value
     for name, values in found.items():
         checked(name, values, temperature)
@@ -98,7 +107,8 @@ def options(autocomplete: Autocomplete, settings: DraftSettings) -> dict[str, An
 
     chosen = settings.sampling
     rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature)
-    return {"mode": Mode(chosen.mode), "rule": rule, "seed": chosen.seed}
+    mode = Mode(chosen.mode, **checked_mode(chosen.mode, chosen.mode_values))
+    return {"mode": mode, "rule": rule, "seed": chosen.seed}
 
 
 def view(autocomplete: Autocomplete, text: str, temperature: float, settings: dict[str, dict[str, Any]]) -> View:

@@ -26,7 +26,7 @@ from starlette.concurrency import run_in_threadpool
 from app.presets import OwnPresets
 from app.sampling_view import Charts
 from app.service import DraftService, Position
-from core.controls import CATALOG, MODES, PRESETS, T_HIGH, T_LOW, Control, Preset, checked
+from core.controls import CATALOG, MODE_CONTROLS, MODES, PRESETS, T_HIGH, T_LOW, Control, Preset, checked
 from core.errors import InputError, PolydraftError
 
 Parsed = Callable[[Request, Any], Awaitable[Any]]
@@ -66,6 +66,10 @@ class SavedPreset(_Request):
     values: dict[str, Any] = {}
     temperature: float = 1.0
     mode: str = ""
+    mode_values: dict[str, Any] = {}
+    k: int | None = None
+    length: int | None = None
+    seed: int | None = None
 
 
 class Named(_Request):
@@ -146,7 +150,10 @@ def catalogue() -> dict[str, Any]:
             {"name": e.name, "title": e.title, "says": e.says, "controls": [_control(c) for c in e.controls]}
             for e in CATALOG.values()
         ],
-        "modes": [{"name": name, "says": says} for name, says in MODES.items()],
+        "modes": [
+            {"name": name, "says": says, "controls": [_control(c) for c in MODE_CONTROLS.get(name, ())]}
+            for name, says in MODES.items()
+        ],
         "temperature": {"low": T_LOW, "high": T_HIGH},
         "presets": [preset.as_dict() for preset in PRESETS],
     }

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from core.controls import CATALOG, MODES, T_HIGH, T_LOW, checked
+from core.controls import CATALOG, MODES, MOST_DRAFTS, MOST_SEED, MOST_TOKENS, T_HIGH, T_LOW, checked, checked_mode
 from core.errors import InputError
 
 
@@ -22,6 +22,7 @@ class SamplingSettings(BaseModel):
         rule: a name of the catalogue.
         values: of its controls, by name; the rest have their defaults.
         mode: one of MODES.
+        mode_values: of the mode's own controls, by name.
         seed: drawn drafts are the same for the same one.
     """
 
@@ -30,7 +31,8 @@ class SamplingSettings(BaseModel):
     rule: str = "none"
     values: dict[str, Any] = {}
     mode: str = "superposed"
-    seed: int = Field(default=0, ge=0, lt=2**31)
+    mode_values: dict[str, Any] = {}
+    seed: int = Field(default=0, ge=0, le=MOST_SEED)
 
     @field_validator("rule")
     @classmethod
@@ -50,6 +52,7 @@ class SamplingSettings(BaseModel):
     def _fitting_values(self) -> SamplingSettings:
         try:
             checked(self.rule, self.values)
+            checked_mode(self.mode, self.mode_values)
         except InputError as error:
             raise ValueError(str(error)) from None
         return self
@@ -60,8 +63,8 @@ class DraftSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    k: int = _option(3, "Drafts", "How many ways to go on are shown.", ge=1, le=9, step=1)
-    length: int = _option(10, "Length", "How far ahead each draft looks, in tokens.", ge=1, le=32, step=1)
+    k: int = _option(3, "Drafts", "How many ways to go on are shown.", ge=1, le=MOST_DRAFTS, step=1)
+    length: int = _option(10, "Length", "How far ahead each draft looks, in tokens.", ge=1, le=MOST_TOKENS, step=1)
     temperature: float = _option(
         1.0, "Temperature", "Below 1 the likeliest words weigh more, above 1 less.", ge=T_LOW, le=T_HIGH, step=0.05
     )

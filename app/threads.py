@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 def leave_cores_to(model: LanguageModel) -> None:
     """One thread for torch where llama.cpp runs the model.
 
-    What torch does then are rules on one row of logits, a millisecond each. A second thread would wait for a core on which
-    one of its threads still spins: ten times as long, and seconds at worst.
+    What torch does then are rules on one row of logits, a millisecond each. A second thread would wait for a core on
+    which one of llama.cpp's still spins: ten times as long, and seconds at worst.
     """
     if model.backend == "llama.cpp":
         import torch

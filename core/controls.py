@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from core.errors import InputError
 
 T_LOW, T_HIGH = 0.05, 4.0  # temperatures that the controls offer
+MOST_DRAFTS, MOST_TOKENS = 9, 32  # k and length, likewise
+MOST_SEED = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -170,6 +172,14 @@ MODES = {
     "sampled+superposed": "A few tokens drawn by the rule, then k drafts superposed on each draw.",
 }
 
+# What a mode has besides k and the length.
+MODE_CONTROLS: dict[str, tuple[Control, ...]] = {
+    "sampled+superposed": (
+        Control("samples", "n", "samples", 2, 1, 4, 1, "Beginnings that are drawn; each gets k drafts of its own."),
+        Control("sampled_tokens", "m", "sampled-tokens", 2, 1, 8, 1, "Tokens drawn before drafts are superposed."),
+    )
+}
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -182,6 +192,8 @@ class Preset:
         temperature: T, before the rule.
         source: where the setting is from.
         mode: how drafts are made with it; "" leaves that as it is.
+        mode_values: of the mode's own controls; what is not named has its default.
+        k, length, seed: of the drafts; None leaves them as they are.
     """
 
     name: str
@@ -190,14 +202,25 @@ class Preset:
     temperature: float = 1.0
     source: str = ""
     mode: str = ""
+    mode_values: Mapping[str, float] = field(default_factory=dict)
+    k: int | None = None
+    length: int | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         checked(self.rule, self.values, self.temperature)
-        if self.mode and self.mode not in MODES:
-            raise InputError(f"mode {self.mode!r} given; one of {', '.join(MODES)} expected.")
+        if self.mode or self.mode_values:
+            checked_mode(self.mode, self.mode_values)
+        for name, low, high in (("k", 1, MOST_DRAFTS), ("length", 1, MOST_TOKENS), ("seed", 0, MOST_SEED)):
+            value = getattr(self, name)
+            if value is not None and (type(value) is not int or not low <= value <= high):
+                raise InputError(f"{name} {value!r} given; a whole number from {low} to {high} expected.")
 
     def as_dict(self) -> dict[str, Any]:
-        return {field: getattr(self, field) for field in self.__dataclass_fields__} | {"values": dict(self.values)}
+        """Plain data; what it leaves as it is, is left out."""
+        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        found |= {"values": dict(self.values), "mode_values": dict(self.mode_values)}
+        return {name: value for name, value in found.items() if value is not None}
 
     def as_json(self) -> str:
         return json.dumps(self.as_dict(), ensure_ascii=False)
@@ -214,15 +237,16 @@ class Preset:
     @classmethod
     def from_dict(cls, found: Any) -> Preset:
         """The preset that `as_dict` gave. Raises as `from_json` does."""
-        if not isinstance(found, dict) or not isinstance(found.get("values", {}), dict):
+        values = [found.get(name, {}) for name in ("values", "mode_values")] if isinstance(found, dict) else [None]
+        if not isinstance(found, dict) or not all(isinstance(value, dict) for value in values):
             raise InputError("The preset is no JSON object with name, rule and values; give what was exported.")
         unknown = set(found) - set(cls.__dataclass_fields__)
         if unknown or not {"name", "rule"} <= set(found):
             what = f"unknown field {min(unknown)!r}" if unknown else "no name or no rule"
             raise InputError(f"The preset has {what}; {', '.join(cls.__dataclass_fields__)} are known.")
-        for field in ("name", "rule", "source", "mode"):
-            if not isinstance(found.get(field, ""), str):
-                raise InputError(f"The preset's {field} {found[field]!r} is no text; give what was exported.")
+        for name in ("name", "rule", "source", "mode"):
+            if not isinstance(found.get(name, ""), str):
+                raise InputError(f"The preset's {name} {found[name]!r} is no text; give what was exported.")
         return cls(**{"values": {}, **found})
 
 
@@ -238,6 +262,18 @@ def checked(rule: str, values: Mapping[str, Any], temperature: float = 1.0) -> d
     number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
     if not number or not T_LOW <= temperature <= T_HIGH:
         raise InputError(f"temperature {temperature} given; {T_LOW:g} to {T_HIGH:g} expected.")
+    return {name: control.checked(values.get(name, control.default)) for name, control in known.items()}
+
+
+def checked_mode(mode: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """All values of a mode's own controls, defaults filled in. Raises InputError that names what is wrong."""
+    if mode not in MODES:
+        raise InputError(f"mode {mode!r} given; one of {', '.join(MODES)} expected.")
+    known = {control.name: control for control in MODE_CONTROLS.get(mode, ())}
+    for name in values:
+        if name not in known:
+            of = f"its controls are {', '.join(known)}" if known else "it has no controls of its own"
+            raise InputError(f"{name} given for mode {mode}; {of}.")
     return {name: control.checked(values.get(name, control.default)) for name, control in known.items()}
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.controls import MODES
+from core.controls import checked_mode
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.places import likeliest_place, only
@@ -32,7 +32,7 @@ class Mode:
     """Which way, and what sampled+superposed needs besides.
 
     Attributes:
-        name: one of MODES.
+        name: one of `core.controls.MODES`.
         samples: beginnings that are drawn (n); each gets k drafts.
         sampled_tokens: tokens drawn for each (m), before superposing.
     """
@@ -42,8 +42,7 @@ class Mode:
     sampled_tokens: int = 2
 
     def __post_init__(self) -> None:
-        if self.name not in MODES:
-            raise InputError(f"mode {self.name!r} given; one of {', '.join(MODES)} expected.")
+        checked_mode(self.name, {})
         for name in ("samples", "sampled_tokens"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} {getattr(self, name)} given; at least 1 expected.")

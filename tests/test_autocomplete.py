@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.errors import InputError
 from core.healing import Healer
+from core.modes import Mode
 from core.text import shown
 
 
@@ -86,6 +88,28 @@ def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
     assert completion.drafts, "the first drafts are known without a pass"
     assert completion.fed == 0
     completion.close()
+
+
+@pytest.mark.parametrize("mode", ["superposed", "sampled", "branching", "beam", "sampled+superposed"])
+def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autocomplete, session, mode):
+    text = "She laughed because we live"
+    first = run(autocomplete, session, text)  # may be a whole word: its places had to be weighed, in a pass
+    assert first.fed > 0
+    assert session.weighed.word_ids
+    for _ in range(2):
+        fed = autocomplete.model.tokens_fed
+        again = session.complete(text, mode=Mode(mode), rule=autocomplete.sampler("top-k", {"top_k": 3}))
+        assert again.drafts
+        assert (again.fed, autocomplete.model.tokens_fed) == (0, fed)
+        assert again.next_logits is not None
+        assert torch.equal(again.next_logits, first.next_logits)
+        while not again.done:
+            again.advance(autocomplete.model.forward(again.rows()))
+        fresh = autocomplete.open()
+        other = run(autocomplete, fresh, text, mode=Mode(mode), rule=autocomplete.sampler("top-k", {"top_k": 3}))
+        assert again.drafts[0].text == other.drafts[0].text
+        fresh.close()
+    assert run(autocomplete, session, text + "d").reused >= 4  # what was typed is still in the cache
 
 
 def test_one_more_word_feeds_only_that_word(autocomplete, session):

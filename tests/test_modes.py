@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from app.cli import app
-from core.controls import CATALOG, MODES, PRESETS, Preset, checked
+from core.controls import CATALOG, MODE_CONTROLS, MODES, PRESETS, Preset, checked
 from core.errors import InputError
 from core.modes import Mode, begin, draft
 from core.samplers import Rule, TopK
@@ -205,6 +205,8 @@ def test_the_command_line_takes_rules_and_modes(autocomplete, monkeypatch):
     drawn = [json.loads(run(*common, "--rule", "top-w", "--beta", "4", "--temperature", "1.5").stdout) for _ in "ab"]
     assert drawn[0]["drafts"]
     assert drawn[0]["drafts"] == drawn[1]["drafts"]
+    spliced = ("--mode", "sampled+superposed", "--samples", "3", "--sampled-tokens", "1", "--k", "1")
+    assert len(json.loads(run(*common, *spliced).stdout)["drafts"]) == 3
     view = run("sample-view", text, "--temperature", "2", "--json")
     assert [c["rule"] for c in json.loads(view.stdout)["choices"]] == list(CATALOG)
     assert "top-nσ" in run("sample-view", text).stdout
@@ -217,6 +219,8 @@ def test_the_command_line_takes_rules_and_modes(autocomplete, monkeypatch):
         (("--rule", "top-p", "--beta", "4"), "--beta is a flag of top-w, and the rule is top-p; add --rule top-w"),
         (("--rule", "top-p", "--top-p", "1.5"), "top-p 1.5 given; a number from 0 to 1 expected"),
         (("--mode", "best"), "mode 'best' given"),
+        (("--samples", "3"), "--samples is a flag of sampled+superposed, and the mode is superposed; add --mode"),
+        (("--mode", "sampled+superposed", "--samples", "9"), "samples 9 given; a whole number from 1 to 4 expected"),
     ],
 )
 def test_the_command_line_names_what_is_wrong(arguments, said, autocomplete, monkeypatch):
@@ -236,6 +240,12 @@ def test_the_catalogue_names_the_rules_as_they_name_themselves():
         values = {} if name != "top-w" else {"metric": "uniform"}
         assert isinstance(sampler(name, values, 1.5), Rule)
     flags = [control.flag for entry in CATALOG.values() for control in entry.controls]
+    for mode, controls in MODE_CONTROLS.items():
+        flags += [control.flag for control in controls]
+        made = Mode(mode)
+        assert {control.name: control.default for control in controls} == {
+            name: getattr(made, name) for name in vars(made) if name != "name"
+        }
     assert len(flags) == len(set(flags))
 
 
@@ -254,6 +264,11 @@ def test_presets_travel_as_json_and_bad_ones_are_refused_by_name():
         ('{"name": "a", "rule": "top-k", "values": {"top_k": 2.5}}', "a whole number"),
         ('{"name": "a", "rule": "top-p", "temperature": 99}', "temperature 99 given"),
         ('{"name": 3, "rule": "top-p"}', "name 3 is no text"),
+        ('{"name": "a", "rule": "none", "k": 10}', "k 10 given; a whole number from 1 to 9 expected"),
+        ('{"name": "a", "rule": "none", "length": true}', "length True given; a whole number from 1 to 32"),
+        ('{"name": "a", "rule": "none", "seed": -1}', "seed -1 given"),
+        ('{"name": "a", "rule": "none", "mode": "beam", "mode_values": {"samples": 2}}', "samples given for mode beam"),
+        ('{"name": "a", "rule": "none", "mode_values": 3}', "no JSON object"),
     ):
         with pytest.raises(InputError, match=said):
             Preset.from_json(text)

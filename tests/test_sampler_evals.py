@@ -16,7 +16,7 @@ from app.cli import app
 from app.evals.plots import lines, page
 from app.evals.samplers import DRAWS, LENGTH, expected, self_bleu
 from app.evals.top_w import judged, mass_cuts
-from core.controls import CATALOG, MODES
+from core.controls import CATALOG, MODE_CONTROLS, MODES
 from core.samplers import Geometry, Mirostat, TopK, TopNSigma, TopW
 
 DOCS = (Path(__file__).parent.parent / "docs" / "samplers.md").read_text()
@@ -118,3 +118,5 @@ def test_the_documentation_names_every_rule_flag_and_mode():
                 assert f"--{control.flag}" in DOCS, control.flag
     for mode in MODES:
         assert f"| {mode} |" in DOCS
+        for control in MODE_CONTROLS.get(mode, ()):
+            assert f"`--{control.flag}`" in DOCS

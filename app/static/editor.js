@@ -27,7 +27,7 @@ import { ConnectionLost, ServerError, leave, serverStatus, streamDrafts } from "
  * A request under way. `quiet`: what is shown stays until the answer has something longer to say.
  * `steady`: drafts whose ends stay in sight until the answer has grown as long: settings change, the text does not.
  * @typedef {{n: number, before: string, key: string, set: DraftSet, quiet: boolean, pressed: number | null,
- *            controller: AbortController, steady: Draft[], told: boolean}} Request
+ *            controller: AbortController, forSettings: boolean, steady: Draft[], told: boolean}} Request
  */
 
 const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
@@ -52,7 +52,7 @@ const HINTS = [
 
 const REFRESH_AFTER = 250; // ms without a key until dropped drafts are replaced by new ones
 const MOVED_AFTER = 120; // ms after the caret has moved until drafts are asked for at its new place
-const SETTINGS_EVERY = 40; // ms between two requests while a slider moves
+const SETTINGS_EVERY = 16; // ms at least between two requests while a slider moves
 const SAVE_AFTER = 500; // ms without a change until the text is stored
 const LETTERS_PER_TOKEN = 4.6; // of English, with spaces
 const LETTER_WIDTH = 0.42; // of the font size, on average
@@ -84,6 +84,8 @@ export class Editor {
     this.composing = false;
     /** @type {Request | null} */
     this.request = null;
+    /** The newest request that has been answered. @type {{n: number, before: string} | null} */
+    this.answered = null;
     this.n = 0;
     this.text = "";
     this.caret = 0;
@@ -117,6 +119,8 @@ export class Editor {
     /** What the sampling panel adds to them. @type {{sampling?: object}} */
     this.sampling = {};
     this.settingsAsked = -1e9;
+    /** Whether settings have changed since the request under way. */
+    this.settingsWait = false;
     this.setUpSettings();
     this.setUpText();
     this.setUpButtons();
@@ -275,20 +279,21 @@ export class Editor {
 
   /**
    * Ask the server for drafts at the caret.
-   * @param {{quiet?: boolean, pressed?: number | null, steady?: boolean}} how
+   * @param {{quiet?: boolean, pressed?: number | null, forSettings?: boolean}} how
    */
-  ask({ quiet = false, pressed = null, steady = false }) {
+  ask({ quiet = false, pressed = null, forSettings = false }) {
     const before = this.before();
     if (before === null || this.dismissed) return;
     this.abort();
     const controller = new AbortController();
     const window = cropped(before);
     const request = {
-      n: ++this.n, before, key: window, quiet, pressed, controller, told: false,
-      steady: steady && this.set?.before === before ? this.set.drafts : [],
+      n: ++this.n, before, key: window, quiet, pressed, controller, forSettings, told: false,
+      steady: forSettings && this.set?.before === before ? this.set.drafts : [],
       set: /** @type {DraftSet} */ ({ before, drafts: [], done: false }),
     };
     this.request = request;
+    this.settingsWait = false;
     this.counters.requests++;
     const body = { n: request.n, before: window, settings: { ...this.settings, ...this.sampling } };
     streamDrafts(body, (line) => this.receive(request, line), controller.signal)
@@ -325,8 +330,12 @@ export class Editor {
     set.done = line.done;
     set.drafts = inOrder(set.drafts, line.drafts, line.done);
     if (!line.done) set.drafts = set.drafts.map((draft) => withKnownEnd(draft, request.steady));
-    if (!request.told) this.tell("pd-drafts");
+    if (!request.told) {
+      this.answered = request;
+      this.tell("pd-drafts");
+    }
     request.told = true;
+    if (this.settingsWait) this.settingsChanged();
     if (line.done) this.remember(request);
 
     const before = this.before();
@@ -350,6 +359,7 @@ export class Editor {
   finish(request) {
     if (request !== this.request) return;
     this.request = null;
+    if (this.settingsWait) this.settingsChanged();
     if (!request.set.done) return;
     this.announceLater();
   }
@@ -361,6 +371,7 @@ export class Editor {
   failed(request, error) {
     if (request.controller.signal.aborted || request !== this.request) return;
     this.request = null;
+    this.settingsWait = false;
     if (error instanceof ConnectionLost) this.disconnected();
     else if (error instanceof ServerError) this.notice("server", error);
     else throw error;
@@ -705,12 +716,15 @@ export class Editor {
     disclose(/** @type {HTMLButtonElement} */ (this.find("[data-do=settings]")), roomy);
   }
 
-  /** Drafts for new settings: the first at once, and not for every step of a moving slider. */
+  /** Drafts for new settings: at once, or as soon as the drafts for those before are there; so the server's pace counts. */
   settingsChanged() {
     this.remembered.clear();
+    const { request } = this;
+    this.settingsWait = request !== null && request.forSettings && !request.told;
+    if (this.settingsWait) return;
     this.later("settings", Math.max(0, this.settingsAsked + SETTINGS_EVERY - performance.now()), () => {
       this.settingsAsked = performance.now();
-      this.ask({ steady: true });
+      this.ask({ forSettings: true });
     });
   }
 

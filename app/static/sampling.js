@@ -15,8 +15,11 @@ import { ConnectionLost, ServerError, TAB, getJson, postJson } from "./transport
  * @typedef {{name: string, label: string, flag: string, default: number | string, low: number, high: number, step: number,
  *            explain: string, choices: string[], main: boolean, whole: boolean}} Control
  * @typedef {{name: string, title: string, says: string, controls: Control[]}} Rule
- * @typedef {{name: string, rule: string, values: Record<string, any>, temperature: number, source: string, mode: string}} Preset
- * @typedef {{rules: Rule[], modes: {name: string, says: string}[], temperature: {low: number, high: number},
+ * @typedef {{name: string, says: string, controls: Control[]}} Mode
+ * @typedef {{rule: string, values: Record<string, any>, temperature: number, mode: string,
+ *            mode_values: Record<string, any>, k?: number, length?: number, seed?: number}} Setting
+ * @typedef {Setting & {name: string, source: string}} Preset
+ * @typedef {{rules: Rule[], modes: Mode[], temperature: {low: number, high: number},
  *            presets: Preset[], own: Preset[]}} Catalogue
  */
 
@@ -50,11 +53,14 @@ export class Sampling {
     this.catalogue = catalogue;
     this.panel = /** @type {HTMLElement} */ (root.querySelector("#pd-sampling"));
     this.rules = new Map(catalogue.rules.map((rule) => [rule.name, rule]));
+    this.modes = new Map(catalogue.modes.map((mode) => [mode.name, mode]));
     this.rule = "none";
     this.mode = "superposed";
     this.seed = 0;
     /** The controls of every rule as they were last set. @type {Record<string, Record<string, any>>} */
     this.values = Object.fromEntries(catalogue.rules.map((rule) => [rule.name, defaults(rule)]));
+    /** The same of every mode. @type {Record<string, Record<string, any>>} */
+    this.modeValues = Object.fromEntries(catalogue.modes.map((mode) => [mode.name, defaults(mode)]));
     /** The drawing in sight: bars, rules, sweep or map. */
     this.shown = "bars";
     /** @type {import("./chart.js").View | null} */
@@ -76,6 +82,7 @@ export class Sampling {
     root.addEventListener("pd-reset", () => {
       [this.rule, this.mode, this.seed] = ["none", "superposed", 0];
       for (const rule of this.rules.values()) this.values[rule.name] = defaults(rule);
+      for (const mode of this.modes.values()) this.modeValues[mode.name] = defaults(mode);
       this.changed();
     });
     Object.assign(window, { polydraftSampling: this });
@@ -160,6 +167,7 @@ export class Sampling {
     });
     on(".sm-defaults", "click", () => {
       this.values[this.rule] = defaults(this.present());
+      this.modeValues[this.mode] = defaults(this.presentMode());
       this.setTemperature(1);
       this.changed();
       this.buildControls();
@@ -206,18 +214,28 @@ export class Sampling {
     const rule = this.present();
     const all = this.find(".sm-rest").getAttribute("aria-expanded") === "true";
     const controls = rule.controls.filter((control) => control.main || all);
-    box.replaceChildren(...controls.map((control) => this.newControl(rule, control)), this.newTemperature());
+    box.replaceChildren(
+      ...controls.map((control) => this.newControl(rule.name, this.values, control)),
+      this.newTemperature(),
+      ...this.presentMode().controls.map((control) => this.newControl(this.mode, this.modeValues, control)),
+    );
     this.find(".sm-rest").hidden = rule.controls.every((control) => control.main);
-    this.built = rule.name;
+    this.built = this.wanted();
     this.render();
   }
 
+  /** Which controls there should be. */
+  wanted() {
+    return `${this.rule} ${this.presentMode().controls.length ? this.mode : ""}`;
+  }
+
   /**
-   * @param {Rule} rule
+   * @param {string} owner the rule or the mode
+   * @param {Record<string, Record<string, any>>} values of all owners
    * @param {Control} control
    */
-  newControl(rule, control) {
-    const id = `sm-${rule.name}-${control.name}`;
+  newControl(owner, values, control) {
+    const id = `sm-${owner}-${control.name}`;
     const field = document.createElement("div");
     field.className = "pd-option";
     const how = `<small id="${id}-how">${control.explain}</small>`;
@@ -234,7 +252,7 @@ export class Sampling {
     const input = /** @type {HTMLInputElement} */ (field.querySelector("input, select"));
     input.dataset.control = control.name;
     input.addEventListener("input", () => {
-      this.values[rule.name][control.name] = control.choices.length ? input.value : valueAt(control, Number(input.value));
+      values[owner][control.name] = control.choices.length ? input.value : valueAt(control, Number(input.value));
       this.changed();
     });
     return field;
@@ -260,6 +278,15 @@ export class Sampling {
     return /** @type {Rule} */ (this.rules.get(this.rule));
   }
 
+  presentMode() {
+    return /** @type {Mode} */ (this.modes.get(this.mode));
+  }
+
+  /** @returns {HTMLInputElement[]} the footer's settings: k, length, the temperature and the others */
+  options() {
+    return [.../** @type {NodeListOf<HTMLInputElement>} */ (this.root.querySelectorAll(".pd-options input"))];
+  }
+
   /** @returns {HTMLInputElement} the footer's slider, where the temperature lives */
   temperature() {
     return /** @type {HTMLInputElement} */ (this.root.querySelector(".pd-options [name=temperature]"));
@@ -267,9 +294,18 @@ export class Sampling {
 
   /** @param {number} t */
   setTemperature(t) {
-    const input = this.temperature();
-    if (Number(input.value) === t) return;
-    input.value = String(t);
+    this.setOption("temperature", t);
+  }
+
+  /**
+   * @param {string} name
+   * @param {number | boolean | undefined} value undefined leaves it as it is
+   */
+  setOption(name, value) {
+    const input = this.options().find((one) => one.name === name);
+    if (!input || value === undefined || optionValue(input) === value) return;
+    if (typeof value === "boolean") input.checked = value;
+    else input.value = String(value);
     input.dispatchEvent(new Event("input", { bubbles: true }));
   }
 
@@ -295,13 +331,12 @@ export class Sampling {
   /** @param {{ask: boolean}} how */
   apply({ ask }) {
     const { rule, mode, seed } = this;
-    this.editor.sampling = this.isChosen() ? { sampling: { rule, values: this.values[rule], mode, seed } } : {};
+    const chosen = { rule, values: this.values[rule], mode, mode_values: this.modeValues[mode], seed };
+    this.editor.sampling = this.isChosen() ? { sampling: chosen } : {};
     if (ask) this.editor.settingsChanged();
-    const touched = Object.fromEntries(
-      [...this.rules.values()].map((r) => [r.name, changedValues(r, this.values[r.name])]).filter(([, v]) => Object.keys(/** @type {object} */ (v)).length),
-    );
-    const nothing = !this.isChosen() && !seed && !Object.keys(touched).length;
-    keep(nothing ? null : { rule, mode, seed, values: touched });
+    const [values, modeValues] = [touched(this.rules, this.values), touched(this.modes, this.modeValues)];
+    const nothing = !this.isChosen() && !seed && !Object.keys({ ...values, ...modeValues }).length;
+    keep(nothing ? null : { rule, mode, seed, values, modeValues });
     write(this.button, ["Sampling", ...this.summary()].join(" · "));
   }
 
@@ -314,29 +349,26 @@ export class Sampling {
   takeKept() {
     const kept = recall();
     if (!kept || typeof kept !== "object") return;
-    for (const [name, values] of Object.entries(kept.values ?? {})) {
-      const rule = this.rules.get(name);
-      for (const control of rule?.controls ?? []) {
-        if (!problem(control, values?.[control.name])) this.values[name][control.name] = values[control.name];
-      }
-    }
+    takeOver(this.rules, this.values, kept.values);
+    takeOver(this.modes, this.modeValues, kept.modeValues);
     if (this.rules.has(kept.rule)) this.rule = kept.rule;
-    if (this.catalogue.modes.some(({ name }) => name === kept.mode)) this.mode = kept.mode;
+    if (this.modes.has(kept.mode)) this.mode = kept.mode;
     if (Number.isInteger(kept.seed) && kept.seed >= 0 && kept.seed <= MOST_SEED) this.seed = kept.seed;
   }
 
   /** All controls as they are chosen. */
   render() {
     const rule = this.present();
-    if (this.built !== rule.name) return this.buildControls();
+    if (this.built !== this.wanted()) return this.buildControls();
     this.find("#sm-rule").value = this.rule;
     this.find("#sm-mode").value = this.mode;
-    const mode = this.catalogue.modes.find(({ name }) => name === this.mode);
-    write(this.find("#sm-says"), `${rule.says} ${this.mode === "superposed" ? "" : `Drafts: ${lowered(mode?.says ?? "")}`}`.trim());
-    for (const control of rule.controls) {
+    const mode = this.presentMode();
+    write(this.find("#sm-says"), `${rule.says} ${this.mode === "superposed" ? "" : `Drafts: ${lowered(mode.says)}`}`.trim());
+    const of = (/** @type {Control[]} */ controls, /** @type {Record<string, any>} */ values) =>
+      controls.map((control) => ({ control, value: values[control.name] }));
+    for (const { control, value } of [...of(rule.controls, this.values[rule.name]), ...of(mode.controls, this.modeValues[mode.name])]) {
       const input = /** @type {HTMLInputElement | null} */ (this.panel.querySelector(`[data-control="${control.name}"]`));
       if (!input) continue;
-      const value = this.values[rule.name][control.name];
       if (control.choices.length) input.value = value;
       else this.renderSlider(input, placeOf(control, value), shownValue(control, value));
     }
@@ -416,8 +448,8 @@ export class Sampling {
     } else if (event === "pd-along") {
       // The drafts serve this position too, but the server has not seen it: now that somebody looks, it shall.
       this.editor.ask({ quiet: true });
-    } else {
-      this.refresh();
+    } else if (!this.view || this.seenBefore !== this.editor.request?.before) {
+      this.refresh(); // other settings alone, at the same place, change nothing that `changed` has not asked for
     }
   }
 
@@ -450,6 +482,9 @@ export class Sampling {
       this.counters.views++;
       const request = { tab: TAB, temperature: Number(this.temperature().value), rules, map: this.shown === "map" };
       this.view = await postJson("/api/view", request);
+      // Where the newest request had not reached the server, this may still be the place before it.
+      const { request: running, answered } = this.editor;
+      this.seenBefore = [running, answered].find((one) => one?.n === this.view?.n)?.before;
       this.draw();
       if (this.shown === "sweep") this.later("sweep", SWEEP_AFTER, () => this.sweep(rules));
     } catch (error) {
@@ -544,7 +579,10 @@ export class Sampling {
     return (
       rule && preset.rule === this.rule && preset.temperature === Number(this.temperature().value) &&
       (!preset.mode || preset.mode === this.mode) &&
-      rule.controls.every((c) => (preset.values[c.name] ?? c.default) === this.values[rule.name][c.name])
+      rule.controls.every((c) => (preset.values[c.name] ?? c.default) === this.values[rule.name][c.name]) &&
+      (!preset.mode || this.presentMode().controls.every((c) => (preset.mode_values[c.name] ?? c.default) === this.modeValues[this.mode][c.name])) &&
+      this.options().every((input) => !(input.name in preset) || /** @type {any} */ (preset)[input.name] === optionValue(input)) &&
+      (preset.seed === undefined || preset.seed === this.seed)
     );
   }
 
@@ -556,13 +594,19 @@ export class Sampling {
     this.take(preset);
   }
 
-  /** @param {{rule: string, values: Record<string, any>, temperature: number, mode: string}} setting */
-  take({ rule, values, temperature, mode }) {
+  /** @param {Setting} setting */
+  take({ rule, values, temperature, mode, mode_values, k, length, seed }) {
     this.values[rule] = { ...defaults(/** @type {Rule} */ (this.rules.get(rule))), ...values };
-    if (mode) this.mode = mode;
+    if (mode) {
+      this.mode = mode;
+      this.modeValues[mode] = { ...defaults(this.presentMode()), ...mode_values };
+    }
+    if (seed !== undefined) this.seed = seed;
     this.rule = rule;
     if (rule !== "top-w" && this.shown === "map") this.shown = "bars";
     this.setTemperature(temperature);
+    this.setOption("k", k);
+    this.setOption("length", length);
     this.changed();
   }
 
@@ -582,8 +626,12 @@ export class Sampling {
 
   /** @param {string} name */
   async savePreset(name) {
-    const temperature = Number(this.temperature().value);
-    const preset = { name, rule: this.rule, values: this.values[this.rule], temperature, mode: this.mode };
+    const { rule, mode } = this;
+    const [k, length, temperature] = ["k", "length", "temperature"].map((option) => Number(this.editor.settings[option]));
+    const preset = {
+      name, rule, values: this.values[rule], temperature, mode, mode_values: this.modeValues[mode], k, length,
+      ...(DRAWN.includes(mode) ? { seed: this.seed } : {}),
+    };
     await this.attempt(async () => {
       this.catalogue.own = (await postJson("/api/presets/save", preset)).own;
       this.endNaming();
@@ -645,16 +693,22 @@ export class Sampling {
 
   // ---------------------------------------------------------------- links
 
-  /** The setting as an address: the names are those of the command line's flags. */
+  /** All that decides the drafts as an address: the names are those of the command line's flags. */
   address() {
-    const rule = this.present();
+    const rule = this.present(), mode = this.presentMode();
     const parts = new URLSearchParams({ rule: rule.name });
-    for (const [name, value] of Object.entries(changedValues(rule, this.values[rule.name]))) {
-      parts.set(/** @type {Control} */ (rule.controls.find((c) => c.name === name)).flag, String(value));
-    }
+    const add = (/** @type {Control[]} */ controls, /** @type {Record<string, any>} */ changed) => {
+      for (const { name, flag } of controls) if (name in changed) parts.set(flag, String(changed[name]));
+    };
+    add(rule.controls, changedValues(rule, this.values[rule.name]));
     parts.set("temperature", this.temperature().value);
     parts.set("mode", this.mode);
+    add(mode.controls, changedValues(mode, this.modeValues[mode.name]));
     if (DRAWN.includes(this.mode)) parts.set("seed", String(this.seed));
+    for (const input of this.options()) {
+      const told = ["k", "length"].includes(input.name) || optionValue(input) !== optionValue(input, true);
+      if (input.name !== "temperature" && told) parts.set(flagOf(input), String(optionValue(input)));
+    }
     return `${location.origin}${location.pathname}#${parts}`;
   }
 
@@ -680,42 +734,49 @@ export class Sampling {
       return;
     }
     this.notice("");
-    if (found.seed !== null) this.seed = found.seed;
+    for (const [name, value] of Object.entries(found.options)) this.setOption(name, value);
     this.take(found);
   }
 
   /**
    * @param {[string, string][]} parts
-   * @returns {{rule: string, values: Record<string, any>, temperature: number, mode: string, seed: number | null} | string}
-   *   the setting, or what is wrong with it
+   * @returns {(Setting & {options: Record<string, number | boolean>}) | string} the setting, what is not named at its
+   *   default; or what is wrong with it
    */
   readLink(parts) {
     const said = Object.fromEntries(parts);
     const { low, high } = this.catalogue.temperature;
     const rule = this.rules.get(said.rule ?? "none");
     if (!rule) return `rule ${said.rule} given; one of ${[...this.rules.keys()].join(", ")} expected.`;
-    const mode = said.mode ?? "superposed";
-    if (!this.catalogue.modes.some(({ name }) => name === mode)) {
-      return `mode ${mode} given; one of ${this.catalogue.modes.map(({ name }) => name).join(", ")} expected.`;
-    }
+    const mode = this.modes.get(said.mode ?? "superposed");
+    if (!mode) return `mode ${said.mode} given; one of ${[...this.modes.keys()].join(", ")} expected.`;
     const temperature = Number(said.temperature ?? 1);
     if (!(temperature >= low && temperature <= high)) return `temperature ${said.temperature} given; ${low} to ${high} expected.`;
-    const seed = said.seed === undefined ? null : Number(said.seed);
-    if (seed !== null && !(Number.isInteger(seed) && seed >= 0 && seed <= MOST_SEED)) {
+    const seed = said.seed === undefined ? undefined : Number(said.seed);
+    if (seed !== undefined && !(Number.isInteger(seed) && seed >= 0 && seed <= MOST_SEED)) {
       return `seed ${said.seed} given; a whole number from 0 to ${MOST_SEED} expected.`;
     }
     /** @type {Record<string, any>} */
-    const values = {};
+    const values = {}, mode_values = {}, options = {};
+    const inputs = this.options().filter(({ name }) => name !== "temperature");
+    for (const input of inputs) options[input.name] = optionValue(input, true);
     for (const [name, text] of parts) {
       if (["rule", "mode", "temperature", "seed"].includes(name)) continue;
-      const control = rule.controls.find(({ flag }) => flag === name);
-      if (!control) return `${name} given for ${rule.name}, which has no control of that name.`;
-      const value = control.choices.length || text.trim() === "" ? text : Number(text);
+      const input = inputs.find((one) => flagOf(one) === name);
+      if (input) {
+        const value = input.type === "checkbox" ? { true: true, false: false }[text] : numberIn(text);
+        if (value === undefined || !allows(input, value)) return `${name} ${text} given; ${expected(input)} expected.`;
+        options[input.name] = value;
+        continue;
+      }
+      const control = [...rule.controls, ...mode.controls].find(({ flag }) => flag === name);
+      if (!control) return `${name} given for ${rule.name} and ${mode.name}, which have no control of that name.`;
+      const value = control.choices.length ? text : numberIn(text);
       const wrong = problem(control, value);
       if (wrong) return `${name} ${text} given; ${wrong} expected.`;
-      values[control.name] = value;
+      (rule.controls.includes(control) ? values : mode_values)[control.name] = value;
     }
-    return { rule: rule.name, values, temperature, mode, seed };
+    return { rule: rule.name, values, temperature, mode: mode.name, mode_values, seed, options };
   }
 
   /**
@@ -729,17 +790,75 @@ export class Sampling {
   }
 }
 
-/** @param {Rule} rule */
-function defaults(rule) {
-  return Object.fromEntries(rule.controls.map((control) => [control.name, control.default]));
+/** @param {Rule | Mode} owner */
+function defaults(owner) {
+  return Object.fromEntries(owner.controls.map((control) => [control.name, control.default]));
 }
 
 /**
- * @param {Rule} rule
+ * @param {Rule | Mode} owner
  * @param {Record<string, any>} values
  */
-function changedValues(rule, values) {
-  return Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== defaults(rule)[name]));
+function changedValues(owner, values) {
+  const usual = defaults(owner);
+  return Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== usual[name]));
+}
+
+/**
+ * What is not at its default, by owner.
+ * @param {Map<string, Rule | Mode>} owners
+ * @param {Record<string, Record<string, any>>} values
+ */
+function touched(owners, values) {
+  const changed = [...owners.values()].map((owner) => [owner.name, changedValues(owner, values[owner.name])]);
+  return Object.fromEntries(changed.filter(([, v]) => Object.keys(v).length));
+}
+
+/**
+ * Kept values into those of all owners, where they are still valid.
+ * @param {Map<string, Rule | Mode>} owners
+ * @param {Record<string, Record<string, any>>} values
+ * @param {Record<string, Record<string, any>> | undefined} kept
+ */
+function takeOver(owners, values, kept) {
+  for (const [name, of] of Object.entries(kept ?? {})) {
+    for (const control of owners.get(name)?.controls ?? []) {
+      if (!problem(control, of?.[control.name])) values[name][control.name] = of[control.name];
+    }
+  }
+}
+
+// ---------------------------------------------------------------- the footer's settings
+
+/**
+ * @param {HTMLInputElement} input
+ * @param {boolean} usual its default instead
+ */
+function optionValue(input, usual = false) {
+  if (input.type === "checkbox") return usual ? input.defaultChecked : input.checked;
+  return Number(usual ? input.defaultValue : input.value);
+}
+
+/** @param {HTMLInputElement} input */
+const flagOf = ({ name }) => name.replaceAll("_", "-");
+
+/** @param {string} text */
+const numberIn = (text) => (text.trim() === "" ? NaN : Number(text));
+
+/**
+ * @param {HTMLInputElement} input
+ * @param {number | boolean} value
+ */
+function allows(input, value) {
+  if (typeof value === "boolean") return input.type === "checkbox";
+  const whole = Number.isInteger(Number(input.step));
+  return value >= Number(input.min) && value <= Number(input.max) && (!whole || Number.isInteger(value));
+}
+
+/** @param {HTMLInputElement} input */
+function expected({ type, step, min, max }) {
+  if (type === "checkbox") return "true or false";
+  return `${Number.isInteger(Number(step)) ? "a whole number" : "a number"} from ${min} to ${max}`;
 }
 
 /**

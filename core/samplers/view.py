@@ -110,8 +110,12 @@ def look(
     tokens = [Token(int(i), tokenizer.decode([int(i)]), float(p[i])) for i in best]
     choices, selection = [], None
     for name, values in settings.items():
-        out = sampler(name, values, temperature, geometries)(None, x[None])[0]
-        alive = out > DROPPED
+        if name == "top-w":  # what it decided says what it keeps
+            selection = _top_w(values, geometries).select(Temperature(temperature)(None, x[None])[0])
+            alive = torch.zeros(len(x), dtype=torch.bool)
+            alive[selection.ids] = True
+        else:
+            alive = sampler(name, values, temperature, geometries)(None, x[None])[0] > DROPPED
         kept = [bool(alive[t.id]) for t in tokens]
         last = max((i for i, k in enumerate(kept) if k), default=-1)
         weights = p[alive]
@@ -126,8 +130,6 @@ def look(
                 last,
             )
         )
-        if name == "top-w":
-            selection = _top_w(values, geometries).select(Temperature(temperature)(None, x[None])[0])
     return View(temperature, _entropy(p), tokens, choices, selection, int((x > DROPPED).sum()))
 
 
