@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.settings import SamplingSettings
-from core.controls import CATALOG, MODE_CONTROLS, MODES, Control, checked, checked_mode
+from core.controls import CATALOG, MODE_CONTROLS, MODES, SPECULATING, Control, checked, checked_mode
 from core.errors import InputError
 
 if TYPE_CHECKING:
@@ -107,7 +107,12 @@ def options(autocomplete: Autocomplete, settings: DraftSettings) -> dict[str, An
 
     chosen = settings.sampling
     rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature)
-    mode = Mode(chosen.mode, **checked_mode(chosen.mode, chosen.mode_values))
+    speculation = None
+    if chosen.speculation.mode != "off" and chosen.mode in SPECULATING:
+        from app.speculation import chosen_by
+
+        speculation = chosen_by(autocomplete, settings)
+    mode = Mode(chosen.mode, **checked_mode(chosen.mode, chosen.mode_values), speculation=speculation)
     return {"mode": mode, "rule": rule, "seed": chosen.seed}
 
 

@@ -23,6 +23,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.concurrency import run_in_threadpool
 
+from app import speculation
 from app.presets import OwnPresets
 from app.sampling_view import Charts
 from app.service import DraftService, Position
@@ -94,7 +95,11 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: Own
 
     @app.get("/api/sampling")
     async def sampling() -> dict[str, Any]:
-        return {**catalogue(), "own": await run_in_threadpool(_listed, own)}
+        return {
+            **catalogue(),
+            "speculation": await run_in_threadpool(speculation.catalogue, service.loaded),
+            "own": await run_in_threadpool(_listed, own),
+        }
 
     @app.post("/api/view")
     async def view(request: Request) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -205,6 +205,11 @@ class DraftService:
             raise InputError("The model is not loaded yet; its tokenizer is needed for personal stores.")
         return PersonalStores(self._autocomplete.model.tokenizer)
 
+    @property
+    def loaded(self) -> Autocomplete | None:
+        """What drafts, once it is there; the engine thread owns it."""
+        return self._autocomplete
+
     def leave(self, tab: str) -> None:
         """The tab is gone: stop its request and free its place in the cache."""
         with self._wake:
@@ -393,20 +398,22 @@ class DraftService:
                     "finished": draft.finished,
                     "personal": [list(span) for span in draft.personal],
                 }
+                | ({"how": [list(came) for came in draft.how]} if draft.how else {})
                 for draft in completion.drafts
                 if draft.probability >= request.settings.min_confidence
             ]
             if completion.done or drafts != job.sent:
                 job.sent, job.sent_at = drafts, now
-                job.post(
-                    {
-                        "type": "drafts",
-                        "n": request.n,
-                        "step": completion.step,
-                        "done": completion.done,
-                        "drafts": drafts,
-                    }
-                )
+                event: Event = {
+                    "type": "drafts",
+                    "n": request.n,
+                    "step": completion.step,
+                    "done": completion.done,
+                    "drafts": drafts,
+                }
+                if completion.figures is not None:
+                    event["speculation"] = asdict(completion.figures)
+                job.post(event)
         if completion.done:
             job.post(self._stats(job, completion, now))
             self._end(request.tab)

@@ -6,12 +6,57 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from core.controls import CATALOG, MODES, MOST_DRAFTS, MOST_SEED, MOST_TOKENS, T_HIGH, T_LOW, checked, checked_mode
+from core.controls import (
+    CATALOG,
+    MODES,
+    MOST_DRAFTS,
+    MOST_SEED,
+    MOST_TOKENS,
+    SPECULATIONS,
+    T_HIGH,
+    T_LOW,
+    checked,
+    checked_mode,
+)
 from core.errors import InputError
 
 
 def _option(default: Any, label: str, explain: str, *, step: float | None = None, **limits: Any) -> Any:
     return Field(default, title=label, description=explain, json_schema_extra={"step": step}, **limits)
+
+
+class SpeculationSettings(BaseModel):
+    """How greedy and sampled drafts are made several tokens per pass. Names and ranges are those of
+    `core.controls.SPECULATIONS`.
+
+    Attributes:
+        mode: off, lossless or arc.
+        drafter: what proposes, a name of `app.speculation.DRAFTERS`.
+        values: of the mode's controls, by name; the rest have their defaults.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: str = "off"
+    drafter: str = "ngram"
+    values: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _known(self) -> SpeculationSettings:
+        from app.speculation import DRAFTERS
+
+        for what, name, known in (("speculation", self.mode, SPECULATIONS), ("drafter", self.drafter, DRAFTERS)):
+            if name not in known:
+                raise ValueError(f"{what} {name!r} given; one of {', '.join(known)} expected")
+        controls = {control.name: control for control in SPECULATIONS[self.mode][1]}
+        for name, value in self.values.items():
+            if name not in controls:
+                raise ValueError(f"{name} given for speculation {self.mode}, which has no control of that name")
+            try:
+                controls[name].checked(value)
+            except InputError as error:
+                raise ValueError(str(error)) from None
+        return self
 
 
 class SamplingSettings(BaseModel):
@@ -24,6 +69,7 @@ class SamplingSettings(BaseModel):
         mode: one of MODES.
         mode_values: of the mode's own controls, by name.
         seed: drawn drafts are the same for the same one.
+        speculation: of the modes that can.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -33,6 +79,7 @@ class SamplingSettings(BaseModel):
     mode: str = "superposed"
     mode_values: dict[str, Any] = {}
     seed: int = Field(default=0, ge=0, le=MOST_SEED)
+    speculation: SpeculationSettings = SpeculationSettings()
 
     @field_validator("rule")
     @classmethod

@@ -1,18 +1,25 @@
-"""Speculation on the command line: its options, and k sampled drafts made with it."""
+"""Speculation: who may propose, its options on the command line, k sampled drafts made with it there, and how the
+page's settings reach the drafts."""
 
 from __future__ import annotations
 
 import time
+from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from weakref import WeakKeyDictionary
 
 import typer
 
+from core.controls import SPECULATING, SPECULATIONS
 from core.errors import InputError
 
 if TYPE_CHECKING:
+    from app.settings import DraftSettings
     from core.autocomplete import Autocomplete
+    from core.speculated import Speculation
+    from core.speculative import Drafter
 
 Speculate = Annotated[
     Literal["off", "lossless", "arc"] | None,
@@ -22,8 +29,35 @@ Speculate = Annotated[
         metavar="NAME",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Proposer:
+    """A drafter that can be chosen: what it is, in words, and how it is made."""
+
+    says: str
+    make: Callable[[Autocomplete], Drafter]
+
+
+def _ngram(autocomplete: Autocomplete) -> Drafter:
+    from core.speculative import NgramDrafter
+
+    return NgramDrafter([] if autocomplete.ngrams is None else [autocomplete.ngrams])
+
+
+def _superposed(autocomplete: Autocomplete) -> Drafter:
+    from core.speculative import SuperposedDrafter
+
+    return SuperposedDrafter(autocomplete.model, 3, ngrams=autocomplete.ngrams)
+
+
+# The command line's choices and the page's.
+DRAFTERS: dict[str, Proposer] = {
+    "ngram": Proposer("What followed before, in the text or the n-gram store; costs no pass.", _ngram),
+    "superposed": Proposer("Three superposed drafts; costs a pass per level.", _superposed),
+}
 DrafterName = Annotated[
-    Literal["ngram", "superposed"],
+    Literal[tuple(DRAFTERS)],  # pyright: ignore[reportInvalidTypeForm]
     typer.Option(help="What proposes tokens: n-grams of the text and the store, or superposed drafts.", metavar="NAME"),
 ]
 TreeSize = Annotated[
@@ -58,16 +92,12 @@ def drafts(
 
     Raises: InputError for a text of nothing; CalibrationError where ARC lacks one.
     """
-    from core.speculative import Memory, NgramDrafter, SuperposedDrafter, generate
+    from core.speculative import Memory, generate
     from core.speculative.calibration import for_model
 
     model = autocomplete.model
     if length < 1 or k < 1:
         raise InputError(f"{k} drafts of {length} tokens asked for; at least one of each expected.")
-    make: dict[str, Callable[[], Any]] = {
-        "ngram": lambda: NgramDrafter([] if autocomplete.ngrams is None else [autocomplete.ngrams]),
-        "superposed": lambda: SuperposedDrafter(model, 3, ngrams=autocomplete.ngrams),
-    }
     options: dict[str, Any] = {"rule": rule, "length": length}
     if asked.mode == "arc":
         options |= {
@@ -80,7 +110,11 @@ def drafts(
         options["tree_size"] = asked.tree_size
     ids = model.tokenizer.start_ids + model.tokenizer.encode(text) or [model.tokenizer.document_start]
     began = time.perf_counter()
-    drafter, memory, sequence = None if asked.mode == "off" else make[asked.drafter](), Memory(), model.open()
+    drafter, memory, sequence = (
+        None if asked.mode == "off" else DRAFTERS[asked.drafter].make(autocomplete),
+        Memory(),
+        model.open(),
+    )
     found, notice, tokens, cycles = [], None, 0, 0
     for number in range(k):
         sequence.resume(ids)
@@ -124,3 +158,76 @@ def shown(made: dict[str, Any], visible: Callable[[str], str]) -> str:
     lines = [f"{number}  {visible(draft['text'])}" for number, draft in enumerate(made["drafts"], start=1)]
     lines.append(f"   {made['accept_length'] or 1} tokens a pass, {made['ms']:.0f} ms")
     return "\n".join(lines + ([made["notice"]] if made["notice"] else []))
+
+
+# ---------------------------------------------------------------- the page
+
+LEARNT = 16  # settings whose acceptance is remembered
+
+
+class _Learnt:
+    """What a model's drafters have learnt: kept beside the model for as long as that is there."""
+
+    def __init__(self) -> None:
+        self.drafters: dict[str, Drafter] = {}
+        self.speculators: OrderedDict[str, Any] = OrderedDict()
+        self.curve: Any = None
+        self.calibration: Any = None
+
+
+_learnt: WeakKeyDictionary[Any, _Learnt] = WeakKeyDictionary()
+
+
+def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculation:
+    """How the drafts are speculated on. The first time on a machine this measures what passes cost, in a second or two.
+
+    Raises: CalibrationError where ARC lacks one.
+    """
+    from core.speculated import Speculation, Speculator
+    from core.speculative.calibration import for_model
+    from core.speculative.cost import cost_curve
+
+    wanted, model = settings.sampling.speculation, autocomplete.model
+    learnt = _learnt.setdefault(autocomplete, _Learnt())
+    if wanted.mode == "arc" and learnt.calibration is None:
+        learnt.calibration = for_model(model)
+    if learnt.curve is None:
+        learnt.curve = cost_curve(model)
+    if wanted.drafter not in learnt.drafters:
+        learnt.drafters[wanted.drafter] = DRAFTERS[wanted.drafter].make(autocomplete)
+    # Other settings are accepted another share of, so what was learnt is theirs, and so is having been switched off.
+    key = settings.model_dump_json(include={"k", "temperature", "tau", "sampling"})
+    if key not in learnt.speculators:
+        learnt.speculators[key] = Speculator(learnt.drafters[wanted.drafter], learnt.curve)
+        if len(learnt.speculators) > LEARNT:
+            learnt.speculators.popitem(last=False)
+    learnt.speculators.move_to_end(key)
+    values = dict(wanted.values)
+    return Speculation(
+        learnt.speculators[key],
+        wanted.mode,  # pyright: ignore[reportArgumentType]
+        tree_size=values.pop("tree_size", 0) or "auto",
+        calibration=learnt.calibration if wanted.mode == "arc" else None,
+        **values,
+    )
+
+
+def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
+    """What the page offers: ways with their controls, drafters, and why ARC cannot be had, where it cannot."""
+    from core.speculative.calibration import CalibrationError, for_model
+
+    missing = ""
+    if autocomplete is not None:
+        try:
+            for_model(autocomplete.model)
+        except CalibrationError as error:
+            missing = str(error)
+    return {
+        "modes": list(SPECULATING),
+        "ways": [
+            {"name": name, "says": says, "controls": [asdict(c) | {"whole": isinstance(c.step, int)} for c in controls]}
+            for name, (says, controls) in SPECULATIONS.items()
+        ],
+        "drafters": [{"name": name, "says": drafter.says} for name, drafter in DRAFTERS.items()],
+        "arc_missing": missing,
+    }

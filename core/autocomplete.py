@@ -28,6 +28,7 @@ from core.superposed import PROPOSALS, Drafts, Options
 from core.text import shown
 
 WINDOW = 1024  # tokens of text before the caret that the model sees
+Came = tuple[int, int, str, float | None]  # from where to where, how, and the LTS
 BASE_STORE = Path(__file__).resolve().parent.parent / "assets" / "base.ngram"
 
 
@@ -42,6 +43,7 @@ class TextDraft:
         whole: of all its tokens.
         finished: it ended its line.
         personal: from where to where in `text` a personal store decided on the words; it ends before the second.
+        how: likewise, how each token came by speculation, and its LTS where it has one.
     """
 
     id: int
@@ -50,6 +52,7 @@ class TextDraft:
     whole: float
     finished: bool
     personal: tuple[tuple[int, int], ...] = ()
+    how: tuple[Came, ...] = ()
 
 
 class Autocomplete:
@@ -148,6 +151,7 @@ class Completion:
             first pass, unless the cache knew the answer.
         step: 0 before the first drafts, then the tokens that each draft has.
         reused, fed: tokens of the text that were in the cache, and that had to be fed.
+        figures: what speculation came to, where there is some; see `core.speculated.Figures`.
         done: nothing follows.
     """
 
@@ -164,6 +168,7 @@ class Completion:
         self._drafting: Drafting | None = None
         self._weighing: Tensor | None = None  # logits before the word, while its boundaries are weighed
         self.drafts: list[TextDraft] = []
+        self.figures: Any = None
         self.step = 0
         self.done = False
         self.fed = 0
@@ -265,6 +270,7 @@ class Completion:
     def _show(self, drafts: Drafts) -> None:
         self.step = drafts.step
         self.done = drafts.done
+        self.figures = drafts.figures
         distinct = self._mode.name != "superposed" or self._options.get("distinct", True)
         rows = [
             # Only what is the draft's own is worth a reader's eye; the rest drifts into other drafts.
@@ -275,8 +281,9 @@ class Completion:
                 float(np.exp(logprob)),
                 ended,
                 self._spans(ids[:own], personal),
+                self._how(ids, how),
             )
-            for ids, own, logprob, beginning, lineage, ended, personal in zip(
+            for ids, own, logprob, beginning, lineage, ended, personal, how in zip(
                 drafts.ids,
                 drafts.own if distinct else [len(ids) for ids in drafts.ids],
                 drafts.logprobs,
@@ -284,6 +291,7 @@ class Completion:
                 drafts.lineages,
                 drafts.ended,
                 drafts.personal,
+                drafts.how or [[]] * len(drafts.ids),
                 strict=True,
             )
         ]
@@ -318,6 +326,11 @@ class Completion:
                 start = spans.pop()[0]
             spans.append((start, end))
         return tuple(spans)
+
+    def _how(self, ids: list[int], how: list[tuple[str, float | None]]) -> tuple[Came, ...]:
+        """Where in the draft's text each token stands, and how it came."""
+        ends = [0, *(len(self._text(ids[: i + 1])) for i in range(len(how)))]
+        return tuple((a, b, *came) for a, b, came in zip(ends, ends[1:], how, strict=False) if a < b)
 
     def _text(self, ids: list[int]) -> str:
         return shown(self._autocomplete.model.tokenizer, ids, self._healing.rests[0])

@@ -180,6 +180,27 @@ MODE_CONTROLS: dict[str, tuple[Control, ...]] = {
     )
 }
 
+_TREE = Control("tree_size", "tree size", "tree-size", 0, 0, 32, 1, "Proposals checked per pass; 0: what pays here.")
+# How greedy and sampled drafts may be made several tokens per pass, with the controls of each way.
+SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
+    "off": ("One token per pass.", ()),
+    "lossless": ("Proposed tokens are checked several at a time; the drafts are the same as without.", (_TREE,)),
+    "arc": (
+        "As lossless, but a proposal that changes little may stand, which changes the drafts.",
+        (
+            _TREE,
+            Control(
+                "theta", "θ", "theta", 0.3, -1.0, 1.0, 0.05, "The least tolerance score that passes: 1, almost none."
+            ),
+            Control("lam", "λ", "prune-lambda", 1.0, 0.0, 4.0, 0.1, "Higher prunes more where the model is unsure."),
+            Control(
+                "epsilon", "ε", "prune-epsilon", 0.05, 0.0, 0.9, 0.01, "The share of each depth that may be pruned."
+            ),
+        ),
+    ),
+}
+SPECULATING = ("greedy", "sampled")  # draft modes that can
+
 
 @dataclass(frozen=True)
 class Preset:

@@ -14,17 +14,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.controls import checked_mode
+from core.controls import SPECULATING, checked_mode
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.places import likeliest_place, only
 from core.superposed import Drafts, Options, Superposition
+
+if TYPE_CHECKING:
+    from core.speculated import Speculated, Speculation
 
 
 @dataclass(frozen=True)
@@ -35,11 +39,13 @@ class Mode:
         name: one of `core.controls.MODES`.
         samples: beginnings that are drawn (n); each gets k drafts.
         sampled_tokens: tokens drawn for each (m), before superposing.
+        speculation: how greedy and sampled drafts are made several tokens per pass; None: one.
     """
 
     name: str = "superposed"
     samples: int = 2
     sampled_tokens: int = 2
+    speculation: Speculation | None = None
 
     def __post_init__(self) -> None:
         checked_mode(self.name, {})
@@ -78,6 +84,8 @@ def begin(
     mode = mode or Mode()
     o = options
     place = _Places(list(word_ids), starts if starts or o.first_ids is None else [np.asarray(o.first_ids)])
+    if mode.speculation is not None and mode.name in SPECULATING:
+        return _Speculating(sequence, prefix_ids, o, mode, place)
     if mode.name == "sampled":
         return Sampled(sequence, prefix_ids, o, place)
     if mode.name == "beam":
@@ -85,7 +93,7 @@ def begin(
     if mode.name == "sampled+superposed":
         return Spliced(sequence, prefix_ids, o, mode, place)
     if mode.name == "greedy":  # one draft: what is superposed is its own token
-        o = replace(o, k=1, distinct=True, exact_steps=0, reset_every=None)
+        o = _greedy(o)
     elif mode.name == "branching":  # exact to the end
         o = replace(o, distinct=True, exact_steps=max(o.length - 1, 0), reset_every=None)
     return Superposition(sequence, prefix_ids, o, word_ids, starts)
@@ -424,6 +432,90 @@ class _Part:
     def close(self) -> None:
         if self._superposition is not None:
             self._superposition.close()
+
+
+def _greedy(o: Options) -> Options:
+    return replace(o, k=1, distinct=True, exact_steps=0, reset_every=None)
+
+
+class _Speculating:
+    """The first tokens as the mode has them, at whatever place of a half-typed word; then several per pass."""
+
+    def __init__(
+        self, sequence: Sequence, prefix_ids: list[int], options: Options, mode: Mode, places: _Places
+    ) -> None:
+        self._sequence, self._prefix, self._options = sequence, list(prefix_ids), options
+        self._mode, self._places = mode, places
+        self._going: Speculated | None = None
+        self.done = False
+
+    def rows(self) -> list[Row]:
+        return [] if self.done or self._going is None else self._going.rows()
+
+    def advance(self, logits: list[Tensor]) -> Drafts:
+        if self._going is not None:
+            drafts = self._going.advance(logits)
+        else:
+            self._going = self._sampled(logits) if self._mode.name == "sampled" else self._greedy(logits)
+            drafts = self._going.snapshot()
+        self.done = self._going.done
+        return drafts
+
+    def close(self) -> None:
+        self.done = True
+        if self._going is not None:
+            self._going.close()
+
+    def _sampled(self, logits: list[Tensor]) -> Speculated:
+        from core.speculated import Speculated
+
+        o = self._options
+        # It stops one step before its end, so that its rows stay open: the drafts go on in them.
+        sampled = Sampled(self._sequence, self._prefix, replace(o, length=min(2, o.length)), self._places)
+        first = sampled.advance(logits)
+        sampled.rows()
+        assert self._mode.speculation is not None
+        return Speculated(
+            self._prefix,
+            o,
+            self._mode.speculation,
+            first,
+            [draft.sequence for draft in sampled.drafts],
+            logits[len(sampled._stem)],
+            lambda ids, x: cropped(o, x, ids.tolist()),
+            [partial(_drawn, o.seed, lineage) for lineage in first.lineages],
+        )
+
+    def _greedy(self, logits: list[Tensor]) -> Speculated:
+        from core.speculated import Greedily, Speculated
+
+        o, places = _greedy(self._options), self._places
+        state = Superposition(self._sequence, self._prefix, o, places.word, places.starts)
+        first = state.advance(logits)
+        at = len(first.ids[0]) - 1 if first.ids else 0
+        rows: list[Sequence | None] = [None] * len(first.ids)
+        if rows and o.length > 1:
+            rows[0] = row = self._sequence.fork()
+            row.rewind(len(self._prefix) + at)
+        greedily = Greedily(state.scored)
+        assert self._mode.speculation is not None
+        return Speculated(
+            self._prefix,
+            o,
+            self._mode.speculation,
+            first,
+            rows,
+            logits[at],
+            greedily.rule,
+            [greedily.draw] * len(rows),
+            greedily.mass,
+        )
+
+
+def _drawn(seed: int, lineage: int, p: np.ndarray, place: int) -> int:
+    """The token that `Sampled` draws there out of p (V,)."""
+    kept = np.flatnonzero(p)
+    return int(kept[np.argmax(np.log(p[kept]) + _gumbel(seed, lineage, place, kept))])
 
 
 def _gumbel(seed: int, draft: int, position: int, tokens: np.ndarray) -> np.ndarray:

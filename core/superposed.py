@@ -49,6 +49,8 @@ class Drafts:
         finished: drafts that met a stop token and their scores, best first.
         step: 1 after the first token.
         done: nothing follows.
+        how: for each draft and token, how it came and its LTS where it has one; [] without speculation.
+        figures: what speculation came to, see `core.speculated.Figures`.
     """
 
     ids: list[list[int]]
@@ -61,6 +63,8 @@ class Drafts:
     finished: list[tuple[list[int], float]]
     step: int
     done: bool
+    how: list[list[tuple[str, float | None]]] = field(default_factory=list)
+    figures: Any = None
 
 
 @dataclass
@@ -320,6 +324,11 @@ class Superposition:
         self._close_sequences()
         self._drafts = [draft for draft in self._drafts if draft.ended] + grown
         self._drafts.sort(key=lambda draft: -draft.logprob)
+
+    def scored(self, logits: Tensor, context: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """What one draft may go on with after `context`: ids (m,), and log-probabilities with the n-grams mixed in."""
+        candidates, logq = self._candidates(logits, [context])
+        return candidates, self._mix(logq[None], [context], candidates)[0][0]
 
     def _candidates(self, logits: Tensor, contexts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
         """The m likeliest tokens at τ, best first, then what a personal store proposes after any of the contexts:

@@ -80,6 +80,7 @@ class FakeCompletion:
         self.before, self.k, self.length, self.options = before, k, length, options
         self.done = self.closed = False
         self.drafts: list[TextDraft] = []
+        self.figures: Any = None
         self.step = 0
         self.reused, self.fed = len(before), 1
         if known:

@@ -3,16 +3,19 @@ panel shows can be computed a second time, and nothing has to be loaded."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 from zlib import crc32
 
 import torch
 from torch import Tensor
 
-from core.autocomplete import TextDraft
+from core.autocomplete import Came, TextDraft
 from core.samplers import Geometry
 from core.samplers.catalog import sampler
+from core.speculated import Figures
 from tests.fake_autocomplete import FakeAutocomplete, FakeCompletion, FakeSession
 
 WORDS = ("river", "market", "lantern", "house", "garden", "letter", "window", "story", "winter", "music")
@@ -20,6 +23,8 @@ PIECES = [f" {word}{n or ''}" for n in range(60) for word in WORDS]  # (V,)
 
 
 class Tokenizer:
+    fingerprint = "words"
+
     def decode(self, ids: list[int]) -> str:
         return "".join(PIECES[i] for i in ids)
 
@@ -32,8 +37,8 @@ def logits_after(text: str) -> Tensor:
 class SamplingAutocomplete(FakeAutocomplete):
     def __init__(self) -> None:
         super().__init__()
-        vars(self.model)["tokenizer"] = Tokenizer()
         embeddings = torch.randn(len(PIECES), 16, generator=torch.Generator().manual_seed(5))
+        vars(self.model).update(tokenizer=Tokenizer(), vocab_size=len(PIECES), dim=16, embeddings=embeddings)
         self.geometries = {"l2": Geometry(embeddings), "cosine": Geometry(embeddings, "cosine")}
         self.geometries["uniform"] = Geometry(None, "uniform")
 
@@ -76,3 +81,20 @@ class SamplingCompletion(FakeCompletion):
             TextDraft(n, PIECES[i] + " and on" * (self.step - 1), float(p[i]), float(p[i]), self.done)
             for n, i in enumerate(best)
         ]
+        if mode is not None and mode.speculation is not None:
+            self.speculate(mode.speculation)
+
+    def speculate(self, how: Any) -> None:
+        """Made-up ways for " and" and " on" to have come."""
+        ways = ["accepted", "tolerated" if how.mode == "arc" else "accepted", "corrected", "bonus"]
+        self.drafts = [replace(draft, how=tuple(_ways(draft.text, ways))) for draft in self.drafts]
+        notice = "Speculation was switched off, for a test." if how.tree_size == 31 else None
+        self.figures = Figures(2.5, 1.75, notice)
+
+
+def _ways(text: str, ways: list[str]) -> Iterator[Came]:
+    words = list(re.finditer(r" \w+", text))
+    yield (*words[0].span(), "plain", None)
+    for i, word in enumerate(words[1:]):
+        how = ways[i % len(ways)]
+        yield (*word.span(), how, 0.625 if how == "tolerated" else None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,12 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from app import presets as presets_module
+from app import speculation
 from app.server import create_app
 from app.service import DraftService
-from core.controls import CATALOG, MODES, PRESETS, Preset
+from core.controls import CATALOG, MODES, PRESETS, SPECULATING, Preset
 from core.samplers.view import look, sweep
+from core.speculative.calibration import CalibrationError
 from tests.fake_drafts import FakeDrafts, Server
 from tests.fake_sampling import PIECES, SamplingAutocomplete, Tokenizer, logits_after
 from tests.test_page import ENOUGH, Editor
@@ -34,7 +37,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pat
         service = DraftService(FAKE.real, "scripted", pace=0)
         service.start()
         server = Server(create_app(service))
-    yield server, file
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "core.speculative.calibration.for_model", lambda _: None
+        )  # as if there was one for a made-up model
+        yield server, file
     server.stop()
     service.close()
 
@@ -523,6 +530,109 @@ def test_a_bad_link_is_refused_by_name(panel: Panel, site: tuple[Server, Path], 
     expect(panel.region.get_by_role("combobox", name="Rule")).to_have_value("none")
     panel.rest()
     assert "sampling" not in panel.last()
+
+
+# ---------------------------------------------------------------- speculation
+
+
+@pytest.fixture
+def speculating(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> Panel:
+    """Sampled drafts, with drafters and costs that need no model."""
+    monkeypatch.setattr("core.speculative.cost.cost_curve", lambda _: lambda n: float(n))
+    monkeypatch.setitem(speculation.DRAFTERS, "ngram", speculation.Proposer("Says.", lambda _: Any))
+    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled")
+    panel.rest()
+    return panel
+
+
+def test_only_modes_that_can_offer_speculation_and_off_it_is_not_asked_for(panel: Panel) -> None:
+    way = panel.region.get_by_role("combobox", name="Speculation")
+    for mode in MODES:
+        panel.region.get_by_role("combobox", name="Drafts").select_option(mode)
+        panel.rest()
+        expect(way).to_be_visible(visible=mode in SPECULATING)
+        assert "speculation" not in panel.last().get("sampling", {})
+
+
+def test_speculation_reaches_the_drafts_and_says_what_it_comes_to(speculating: Panel) -> None:
+    panel = speculating
+    way = panel.region.get_by_role("combobox", name="Speculation")
+    way.select_option("lossless")
+    panel.rest()
+    said = {"mode": "lossless", "drafter": "ngram", "values": {"tree_size": 0}}
+    assert panel.last()["sampling"]["speculation"] == said
+    expect(panel.region.locator(".sp-figures")).to_have_text("2.50 tokens a pass · 1.75× as fast")
+    expect(panel.region.get_by_role("slider", name="tree size")).to_have_attribute("aria-valuetext", "auto")
+    expect(panel.region.get_by_role("slider", name="θ", exact=True)).to_have_count(0)
+    expect(panel.region.locator(".sp-notice")).to_be_hidden()
+    panel.slide("tree size", 31)
+    expect(panel.region.locator(".sp-notice")).to_have_text("Speculation was switched off, for a test.")
+    way.select_option("off")
+    panel.rest()
+    assert "speculation" not in panel.last()["sampling"]
+    expect(panel.region.locator(".sp-figures")).to_be_empty()
+
+
+def test_tokens_are_coloured_by_how_they_came_on_demand(speculating: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = speculating
+    panel.region.get_by_role("combobox", name="Speculation").select_option("arc")
+    panel.slide("θ", 0.5)
+    panel.slide("λ", 2)
+    panel.slide("ε", 0.2)
+    assert panel.last()["sampling"]["speculation"]["values"] == {
+        "tree_size": 0,
+        "theta": 0.5,
+        "lam": 2,
+        "epsilon": 0.2,
+    }
+    before = panel.drafts()
+    expect(panel.page.locator(".pd-list :is(.pd-accepted, .pd-tolerated)")).to_have_count(0)
+    panel.region.get_by_role("checkbox", name="Colour the tokens").check()
+    panel.rest()
+    first = panel.options.first
+    assert first.locator(".pd-accepted").all_text_contents()[:1] == ["and"]
+    assert first.locator(".pd-tolerated").all_text_contents()[:1] == ["on"]
+    expect(first.locator(".pd-tolerated").first).to_have_attribute("title", re.compile("tolerance; LTS 0.63|LTS 0.62"))
+    expect(first.locator(".pd-corrected").first).to_be_visible()
+    expect(first.locator(".pd-bonus").first).to_be_visible()
+    assert panel.drafts() == before
+    panel.region.get_by_role("checkbox", name="Colour the tokens").uncheck()
+    panel.rest()
+    expect(panel.page.locator(".pd-list .pd-accepted")).to_have_count(0)
+
+
+def test_a_link_carries_speculation(speculating: Panel, site: tuple[Server, Path]) -> None:
+    panel = speculating
+    panel.region.get_by_role("combobox", name="Speculation").select_option("arc")
+    panel.slide("θ", 0.5)
+    asked = panel.last()
+    link = panel.page.evaluate("polydraftSampling.address()")
+    assert link.partition("&speculate=")[2] == "arc&drafter=ngram&theta=0.5&k=3&length=10"
+    panel.region.get_by_role("combobox", name="Speculation").select_option("off")
+    panel.rest()
+    panel.page.evaluate("(link) => { location.hash = new URL(link).hash }", link)
+    panel.wait(lambda: panel.page.evaluate("polydraftSampling.speculation.way") == "arc", "the link to be followed")
+    panel.rest()
+    assert panel.last() == asked
+
+
+def test_without_a_calibration_arc_says_what_to_do(
+    context: BrowserContext, site: tuple[Server, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(_: Any) -> None:
+        raise CalibrationError("Scripted is not calibrated; run `polydraft calibrate` once.")
+
+    monkeypatch.setattr("core.speculative.calibration.for_model", missing)
+    panel = Panel(context.new_page()).begin(site[0].url)
+    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled")
+    panel.rest()
+    expect(panel.region).to_contain_text(
+        "ARC is not there yet: Scripted is not calibrated; run `polydraft calibrate` once."
+    )
+    assert panel.region.locator("#sm-way [value=arc]").is_disabled()
+    panel.page.evaluate("location.hash = '#mode=sampled&speculate=arc'")
+    expect(panel.region.get_by_role("alert")).to_contain_text("not calibrated")
+    assert panel.errors == []
 
 
 # ---------------------------------------------------------------- looks and access

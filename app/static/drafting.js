@@ -6,9 +6,10 @@
 
 /**
  * One draft as the server sends it. `text` is exactly what picking it inserts at the caret; `personal` are the parts
- * of it that a personal store decided on, from where to before where in characters (not UTF-16 units).
+ * of it that a personal store decided on, from where to before where in characters (not UTF-16 units); `how`, likewise,
+ * how each token came by speculation, and its LTS.
  * @typedef {{id: number, text: string, probability: number, whole: number, finished: boolean,
- *            personal?: [number, number][]}} Draft
+ *            personal?: [number, number][], how?: [number, number, string, number | null][]}} Draft
  */
 
 /**

@@ -13,7 +13,7 @@ import {
 } from "./drafting.js";
 import { Ghost } from "./ghost.js";
 import { Learning } from "./learning.js";
-import { drawMarked, marks } from "./marks.js";
+import { drawMarked, marks, tokens } from "./marks.js";
 import { keepSettings, keepText, recallSettings, recallText } from "./memory.js";
 import { setUpSampling } from "./panel.js";
 import { setUpTabs } from "./tabs.js";
@@ -329,6 +329,7 @@ export class Editor {
     const first = set.drafts.length === 0;
     set.done = line.done;
     set.drafts = inOrder(set.drafts, line.drafts, line.done);
+    this.root.dispatchEvent(new CustomEvent("pd-figures", { detail: line.speculation ?? null }));
     if (!line.done) set.drafts = set.drafts.map((draft) => withKnownEnd(draft, request.steady));
     if (!request.told) {
       this.answered = request;
@@ -449,6 +450,7 @@ export class Editor {
       const { shared, parent } = parts[i];
       const selected = i === this.active;
       const mine = marks(draft, rest);
+      const drawn = this.root.hasAttribute("data-coloured") ? tokens(draft, rest) : mine;
       marked ||= mine.length > 0;
       option.setAttribute("aria-selected", String(selected));
       option.title = `The whole draft: ${percent(draft.whole)}${mine.length ? "; underlined: from your stores" : ""}`;
@@ -460,8 +462,8 @@ export class Editor {
       text.dataset.stem = spaced ? "" : stem;
       text.classList.toggle("pd-spaced", spaced);
       const [common, own] = /** @type {HTMLCollectionOf<HTMLElement>} */ (text.children);
-      drawMarked(common, rest, mine, 0, shared);
-      drawMarked(own, rest, mine, shared, rest.length);
+      drawMarked(common, rest, drawn, 0, shared);
+      drawMarked(own, rest, drawn, shared, rest.length);
       const crossed = parts.slice(parent + 1, i).some((between) => between.shared < shared);
       option.classList.toggle("pd-forks", shared > 0 && !crossed);
       option.style.setProperty("--rise", String(i - parent));

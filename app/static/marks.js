@@ -1,20 +1,54 @@
 // @ts-check
-/** Which parts of a draft come from a personal store, and how they are drawn: underlined, in the text's own place. */
+/** Parts of a draft that are drawn apart, in the text's own place: what comes from a personal store, underlined; and,
+ * on demand, how each token came by speculation, tinted. */
+
+/** @typedef {{from: number, to: number, name: string, title?: string}} Mark in UTF-16 units of what is left of the draft */
+
+const CAME = {
+  accepted: "proposed and accepted",
+  tolerated: "proposed and let stand by tolerance",
+  corrected: "the model's own, in place of what was proposed",
+  bonus: "the model's own, after a path that was accepted whole",
+};
 
 /**
- * The marked parts of what is left of a draft, as from-to pairs in UTF-16 units of `rest`.
+ * What a personal store decided on.
  * @param {import("./drafting.js").Draft} draft
  * @param {string} rest the end of the draft's text
- * @returns {[number, number][]}
+ * @returns {Mark[]}
  */
 export function marks(draft, rest) {
   if (!draft.personal?.length) return [];
+  return placed(draft, rest, draft.personal.map(([start, end]) => ({ start, end, name: "pd-mine" })));
+}
+
+/**
+ * How each token came.
+ * @param {import("./drafting.js").Draft} draft
+ * @param {string} rest
+ * @returns {Mark[]}
+ */
+export function tokens(draft, rest) {
+  const known = (draft.how ?? []).filter(([, , how]) => how in CAME);
+  return placed(draft, rest, known.map(([start, end, how, lts]) => ({
+    start, end, name: `pd-${how}`,
+    title: /** @type {any} */ (CAME)[how] + (lts === null ? "" : `; LTS ${lts.toFixed(2)}`),
+  })));
+}
+
+/**
+ * @param {import("./drafting.js").Draft} draft
+ * @param {string} rest
+ * @param {{start: number, end: number, name: string, title?: string}[]} parts in characters of the draft's text
+ * @returns {Mark[]}
+ */
+function placed(draft, rest, parts) {
   const characters = [...draft.text]; // the server counts those
   const gone = draft.text.length - rest.length;
   const unit = (/** @type {number} */ at) => characters.slice(0, at).join("").length - gone;
-  return draft.personal
-    .map(([start, end]) => /** @type {[number, number]} */ ([Math.max(0, unit(start)), unit(end)]))
-    .filter(([start, end]) => end > start);
+  return parts
+    .map(({ start, end, ...how }) => ({ from: Math.max(0, unit(start)), to: unit(end), ...how }))
+    .filter(({ from, to }) => to > from);
 }
 
 /**
@@ -22,24 +56,25 @@ export function marks(draft, rest) {
  * runs for every row at every step.
  * @param {HTMLElement} element
  * @param {string} text
- * @param {[number, number][]} marked
+ * @param {Mark[]} marked
  * @param {number} start
  * @param {number} end
  */
 export function drawMarked(element, text, marked, start, end) {
   const inside = marked
-    .map(([from, to]) => [Math.max(from, start), Math.min(to, end)])
-    .filter(([from, to]) => to > from);
+    .map((mark) => ({ ...mark, from: Math.max(mark.from, start), to: Math.min(mark.to, end) }))
+    .filter(({ from, to }) => to > from);
   const shown = text.slice(start, end);
-  const key = inside.flat().map((at) => at - start).join();
+  const key = inside.map(({ from, to, name, title = "" }) => `${from - start},${to - start},${name}${title}`).join(";");
   if (element.textContent === shown && (element.dataset.marks ?? "") === key) return;
   if (!inside.length) element.textContent = shown;
   else {
     let at = start;
     element.replaceChildren();
-    for (const [from, to] of inside) {
+    for (const { from, to, name, title } of inside) {
       const mark = document.createElement("span");
-      mark.className = "pd-mine";
+      mark.className = name;
+      if (title) mark.title = title;
       // The space before a word is part of the token, but no part of what the eye shall catch.
       const space = text.slice(from, to).match(/^\s*/)?.[0].length ?? 0;
       mark.textContent = text.slice(from + space, to);

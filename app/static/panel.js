@@ -25,7 +25,7 @@ export function setUpSampling(root, editor) {
   button.addEventListener("click", async () => (await panel()).toggle());
   // A link says which setting it carries; see `Sampling.followLink`.
   const follow = async () => {
-    if (/[#&](rule|mode|temperature|seed|k|length)=/.test(location.hash)) (await panel()).followLink();
+    if (/[#&](rule|mode|temperature|seed|k|length|speculate)=/.test(location.hash)) (await panel()).followLink();
   };
   addEventListener("hashchange", follow);
   if (isKept()) panel();

@@ -9,6 +9,7 @@
 
 import { drawBars, drawMap, drawMultiples, drawSweep, counted, share, tokens, write } from "./chart.js";
 import { keep, recall } from "./panel.js";
+import { Speculation } from "./speculation.js";
 import { ConnectionLost, ServerError, TAB, getJson, postJson } from "./transport.js";
 
 /**
@@ -20,7 +21,7 @@ import { ConnectionLost, ServerError, TAB, getJson, postJson } from "./transport
  *            mode_values: Record<string, any>, k?: number, length?: number, seed?: number}} Setting
  * @typedef {Setting & {name: string, source: string}} Preset
  * @typedef {{rules: Rule[], modes: Mode[], temperature: {low: number, high: number},
- *            presets: Preset[], own: Preset[]}} Catalogue
+ *            presets: Preset[], own: Preset[], speculation: import("./speculation.js").Offered}} Catalogue
  */
 
 const SWEEP_AFTER = 150; // ms without a change until the temperatures are swept
@@ -73,6 +74,7 @@ export class Sampling {
     this.counters = { views: 0, sweeps: 0, /** @type {number[]} */ viewMs: [] };
 
     this.build();
+    this.speculation = new Speculation(this.find(".sm-speculation"), catalogue.speculation, this);
     this.takeKept();
     this.render();
     this.apply({ ask: this.isChosen() });
@@ -81,6 +83,7 @@ export class Sampling {
     }
     root.addEventListener("pd-reset", () => {
       [this.rule, this.mode, this.seed] = ["none", "superposed", 0];
+      this.speculation.reset();
       for (const rule of this.rules.values()) this.values[rule.name] = defaults(rule);
       for (const mode of this.modes.values()) this.modeValues[mode.name] = defaults(mode);
       this.changed();
@@ -132,6 +135,7 @@ export class Sampling {
         <label class="sm-seed" hidden>Seed <input type="number" min="0" max="${MOST_SEED}" step="1" id="sm-seed">
           <button type="button" title="Draw others">New</button></label>
       </div>
+      <div class="sm-speculation" hidden></div>
       <section class="sm-see" aria-label="What it does to the next token">
         <p class="sm-summary"></p>
         <p class="sm-geometry" hidden></p>
@@ -331,12 +335,13 @@ export class Sampling {
   /** @param {{ask: boolean}} how */
   apply({ ask }) {
     const { rule, mode, seed } = this;
-    const chosen = { rule, values: this.values[rule], mode, mode_values: this.modeValues[mode], seed };
+    const chosen = { rule, values: this.values[rule], mode, mode_values: this.modeValues[mode], seed, ...this.speculation.asked() };
     this.editor.sampling = this.isChosen() ? { sampling: chosen } : {};
     if (ask) this.editor.settingsChanged();
     const [values, modeValues] = [touched(this.rules, this.values), touched(this.modes, this.modeValues)];
-    const nothing = !this.isChosen() && !seed && !Object.keys({ ...values, ...modeValues }).length;
-    keep(nothing ? null : { rule, mode, seed, values, modeValues });
+    const speculation = this.speculation.kept();
+    const nothing = !this.isChosen() && !seed && !speculation && !Object.keys({ ...values, ...modeValues }).length;
+    keep(nothing ? null : { rule, mode, seed, values, modeValues, speculation });
     write(this.button, ["Sampling", ...this.summary()].join(" · "));
   }
 
@@ -351,6 +356,7 @@ export class Sampling {
     if (!kept || typeof kept !== "object") return;
     takeOver(this.rules, this.values, kept.values);
     takeOver(this.modes, this.modeValues, kept.modeValues);
+    this.speculation.takeOver(kept.speculation, problem);
     if (this.rules.has(kept.rule)) this.rule = kept.rule;
     if (this.modes.has(kept.mode)) this.mode = kept.mode;
     if (Number.isInteger(kept.seed) && kept.seed >= 0 && kept.seed <= MOST_SEED) this.seed = kept.seed;
@@ -367,11 +373,9 @@ export class Sampling {
     const of = (/** @type {Control[]} */ controls, /** @type {Record<string, any>} */ values) =>
       controls.map((control) => ({ control, value: values[control.name] }));
     for (const { control, value } of [...of(rule.controls, this.values[rule.name]), ...of(mode.controls, this.modeValues[mode.name])]) {
-      const input = /** @type {HTMLInputElement | null} */ (this.panel.querySelector(`[data-control="${control.name}"]`));
-      if (!input) continue;
-      if (control.choices.length) input.value = value;
-      else this.renderSlider(input, placeOf(control, value), shownValue(control, value));
+      this.renderControl(control, value);
     }
+    this.speculation.render();
     const { value } = this.temperature();
     this.renderSlider(this.find("#sm-temperature"), Number(value), Number(value).toFixed(2));
     const seed = this.find("#sm-seed");
@@ -385,6 +389,18 @@ export class Sampling {
       this.find(`#sm-${tab.dataset.shown}`).hidden = !selected;
     }
     this.renderPresets();
+  }
+
+  /**
+   * @param {Control} control
+   * @param {any} value
+   * @param {string} shown
+   */
+  renderControl(control, value, shown = control.choices.length ? value : shownValue(control, value)) {
+    const input = /** @type {HTMLInputElement | null} */ (this.panel.querySelector(`[data-control="${control.name}"]`));
+    if (!input) return;
+    if (control.choices.length) input.value = value;
+    else this.renderSlider(input, placeOf(control, value), shown);
   }
 
   /**
@@ -705,6 +721,14 @@ export class Sampling {
     parts.set("mode", this.mode);
     add(mode.controls, changedValues(mode, this.modeValues[mode.name]));
     if (DRAWN.includes(this.mode)) parts.set("seed", String(this.seed));
+    const { speculation } = this;
+    if (speculation.isOn()) {
+      parts.set("speculate", speculation.way);
+      parts.set("drafter", speculation.drafter);
+      for (const { name, flag, default: usual } of speculation.controls()) {
+        if (speculation.values[name] !== usual) parts.set(flag, String(speculation.values[name]));
+      }
+    }
     for (const input of this.options()) {
       const told = ["k", "length"].includes(input.name) || optionValue(input) !== optionValue(input, true);
       if (input.name !== "temperature" && told) parts.set(flagOf(input), String(optionValue(input)));
@@ -735,12 +759,14 @@ export class Sampling {
     }
     this.notice("");
     for (const [name, value] of Object.entries(found.options)) this.setOption(name, value);
+    this.speculation.reset();
+    this.speculation.takeOver(found.speculation, problem);
     this.take(found);
   }
 
   /**
    * @param {[string, string][]} parts
-   * @returns {(Setting & {options: Record<string, number | boolean>}) | string} the setting, what is not named at its
+   * @returns {(Setting & {options: Record<string, number | boolean>, speculation: any}) | string} the setting, what is not named at its
    *   default; or what is wrong with it
    */
   readLink(parts) {
@@ -756,12 +782,19 @@ export class Sampling {
     if (seed !== undefined && !(Number.isInteger(seed) && seed >= 0 && seed <= MOST_SEED)) {
       return `seed ${said.seed} given; a whole number from 0 to ${MOST_SEED} expected.`;
     }
+    const { ways, offered } = this.speculation;
+    const way = ways.get(said.speculate ?? "off");
+    if (!way) return `speculate ${said.speculate} given; one of ${[...ways.keys()].join(", ")} expected.`;
+    if (way.name === "arc" && offered.arc_missing) return offered.arc_missing;
+    const drafters = offered.drafters.map(({ name }) => name);
+    const drafter = said.drafter ?? drafters[0];
+    if (!drafters.includes(drafter)) return `drafter ${drafter} given; one of ${drafters.join(", ")} expected.`;
     /** @type {Record<string, any>} */
-    const values = {}, mode_values = {}, options = {};
+    const values = {}, mode_values = {}, options = {}, proposing = this.speculation.usual();
     const inputs = this.options().filter(({ name }) => name !== "temperature");
     for (const input of inputs) options[input.name] = optionValue(input, true);
     for (const [name, text] of parts) {
-      if (["rule", "mode", "temperature", "seed"].includes(name)) continue;
+      if (["rule", "mode", "temperature", "seed", "speculate", "drafter"].includes(name)) continue;
       const input = inputs.find((one) => flagOf(one) === name);
       if (input) {
         const value = input.type === "checkbox" ? { true: true, false: false }[text] : numberIn(text);
@@ -769,14 +802,15 @@ export class Sampling {
         options[input.name] = value;
         continue;
       }
-      const control = [...rule.controls, ...mode.controls].find(({ flag }) => flag === name);
+      const control = [...rule.controls, ...mode.controls, ...way.controls].find(({ flag }) => flag === name);
       if (!control) return `${name} given for ${rule.name} and ${mode.name}, which have no control of that name.`;
       const value = control.choices.length ? text : numberIn(text);
       const wrong = problem(control, value);
       if (wrong) return `${name} ${text} given; ${wrong} expected.`;
-      (rule.controls.includes(control) ? values : mode_values)[control.name] = value;
+      (rule.controls.includes(control) ? values : mode.controls.includes(control) ? mode_values : proposing)[control.name] = value;
     }
-    return { rule: rule.name, values, temperature, mode: mode.name, mode_values, seed, options };
+    const speculation = { way: way.name, drafter, values: proposing };
+    return { rule: rule.name, values, temperature, mode: mode.name, mode_values, seed, options, speculation };
   }
 
   /**

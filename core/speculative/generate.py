@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,9 +21,9 @@ import numpy as np
 from torch import Tensor
 
 from core.errors import InputError
-from core.models.base import LanguageModel, Sequence
+from core.models.base import LanguageModel, Row, Sequence
 from core.speculative import arc
-from core.speculative.acceptance import fuzzy, match, recursive_rejection, typical
+from core.speculative.acceptance import draw, fuzzy, recursive_rejection, typical
 from core.speculative.calibration import Calibration
 from core.speculative.cost import CostCurve, Estimates, Levels, best_size, cost_curve
 from core.speculative.drafters.base import Drafter, Moment
@@ -32,6 +32,8 @@ from core.speculative.tree import TokenTree
 
 Mode = Literal["off", "lossless", "arc"]
 How = Literal["plain", "accepted", "tolerated", "corrected", "bonus"]
+
+Draw = Callable[[np.ndarray, int], int]  # the target's token, from p (V,) and the place in the text that it takes
 
 DEPTH = 8  # levels that a drafter is asked for
 SLACK = 0.02  # of plain decoding's time: what speculation may lose
@@ -69,6 +71,7 @@ class Statistics:
             accepted, that were tolerated.
         fed: tokens that went through the target, without the prompt.
         seconds, drafting: from the first cycle on; of them inside the drafter.
+        ms: what that takes by the cost curve, where there is one, the drafting included.
         notice: one sentence once speculation has switched itself off.
     """
 
@@ -81,6 +84,7 @@ class Statistics:
     fed: int = 0
     seconds: float = 0.0
     drafting: float = 0.0
+    ms: float = 0.0
     notice: str | None = None
     by_depth: list[list[int]] = field(default_factory=list)  # depth -> [positions with proposals, accepted there]
 
@@ -195,8 +199,9 @@ class Generation(Iterator[Token]):
         prefix_ids: list[int],
         options: Options,
         sequence: Sequence | None = None,
-        curve: CostCurve | None = None,
+        curve: Callable[[int], float] | None = None,
         memory: Memory | None = None,
+        draw: Draw | None = None,
     ) -> None:
         if not prefix_ids:
             raise InputError("An empty prefix given; at least one token id expected.")
@@ -211,16 +216,19 @@ class Generation(Iterator[Token]):
         self.statistics = Statistics()
         self._choice = Choice(o.temperature, o.rule)
         self._chance = np.random.default_rng(o.seed)
+        self._draw = draw or self._by_chance
         self._memory = memory or Memory()
         self._auto = o.tree_size == "auto"
         self._cost = None
         if self.drafter is not None and self._auto:
             self._cost = curve or cost_curve(target)
+        self._curve = curve or self._cost
         self._stop = target.tokenizer.eos_ids if o.stop_ids is None else o.stop_ids
         self._own = sequence is None
         self._sequence = target.open() if sequence is None else sequence
         self._end = len(prefix_ids) + o.length
         self._pace = 1.0  # how long passes take now, as a share of the curve
+        self._tree, self._drafting = TokenTree(), 0.0
         self._steps = self._run()
 
     def __iter__(self) -> Generation:
@@ -237,11 +245,13 @@ class Generation(Iterator[Token]):
         try:
             logits = self._sequence.sync(self.ids)
             p = self._choice.probabilities(logits, self.ids)
-            _, token = match(p, [], self._chance)
+            token = self._draw(p, len(self.ids))
             yield self._append(token, "plain", p)
-            while not self._done():
-                yield from self._cycle(logits, p)
-                logits, p = self._last
+            self._last = logits, p
+            while not self.done:
+                began = time.perf_counter()
+                after = self.target.forward([self.row()])[0]
+                yield from self.advance(after, time.perf_counter() - began)
         finally:
             if self._own:
                 self._sequence.close()
@@ -250,27 +260,38 @@ class Generation(Iterator[Token]):
         self.ids.append(token)
         return Token(token, how, math.log(max(float(p[token]), 1e-300)), lts)
 
-    def _done(self) -> bool:
+    def _by_chance(self, p: np.ndarray, _: int) -> int:
+        return draw(p, self._chance)
+
+    # --- one pass at a time, for whoever joins the passes of several
+
+    @property
+    def done(self) -> bool:
         return len(self.ids) >= self._end or self.ids[-1] in self._stop
 
-    def _cycle(self, logits: Tensor, p_root: np.ndarray) -> list[Token]:
-        """One pass of the target. `logits` and p are what the text's last token was chosen from."""
-        began = time.perf_counter()
-        tree, drafting = self._proposals(logits, p_root)
-        ids, parents = tree.under(self.ids[-1])
-        s = self.statistics
-        after = self._sequence.feed_tree(ids, parents)  # (1 + n, V)
-        path, tokens = self._accept(tree, after)
+    def after(self, logits: Tensor) -> None:
+        """The text's last token was chosen from these logits (V,), and the sequence holds what stands before it."""
+        self._last = logits, self._choice.probabilities(logits, self.ids[:-1])
+
+    def row(self) -> Row:
+        """What the next pass needs: the text's last token, and below it what is proposed."""
+        self._tree, self._drafting = self._proposals(*self._last)
+        ids, parents = self._tree.under(self.ids[-1])
+        return Row(self._sequence, ids, parents=parents)
+
+    def advance(self, after: Tensor, seconds: float) -> list[Token]:
+        """Take the logits (1 + n, V) of `row()`; the text's next tokens. `seconds`: its share of what the pass took."""
+        path, tokens = self._accept(self._tree, after)
         # The text's last token, then the accepted path; the target's own token is fed in the next cycle.
         self._sequence.keep([0, *(place + 1 for place in path)])
+        s, fed = self.statistics, len(self._tree) + 1
         s.cycles += 1
         s.tokens += len(tokens)
-        s.fed += len(ids)
-        s.proposed += len(tree)
-        elapsed = time.perf_counter() - began
-        s.seconds += elapsed
-        s.drafting += drafting
-        self._account(elapsed * 1000, drafting * 1000, len(ids), len(tokens))
+        s.fed += fed
+        s.proposed += len(self._tree)
+        s.seconds += seconds
+        s.drafting += self._drafting
+        self._account(seconds * 1000, self._drafting * 1000, fed, len(tokens))
         return tokens
 
     # --- proposing
@@ -321,6 +342,8 @@ class Generation(Iterator[Token]):
 
     def _account(self, ms: float, drafting: float, fed: int, tokens: int) -> None:
         """Compare with plain decoding, at the machine's present pace."""
+        if self._curve is not None:
+            self.statistics.ms += self._curve(fed) + drafting
         if self._cost is None or self.drafter is None:
             return
         pace = (ms - drafting) / self._cost(fed)
@@ -349,9 +372,11 @@ class Generation(Iterator[Token]):
             places = children.get(at, [])
             proposed = [tree.ids[place] for place in places]
             q = tree.drawn.get(at)
-            which, token = (
-                match(p, proposed, self._chance) if q is None else recursive_rejection(p, q, proposed, self._chance)
-            )
+            if q is None:  # chosen without chance: see `acceptance.match`
+                token = self._draw(p, len(self.ids))
+                which = proposed.index(token) if token in proposed else None
+            else:
+                which, token = recursive_rejection(p, q, proposed, self._chance)
             how: How = "accepted" if which is not None else "corrected" if places else "bonus" if path else "plain"
             lts = None
             if which is None and places and self.options.mode == "arc":
@@ -366,7 +391,7 @@ class Generation(Iterator[Token]):
                 return path, tokens
             self.statistics.accepted += how == "accepted"
             self.statistics.tolerated += how == "tolerated"
-            if self._done():  # the path's last token is the text's: not to be fed again, and not to be kept yet
+            if self.done:  # the path's last token is the text's: not to be fed again, and not to be kept yet
                 return path, tokens
             at = places[which]
             path.append(at)

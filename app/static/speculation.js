@@ -1,0 +1,156 @@
+// @ts-check
+/**
+ * The part of the sampling panel on speculation: how greedy and sampled drafts are made several tokens per pass, what
+ * that comes to, and, on demand, how each token came. Shown in those modes only.
+ */
+
+import { write } from "./chart.js";
+
+/**
+ * @typedef {import("./sampling.js").Control} Control
+ * @typedef {{modes: string[], ways: {name: string, says: string, controls: Control[]}[],
+ *            drafters: {name: string, says: string}[], arc_missing: string}} Offered
+ * @typedef {{accept_length: number, speedup: number, notice: string | null}} Figures
+ */
+
+const NAMES = { off: "off", lossless: "lossless", arc: "ARC" };
+const DRAFTERS = { ngram: "n-grams", superposed: "superposed drafts", eagle3: "EAGLE-3" };
+
+export class Speculation {
+  /**
+   * @param {HTMLElement} box
+   * @param {Offered} offered
+   * @param {import("./sampling.js").Sampling} panel
+   */
+  constructor(box, offered, panel) {
+    this.box = box;
+    this.offered = offered;
+    this.panel = panel;
+    this.ways = new Map(offered.ways.map((way) => [way.name, way]));
+    this.way = "off";
+    this.drafter = offered.drafters[0].name;
+    /** The controls of all ways, shared. @type {Record<string, number>} */
+    this.values = this.usual();
+    this.coloured = false;
+    const option = (/** @type {string} */ name, /** @type {string} */ title) => `<option value="${name}">${title}</option>`;
+    box.innerHTML = `
+      <div class="sm-pair">
+        <label>Speculation <select id="sm-way">${offered.ways.map(({ name }) => option(name, /** @type {any} */ (NAMES)[name] ?? name)).join("")}</select></label>
+        <label class="sp-by">Proposals by <select id="sm-drafter">${offered.drafters.map(({ name }) => option(name, /** @type {any} */ (DRAFTERS)[name] ?? name)).join("")}</select></label>
+      </div>
+      <p class="sm-says sp-says"></p>
+      <p class="sm-says sp-missing"></p>
+      <div class="sm-controls"></div>
+      <div class="sp-line">
+        <label><input type="checkbox" id="sm-colour"> Colour the tokens</label>
+        <span class="sp-figures" aria-live="off"></span>
+      </div>
+      <p class="sp-key" hidden><i class="pd-accepted">accepted</i> <i class="pd-tolerated">by tolerance</i> <i class="pd-corrected">corrected</i> <i class="pd-bonus">bonus</i></p>
+      <p class="sp-notice" role="status" hidden></p>`;
+    this.find("#sm-way").addEventListener("change", (/** @type {any} */ event) => {
+      this.way = event.target.value;
+      this.panel.changed();
+    });
+    this.find("#sm-drafter").addEventListener("change", (/** @type {any} */ event) => {
+      this.drafter = event.target.value;
+      this.panel.changed();
+    });
+    this.find("#sm-colour").addEventListener("change", (/** @type {any} */ event) => {
+      this.coloured = event.target.checked;
+      this.render();
+      this.panel.editor.drawList();
+    });
+    const arc = /** @type {any} */ (this.find('#sm-way [value="arc"]'));
+    if (offered.arc_missing && arc) arc.disabled = true;
+    write(this.find(".sp-missing"), offered.arc_missing ? `ARC is not there yet: ${offered.arc_missing}` : "");
+    panel.root.addEventListener("pd-figures", (event) => this.show(/** @type {CustomEvent<Figures | null>} */ (event).detail));
+  }
+
+  /** @param {string} selector @returns {any} */
+  find(selector) {
+    return this.box.querySelector(selector);
+  }
+
+  usual() {
+    return Object.fromEntries(this.offered.ways.flatMap(({ controls }) => controls.map((c) => [c.name, Number(c.default)])));
+  }
+
+  /** Whether drafts are made so: only some modes can. */
+  isOn() {
+    return this.way !== "off" && this.offered.modes.includes(this.panel.mode);
+  }
+
+  controls() {
+    return this.ways.get(this.way)?.controls ?? [];
+  }
+
+  /** For a request; {} where nothing is speculated. */
+  asked() {
+    if (!this.isOn()) return {};
+    const values = Object.fromEntries(this.controls().map(({ name }) => [name, this.values[name]]));
+    return { speculation: { mode: this.way, drafter: this.drafter, values } };
+  }
+
+  reset() {
+    this.way = "off";
+    this.values = this.usual();
+  }
+
+  /** For the next visit. */
+  kept() {
+    return this.way === "off" ? undefined : { way: this.way, drafter: this.drafter, values: this.values };
+  }
+
+  /**
+   * @param {any} kept
+   * @param {(control: Control, value: unknown) => string} problem
+   */
+  takeOver(kept, problem) {
+    if (!kept || !this.ways.has(kept.way) || (kept.way === "arc" && this.offered.arc_missing)) return;
+    this.way = kept.way;
+    if (this.offered.drafters.some(({ name }) => name === kept.drafter)) this.drafter = kept.drafter;
+    for (const control of this.controls()) {
+      if (!problem(control, kept.values?.[control.name])) this.values[control.name] = kept.values[control.name];
+    }
+  }
+
+  render() {
+    this.box.hidden = !this.offered.modes.includes(this.panel.mode);
+    const on = this.isOn();
+    this.panel.root.toggleAttribute("data-coloured", on && this.coloured);
+    if (this.box.hidden) return;
+    this.find("#sm-way").value = this.way;
+    this.find("#sm-drafter").value = this.drafter;
+    this.find(".sp-by").hidden = !on;
+    this.find(".sp-line").hidden = !on;
+    this.find(".sp-key").hidden = !(on && this.coloured);
+    const by = this.offered.drafters.find(({ name }) => name === this.drafter);
+    write(this.find(".sp-says"), on ? `${this.ways.get(this.way)?.says} Proposals: ${lowered(by?.says ?? "")}` : "");
+    const box = this.find(".sm-controls");
+    if (this.built !== this.way) {
+      this.built = this.way;
+      box.replaceChildren(...this.controls().map((control) => this.panel.newControl("speculation", { speculation: this.values }, control)));
+    }
+    for (const control of this.controls()) {
+      const shown = control.name === "tree_size" && !this.values.tree_size ? "auto" : undefined;
+      this.panel.renderControl(control, this.values[control.name], shown);
+    }
+    if (!on) this.show(null);
+  }
+
+  /** @param {Figures | null} figures */
+  show(figures) {
+    const words = figures?.accept_length
+      ? `<b>${figures.accept_length.toFixed(2)}</b> tokens a pass · <b>${figures.speedup.toFixed(2)}×</b> as fast`
+      : "";
+    const box = this.find(".sp-figures");
+    if (box.innerHTML !== words) box.innerHTML = words;
+    box.title = "Tokens of a draft per pass over it; and the time that they take one by one, by this machine's measured cost of a pass, to the time taken.";
+    const notice = this.find(".sp-notice");
+    notice.hidden = !figures?.notice;
+    write(notice, figures?.notice ?? "");
+  }
+}
+
+/** @param {string} text */
+const lowered = (text) => text.charAt(0).toLowerCase() + text.slice(1);

@@ -1,0 +1,164 @@
+"""Greedy and sampled drafts made several tokens per pass: the same drafts, in fewer passes, from the same cache."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+from core.controls import MODES
+from core.modes import Mode, begin
+from core.samplers import TopK
+from core.speculated import Speculation, Speculator
+from core.speculative.drafters.base import Drafter, Moment
+from core.speculative.tree import TokenTree
+from core.superposed import Options
+from tests.table_model import TableModel
+
+PREFIX = [0, 1, 2, 3, 1]
+LENGTH = 12
+STOP = frozenset({5})
+
+
+class Guess(Drafter):
+    """Goes on with the table's likeliest token: often right, and it knows its siblings."""
+
+    name = "guess"
+
+    def __init__(self, model: TableModel, worth: float = 1.0) -> None:
+        self.model, self.worth, self.seen = model, worth, 0
+
+    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+        self.seen += 1
+        ids, paths = list(moment.ids), []
+        for _ in range(min(depth, 3)):
+            best = self.model.after(ids + paths).topk(1).indices.tolist()
+            paths += best
+        return TokenTree.chain(paths, [0.9] * len(paths))
+
+
+def drafts(model: TableModel, mode: Mode, k: int = 3, **options):
+    sequence = model.open()
+    passes = rows = 0
+    try:
+        made = Options(k=k, length=LENGTH, stop_ids=STOP, seed=7, **options)
+        state = begin(sequence, PREFIX, made, mode)
+        steps = [state.advance([sequence.sync(PREFIX)])]
+        while not state.done:
+            asked = state.rows()
+            passes, rows = passes + 1, rows + len(asked)
+            steps.append(state.advance(model.forward(asked)))
+        assert sequence.inputs[: len(PREFIX)] == PREFIX
+        return steps, passes
+    finally:
+        sequence.close()
+
+
+def speculating(model: TableModel, name: str, how: str = "lossless", **options) -> tuple[Mode, Speculator]:
+    by = Speculator(Guess(model), lambda n: 1 + n / 50)
+    return Mode(name, speculation=Speculation(by, how, **options)), by  # pyright: ignore[reportArgumentType]
+
+
+def greedy(model: TableModel) -> list[int]:
+    ids: list[int] = []
+    while len(ids) < LENGTH and not (ids and ids[-1] in STOP):
+        ids.append(int(model.after(PREFIX + ids).argmax()))
+    return ids
+
+
+def logprob(model: TableModel, ids: list[int]) -> float:
+    return sum(float(model.after(PREFIX + ids[:i]).log_softmax(0)[token]) for i, token in enumerate(ids))
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", ["greedy", "sampled"])
+@pytest.mark.parametrize("size", ["auto", 4])
+def test_the_drafts_are_the_same_in_fewer_passes(seed, name, size):
+    model = TableModel(seed=seed)
+    mode, by = speculating(model, name, tree_size=size)
+    fast, fewer = drafts(model, mode)
+    if name == "greedy":
+        ids = greedy(model)
+        passes = len(ids) - 1
+        assert fast[-1].ids == [ids]
+        assert fast[-1].logprobs[0] == pytest.approx(logprob(model, ids), abs=1e-4)
+    else:
+        plain, passes = drafts(model, Mode(name))
+        made = [dict(zip(last.lineages, last.ids, strict=True)) for last in (plain[-1], fast[-1])]
+        assert made[0] == made[1]
+        assert sorted(plain[-1].logprobs) == pytest.approx(sorted(fast[-1].logprobs), abs=1e-4)
+        assert sorted(plain[-1].beginnings) == pytest.approx(sorted(fast[-1].beginnings))
+    assert fewer <= passes
+    if name == "greedy" and passes > 3:
+        assert fewer < passes  # the drafter is always right
+    figures = fast[-1].figures
+    assert (figures.accept_length >= 1) == (fewer > 0)
+    for ids, how in zip(fast[-1].ids, fast[-1].how, strict=True):
+        assert len(ids) == len(how)
+        assert how[0][0] == "plain"
+        assert {came for came, _ in how} <= {"plain", "accepted", "corrected", "bonus"}
+    assert (by.drafter.seen > 0) == (fewer > 0)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_a_rule_crops_speculated_drafts_too():
+    model = TableModel(seed=3)
+    mode, _ = speculating(model, "sampled", tree_size=4)
+    plain, _ = drafts(model, Mode("sampled"), rule=TopK(2), tau=0.7)
+    fast, _ = drafts(model, mode, rule=TopK(2), tau=0.7)
+    assert sorted(plain[-1].ids) == sorted(fast[-1].ids)
+
+
+def test_every_step_only_adds_and_stopping_anywhere_leaves_the_prefix():
+    model = TableModel(seed=1)
+    mode, _ = speculating(model, "sampled", tree_size=4)
+    steps, _ = drafts(model, mode)
+    for before, after in itertools.pairwise(steps):
+        known = dict(zip(after.lineages, after.ids, strict=True))
+        for lineage, ids in zip(before.lineages, before.ids, strict=True):
+            assert known[lineage][: len(ids)] == ids
+    for stop in range(len(steps)):
+        sequence = model.open()
+        state = begin(sequence, PREFIX, Options(k=3, length=LENGTH, stop_ids=STOP, seed=7), mode)
+        state.advance([sequence.sync(PREFIX)])
+        for _ in range(stop):
+            if not state.done:
+                state.advance(model.forward(state.rows()))
+        if not state.done:
+            state.rows()  # asked for, and never run
+        state.close()
+        assert state.rows() == []
+        assert sequence.inputs == PREFIX
+        sequence.close()
+
+
+def test_what_does_not_pay_is_switched_off_and_said_also_later_on():
+    model = TableModel(seed=2)
+    by = Speculator(Guess(model), lambda n: 1.0 if n <= 3 else 100.0)  # no proposal is worth it
+    mode = Mode("sampled", speculation=Speculation(by))
+    for _ in range(2):
+        steps, _ = drafts(model, mode)
+        assert "switched off" in steps[-1].figures.notice
+
+
+@pytest.mark.parametrize("name", [name for name in MODES if name not in ("greedy", "sampled")])
+def test_other_modes_have_no_speculation(name):
+    model = TableModel(seed=2)
+    mode, by = speculating(model, name)
+    plain, passes = drafts(model, Mode(name))
+    same, as_many = drafts(model, mode)
+    assert (same[-1].ids, as_many) == (plain[-1].ids, passes)
+    assert by.drafter.seen == 0  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def test_one_token_is_a_draft():
+    model = TableModel(seed=2)
+    for name in ("greedy", "sampled"):
+        mode, _ = speculating(model, name)
+        sequence = model.open()
+        state = begin(sequence, PREFIX, Options(k=2, length=1, stop_ids=STOP), mode)
+        made = state.advance([sequence.sync(PREFIX)])
+        assert made.done
+        assert state.done
+        assert all(len(ids) == 1 for ids in made.ids)
+        sequence.close()
