@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 import typer
+from click import Choice
 
 from core.controls import SPECULATING, SPECULATIONS
 from core.errors import InputError
@@ -57,8 +58,12 @@ DRAFTERS: dict[str, Proposer] = {
     "superposed": Proposer("Three superposed drafts; costs a pass per level.", _superposed),
 }
 DrafterName = Annotated[
-    Literal[tuple(DRAFTERS)],  # pyright: ignore[reportInvalidTypeForm]
-    typer.Option(help="What proposes tokens: n-grams of the text and the store, or superposed drafts.", metavar="NAME"),
+    str,
+    typer.Option(
+        click_type=Choice(list(DRAFTERS)),
+        help="What proposes tokens: n-grams of the text and the store, or superposed drafts.",
+        metavar="NAME",
+    ),
 ]
 TreeSize = Annotated[
     int | None,

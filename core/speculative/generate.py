@@ -354,9 +354,10 @@ class Generation(Iterator[Token]):
 
     def _give_up(self) -> None:
         s = self.statistics
+        passes = "1 pass" if s.cycles == 1 else f"{s.cycles} passes"
         s.notice = (
-            f"Speculation was switched off after {s.cycles} passes: {s.accept_length:.2f} tokens a pass, in passes "
-            "that take longer, are slower here than one by one."
+            f"Speculation was switched off after {passes}: {s.accept_length:.2f} tokens a pass, in passes that take "
+            "longer, are slower here than one by one."
         )
         self.drafter = None
 
