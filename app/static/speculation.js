@@ -124,8 +124,8 @@ export class Speculation {
     this.find(".sp-by").hidden = !on;
     this.find(".sp-line").hidden = !on;
     this.find(".sp-key").hidden = !(on && this.coloured);
-    const by = this.offered.drafters.find(({ name }) => name === this.drafter);
-    write(this.find(".sp-says"), on ? `${this.ways.get(this.way)?.says} Proposals: ${lowered(by?.says ?? "")}` : "");
+    this.find("#sm-drafter").title = this.offered.drafters.find(({ name }) => name === this.drafter)?.says ?? "";
+    write(this.find(".sp-says"), on ? this.ways.get(this.way)?.says ?? "" : "");
     const box = this.find(".sm-controls");
     if (this.built !== this.way) {
       this.built = this.way;
@@ -151,6 +151,3 @@ export class Speculation {
     write(notice, figures?.notice ?? "");
   }
 }
-
-/** @param {string} text */
-const lowered = (text) => text.charAt(0).toLowerCase() + text.slice(1);
