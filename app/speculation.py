@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
 import typer
-from click import Choice
 
 from core.controls import SPECULATING, SPECULATIONS
 from core.errors import InputError
@@ -57,13 +56,13 @@ DRAFTERS: dict[str, Proposer] = {
     "ngram": Proposer("What followed before, in the text or the n-gram store; costs no pass.", _ngram),
     "superposed": Proposer("Three superposed drafts; costs a pass per level.", _superposed),
 }
+if TYPE_CHECKING:
+    _Named = str
+else:
+    _Named = Literal[tuple(DRAFTERS)]
 DrafterName = Annotated[
-    str,
-    typer.Option(
-        click_type=Choice(list(DRAFTERS)),
-        help="What proposes tokens: n-grams of the text and the store, or superposed drafts.",
-        metavar="NAME",
-    ),
+    _Named,
+    typer.Option(help="What proposes tokens: n-grams of the text and the store, or superposed drafts.", metavar="NAME"),
 ]
 TreeSize = Annotated[
     int | None,
