@@ -35,7 +35,7 @@ class Loaded:
 @pytest.fixture(autouse=True)
 def loaded(monkeypatch: pytest.MonkeyPatch) -> Loaded:
     loaded = Loaded()
-    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_: loaded)
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: loaded)
     generate = import_module("core.speculative.generate")  # by that name the package has the function
     monkeypatch.setattr(generate, "cost_curve", lambda _: CostCurve((1, 48), (1.0, 1.5)))
     return loaded
