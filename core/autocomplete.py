@@ -107,6 +107,7 @@ class Session:
         alpha: float | None = None,
         personal_weight: float = PERSONAL_WEIGHT,
         stores: list[str] | None = None,
+        verify: int = 0,
         **options: Any,
     ) -> Completion:
         """Start drafts after the text before the caret; the session's previous completion must be closed.
@@ -116,6 +117,8 @@ class Session:
             one_line: drafts stop at the end of the line.
             mode: how drafts are made; see `core.modes`. None is superposed.
             alpha, personal_weight, stores: of the base store and the personal stores; see `mixture`.
+            verify: tokens of superposed drafts that one more pass checks once they are there, where the text is
+                likeliest to go; a draft is corrected where it fails and goes on from there, in its place. 0 for none.
             options: of `core.superposed.superpose`, the rule among them. With `ngrams` the stores are those given there
                 instead; with mixing="geometric" it is the base store alone.
         Raises: InputError for an option out of range.
@@ -125,7 +128,7 @@ class Session:
         else:
             options.setdefault("ngrams", self.autocomplete.ngrams)
             options["alpha"] = alpha
-        return Completion(self, before, heal, one_line, mode or Mode(), options)
+        return Completion(self, before, heal, one_line, mode or Mode(), options, verify)
 
     def close(self) -> None:
         self.sequence.close()
@@ -152,17 +155,29 @@ class Completion:
         step: 0 before the first drafts, then the tokens that each draft has.
         reused, fed: tokens of the text that were in the cache, and that had to be fed.
         figures: what speculation came to, where there is some; see `core.speculated.Figures`.
+        checked: the model has looked at the drafts; see `verify` of `Session.complete`.
         done: nothing follows.
     """
 
     def __init__(
-        self, session: Session, before: str, heal: bool, one_line: bool, mode: Mode, options: dict[str, Any]
+        self,
+        session: Session,
+        before: str,
+        heal: bool,
+        one_line: bool,
+        mode: Mode,
+        options: dict[str, Any],
+        verify: int = 0,
     ) -> None:
         self._autocomplete = a = session.autocomplete
         self._session, self._sequence = session, session.sequence
         self._branch: Sequence | None = None  # where drafts grow while the sequence keeps the half-typed word
         self._one_line = one_line
         self._options, self._mode = options, mode
+        self._verify = verify
+        self._sure: dict[int, int] = {}  # by lineage, tokens of its first step
+        self._made: Options | None = None
+        self.checked = False
         Options(**options)  # refuses values out of range before anything is fed
         self._healing = a.healer.plan(before, window=a.window, heal=heal)
         self._drafting: Drafting | None = None
@@ -258,6 +273,7 @@ class Completion:
         stop = healer.line_ends if self._one_line else self._autocomplete.model.tokenizer.eos_ids
         starts = [healer.beginnings(rest) for rest in healing.rests]
         options = Options(**self._options, stop_ids=stop)
+        self._made = options
         sequence = self._sequence
         if len(logits) > 1:
             # Drafts rewind into the word: they do so on a branch, and its tokens stay cached.
@@ -267,10 +283,31 @@ class Completion:
         self._first = logits, starts
         self._show(self._drafting.advance(logits))
 
+    def _refine(self, drafts: Drafts) -> None:
+        """The drafts are all there: one more pass looks at them."""
+        from core.speculative.verified import Judge, Refinement, Refining
+
+        o = self._made
+        assert o is not None
+        refinement = Refinement(
+            self._branch or self._sequence,
+            self._healing.prefix_ids,
+            drafts,
+            judge=Judge(o.interpolation(), o.candidates or 3 * o.k),
+            nodes=self._verify,
+            sure=[self._sure[lineage] + o.exact_steps for lineage in drafts.lineages],
+            stop_ids=o.stop_ids,
+        )
+        self._drafting = refining = Refining(drafts, refinement)
+        self.checked = True
+        self._show(refining.latest)
+
     def _show(self, drafts: Drafts) -> None:
         self.step = drafts.step
         self.done = drafts.done
         self.figures = drafts.figures
+        if not self._sure:
+            self._sure = {lineage: len(ids) for ids, lineage in zip(drafts.ids, drafts.lineages, strict=True)}
         distinct = self._mode.name != "superposed" or self._options.get("distinct", True)
         rows = [
             # Only what is the draft's own is worth a reader's eye; the rest drifts into other drafts.
@@ -312,7 +349,10 @@ class Completion:
                 seen.add(row.text)
                 self.drafts.append(row)
         del self.drafts[self._mode.most(self._options.get("k", Options.k)) :]
-        if self.done:
+        superposed = distinct and self._mode.name == "superposed" and not self._options.get("reset_every")
+        if self.done and self._verify and superposed and drafts.ids and not self.checked:
+            self._refine(drafts)
+        elif self.done:
             self.close()
 
     def _spans(self, ids: list[int], personal: list[bool]) -> tuple[tuple[int, int], ...]:

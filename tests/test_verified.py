@@ -167,12 +167,12 @@ def test_what_is_sure_is_what_the_target_says_one_by_one() -> None:
 
 def test_tokens_are_looked_at_where_the_text_is_likeliest_to_go() -> None:
     drafts = Refined([[1, 2, 3, 4], [5, 6, 7, 8]], [-1.0, -9.0], [1, 1], [0, 0], False)
-    rows = _rows(drafts, None)
+    rows = _rows(drafts, None, None)
     assert _worth_looking(rows, 0) == [0, 0]
     assert _worth_looking(rows, 2) == [2, 0]
     assert _worth_looking(rows, 4) == [3, 1]  # all of the first: its last token decides nothing
     assert _worth_looking(rows, 99) == [3, 3]
-    sure = _rows(drafts, [3, 1])  # of the first only one token is open, and three have to be fed for it
+    sure = _rows(drafts, None, [3, 1])  # of the first only one token is open, and three have to be fed for it
     assert _worth_looking(sure, 2) == [0, 2]
 
 
@@ -315,3 +315,47 @@ def test_drafts_with_speculation_are_k_and_say_how_each_token_came(autocomplete)
         assert {t["how"] for t in draft["tokens"]} <= {"plain", "accepted", "corrected", "bonus"}
     assert json.loads(json.dumps(made))["accept_length"] >= 1
     assert "tokens a pass" in speculation.shown(made, str)
+
+
+# --- while someone types
+
+
+@pytest.mark.parametrize("text", ["The quick brown fox ", "She was writ", "I would like to thank you for the inv"])
+def test_drafts_of_a_session_are_refined_in_their_rows(autocomplete, text: str) -> None:
+    """After the superposed drafts one pass looks; beginnings stay, rows stay, and so does the cached text."""
+    session = autocomplete.open()
+    completion = session.complete(text, verify=12, k=3, length=8)
+    shown, fed = [], []
+    while rows := completion.rows():
+        shown.append((completion.checked, [(d.id, d.text) for d in completion.drafts]))
+        fed.append(rows[0].parents is not None)
+        completion.advance(autocomplete.model.forward(rows))
+    assert completion.done and completion.checked
+    assert sum(fed) == 1  # one tree
+    before = next(drafts for checked, drafts in shown if checked)
+    after = [(d.id, d.text) for d in completion.drafts]
+    assert {i for i, _ in after} <= {i for i, _ in before}
+    first = dict(before)
+    for i, new in after:
+        least = min(len(new), len(first[i]), 2)
+        assert new[:least] == first[i][:least]
+    held = list(session.sequence.inputs)
+    completion.close()
+    assert session.sequence.inputs == held and None not in held
+    plain = session.complete(text, k=3, length=8)
+    while rows := plain.rows():
+        plain.advance(autocomplete.model.forward(rows))
+    assert not plain.checked
+    session.close()
+
+
+def test_a_refinement_may_be_stopped_between_any_two_passes(autocomplete) -> None:
+    session = autocomplete.open()
+    for stop in range(14):
+        completion = session.complete("The old man looked at the sea and", verify=12, k=3, length=6)
+        for _ in range(stop):
+            if rows := completion.rows():
+                completion.advance(autocomplete.model.forward(rows))
+        completion.close()
+        assert None not in session.sequence.inputs
+    session.close()

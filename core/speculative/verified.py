@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from collections.abc import Sequence as Ids
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -202,11 +202,12 @@ class Refined:
 
 @dataclass
 class _Row:
-    """A draft while it is refined: its tokens, ln p of each, and how many of them are sure."""
+    """A draft while it is refined: its tokens, ln p of each, how many of them are sure, how many there are to be."""
 
     ids: list[int]
     logprobs: list[float]
     sure: int
+    length: int
     shown: list[int] = field(default_factory=list)
 
     def reach(self, at: int) -> float:
@@ -214,27 +215,212 @@ class _Row:
         return math.exp(min(sum(self.logprobs[: at + 1]), 0.0))
 
 
+class Refinement:
+    """One round, without the models: `rows` says what the next pass needs, `advance` takes its logits, so that it can
+    share passes with others. First the tree, where anything is worth looking at; then the new stretch, if there is one.
+
+    Attributes:
+        done: nothing follows; `result` has the drafts.
+        stop: tokens that end a draft.
+    """
+
+    def __init__(
+        self,
+        sequence: Sequence,
+        prefix_ids: list[int],
+        drafts: Drafts | Refined,
+        length: int | None = None,
+        *,
+        target: Sequence | None = None,
+        judge: Judge | None = None,
+        nodes: int = NODES,
+        sure: Ids[int] | None = None,
+        calibration: Calibration | None = None,
+        theta: float = THETA,
+        stop_ids: frozenset[int] | None = None,
+    ) -> None:
+        """For the arguments see `refine`."""
+        if not prefix_ids or not drafts.ids:
+            raise InputError("An empty text or no drafts given; at least one token id and one draft expected.")
+        self._sequence, self._checker = sequence, target or sequence
+        if self._checker.model.tokenizer.fingerprint != sequence.model.tokenizer.fingerprint:
+            raise InputError(
+                f"{self._checker.model.name} and {sequence.model.name} have different tokenizers; a model that checks "
+                "drafts must share theirs."
+            )
+        if calibration is not None:
+            calibration.check(self._checker.model)
+        self._prefix, self._judge = list(prefix_ids), judge or Judge()
+        self._calibration, self._theta = calibration, theta
+        self.stop = sequence.model.tokenizer.eos_ids if stop_ids is None else stop_ids
+        for held in {id(s): s for s in (sequence, self._checker)}.values():
+            held.rewind(held.common_prefix(self._prefix))
+            if held.length < len(self._prefix):
+                held.feed(self._prefix[held.length :])
+        self._rows = _rows(drafts, length, sure)
+        self._deep = _worth_looking(self._rows, nodes)
+        self._tree = TokenTree.of_paths(
+            [(token, 1.0) for token in row.ids[:n]] for row, n in zip(self._rows, self._deep, strict=True)
+        )
+        self._looking = len(self._tree) > 0
+        self._at = 0  # the token that the stretch comes to next
+        self.done = False
+        if not self._looking:
+            self._begin_stretch()
+
+    def rows(self) -> list[Row]:
+        """What the next pass of `rows()[0].sequence.model` needs; [] when done."""
+        if self.done:
+            return []
+        if self._looking:
+            return [Row(self._checker, self._tree.ids, parents=self._tree.parents)]
+        held = self._sequence.length - len(self._prefix)  # mixtures of this stretch so far
+        return [Row(self._sequence, torch.cat([self._mixture(at) for at in range(held, self._at)]))]
+
+    def advance(self, logits: list[Tensor]) -> None:
+        """Take the logits of `rows()`."""
+        if self._looking:
+            self._checker.keep([])
+            self._looking = False
+            self._check(logits[0])
+            self._begin_stretch()
+        else:
+            self._grow(logits[0])
+
+    def close(self) -> None:
+        """Stop between any two passes: the sequence holds the text and nothing else."""
+        self.done = True
+        if self._sequence.length > len(self._prefix):
+            self._sequence.rewind(len(self._prefix))
+
+    @property
+    def result(self) -> Refined:
+        rows = self._rows
+        return Refined(
+            [list(row.ids) for row in rows],
+            [sum(row.logprobs) for row in rows],
+            [row.sure for row in rows],
+            [_first_difference(row.ids, row.shown) for row in rows],
+            True,
+            len(self._tree),
+        )
+
+    def _check(self, after: Tensor) -> None:
+        """What the target says at each place that it has looked at, (n, V)."""
+        known = {tuple(self._tree.ids[p] for p in self._tree.path(place)): place for place in range(len(self._tree))}
+        rows = self._rows
+        ends = [min(n + 1, len(row.ids)) for row, n in zip(rows, self._deep, strict=True)]
+        places = [(i, at) for i, row in enumerate(rows) for at in range(row.sure, ends[i])]
+        logits = [after[known[tuple(rows[i].ids[:at])]] for i, at in places]
+        contexts = [[*self._prefix, *rows[i].ids[:at]] for i, at in places]
+        said = self._judge(logits, contexts, [rows[i].ids[at] for i, at in places])
+        failed: set[int] = set()
+        for (i, at), there, (own, own_logprob, logprob) in zip(places, logits, said, strict=True):
+            row = rows[i]
+            if i in failed:
+                continue
+            row.sure = at + 1
+            if row.ids[at] == own or (
+                self._calibration is not None
+                and _stands(there, self._checker.model, row.ids[at], self._calibration, self._theta, at)
+            ):
+                row.logprobs[at] = logprob
+                continue
+            failed.add(i)
+            row.ids[at:], row.logprobs[at:] = [own], [own_logprob]
+        for row in rows:  # what stands after an end is not text
+            if end := next((at + 1 for at, token in enumerate(row.ids) if token in self.stop), 0):
+                del row.ids[end:], row.logprobs[end:]
+
+    # One mixture of all rows at each position, their own tokens where they have some. Positions at which nobody needs
+    # an answer share one pass.
+
+    def _wanting(self) -> list[_Row]:
+        return [row for row in self._rows if len(row.ids) < row.length and row.ids[-1] not in self.stop]
+
+    def _begin_stretch(self) -> None:
+        wanting = self._wanting()
+        if not wanting:
+            self.close()
+            return
+        self._at = min(len(row.ids) for row in wanting)
+
+    def _grow(self, logits: Tensor) -> None:
+        wanting = [row for row in self._wanting() if len(row.ids) == self._at]
+        said = self._judge(
+            [logits] * len(wanting),
+            [[*self._prefix, *row.ids] for row in wanting],
+            [row.ids[-1] for row in wanting],
+        )
+        for row, (token, logprob, _) in zip(wanting, said, strict=True):
+            row.ids.append(token)
+            row.logprobs.append(logprob)
+        self._begin_stretch()
+
+    def _mixture(self, at: int) -> Tensor:
+        """The mixed embedding (1, D) of the rows' tokens there (eqs. 3-4)."""
+        some = [row for row in self._rows if len(row.ids) > at]
+        standing = np.array([sum(row.logprobs[: at + 1]) for row in some])
+        gamma = np.exp(standing - np.logaddexp.reduce(standing))
+        z = self._sequence.model.embeddings.numpy()[[row.ids[at] for row in some]]
+        return torch.from_numpy(gamma.astype(np.float32)[None] @ z)
+
+
+class Refining:
+    """A `Refinement` that speaks as what makes drafts does: `advance` returns `Drafts`, the old ones until done."""
+
+    def __init__(self, drafts: Drafts, refinement: Refinement) -> None:
+        self._drafts, self._refinement = drafts, refinement
+
+    @property
+    def done(self) -> bool:
+        return self._refinement.done
+
+    @property
+    def latest(self) -> Drafts:
+        """The drafts now; rows in their order."""
+        old = self._drafts
+        if not self._refinement.done:
+            return replace(old, done=False)
+        new = self._refinement.result
+        stop = self._refinement.stop
+        return replace(
+            old,
+            ids=new.ids,
+            logprobs=new.logprobs,
+            own=[
+                max(sure, min(own, changed)) for sure, own, changed in zip(new.sure, old.own, new.changed, strict=True)
+            ],
+            personal=[
+                marks[:changed] + [False] * (len(ids) - changed)
+                for ids, marks, changed in zip(new.ids, old.personal, new.changed, strict=True)
+            ],
+            ended=[ids[-1] in stop for ids in new.ids],
+            finished=[(ids, p) for ids, p in zip(new.ids, new.logprobs, strict=True) if ids[-1] in stop],
+            done=True,
+        )
+
+    def rows(self) -> list[Row]:
+        return self._refinement.rows()
+
+    def advance(self, logits: list[Tensor]) -> Drafts:
+        self._refinement.advance(logits)
+        return self.latest
+
+    def close(self) -> None:
+        self._refinement.close()
+
+
 def refine(
-    sequence: Sequence,
-    prefix_ids: list[int],
-    drafts: Drafts | Refined,
-    length: int,
-    *,
-    target: Sequence | None = None,
-    judge: Judge | None = None,
-    nodes: int = NODES,
-    sure: Ids[int] | None = None,
-    calibration: Calibration | None = None,
-    theta: float = THETA,
-    stop_ids: frozenset[int] | None = None,
+    sequence: Sequence, prefix_ids: list[int], drafts: Drafts | Refined, length: int | None = None, **options: Any
 ) -> Refined:
     """One round: look where it is worth looking, put the target's own token where a draft fails, superpose anew.
 
     Args:
         sequence: of the model that drafts; it holds exactly the text afterwards.
         drafts: of `superpose`, or what the last round made of them. Rows keep their order.
-        length: tokens that every draft has afterwards, unless it has ended.
-        target: of the model that checks; None is the one that drafts.
+        length: tokens that every draft has afterwards, unless it has ended; None: as many as it had.
+        target: a sequence of the model that checks; None is the one that drafts.
         judge: what comes next.
         nodes: n, tokens of the tree at most. Those are looked at through which the text is likeliest to go.
         sure: leading tokens of each draft that need no look: the first, or the first r + 1 of exact ones. None: one.
@@ -243,48 +429,13 @@ def refine(
         stop_ids: tokens that end a draft; None for the tokenizer's.
     Raises: InputError for an empty text, models with different tokenizers; CalibrationError; ContextFull.
     """
-    if not prefix_ids or not drafts.ids:
-        raise InputError("An empty text or no drafts given; at least one token id and one draft expected.")
-    checker, judge = target or sequence, judge or Judge()
-    if checker.model.tokenizer.fingerprint != sequence.model.tokenizer.fingerprint:
-        raise InputError(
-            f"{checker.model.name} and {sequence.model.name} have different tokenizers; a model that checks drafts "
-            "must share theirs."
-        )
-    if calibration is not None:
-        calibration.check(checker.model)
-    stop = sequence.model.tokenizer.eos_ids if stop_ids is None else stop_ids
-    rows = _rows(drafts, sure)
-    deep = _worth_looking(rows, nodes)
-    looked = _look(checker, prefix_ids, [row.ids for row in rows], deep) if any(deep) else {}
-    places = [(i, at) for i, row in enumerate(rows) for at in range(row.sure, min(deep[i] + 1, len(row.ids)))]
-    logits = [looked[tuple(rows[i].ids[:at])] for i, at in places]
-    said = judge(logits, [[*prefix_ids, *rows[i].ids[:at]] for i, at in places], [rows[i].ids[at] for i, at in places])
-    failed: set[int] = set()
-    for (i, at), after, (own, own_logprob, logprob) in zip(places, logits, said, strict=True):
-        row = rows[i]
-        if i in failed:
-            continue
-        row.sure = at + 1
-        if row.ids[at] == own or (
-            calibration is not None and _stands(after, checker.model, row.ids[at], calibration, theta, at)
-        ):
-            row.logprobs[at] = logprob
-            continue
-        failed.add(i)
-        row.ids[at:], row.logprobs[at:] = [own], [own_logprob]
-    for row in rows:  # what stands after an end is not text
-        if end := next((at + 1 for at, token in enumerate(row.ids) if token in stop), 0):
-            del row.ids[end:], row.logprobs[end:]
-    _stretch(sequence, prefix_ids, rows, length, judge, stop)
-    return Refined(
-        [row.ids for row in rows],
-        [sum(row.logprobs) for row in rows],
-        [row.sure for row in rows],
-        [_first_difference(row.ids, row.shown) for row in rows],
-        True,
-        len({tuple(row.ids[: at + 1]) for row, n in zip(rows, deep, strict=True) for at in range(n)}),
-    )
+    round_ = Refinement(sequence, prefix_ids, drafts, length, **options)
+    try:
+        while rows := round_.rows():
+            round_.advance(rows[0].sequence.model.forward(rows))
+    finally:
+        round_.close()
+    return round_.result
 
 
 def verified(
@@ -347,7 +498,7 @@ def verified(
             held.close()
 
 
-def _rows(drafts: Drafts | Refined, sure: Ids[int] | None) -> list[_Row]:
+def _rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | None) -> list[_Row]:
     """What is known of a draft's score, spread evenly over its tokens but the first."""
     rows = []
     for i, ids in enumerate(drafts.ids):
@@ -356,7 +507,8 @@ def _rows(drafts: Drafts | Refined, sure: Ids[int] | None) -> list[_Row]:
         first = min(max(first, total), 0.0)
         later = (total - first) / max(len(ids) - 1, 1)
         logprobs = [first] + [later] * (len(ids) - 1)
-        rows.append(_Row(list(ids), logprobs, max(1, min(sure[i] if sure else 1, len(ids))), list(ids)))
+        certain = max(1, min(sure[i] if sure else 1, len(ids)))
+        rows.append(_Row(list(ids), logprobs, certain, length or len(ids), list(ids)))
     return rows
 
 
@@ -376,46 +528,6 @@ def _worth_looking(rows: list[_Row], nodes: int) -> list[int]:
             return deep
         deep[best] += costs
         left -= costs
-
-
-def _stretch(
-    sequence: Sequence, prefix_ids: list[int], rows: list[_Row], length: int, judge: Judge, stop: frozenset[int]
-) -> None:
-    """Go on with the rows that are shorter than `length`, superposed: one mixture of all rows at each position, their
-    own tokens where they have some, which costs one pass for all positions that nobody needs an answer at."""
-
-    def going(at: int) -> list[_Row]:
-        return [row for row in rows if len(row.ids) > at]
-
-    def mixture(at: int) -> Tensor:
-        some = going(at)
-        standing = np.array([sum(row.logprobs[: at + 1]) for row in some])
-        gamma = np.exp(standing - np.logaddexp.reduce(standing))  # eq. 4
-        z = sequence.model.embeddings.numpy()[[row.ids[at] for row in some]]
-        return torch.from_numpy(gamma.astype(np.float32)[None] @ z)  # (1, D), eq. 3
-
-    short = [row for row in rows if len(row.ids) < length and row.ids[-1] not in stop]
-    if not short:
-        return
-    at = min(len(row.ids) for row in short)  # the first token that is wanted
-    sequence.sync(prefix_ids)
-    fed = torch.cat([mixture(i) for i in range(at)])
-    try:
-        while True:
-            logits = sequence.model.forward([Row(sequence, fed)])[0]
-            wanting = [row for row in short if len(row.ids) == at and row.ids[-1] not in stop]
-            said = judge(
-                [logits] * len(wanting), [[*prefix_ids, *row.ids] for row in wanting], [row.ids[-1] for row in wanting]
-            )
-            for row, (token, logprob, _) in zip(wanting, said, strict=True):
-                row.ids.append(token)
-                row.logprobs.append(logprob)
-            at += 1
-            if at >= length or not any(len(row.ids) < length and row.ids[-1] not in stop for row in short):
-                break
-            fed = mixture(at - 1)
-    finally:
-        sequence.rewind(len(prefix_ids))
 
 
 def _first_difference(one: list[int], other: list[int]) -> int:
