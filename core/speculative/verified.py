@@ -371,10 +371,7 @@ class Refining:
 
     def __init__(self, drafts: Drafts, refinement: Refinement) -> None:
         self._drafts, self._refinement = drafts, refinement
-
-    @property
-    def done(self) -> bool:
-        return self._refinement.done
+        self.done = refinement.done
 
     @property
     def latest(self) -> Drafts:
@@ -405,9 +402,11 @@ class Refining:
 
     def advance(self, logits: list[Tensor]) -> Drafts:
         self._refinement.advance(logits)
+        self.done = self._refinement.done
         return self.latest
 
     def close(self) -> None:
+        self.done = True
         self._refinement.close()
 
 
