@@ -139,6 +139,14 @@ class DraftSettings(BaseModel):
         le=31,
         step=1,
     )
+    verify: int = _option(
+        0,
+        "Checked tokens",
+        "Once the drafts are there, one more pass checks so many of their tokens and corrects what has drifted.",
+        ge=0,
+        le=32,
+        step=1,
+    )
     distinct: bool = _option(
         True, "Distinct beginnings", "Every draft starts with a different word. Off: the paper's own rule."
     )

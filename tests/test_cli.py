@@ -125,7 +125,7 @@ def test_the_readme_lists_every_setting_as_it_is() -> None:
 
 def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
     flags = ["--k", "5", "--length", "4", "--tau", "0.5", "--exact-steps", "2", "--no-distinct"]
-    flags += ["--alpha", "0.5", "--personal-weight", "0.25", "--store", "me"]
+    flags += ["--alpha", "0.5", "--personal-weight", "0.25", "--store", "me", "--verify", "12"]
     assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
     assert fake.asked == {
         "text": "Thank",
@@ -133,6 +133,7 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
         "length": 4,
         "tau": 0.5,
         "exact_steps": 2,
+        "verify": 12,
         "distinct": False,
         "alpha": 0.5,
         "personal_weight": 0.25,
