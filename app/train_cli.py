@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Train what speculative decoding drafts with.", no_args_is_help=True)
 
+FITTED = 60  # batches, replays among them, on whose pieces the first weights are fitted
 PROMPT = 32  # tokens of a text that the model goes on from
 
 
@@ -35,13 +36,19 @@ def eagle3(
     model: Annotated[str, typer.Option(help="The target: default, a GGUF file, a folder or a hub id.")] = "default",
     texts: Annotated[int, typer.Option(min=8, help="Pieces of text to learn from.")] = 8000,
     own: Annotated[float, typer.Option(min=0, max=1, help="Share of them that the model writes itself.")] = 0.25,
-    length: Annotated[int, typer.Option(min=64, max=4096, help="Tokens of a piece.")] = 192,
+    length: Annotated[int, typer.Option(min=64, max=4096, help="Tokens of a piece.")] = 256,
     vocabulary: Annotated[int, typer.Option(min=16, help="Tokens that the head knows: the most frequent ones.")] = 8000,
     steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 4000,
     batch: Annotated[int, typer.Option(min=1, help="Pieces per step.")] = 8,
     unroll: Annotated[int, typer.Option(min=1, help="How often the head's own output is fed back.")] = 4,
-    rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 1e-3,
-    minutes: Annotated[float, typer.Option(min=0, help="Stop after so many; 0 is never.")] = 0,
+    replays: Annotated[
+        int, typer.Option(min=0, help="Steps on pieces of before for each on new ones: the model remembers them.")
+    ] = 2,
+    share: Annotated[float, typer.Option(min=0.05, max=1, help="Of a piece's positions that are unrolled.")] = 0.5,
+    rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 3e-4,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="End after so many minutes of training, in all; 0 is never.")
+    ] = 0,
     held_out: Annotated[str | None, typer.Option(help="Text to judge the head by at the end.")] = None,
 ) -> None:
     """Train an EAGLE-3 head. Interrupted or out of --minutes, the same command goes on where it stood.
@@ -58,7 +65,15 @@ def eagle3(
             own,
             length,
             vocabulary,
-            {"steps": steps, "batch": batch, "unroll": unroll, "rate": rate},
+            {
+                "steps": steps,
+                "batch": batch,
+                "unroll": unroll,
+                "replays": replays,
+                "share": share,
+                "rate": rate,
+                "warm_up": min(20, steps),
+            },
             minutes or math.inf,
             held_out,
         )
@@ -83,10 +98,12 @@ def _train(
     import numpy as np
     import torch
 
+    from core.models.lean import why_not
     from core.models.load import load_module
-    from core.speculative.teacher import ModuleTeacher, own_texts
+    from core.speculative.fitting import fit
+    from core.speculative.teacher import LeanTeacher, ModuleTeacher, own_texts
     from core.speculative.teacher import windows as pieces_of
-    from core.speculative.training import Recipe, draft_vocabulary, new_head, train
+    from core.speculative.training import Recipe, _batches, draft_vocabulary, new_head, train
 
     recipe = Recipe(**chosen)
     console = Console(stderr=True)
@@ -95,7 +112,9 @@ def _train(
     console.print("Loading the model …")
     target = load_module(model)
     assert target._module is not None
-    teacher = ModuleTeacher(target._module)  # pyright: ignore[reportArgumentType]
+    module: Any = target._module
+    quick = not why_not(module, torch.bfloat16)
+    teacher = LeanTeacher(module) if quick else ModuleTeacher(module)
     work.mkdir(parents=True, exist_ok=True)
     if not written.is_file():
         found = pieces_of(read, target.tokenizer.encode, length, texts)
@@ -123,14 +142,26 @@ def _train(
             windows = np.concatenate((made, windows[share:]))
         torch.manual_seed(recipe.seed)
         known = draft_vocabulary(windows, target.vocab_size, min(vocabulary, target.vocab_size))
-        head = new_head(teacher.config(vocabulary), teacher, known, teacher.output)
+        head = new_head(teacher.config(vocabulary), teacher, known, teacher.output, teacher.norm)
+        scale = None
+        if isinstance(teacher, LeanTeacher) and not (work / "state.pt").is_file():
+            # On the pieces of the first batches, whose features are remembered.
+            first = np.concatenate([b for b, _ in zip(_batches(windows, recipe, 0), range(FITTED), strict=False)])
+            first = torch.from_numpy(np.unique(first, axis=0))
+            task = bar.add_task("fitting the first weights", total=len(first))
+            parts = []
+            for some in first.split(8):
+                parts.append(teacher.hidden(some))
+                bar.advance(task, len(some))
+            features, last = (torch.cat(each) for each in zip(*parts, strict=True))
+            scale = fit(head, features.float(), last.float(), teacher.embeddings[first])
         task = bar.add_task("training", total=recipe.steps)
 
         def shown(step: int, figures: dict[str, Any]) -> None:
             depths = " ".join(f"{value:.2f}" for value in figures["overlaps"])
             bar.update(task, completed=step, description=f"loss {figures['loss']:.3f}, accepted {depths}")
 
-        done = train(head, teacher, windows, recipe, work, shown, minutes)
+        done = train(head, teacher, windows, recipe, work, shown, minutes, scale=scale, rounded=quick)
     head.save(out)
     typer.echo(f"{out}: step {done} of {recipe.steps}; the loss curve is {work / 'loss.jsonl'}.")
     if held_out:

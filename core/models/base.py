@@ -19,7 +19,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from core.errors import InputError
+from core.errors import BackendUnavailable, InputError
 
 SNAPSHOTS = 4  # logits kept per sequence, V float32 each (197 kB for the default model)
 
@@ -104,10 +104,21 @@ class LanguageModel(ABC):
     tokens_fed: int = 0
     takes_trees: bool = True  # else only those without branches
     notice: str | None = None  # what the user should know about how it was loaded
+    depth: int = 0  # its layers, where a backend tells
+    watched: tuple[int, ...] = ()  # see `watch`
 
     @abstractmethod
     def open(self) -> Sequence:
         """A new, empty sequence. Raises ContextFull when the cache has no free sequence."""
+
+    def watch(self, layers: tuple[int, ...]) -> None:
+        """From now on sequences remember, in `Sequence.features`, the hidden states that enter these layers.
+        Raises BackendUnavailable where a backend does not give them."""
+        if layers != self.watched:
+            raise BackendUnavailable(
+                f"{self.backend} on {self.device} does not give hidden states, which an EAGLE-3 head reads; use "
+                "--backend torch, or another drafter."
+            )
 
     @abstractmethod
     def _forward(self, rows: list[Row]) -> list[Tensor]:
@@ -142,6 +153,7 @@ class LanguageModel(ABC):
             if row.parents is not None:
                 row.sequence._tree = Tree(list(row.inputs), list(row.parents), after)  # pyright: ignore[reportArgumentType]
             else:
+                row.sequence._remember(row.sequence._fresh)
                 row.sequence._note(row.inputs, None if row.silent else after[-1] if row.every else after)
         return logits
 
@@ -195,6 +207,34 @@ class Sequence(ABC):
         # back to one of them (typing on inside a word) costs no pass.
         self._logits: OrderedDict[int, Tensor] = OrderedDict()
         self._tree: Tree | None = None
+        self._fresh: Tensor | None = None  # features of the latest pass, (n, W)
+        self._features = torch.empty(0, 0)  # a buffer with room to grow, (capacity, W)
+        self._known = 0  # its rows that count: fewer than `length` where the model was not watched all along
+        self._layers: tuple[int, ...] = ()  # what it holds
+
+    @property
+    def features(self) -> Tensor | None:
+        """(length, W): of each position, the hidden states of the layers that the model is told to `watch`, side by
+        side. None where it was not watched since the first of them. Valid until the sequence changes."""
+        whole = self.model.watched and self._layers == self.model.watched and self._known == self.length
+        return self._features[: self.length] if whole else None
+
+    def _remember(self, fresh: Tensor | None) -> None:
+        """Rows (n, W) behind the others; called before the positions are counted."""
+        self._fresh = None
+        if fresh is None or self._known < self.length:
+            return
+        if self._layers != self.model.watched:
+            if self.length:
+                return
+            self._features, self._layers = torch.empty(0, fresh.shape[1]), self.model.watched
+        end = self._known + len(fresh)
+        if end > len(self._features):
+            grown = torch.empty(2 * end, fresh.shape[1])
+            grown[: self._known] = self._features[: self._known]
+            self._features = grown
+        self._features[self._known : end] = fresh
+        self._known = end
 
     @property
     def length(self) -> int:
@@ -235,6 +275,7 @@ class Sequence(ABC):
         self._keep(path)
         self._tree = None
         if path:
+            self._remember(None if self._fresh is None else self._fresh[path])
             self._note([tree.ids[place] for place in path], tree.logits[at])
 
     def rewind(self, length: int) -> None:
@@ -245,6 +286,7 @@ class Sequence(ABC):
         if length < self.length:
             self._rewind(length)
             del self.inputs[length:]
+            self._known = min(self._known, length)
         for stale in [at for at in self._logits if at > length]:
             del self._logits[stale]
 
@@ -254,6 +296,8 @@ class Sequence(ABC):
         child = self._fork()
         child.inputs = list(self.inputs)
         child._logits = OrderedDict(self._logits)
+        child._features, child._known = self._features[: self._known].clone(), self._known
+        child._layers = self._layers
         return child
 
     def common_prefix(self, ids: list[int]) -> int:

@@ -111,6 +111,7 @@ class TorchModel(LanguageModel):
         self._module: PreTrainedModel | LeanLlama | None = module.eval().requires_grad_(False)
         self._device = next(module.parameters()).device
         self._dtype = module.dtype
+        self._lean = isinstance(module, LeanLlama)
         self.device = str(self._device)
         self.embeddings = _embedding_table(module)  # (V, D)
         self.vocab_size, self.dim = self.embeddings.shape
@@ -118,6 +119,7 @@ class TorchModel(LanguageModel):
         self._takes_positions = "position_ids" in accepted
         self._keeps_some = "logits_to_keep" in accepted
         self._planes = _probe_planes(module, name)
+        self.depth = len(self._planes) // 2
         self._windows = _windows(module)
         self._check_embeddings()
         # Where positions are not given but counted off the mask (ALiBi), a tree's cannot be said.
@@ -177,6 +179,8 @@ class TorchModel(LanguageModel):
             else:
                 wanted = list(range(n))
             with torch.inference_mode():
+                if self.watched:
+                    inputs |= {"feature_layers": self.watched} if self._lean else {"output_hidden_states": True}
                 output = self._module(
                     **inputs,
                     past_key_values=_Appender(store, first, len(rows), begin, end, n),
@@ -184,6 +188,7 @@ class TorchModel(LanguageModel):
                     return_dict=True,
                 )
                 logits = output.logits.to(device="cpu", dtype=torch.float32)  # (B, kept, V)
+                self._see(sequences, sizes, output)
         except torch.OutOfMemoryError as error:
             raise ContextFull(f"The memory of {self.device} is full; close sequences or shorten the text.") from error
         if store is not sequences[0].store:
@@ -199,6 +204,19 @@ class TorchModel(LanguageModel):
             else after[kept[size - 1]].clone()
             for row, size, after in zip(rows, sizes, logits, strict=True)
         ]
+
+    def watch(self, layers: tuple[int, ...]) -> None:
+        if any(not 0 <= layer < self.depth for layer in layers):
+            raise InputError(f"Layers {layers} of {self.name} asked for; it has layers 0 to {self.depth - 1}.")
+        self.watched = tuple(layers)
+
+    def _see(self, sequences: list[TorchSequence], sizes: list[int], output: Any) -> None:
+        """Hand the hidden states of watched layers over: (n, W) to each sequence."""
+        if not self.watched:
+            return
+        seen = output.features if self._lean else torch.cat([output.hidden_states[i] for i in self.watched], -1)
+        for sequence, size, of_row in zip(sequences, sizes, seen, strict=True):
+            sequence._fresh = of_row[:size].to(device="cpu", dtype=torch.float32)
 
     def _place(self, sequences: list[TorchSequence], n: int) -> tuple[_Store, int, int]:
         """A store where `sequences` are neighbours that end in one column with n free ones behind it.

@@ -43,7 +43,7 @@ def why_not(module: PreTrainedModel, dtype: torch.dtype) -> str:
     return ""
 
 
-class _Packed:
+class Packed:
     """One or several linear maps of the same input, as oneDNN wants them: out = x Wᵀ + b."""
 
     def __init__(self, dtype: torch.dtype, weight: Tensor, bias: Tensor | None = None) -> None:
@@ -73,12 +73,12 @@ class _Layer:
             weights.append(linear.weight.detach()[order])
             if linear.bias is not None:
                 biases.append(linear.bias.detach()[order])
-        self.qkv = _Packed(dtype, torch.cat(weights) * before, torch.cat(biases) if biases else None)
-        self.out = _Packed(dtype, *_of(attention.o_proj))
+        self.qkv = Packed(dtype, torch.cat(weights) * before, torch.cat(biases) if biases else None)
+        self.out = Packed(dtype, *_of(attention.o_proj))
         (gate, gate_bias), (up, up_bias) = _of(mlp.gate_proj), _of(mlp.up_proj)
         bias = None if gate_bias is None or up_bias is None else torch.cat([gate_bias, up_bias])
-        self.gate_up = _Packed(dtype, torch.cat([gate, up]) * between, bias)
-        self.down = _Packed(dtype, *_of(mlp.down_proj))
+        self.gate_up = Packed(dtype, torch.cat([gate, up]) * between, bias)
+        self.down = Packed(dtype, *_of(mlp.down_proj))
 
 
 def _of(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
@@ -107,7 +107,7 @@ class LeanLlama(nn.Module):
         self._eps = torch.tensor(config.rms_norm_eps)
         self._layers = [_Layer(layer, dtype, self._width) for layer in body.layers]
         head: Any = module.get_output_embeddings()
-        self._head = _Packed(dtype, head.weight.detach() * body.norm.weight.detach(), _of(head)[1])
+        self._head = Packed(dtype, head.weight.detach() * body.norm.weight.detach(), _of(head)[1])
 
     @property
     def device(self) -> torch.device:
@@ -126,12 +126,15 @@ class LeanLlama(nn.Module):
         logits_to_keep: int | Tensor = 0,
         use_cache: bool = True,
         return_dict: bool = True,
+        feature_layers: tuple[int, ...] = (),
     ) -> SimpleNamespace:
         """Logits (B, kept, V) after the inputs (B, n) or (B, n, D); arguments as transformers has them.
 
         Args:
             attention_mask: (B, C) of zeros and ones, or (B, 1, n, C): what each input sees, as booleans or as numbers
                 to add.
+            feature_layers: also give, as `features` (B, n, 3·D) for three, the residual stream as it enters these
+                layers, side by side; the number of layers stands for what leaves the last one.
         """
         assert past_key_values is not None
         # Rounded like embeddings that the caller gives: feeding a token is feeding its embedding.
@@ -145,13 +148,18 @@ class LeanLlama(nn.Module):
         cos, sin = self._rotary(h, position_ids=position_ids)  # (B, n, w)
         half = self._width // 2
         turn = torch.complex(cos[..., None, :half].contiguous(), sin[..., None, :half].contiguous())  # (B, n, 1, w/2)
+        entering: dict[int, Tensor] = {}
         for i, layer in enumerate(self._layers):
+            if i in feature_layers:
+                entering[i] = h.clone()
             qkv = layer.qkv(self._normed(h))
             h += layer.out(self._attention(qkv.view(B, n, -1, self._width), turn, mask, past_key_values, i))
             gate, up = layer.gate_up(self._normed(h)).chunk(2, dim=-1)
             h += layer.down(F.silu(gate).mul_(up))
+        entering[len(self._layers)] = h
+        features = torch.cat([entering[i] for i in feature_layers], -1) if feature_layers else None
         kept = h[:, slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep]
-        return SimpleNamespace(logits=self._head(self._normed(kept)).float())
+        return SimpleNamespace(logits=self._head(self._normed(kept)).float(), features=features)
 
     def _normed(self, h: Tensor) -> Tensor:
         """h over its root mean square; the norm's weight is in the map that follows."""

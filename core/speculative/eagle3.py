@@ -271,8 +271,11 @@ class _Attention(nn.Module):
             map_(x).unflatten(-1, (heads, self.width)).transpose(1, 2)
             for map_, heads in ((self.q_proj, self.heads), (self.k_proj, self.key_heads), (self.v_proj, self.key_heads))
         )
-        cos, sin = self._rotation(positions, x)
-        return _rotated(q, cos, sin), _rotated(k, cos, sin), v
+        return self.turned(q, positions), self.turned(k, positions), v
+
+    def turned(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Queries or keys (B, heads, n, w), rotated by their positions (n,) or (B, n)."""
+        return _rotated(x, *self._rotation(positions, x))
 
     def _rotation(self, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
         """cos and sin (…, 1, n, w)."""

@@ -243,7 +243,7 @@ class Generation(Iterator[Token]):
 
     def _run(self) -> Generator[Token, None, None]:
         try:
-            logits = self._sequence.sync(self.ids)
+            logits = self._read()
             p = self._choice.probabilities(logits, self.ids)
             token = self._draw(p, len(self.ids))
             yield self._append(token, "plain", p)
@@ -255,6 +255,14 @@ class Generation(Iterator[Token]):
         finally:
             if self._own:
                 self._sequence.close()
+
+    def _read(self) -> Tensor:
+        """The text so far; all of it anew where the drafter wants features that were not kept."""
+        logits = self._sequence.sync(self.ids)
+        if self.drafter is not None and self.drafter.layers and self._sequence.features is None:
+            self._sequence.rewind(0)
+            logits = self._sequence.sync(self.ids)
+        return logits
 
     def _append(self, token: int, how: How, p: np.ndarray, lts: float | None = None) -> Token:
         self.ids.append(token)
@@ -324,7 +332,8 @@ class Generation(Iterator[Token]):
         if depth < 1:
             return TokenTree(), 0.0
         began = time.perf_counter()
-        tree = drafter.draft(Moment(self.ids, logits), depth, self._chance)
+        features = self._sequence.features if drafter.layers else None
+        tree = drafter.draft(Moment(self.ids, logits, features), depth, self._chance)
         drafting = time.perf_counter() - began
         memory.levels.took(drafting * 1000, depth)
         if o.mode == "arc" and o.prune and len(tree):

@@ -29,6 +29,7 @@ from torch import Tensor
 from core.errors import InputError
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 
+RECENT = 250  # batches of before, from which replays are drawn
 DECAY = 0.8  # of a step's weight in the loss, from one step to the next
 
 
@@ -37,8 +38,8 @@ class Teacher(Protocol):
 
     embeddings: Tensor  # (V, D_t)
 
-    def __call__(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Of texts (B, T): logits (B, T, V) and features (B, T, 3·D_t)."""
+    def __call__(self, ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Of texts (B, T): logits (B, T, V), or (B, T, V_d) of these tokens alone, and features (B, T, 3·D_t)."""
         ...
 
 
@@ -50,7 +51,9 @@ class Recipe:
         steps: of the optimiser.
         batch: texts per step.
         unroll: steps of the training-time test.
-        rate: the highest learning rate; it rises for `warm_up` steps and falls as a cosine to a tenth.
+        share: of the positions of a text, that are unrolled beyond the first step.
+        replays: steps on texts of before for each step on new ones: the target, the dearer part, remembers them.
+        rate: the highest learning rate; it rises for `warm_up` steps and falls as a cosine to a fiftieth.
         clip: of the gradient's norm.
         seed: of the order of the texts and of the first weights.
         save_every: steps between two states on disk.
@@ -59,8 +62,10 @@ class Recipe:
     steps: int = 2000
     batch: int = 8
     unroll: int = 4
+    share: float = 1.0
+    replays: int = 0
     rate: float = 1e-3
-    warm_up: int = 50
+    warm_up: int = 20
     clip: float = 1.0
     seed: int = 0
     save_every: int = 50
@@ -72,11 +77,12 @@ class Recipe:
         if not self.rate > 0:
             raise InputError(f"rate {self.rate} given; above 0 expected.")
 
-    def rate_at(self, step: int) -> float:
+    def rate_at(self, step: int, passed: float = 0.0) -> float:
+        """The rate of a step, when so much of the time has passed: whichever ends first ends the run."""
         if step < self.warm_up:
             return self.rate * (step + 1) / self.warm_up
-        share = (step - self.warm_up) / max(self.steps - self.warm_up, 1)
-        return self.rate * (0.1 + 0.9 * 0.5 * (1 + math.cos(math.pi * min(share, 1.0))))
+        passed = max(passed, (step - self.warm_up) / max(self.steps - self.warm_up, 1))
+        return self.rate * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(passed, 1.0))))
 
 
 @dataclass
@@ -105,9 +111,16 @@ def draft_vocabulary(windows: np.ndarray, vocab_size: int, size: int) -> Tensor:
     return torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:size]))
 
 
-def new_head(config: HeadConfig, teacher: Teacher, vocabulary: Tensor, output: Tensor | None = None) -> Eagle3Head:
+def new_head(
+    config: HeadConfig,
+    teacher: Teacher,
+    vocabulary: Tensor,
+    output: Tensor | None = None,
+    norm: Tensor | None = None,
+) -> Eagle3Head:
     """An untrained head. It reads the high feature as it is and speaks with the target's own output rows, (V, D)
-    `output`, where widths agree: that is a poor draft model, and far from a random one."""
+    `output`, after the target's last `norm` (D,), where widths agree: that is a poor draft model, and far from a random
+    one. `core.speculative.fitting` makes it a better one."""
     head = Eagle3Head(config)
     head.set_vocabulary(vocabulary)
     d = config.hidden_size
@@ -115,6 +128,8 @@ def new_head(config: HeadConfig, teacher: Teacher, vocabulary: Tensor, output: T
         output = teacher.embeddings if output is None else output
         if output.shape[1] == d:
             head.lm_head.weight.copy_(output[vocabulary])
+            if norm is not None:
+                head.norm.weight.copy_(norm)
         if config.target_width == d:
             head.fc.weight.mul_(0.1)
             head.fc.weight[:, 2 * d :] += torch.eye(d)
@@ -123,47 +138,111 @@ def new_head(config: HeadConfig, teacher: Teacher, vocabulary: Tensor, output: T
     return head
 
 
-def unrolled(head: Eagle3Head, teacher: Teacher, ids: Tensor, steps: int) -> Unrolled:
-    """The training-time test on texts (B, T), T > steps + 1."""
-    logits, features = teacher(ids)
-    layer, attention = head.midlayer, head.midlayer.self_attn
+def unrolled(
+    head: Eagle3Head, teacher: Teacher, ids: Tensor, steps: int, whole: bool = True, share: float = 1.0
+) -> Unrolled:
+    """The training-time test on texts (B, T), T > steps + 1.
+
+    Args:
+        whole: the target's distribution over its whole vocabulary, for honest figures; else what it says within the
+            draft vocabulary, which costs a sixth and teaches the same.
+        share: of the positions that are unrolled beyond step 0, drawn by torch's generator.
+    """
     vocabulary = head.vocabulary
-    groups = attention.heads // attention.key_heads
+    logits, features = teacher(ids, None if whole else vocabulary)
     n = ids.shape[1] - 1  # positions that have a feature and a next token
-    p_all = logits[:, 1:].float().softmax(-1)  # (B, n, V): after the token that position t embeds
-    p = p_all[..., vocabulary]  # (B, n, V_d)
-    best = p_all.argmax(-1)
+    p = logits[:, 1:].float().softmax(-1)  # (B, n, V or V_d): after the token that position t embeds
+    best = p.argmax(-1)
+    if whole:
+        p = p[..., vocabulary]  # less than 1 where the target may leave the draft vocabulary
+    else:
+        best = vocabulary[best]
     x = teacher.embeddings[ids[:, 1:]]  # (B, n, D_t)
-    f = head.fuse(features[:, :-1])
-    before = torch.ones(n, n, dtype=torch.bool, device=ids.device).tril()
-    positions = torch.arange(n, device=ids.device)
-    keys: list[Tensor] = []
-    values: list[Tensor] = []
+    f = head.fuse(features[:, :-1]).float()
+    chains = _Chains(head, x)
+    at = torch.arange(n, device=ids.device)  # the positions that are followed
     found = Unrolled([], [], [])
     for j in range(min(steps, n - 1)):
-        inputs = torch.cat((layer.input_layernorm(x), layer.hidden_norm(f)), -1)
-        q, k, v = attention.project(inputs, positions + j)
-        keys.append(k.repeat_interleave(groups, 1))
-        values.append(v.repeat_interleave(groups, 1))
-        scale = q.shape[-1] ** -0.5
-        seen = (q @ keys[0].transpose(-1, -2) * scale).masked_fill(~before, -torch.inf)  # (B, H, n, n)
-        own = [(q * key).sum(-1, keepdim=True) * scale for key in keys[1:]]  # (B, H, n, 1) each
-        weights = torch.cat((seen, *own), -1).float().softmax(-1).to(v.dtype)
-        mixed = weights[..., :n] @ values[0]
-        for i, value in enumerate(values[1:]):
-            mixed = mixed + weights[..., n + i : n + i + 1] * value
-        f = f + attention.o_proj(mixed.transpose(1, 2).flatten(2))
-        f = f + layer.mlp(layer.post_attention_layernorm(f))
-        told = slice(0, n - j)  # positions whose shifted target lies within the text
-        logq = head.logits(f[:, told]).float().log_softmax(-1)
-        share = p[:, j:]  # (B, n - j, V_d); less than 1 where the target may leave the draft vocabulary
-        found.losses.append(-(share * logq).sum() / share.sum())
-        with torch.no_grad():
-            found.overlaps.append(float(torch.minimum(share, logq.exp()).sum(-1).mean()))
-            found.matches.append(float((vocabulary[logq.argmax(-1)] == best[:, j:]).float().mean()))
-        # The next step is one token further; what falls off the end is not told of again.
-        x = F.pad(x[:, 1:], (0, 0, 0, 1))
+        if j == 1 and share < 1:
+            at = torch.randperm(n, device=ids.device)[: max(round(share * n), 1)].sort().values
+            f = f[:, at]
+        f = chains.step(f, at, j)
+        told = at + j < n  # positions whose shifted target lies within the text
+        loss, overlap, matched = _told(head.logits(f[:, told]), p[:, at[told] + j], vocabulary, best[:, at[told] + j])
+        found.losses.append(loss)
+        found.overlaps.append(overlap)
+        found.matches.append(matched)
     return found
+
+
+class _Chains:
+    """The head's layer over the texts (step 0), then along a chain of its own outputs from each position."""
+
+    def __init__(self, head: Eagle3Head, x: Tensor) -> None:
+        """x (B, n, D_t): embeddings of the tokens after the positions."""
+        self.layer, self.attention = head.midlayer, head.midlayer.self_attn
+        maps = (self.attention.q_proj, self.attention.k_proj, self.attention.v_proj)
+        joined = torch.cat([each.weight for each in maps])  # queries, keys and values in one product
+        width = x.shape[-1]
+        self.of_features = joined[:, width:]
+        # The embeddings' part of the products: a step further it is the next position's.
+        said = F.linear(self.layer.input_layernorm(x), joined[:, :width])
+        self.of_embeddings = F.pad(said, (0, 0, 0, said.shape[1]))  # (B, 2n, …): zeros beyond the text, never told of
+        self.keys: list[Tensor] = []
+        self.values: list[Tensor] = []
+
+    def step(self, f: Tensor, at: Tensor, j: int) -> Tensor:
+        """Features (B, m, D) of positions `at` (m,) at step j -> those of step j + 1."""
+        attention, layer = self.attention, self.layer
+        H, w = attention.heads, attention.width
+        qkv = F.linear(layer.hidden_norm(f), self.of_features) + self.of_embeddings[:, at + j]
+        q, k, v = qkv.unflatten(-1, (-1, w)).transpose(1, 2).split([H, attention.key_heads, attention.key_heads], 1)
+        q, k = attention.turned(q, at + j), attention.turned(k, at + j)
+        k, v = (each.repeat_interleave(H // attention.key_heads, 1).to(q.dtype) for each in (k, v))
+        self.keys.append(k)
+        self.values.append(v)
+        if j == 0:
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            n, scale = self.keys[0].shape[2], w**-0.5
+            hidden = torch.arange(n, device=at.device) > at[:, None]  # (m, n)
+            seen = (q @ self.keys[0].transpose(-1, -2) * scale).masked_fill(hidden, -torch.inf)  # (B, H, m, n)
+            own = [(q * key).sum(-1, keepdim=True) * scale for key in self.keys[1:]]  # (B, H, m, 1) each
+            weights = torch.cat((seen, *own), -1).float().softmax(-1).to(v.dtype)
+            mixed = weights[..., :n] @ self.values[0]
+            for i, value in enumerate(self.values[1:]):
+                mixed = mixed + weights[..., n + i : n + i + 1] * value
+        f = f + attention.o_proj(mixed.transpose(1, 2).flatten(2))
+        return f + layer.mlp(layer.post_attention_layernorm(f))
+
+
+def _told(z: Tensor, p: Tensor, vocabulary: Tensor, best: Tensor) -> tuple[Tensor, float, float]:
+    """Of logits z (B, m, V_d) and the target's p: cross-entropy per unit of p's mass, overlap, share of matches."""
+    loss, overlap = _CrossEntropy.apply(z, p)  # pyright: ignore[reportGeneralTypeIssues]
+    with torch.no_grad():
+        matched = (vocabulary[z.argmax(-1)] == best).float().mean()
+    return loss, float(overlap), float(matched)
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """-Σ p ln q / Σ p and the mean of Σ min(p, q). The gradient is taken while p and q are at hand: large tensors are
+    gone through once."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
+        log_q = z.float().log_softmax(-1)
+        total = p.sum()
+        loss = -torch.vdot(p.flatten(), log_q.flatten()) / total
+        q = log_q.exp_()
+        overlap = torch.minimum(p, q).sum(-1).mean()
+        ctx.save_for_backward(q.mul_(p.sum(-1, keepdim=True)).sub_(p).div_(total).to(z.dtype))
+        ctx.mark_non_differentiable(overlap)
+        return loss, overlap
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (slope,) = ctx.saved_tensors
+        return slope * grads[0], None
 
 
 def train(
@@ -175,6 +254,8 @@ def train(
     progress: Callable[[int, dict[str, Any]], None] = lambda *_: None,
     minutes: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
+    scale: Tensor | None = None,
+    rounded: bool = False,
 ) -> int:
     """Train on texts (N, T) of ids, going on from the state in `folder` if there is one for this recipe.
 
@@ -182,22 +263,37 @@ def train(
 
     Args:
         progress: called after each step with its number and its figures.
-        minutes: stop after so many, at a state from which the same call goes on.
+        minutes: stop after so many, of all calls together, at a state from which the same call goes on. The rate falls
+            with the share of them that has passed, or of the steps, whichever is larger: the machine may be shared.
+        scale: (3·D_t,) sizes of the features. Steps are taken as if features were of size 1; a state brings its own.
+        rounded: products in bfloat16, weights and sums in float32.
     Returns: steps done in all. Raises HeadError for a state that cannot be read or is of another recipe.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    optimiser = torch.optim.AdamW(head.parameters(), lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.01)
-    done = _resume(head, optimiser, recipe, folder, windows)
+    scale = torch.ones(head.fc.in_features) if scale is None else scale
+    state = _State(head, scale)
+    optimiser = torch.optim.AdamW(state.parameters(), lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.01)
+    done, spent = _resume(state, optimiser, recipe, folder, windows)
     lines = _kept_lines(folder / "loss.jsonl", done)
-    until = clock() + 60 * minutes
-    head.train()
+    began = clock() - spent
+    state.train()
+
+    def sized(ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        logits, features = teacher(ids, vocabulary)
+        return logits, features / state.scale
+
     for step, batch in enumerate(_batches(windows, recipe, done), start=done):
+        passed = (clock() - began) / (60 * minutes)
         for group in optimiser.param_groups:
-            group["lr"] = recipe.rate_at(step)
-        found = unrolled(head, teacher, torch.from_numpy(batch), recipe.unroll)
+            group["lr"] = recipe.rate_at(step, passed)
+        torch.manual_seed(recipe.seed + step)
+        with torch.autocast(head.fc.weight.device.type, torch.bfloat16, enabled=rounded):
+            found = unrolled(
+                head, _Given(teacher.embeddings, sized), torch.from_numpy(batch), recipe.unroll, False, recipe.share
+            )
         optimiser.zero_grad()
         found.loss.backward()
-        norm = float(torch.nn.utils.clip_grad_norm_(head.parameters(), recipe.clip))
+        norm = float(torch.nn.utils.clip_grad_norm_(state.parameters(), recipe.clip))
         if not math.isfinite(norm):
             raise HeadError(f"The loss is no number at step {step + 1}; try a lower --rate than {recipe.rate:g}.")
         optimiser.step()
@@ -210,21 +306,56 @@ def train(
         }
         lines.append(json.dumps(figures))
         done = step + 1
-        late = clock() > until
+        late = clock() - began > 60 * minutes
         if done % recipe.save_every == 0 or done == recipe.steps or late:
-            _save(head, optimiser, recipe, folder, windows, done, lines)
+            _save(state, optimiser, recipe, folder, windows, done, clock() - began, lines)
         progress(done, figures)
         if late:
             break
+    state.leave()
     head.eval()
     return done
 
 
+@dataclass
+class _Given:
+    """A teacher out of a function."""
+
+    embeddings: Tensor
+    call: Callable[..., tuple[Tensor, Tensor]]
+
+    def __call__(self, ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.call(ids, vocabulary)
+
+
+class _State(torch.nn.Module):
+    """The head while it is trained: `fc` reads features over their sizes, which differ by orders of magnitude, so that
+    a step of the optimiser moves each of them as much."""
+
+    scale: Tensor
+
+    def __init__(self, head: Eagle3Head, scale: Tensor) -> None:
+        super().__init__()
+        self.head = head
+        self.register_buffer("scale", scale)
+        with torch.no_grad():
+            head.fc.weight.mul_(scale)
+
+    def leave(self) -> None:
+        """Give the head back as it is used."""
+        with torch.no_grad():
+            self.head.fc.weight.div_(self.scale)
+
+
 def _batches(windows: np.ndarray, recipe: Recipe, done: int) -> Iterator[np.ndarray]:
-    """The batches from step `done` on: every text once per round, in an order that seed and round decide."""
+    """The batches from step `done` on: every text once per round, in an order that seed and round decide. After each of
+    them `replays` of those before it, drawn at random."""
     per_round = max(len(windows) // recipe.batch, 1)
     for step in range(done, recipe.steps):
-        number, at = divmod(step, per_round)
+        fresh, replay = divmod(step, 1 + recipe.replays)
+        if replay:
+            fresh = int(np.random.default_rng((recipe.seed, step)).integers(max(fresh - RECENT, 0), fresh + 1))
+        number, at = divmod(fresh, per_round)
         order = np.random.default_rng((recipe.seed, number)).permutation(len(windows))
         yield windows[order[at * recipe.batch : (at + 1) * recipe.batch]].astype(np.int64)
 
@@ -236,17 +367,19 @@ def _identity(recipe: Recipe, windows: np.ndarray) -> str:
 
 
 def _save(
-    head: Eagle3Head,
+    head: _State,
     optimiser: torch.optim.Optimizer,
     recipe: Recipe,
     folder: Path,
     windows: np.ndarray,
     done: int,
+    spent: float,
     lines: list[str],
 ) -> None:
     state = {
         "identity": _identity(recipe, windows),
         "done": done,
+        "spent": spent,
         "head": head.state_dict(),
         "optimiser": optimiser.state_dict(),
     }
@@ -259,21 +392,21 @@ def _save(
 
 
 def _resume(
-    head: Eagle3Head, optimiser: torch.optim.Optimizer, recipe: Recipe, folder: Path, windows: np.ndarray
-) -> int:
+    head: _State, optimiser: torch.optim.Optimizer, recipe: Recipe, folder: Path, windows: np.ndarray
+) -> tuple[int, float]:
     path = folder / "state.pt"
     if not path.is_file():
-        return 0
+        return 0, 0.0
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        identity, done = state["identity"], int(state["done"])
+        identity, done, spent = state["identity"], int(state["done"]), float(state["spent"])
         if identity != _identity(recipe, windows):
             raise HeadError(f"{path} was left by another recipe or other texts; name another folder, or remove it.")
         head.load_state_dict(state["head"])
         optimiser.load_state_dict(state["optimiser"])
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
         raise HeadError(f"{path} cannot be read ({str(error).splitlines()[0]}); remove it to begin anew.") from error
-    return done
+    return done, spent
 
 
 def _kept_lines(path: Path, done: int) -> list[str]:

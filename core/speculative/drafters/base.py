@@ -18,8 +18,9 @@ class Moment:
     Attributes:
         ids: the text so far, its last token included.
         logits: the target's (V,), from which that last token was chosen; None at the start of a text.
-        features: for drafters that name `layers`: the target's hidden states (m, 3·D) of the positions fed since the
-            last call, in those layers, side by side; None from targets that do not give them.
+        features: for drafters that name `layers`: the target's hidden states (len(ids) - 1, 3·D) that enter those
+            layers, side by side, of every position of the text but the last token's, which is not fed yet. A view:
+            copy what is to outlive the call.
     """
 
     ids: list[int]

@@ -1,0 +1,85 @@
+"""First weights of an EAGLE-3 head, in closed form: a head that is of use before its first step of training.
+
+Gradient descent from random weights spends most of a small budget on what least squares finds at once. What the head
+must say at position t is what leaves the target's last layer at t+1; call that u, over its root mean square.
+
+    u ≈ F·features(t) + B·x(t+1)        by ridge regression
+
+F becomes `fc`. B, cut to the rank that fits, becomes the values and outputs of most attention heads, and these look at
+their own position alone: a head whose queries and keys are one constant vector, rotated by position, is sharpest
+where the distance is 0. The other attention heads and the feed-forward layer begin at random, with little say.
+
+Shapes: N positions, D width of head and target, H heads of width w.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from core.errors import InputError
+from core.speculative.eagle3 import Eagle3Head
+
+OWN = 2 / 3  # of the attention heads look at their own position
+SHARP = 6.0  # length of their queries and keys, per rotated pair
+PAIRS = 6  # rotated pairs that they use: those that turn fastest
+RIDGE = 1e-2
+
+
+@torch.no_grad()
+def fit(head: Eagle3Head, features: Tensor, last: Tensor, x: Tensor) -> Tensor:
+    """Set the head's first weights from what the target says of texts (B, T).
+
+    Args:
+        features: (B, T, 3·D). last: (B, T, D), what leaves the last layer, before the norm. x: (B, T, D) embeddings.
+    Returns: (3·D,) root mean squares of the features: they differ by orders of magnitude, and steps should not.
+    """
+    d, config = head.config.hidden_size, head.config
+    if config.target_width != d:
+        raise InputError(
+            f"A head of width {d} for a target of width {config.target_width}; the same expected to fit it."
+        )
+    layer, attention = head.midlayer, head.midlayer.self_attn
+    u = _sized(last[:, 1:]).reshape(-1, d)  # (N, D)
+    features = features[:, :-1].reshape(-1, 3 * d)
+    tokens = _sized(x[:, 1:]).reshape(-1, d)
+    scale = features.square().mean(0).sqrt().add_(1e-6)
+    found = _ridge(torch.cat((features / scale, tokens), 1), u)  # (4·D, D)
+    head.fc.weight.copy_((found[: 3 * d] / scale[:, None]).T)
+
+    w = config.width
+    own = int(OWN * config.key_heads) * w
+    left, size, right = torch.linalg.svd(found[3 * d :].T)
+    root = size[:own].sqrt()
+    attention.v_proj.weight[:own] = 0
+    attention.v_proj.weight[:own, :d] = root[:, None] * right[:own]
+    group = config.num_attention_heads // config.key_heads
+    attention.o_proj.weight.mul_(0.1)
+    for at in range(own // w):  # the heads of a group say the same: each a share
+        for g in range(group):
+            place = (at * group + g) * w
+            attention.o_proj.weight[:, place : place + w] = (left[:, :own] * root)[:, at * w : at * w + w] / group
+    fused = features @ head.fc.weight.T
+    seen = torch.cat((tokens, _sized(fused)), 1)
+    mean = seen.mean(0)
+    constant = mean / mean.square().sum()  # its product with what the head sees is 1 on average
+    sharp = torch.zeros(w)
+    sharp[: min(PAIRS, w // 2)] = SHARP
+    for weight, heads in ((attention.q_proj.weight, own // w * group), (attention.k_proj.weight, own // w)):
+        for at in range(heads):
+            weight[at * w : at * w + w] = sharp[:, None] * constant
+
+    layer.mlp.down_proj.weight.mul_(0.3)
+    return scale
+
+
+def _sized(x: Tensor) -> Tensor:
+    return F.rms_norm(x.float(), x.shape[-1:])
+
+
+def _ridge(a: Tensor, y: Tensor) -> Tensor:
+    """argmin |y - a·c|² + λ|c|², with λ a share of a's mean square, in float32."""
+    products = a.T @ a
+    products.diagonal().add_(RIDGE * products.diagonal().mean())
+    return torch.linalg.solve(products, a.T @ y)
