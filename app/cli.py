@@ -131,6 +131,7 @@ def complete(
     seed: sampling.Seed = 0,
     speculate: speculation.Speculate = None,
     drafter: speculation.DrafterName = "ngram",
+    head: speculation.HeadFolder = None,
     tree_size: speculation.TreeSize = None,
     theta: speculation.Theta = 0.3,
     prune_lambda: speculation.PruneLambda = 1.0,
@@ -169,7 +170,7 @@ def complete(
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)
     if speculate is not None:
-        asked = speculation.Asked(speculate, drafter, tree_size, theta, prune_lambda, prune_epsilon)
+        asked = speculation.Asked(speculate, drafter, tree_size, theta, prune_lambda, prune_epsilon, head)
         drawn_by = autocomplete.sampler(rule, settings.sampling.values, temperature)
         made = speculation.drafts(autocomplete, text, asked, k, length, drawn_by, seed)
         typer.echo(json.dumps(made, ensure_ascii=False) if as_json else speculation.shown(made, _visible))

@@ -7,6 +7,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -59,10 +60,18 @@ DRAFTERS: dict[str, Proposer] = {
 if TYPE_CHECKING:
     _Named = str
 else:
-    _Named = Literal[tuple(DRAFTERS)]
+    _Named = Literal[(*DRAFTERS, "eagle3")]  # a head reads hidden states, which the page's drafts do not hand over
 DrafterName = Annotated[
     _Named,
-    typer.Option(help="What proposes tokens: n-grams of the text and the store, or superposed drafts.", metavar="NAME"),
+    typer.Option(
+        help="What proposes tokens: n-grams of the text and the store, superposed drafts, or an EAGLE-3 head (with "
+        "--backend torch).",
+        metavar="NAME",
+    ),
+]
+HeadFolder = Annotated[
+    Path | None,
+    typer.Option(help="EAGLE-3: the folder of the head; by default the one for the default model.", metavar="FOLDER"),
 ]
 TreeSize = Annotated[
     int | None,
@@ -87,6 +96,18 @@ class Asked:
     theta: float = 0.3
     lam: float = 1.0
     epsilon: float = 0.05
+    head: Path | None = None
+
+
+def _proposing(autocomplete: Autocomplete, asked: Asked) -> Drafter | None:
+    if asked.mode == "off":
+        return None
+    if asked.drafter != "eagle3":
+        return DRAFTERS[asked.drafter].make(autocomplete)
+    from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
+    from core.speculative.eagle3 import Eagle3Head
+
+    return Eagle3Drafter(Eagle3Head.load(asked.head or DEFAULT_HEAD), autocomplete.model)
 
 
 def drafts(
@@ -115,7 +136,7 @@ def drafts(
     ids = model.tokenizer.start_ids + model.tokenizer.encode(text) or [model.tokenizer.document_start]
     began = time.perf_counter()
     drafter, memory, sequence = (
-        None if asked.mode == "off" else DRAFTERS[asked.drafter].make(autocomplete),
+        _proposing(autocomplete, asked),
         Memory(),
         model.open(),
     )

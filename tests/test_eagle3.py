@@ -61,7 +61,7 @@ def test_cached_passes_equal_one_pass(teacher: ModuleTeacher) -> None:
     first, held = head(x[:, :4], f[:, :4], torch.arange(4))
     rest, held = head(x[:, 4:], f[:, 4:], torch.arange(4, 7), held)
     torch.testing.assert_close(torch.cat((first, rest), 1), whole, atol=1e-5, rtol=1e-4)
-    assert held[0].shape == (2, 2, 7, 8)
+    assert held[0].shape == (2, 4, 7, 8)
 
 
 def test_a_mask_makes_branches_that_do_not_see_each_other(teacher: ModuleTeacher) -> None:
@@ -252,7 +252,7 @@ def test_training_that_was_interrupted_goes_on_to_the_same_weights(teacher: Modu
 
     with pytest.raises(KeyboardInterrupt):
         train(head(), teacher, pieces, recipe, tmp_path / "parts", stop)
-    ticks = iter([0.0, 0.0, 100.0])
+    ticks = iter([0.0, 0.0, 0.0, 0.0, 100.0])
     again = head()
     assert train(again, teacher, pieces, recipe, tmp_path / "parts", minutes=1, clock=lambda: next(ticks)) == 6
     again = head()

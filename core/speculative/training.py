@@ -306,9 +306,10 @@ def train(
         }
         lines.append(json.dumps(figures))
         done = step + 1
-        late = clock() - began > 60 * minutes
+        spent = clock() - began
+        late = spent > 60 * minutes
         if done % recipe.save_every == 0 or done == recipe.steps or late:
-            _save(state, optimiser, recipe, folder, windows, done, clock() - began, lines)
+            _save(state, optimiser, recipe, folder, windows, done, spent, lines)
         progress(done, figures)
         if late:
             break
