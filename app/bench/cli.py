@@ -31,6 +31,13 @@ def bench(
     tiny: Annotated[
         bool, typer.Option("--tiny", help="gpu alone: a tiny shape, on any device, to see that it works.")
     ] = False,
+    prompts: Annotated[int | None, typer.Option(min=1, help="speculative alone: prompts of each kind.")] = None,
+    head: Annotated[Path | None, typer.Option(help="speculative alone: the folder of an EAGLE-3 head.")] = None,
+    sweep: Annotated[
+        bool, typer.Option("--sweep", help="speculative alone: temperatures and θ, instead of all methods at T = 1.")
+    ] = False,
+    plots: Annotated[Path | None, typer.Option(help="speculative --sweep: draw the curves, as SVG, here.")] = None,
 ) -> None:
     options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
+    options |= {"prompts": prompts, "head": head, "sweep": sweep, "plots": plots}
     raise typer.Exit(run(name, as_json, **options))

@@ -29,6 +29,10 @@ class Options:
         backend: "auto", "torch" or "llama.cpp"; `drafts` takes "auto" as both.
         repetitions: how often to repeat; None is each measurement's own default.
         tiny: `gpu` in a tiny shape, on any device.
+        prompts: for `speculative`: of each kind; None is its own default.
+        head: for `speculative`: the folder of an EAGLE-3 head; None is the one for the default model.
+        sweep: for `speculative`: temperatures and θ instead of methods.
+        plots: for `speculative` with `sweep`: where the curves are drawn, an SVG file.
     """
 
     text: Path | None = None
@@ -36,6 +40,10 @@ class Options:
     backend: str = "auto"
     repetitions: int | None = None
     tiny: bool = False
+    prompts: int | None = None
+    head: Path | None = None
+    sweep: bool = False
+    plots: Path | None = None
 
 
 @dataclass(frozen=True)

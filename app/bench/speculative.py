@@ -1,28 +1,41 @@
-"""`bench speculative`: tokens per second, accept length τ and speed-up over plain decoding, method by method.
+"""`bench speculative`: tokens per second, accept length τ and speed-up over plain decoding, method by method (Tables 2
+and 4 of the ARC-Decode paper); with `--sweep`, over temperatures and θ (Figures 4 and 5).
 
-All methods continue the same prompts at T = 1, in turns, so that load falls on all alike; what reads the prompt is
-not counted. Each method keeps what it learns about its drafter from prompt to prompt, as the app does.
+All methods continue the same prompts, in turns, so that load falls on all alike; what reads the prompt is not counted
+for the target. Each method keeps what it learns about its drafter from prompt to prompt, as the app does. A few prompts
+of each kind are a sample: τ comes with the standard error of its mean over prompts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from statistics import mean, stdev
 from typing import Any
 
 from app.bench.report import Options, Report
+from app.evals import plots
 from app.evals.prompts import prompts
+from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
 from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, generate
 from core.speculative.calibration import for_model
+from core.speculative.cost import CostCurve
 from core.speculative.cost import measure as measure_curve
-from core.speculative.drafters import Drafter
+from core.speculative.drafters import Drafter, Eagle3Drafter
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+from core.speculative.eagle3 import Eagle3Head, HeadError
 
 LENGTH = 64  # tokens after each prompt
 COUNT = 4  # prompts of each kind
 NEVER = frozenset[int]()
 PLAIN = "plain"
+TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2, 1.5)
+THETAS = (0.3, 0.5, 0.7, 0.9)
+EAGLE = "EAGLE-3"
+ALL = "all"
 
 
 @dataclass
@@ -37,34 +50,41 @@ class Method:
     seen: dict[str, list[Any]] = field(default_factory=dict)  # kind -> Statistics of each prompt
 
 
-def methods(model: LanguageModel, progress: Callable[[str], None]) -> list[Method]:
-    """All of them; those of ARC only where the model is calibrated."""
+def methods(model: LanguageModel, options: Options, progress: Callable[[str], None]) -> list[Method]:
+    """All of them: those of EAGLE-3 where there is a head and the backend gives hidden states, those of ARC where the
+    model is calibrated. What is missing is said."""
     from core.autocomplete import BASE_STORE
 
     store = NgramStore.open(BASE_STORE)
     stores = [store] if store.fingerprint == model.tokenizer.fingerprint else []
-
-    def ngram() -> Drafter:
-        return NgramDrafter(stores)
-
     found = [
         Method(PLAIN, None, "off"),
-        Method("n-gram", ngram(), "lossless"),
+        Method("n-gram", NgramDrafter(stores), "lossless"),
         Method("superposed tree", SuperposedDrafter(model, 3), "lossless"),
-        Method("n-gram + typical", ngram(), "arc", {"tolerance": "typical", "prune": False}),
-        Method("n-gram + FSD", ngram(), "arc", {"tolerance": "fsd", "prune": False}),
-        Method("n-gram, ARC prune-only", ngram(), "arc", {"tolerance": "none"}),
     ]
+    try:
+        # One head for all: it follows whichever text it is given.
+        drafter = Eagle3Drafter(Eagle3Head.load(options.head or DEFAULT_HEAD), model)
+        found.append(Method(EAGLE, drafter, "lossless"))
+    except (HeadError, BackendUnavailable) as error:
+        if options.head is not None:
+            raise
+        progress(str(error))
     try:
         calibration = for_model(model)
     except CalibrationError as error:
         progress(str(error))
-        return found
-    return [
-        *found,
-        Method("n-gram, ARC LTS-only", ngram(), "arc", {"calibration": calibration, "prune": False}),
-        Method("n-gram + ARC", ngram(), "arc", {"calibration": calibration}),
-    ]
+        calibration = None
+    ways: dict[str, dict[str, Any]] = {
+        "{} + typical": {"tolerance": "typical", "prune": False},
+        "{} + FSD": {"tolerance": "fsd", "prune": False},
+        "{}, ARC prune-only": {"tolerance": "none"},
+    }
+    if calibration is not None:
+        ways |= {"{}, ARC LTS-only": {"calibration": calibration, "prune": False}}
+        ways |= {"{} + ARC": {"calibration": calibration}}
+    best = found[-1] if found[-1].name == EAGLE else found[1]
+    return found + [Method(name.format(best.name), best.drafter, "arc", way) for name, way in ways.items()]
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
@@ -72,12 +92,33 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     model = load_model(options.model, options.backend)  # type: ignore[arg-type]
     progress("measuring the cost curve")
     curve = measure_curve(model)
-    made = methods(model, progress)
     report = Report("speculative")
-    by_kind = prompts(options.text, model.tokenizer, options.repetitions or COUNT)
+    by_kind = prompts(options.text, model.tokenizer, options.prompts or options.repetitions or COUNT)
+    made = methods(model, options, progress)
+    if options.sweep:
+        _sweep(model, curve, by_kind, made, report, options, progress)
+    else:
+        _run(model, curve, by_kind, made, progress)
+        report.rows += [row(kind, method, made[0]) for kind in by_kind for method in made]
+        report.rows += [row(ALL, method, made[0]) for method in made]
+        _judge(report, by_kind, made)
+    report.rows += [{"prompts": "cost curve", "tokens": n, "ms": t} for n, t in zip(curve.sizes, curve.ms, strict=True)]
+    model.close()
+    return report
+
+
+def _run(
+    model: LanguageModel,
+    curve: CostCurve,
+    by_kind: dict[str, list[list[int]]],
+    made: Sequence[Method],
+    progress: Callable[[str], None],
+    temperature: float = 1.0,
+) -> None:
+    """Every method on every prompt, each prompt beginning with another method."""
     for kind, of_kind in by_kind.items():
         for number, ids in enumerate(of_kind):
-            progress(f"{kind}, prompt {number + 1} of {len(of_kind)}")
+            progress(f"T = {temperature:g}, {kind}, prompt {number + 1} of {len(of_kind)}")
             for turn in range(len(made)):
                 method = made[(turn + number) % len(made)]
                 generation = generate(
@@ -88,6 +129,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
                     curve=curve,
                     estimates=method.memory,
                     length=LENGTH,
+                    temperature=temperature,
                     stop_ids=NEVER,
                     seed=number,
                     **method.options,
@@ -95,32 +137,87 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
                 for _ in generation:
                     pass
                 method.seen.setdefault(kind, []).append(generation.statistics)
-        report.rows += [row(kind, method, made[0]) for method in made]
+
+
+def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[Method]) -> None:
     for method in made[1:]:
         slowest = min(_speed_up(method, made[0], kind) for kind in by_kind)
         report.target(f"{method.name}: speed of plain decoding kept, slowest set", slowest, ">= 0.97")
-    report.rows += [{"prompts": "cost curve", "tokens": n, "ms": t} for n, t in zip(curve.sizes, curve.ms, strict=True)]
-    model.close()
-    return report
+    named = {method.name: method for method in made}
+    if eagle := named.get(EAGLE):
+        report.target(
+            "EAGLE-3: speed-up, mean of the sets", mean(_speed_up(eagle, made[0], k) for k in by_kind), ">= 1.3"
+        )
+        report.target("EAGLE-3: accept length, mean of the sets", mean(_tau(eagle.seen[k]) for k in by_kind), ">= 2.3")
+        if arc := named.get(f"{EAGLE} + ARC"):
+            longer = mean(_tau(arc.seen[k]) for k in by_kind) / mean(_tau(eagle.seen[k]) for k in by_kind)
+            report.target("ARC: accept length over EAGLE-3's", longer, ">= 1.25")
+            faster = sum(_speed_up(arc, eagle, k) >= 1.2 for k in by_kind)
+            report.target("ARC: sets with 1.2 x EAGLE-3's speed", faster, ">= 3")
+
+
+def _sweep(
+    model: LanguageModel,
+    curve: CostCurve,
+    by_kind: dict[str, list[list[int]]],
+    made: Sequence[Method],
+    report: Report,
+    options: Options,
+    progress: Callable[[str], None],
+) -> None:
+    """Plain decoding, the best drafter without loss, and the same with ARC, over temperatures; ARC over θ."""
+    arc = next((method for method in made if method.name.endswith("+ ARC")), None)
+    best = next((method for method in made if method.name == EAGLE), made[1])
+    settings = [(t, None) for t in TEMPERATURES] + [(1.0, theta) for theta in THETAS if arc is not None]
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for temperature, theta in settings:
+        chosen = [Method(PLAIN, None, "off"), *(() if theta else (Method(best.name, best.drafter, "lossless"),))]
+        if arc is not None:
+            at = {} if theta is None else {"theta": theta}
+            chosen.append(Method(arc.name, arc.drafter, "arc", arc.options | at))
+        _run(model, curve, by_kind, chosen, progress, temperature)
+        for method in chosen:
+            setting = {"temperature": temperature} | ({} if theta is None else {"theta": theta})
+            report.rows += [setting | row(kind, method, chosen[0]) for kind in (*by_kind, ALL)]
+            if method is chosen[0]:
+                continue
+            figure = "temperature" if theta is None else "θ"
+            x = temperature if theta is None else theta
+            for what, value in (("τ", _tau(_seen(method, ALL))), ("speed-up", _speed_up(method, chosen[0], ALL))):
+                curves.setdefault(figure, {}).setdefault(f"{what} {method.name}", []).append((x, value))
+    if options.plots is not None:
+        drawn = [plots.lines("τ and speed-up", name, series) for name, series in curves.items()]
+        options.plots.write_text(plots.page(drawn), encoding="utf-8")
 
 
 def row(kind: str, method: Method, plain: Method) -> dict[str, Any]:
     """One line of the paper's Tables 2 and 4."""
-    seen = method.seen[kind]
+    seen = _seen(method, kind)
     proposed, pruned = sum(s.proposed for s in seen), sum(s.pruned for s in seen)
     return {
         "prompts": kind,
+        "sample": len(seen),
         "method": method.name,
         "tokens_per_s": sum(s.tokens for s in seen) / sum(s.seconds for s in seen),
-        "accept_length": sum(s.tokens for s in seen) / sum(s.cycles for s in seen),
+        "accept_length": _tau(seen),
+        "±": stdev([s.accept_length for s in seen]) / math.sqrt(len(seen)) if len(seen) > 1 else None,
         "speed_up": _speed_up(method, plain, kind),
         "pruned_percent": 100 * pruned / max(proposed + pruned, 1),
+        "drafting_percent": 100 * sum(s.drafting for s in seen) / sum(s.seconds for s in seen),
         "tolerated_percent": 100 * sum(s.tolerated for s in seen) / sum(s.tokens for s in seen),
         "switched_off": sum(s.notice is not None for s in seen),
     }
 
 
+def _seen(method: Method, kind: str) -> list[Any]:
+    return [s for of_kind in method.seen.values() for s in of_kind] if kind == ALL else method.seen[kind]
+
+
+def _tau(seen: list[Any]) -> float:
+    return sum(s.tokens for s in seen) / sum(s.cycles for s in seen)
+
+
 def _speed_up(method: Method, plain: Method, kind: str) -> float:
-    ours, theirs = method.seen[kind], plain.seen[kind]
+    ours, theirs = _seen(method, kind), _seen(plain, kind)
     rate = sum(s.tokens for s in ours) / sum(s.seconds for s in ours)
     return rate * sum(s.seconds for s in theirs) / sum(s.tokens for s in theirs)
