@@ -105,10 +105,10 @@ class LeanTeacher(ModuleTeacher):
         features, last = self.hidden(ids)
         spoken = self.module.model.norm(last.float()).to(torch.bfloat16)
         if vocabulary is None:
-            return F.linear(spoken, self.output.to(torch.bfloat16)), features
+            return F.linear(spoken, self.output.to(torch.bfloat16)), features.float()
         if self._spoken is None or not torch.equal(self._spoken[0], vocabulary):
             self._spoken = vocabulary, self.output[vocabulary].to(torch.bfloat16)
-        return F.linear(spoken, self._spoken[1]), features
+        return F.linear(spoken, self._spoken[1]), features.float()
 
     @torch.no_grad()
     def hidden(self, ids: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,12 +146,12 @@ def windows(
 ) -> np.ndarray:
     """Up to `count` pieces (N, length) of texts, in random order; none crosses from one text to the next.
 
-    A text gives at most four times its even share, so that a few long ones do not make up the whole.
+    A text gives at most twice its even share, so that a few long ones do not make up the whole.
     Raises InputError when no text is long enough.
     """
     chance = np.random.default_rng(seed)
     every = list(texts)
-    most = 4 * max(count // max(len(every), 1), 1)
+    most = 2 * max(count // max(len(every), 1), 1)
     found: list[list[int]] = []
     for number in chance.permutation(len(every)):
         if len(found) >= count:
