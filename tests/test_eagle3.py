@@ -13,10 +13,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
 from app.cli import app
+from core.models.lean import why_not
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
-from core.speculative.teacher import ModuleTeacher, own_texts, windows
+from core.speculative.fitting import fit
+from core.speculative.teacher import LeanTeacher, ModuleTeacher, own_texts, windows
 from core.speculative.training import Recipe, draft_vocabulary, new_head, train, unrolled
 
+torch.set_num_threads(1)
 V, V_D = 96, 40
 
 
@@ -266,6 +269,42 @@ def test_training_that_was_interrupted_goes_on_to_the_same_weights(teacher: Modu
     (tmp_path / "parts" / "state.pt").write_bytes(b"PK\x03\x04 nothing")
     with pytest.raises(HeadError, match="cannot be read"):
         train(head(), teacher, pieces, recipe, tmp_path / "parts")
+
+
+@pytest.fixture(scope="module")
+def lean(teacher: ModuleTeacher) -> LeanTeacher:
+    if reason := why_not(teacher.module, torch.bfloat16):
+        pytest.skip(reason)
+    return LeanTeacher(teacher.module, remembered=3)
+
+
+def test_the_lean_teacher_says_what_the_module_says(teacher: ModuleTeacher, lean: LeanTeacher) -> None:
+    ids = torch.from_numpy(texts_of(teacher, 4, 9).astype(np.int64))
+    logits, features = teacher(ids)
+    for some in (ids[:2], ids[2:], ids[:2], ids):  # remembered, and forgotten
+        said, seen = lean(some)
+        rows = [int((ids == row).all(1).nonzero()[0, 0]) for row in some]
+        assert float((said.softmax(-1) - logits[rows].softmax(-1)).abs().max()) < 0.1
+        torch.testing.assert_close(seen, features[rows], atol=0.05, rtol=0.05)
+    vocabulary = torch.arange(3, 20)
+    torch.testing.assert_close(lean(ids, vocabulary)[0], lean(ids)[0][..., vocabulary])
+
+
+def test_fitted_weights_are_a_head_before_any_training(teacher: ModuleTeacher, lean: LeanTeacher) -> None:
+    pieces = torch.from_numpy(texts_of(teacher, 200).astype(np.int64))
+    test, learnt = pieces[:40], pieces[40:]
+    vocabulary = draft_vocabulary(learnt.numpy(), V, V_D)
+    torch.manual_seed(0)
+    head = new_head(teacher.config(V_D), teacher, vocabulary, teacher.output, teacher.norm)
+    with torch.no_grad():
+        before = unrolled(head, teacher, test, 1)
+        parts = [lean.hidden(some) for some in learnt.split(3)]
+        features, last = (torch.cat(each) for each in zip(*parts, strict=True))
+        scale = fit(head, features.float(), last.float(), teacher.embeddings[learnt])
+        after = unrolled(head, teacher, test, 1)
+    assert after.overlaps[0] > before.overlaps[0] + 0.05
+    assert after.matches[0] > 1.3 * before.matches[0]
+    torch.testing.assert_close(scale, features[:, :-1].float().square().mean((0, 1)).sqrt(), atol=1e-4, rtol=1e-3)
 
 
 def test_pieces_stay_within_their_texts() -> None:
