@@ -132,7 +132,7 @@ class DraftSettings(BaseModel):
         step=0.05,
     )
     exact_steps: int = _option(
-        3,
+        2,
         "Exact steps",
         "Tokens after the first that each draft computes for itself. More is surer and slower.",
         ge=0,

@@ -718,7 +718,7 @@ def test_more_and_reset(drafting: Editor) -> None:
     drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 7)
     assert drafting.fake.requests[-1]["settings"]["distinct"] is False
     page.get_by_role("button", name="Reset all").click()
-    drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 3)
+    drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 2)
     assert drafting.fake.requests[-1]["settings"]["distinct"] is True
 
 
