@@ -197,7 +197,7 @@ def test_quality_is_drawn_against_time_one_point_for_each_method() -> None:
     circles = [e for e in drawn.iter() if e.tag.endswith("circle")]
     assert len(circles) == len(report.rows)
     assert sum(e.get("fill") == "none" for e in circles) == len(report.rows) // 2
-    assert {"superposed, r = 0, 1, …", "superposed, no n-grams", "greedy"} <= {e.text for e in drawn.iter()}
+    assert {"superposed, r = 0 …", "superposed, bare", "greedy"} <= {e.text for e in drawn.iter()}
 
 
 @pytest.mark.parametrize("name", ["drafts", "personal", "typing", "tune"])

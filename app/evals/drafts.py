@@ -124,10 +124,10 @@ def plots(report: Report) -> str:
         for row in report.rows:
             if row["kind"] != report.rows[-1]["kind"] or row["k"] != k:
                 continue
-            name, _, r = row["method"].partition(", r=")
+            name, _, r = row["method"].removeprefix("superposed, the ").partition(", r=")
             filled = row["ngrams"] == "yes"
             if r:  # one line of growing r with n-grams, one without
-                name = f"{name}, r = 0, 1, …" if filled else f"{name}, no n-grams"
+                name = f"{name}, r = 0 …" if filled else f"{name}, bare"
             groups.setdefault(name, []).append(Point(row["ms"], row["match"], r, filled))
         charts.append(scatter(f"Tokens that match, best of {k} drafts", f"ms for drafts of {LENGTH} tokens", groups))
     return page(charts)
