@@ -57,6 +57,7 @@ const SAVE_AFTER = 500; // ms without a change until the text is stored
 const LETTERS_PER_TOKEN = 4.6; // of English, with spaces
 const LETTER_WIDTH = 0.42; // of the font size, on average
 const REMEMBERED = 16; // finished draft sets kept, for going back by backspace and undo
+const LOADING = 500; // ms until a model that was being loaded is asked after again
 
 export class Editor {
   /** @param {HTMLElement} root */
@@ -773,6 +774,7 @@ export class Editor {
       this.find(".pd-model").textContent = `${model} · ${where}`;
       this.find(".pd-remark").textContent = notice ?? "";
       if (this.offline) this.reconnected();
+      if (backend === "loading") setTimeout(() => this.checkStatus(), LOADING);
     } catch (error) {
       if (error instanceof ConnectionLost) this.disconnected();
       else if (error instanceof ServerError) this.notice("server", error);
