@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Train what speculative decoding drafts with.", no_args_is_help=True)
 
 FITTED = 60  # batches, replays among them, on whose pieces the first weights are fitted
-PROMPT = 32  # tokens of a text that the model goes on from
+MEMORY = 0.4  # of what the machine has free, for what the target said of the pieces
 
 
 @app.callback()
@@ -36,6 +37,7 @@ def eagle3(
     model: Annotated[str, typer.Option(help="The target: default, a GGUF file, a folder or a hub id.")] = "default",
     texts: Annotated[int, typer.Option(min=8, help="Pieces of text to learn from.")] = 8000,
     own: Annotated[float, typer.Option(min=0, max=1, help="Share of them that the model writes itself.")] = 0.25,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of such a piece that the model goes on from.")] = 32,
     length: Annotated[int, typer.Option(min=64, max=4096, help="Tokens of a piece.")] = 256,
     vocabulary: Annotated[int, typer.Option(min=16, help="Tokens that the head knows: the most frequent ones.")] = 8000,
     steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 4000,
@@ -46,6 +48,9 @@ def eagle3(
     ] = 2,
     share: Annotated[float, typer.Option(min=0.05, max=1, help="Of a piece's positions that are unrolled.")] = 0.5,
     rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 3e-4,
+    begin_with: Annotated[
+        Path | None, typer.Option(help="A head for the same target to train further, instead of a fitted one.")
+    ] = None,
     minutes: Annotated[
         float, typer.Option(min=0, help="End after so many minutes of training, in all; 0 is never.")
     ] = 0,
@@ -63,8 +68,10 @@ def eagle3(
             model,
             texts,
             own,
+            prompt,
             length,
             vocabulary,
+            begin_with,
             {
                 "steps": steps,
                 "batch": batch,
@@ -89,8 +96,10 @@ def _train(
     model: str,
     texts: int,
     own: float,
+    prompt: int,
     length: int,
     vocabulary: int,
+    begin_with: Path | None,
     chosen: dict[str, Any],
     minutes: float,
     held_out: str | None,
@@ -100,7 +109,8 @@ def _train(
 
     from core.models.lean import why_not
     from core.models.load import load_module
-    from core.speculative.fitting import fit
+    from core.speculative.eagle3 import Eagle3Head
+    from core.speculative.fitting import feature_scale, fit
     from core.speculative.teacher import LeanTeacher, ModuleTeacher, own_texts
     from core.speculative.teacher import windows as pieces_of
     from core.speculative.training import Recipe, _batches, draft_vocabulary, new_head, train
@@ -114,7 +124,10 @@ def _train(
     assert target._module is not None
     module: Any = target._module
     quick = not why_not(module, torch.bfloat16)
-    teacher = LeanTeacher(module) if quick else ModuleTeacher(module)
+    head = None if begin_with is None else Eagle3Head.load(begin_with).check(target.vocab_size, target.dim)
+    piece = 8 * length * target.dim  # bytes of what is remembered of it
+    remembered = min(texts, int(MEMORY * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / piece))
+    teacher = LeanTeacher(module, remembered=remembered) if quick else ModuleTeacher(module)
     work.mkdir(parents=True, exist_ok=True)
     if not written.is_file():
         found = pieces_of(read, target.tokenizer.encode, length, texts)
@@ -136,13 +149,14 @@ def _train(
         if share:
             task = bar.add_task("texts by the model itself", total=share)
             made = own_texts(
-                teacher, windows[:share], PROMPT, work, progress=lambda n, _: bar.update(task, completed=n)
+                teacher, windows[:share], prompt, work, progress=lambda n, _: bar.update(task, completed=n)
             )
             bar.update(task, completed=share)
             windows = np.concatenate((made, windows[share:]))
         torch.manual_seed(recipe.seed)
-        known = draft_vocabulary(windows, target.vocab_size, min(vocabulary, target.vocab_size))
-        head = new_head(teacher.config(vocabulary), teacher, known, teacher.output, teacher.norm)
+        if head is None:
+            known = draft_vocabulary(windows, target.vocab_size, min(vocabulary, target.vocab_size))
+            head = new_head(teacher.config(vocabulary), teacher, known, teacher.output, teacher.norm)
         scale = None
         if isinstance(teacher, LeanTeacher) and not (work / "state.pt").is_file():
             # On the pieces of the first batches, whose features are remembered.
@@ -154,7 +168,10 @@ def _train(
                 parts.append(teacher.hidden(some))
                 bar.advance(task, len(some))
             features, last = (torch.cat(each) for each in zip(*parts, strict=True))
-            scale = fit(head, features.float(), last.float(), teacher.embeddings[first])
+            if begin_with is None:
+                scale = fit(head, features.float(), last.float(), teacher.embeddings[first])
+            else:
+                scale = feature_scale(features.float())
         task = bar.add_task("training", total=recipe.steps)
 
         def shown(step: int, figures: dict[str, Any]) -> None:

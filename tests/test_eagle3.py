@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from test_speculative import chi_squared
 from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
@@ -290,6 +292,33 @@ def test_the_lean_teacher_says_what_the_module_says(teacher: ModuleTeacher, lean
     torch.testing.assert_close(lean(ids, vocabulary)[0], lean(ids)[0][..., vocabulary])
 
 
+def test_what_the_lean_teacher_wrote_it_need_not_read_again(teacher: ModuleTeacher) -> None:
+    if reason := why_not(teacher.module, torch.bfloat16):
+        pytest.skip(reason)
+    writer, reader = LeanTeacher(teacher.module), LeanTeacher(teacher.module)
+    pieces = np.random.default_rng(5).integers(0, V, (6, 4)).astype(np.int32)
+    made = writer.continued(pieces, 10, seed=1)
+    assert np.array_equal(made[:, :4], pieces)
+    assert np.array_equal(made, writer.continued(pieces, 10, seed=1))
+    assert not np.array_equal(made, writer.continued(pieces, 10, seed=2))
+    assert all(row.astype(np.int64).tobytes() in writer._remembered for row in made)
+    ids = torch.from_numpy(made.astype(np.int64))
+    for ours, theirs in zip(writer.hidden(ids), reader.hidden(ids), strict=True):
+        torch.testing.assert_close(ours.float(), theirs.float(), atol=0.05, rtol=0.05)
+
+
+def test_the_lean_teacher_draws_what_the_module_says(teacher: ModuleTeacher) -> None:
+    """χ² of the first token that is drawn, 4,000 times, against what it says; a true one fails once in 1,000."""
+    if reason := why_not(teacher.module, torch.bfloat16):
+        pytest.skip(reason)
+    lean = LeanTeacher(teacher.module)
+    prompt = np.array([[3, 7, 1]], np.int32)
+    drawn = lean.continued(np.repeat(prompt, 4000, 0), 4, seed=0)[:, 3]
+    said = lean(torch.from_numpy(prompt.astype(np.int64)))[0][0, -1].float().softmax(-1).numpy().astype(np.float64)
+    expected = {(token,): p for token, p in enumerate(said / said.sum())}
+    assert chi_squared(Counter((token,) for token in drawn.tolist()), expected, 4000) < 3.1
+
+
 def test_fitted_weights_are_a_head_before_any_training(teacher: ModuleTeacher, lean: LeanTeacher) -> None:
     pieces = torch.from_numpy(texts_of(teacher, 200).astype(np.int64))
     test, learnt = pieces[:40], pieces[40:]
@@ -344,6 +373,13 @@ def test_the_command_trains_a_head_for_a_model(tmp_path: Path) -> None:
     head = Eagle3Head.load(out)
     assert head.config == HeadConfig.of(json.loads((out / "config.json").read_text()))
     assert (head.config.vocab_size, head.config.hidden_size, head.config.layers) == (49152, 576, (2, 15, 27))
+    further = tmp_path / "further"
+    again = ["train", "eagle3", str(text), "-o", str(further), *flags, "--begin-with", str(out)]
+    assert CliRunner().invoke(app, again).exit_code == 0
+    assert torch.equal(Eagle3Head.load(further).vocabulary, Eagle3Head.load(out).vocabulary)
+    refused = CliRunner().invoke(app, [*again[:3], "-o", str(tmp_path / "y"), *flags, "--begin-with", str(tmp_path)])
+    assert refused.exit_code == 1
+    assert "No EAGLE-3 head" in refused.output
     wrong = CliRunner().invoke(app, ["train", "eagle3", str(tmp_path / "none"), "-o", str(tmp_path / "x"), *flags])
     assert wrong.exit_code == 1
     assert "none" in wrong.output

@@ -44,7 +44,7 @@ def fit(head: Eagle3Head, features: Tensor, last: Tensor, x: Tensor) -> Tensor:
     u = _sized(last[:, 1:]).reshape(-1, d)  # (N, D)
     features = features[:, :-1].reshape(-1, 3 * d)
     tokens = _sized(x[:, 1:]).reshape(-1, d)
-    scale = features.square().mean(0).sqrt().add_(1e-6)
+    scale = feature_scale(features)
     found = _ridge(torch.cat((features / scale, tokens), 1), u)  # (4·D, D)
     head.fc.weight.copy_((found[: 3 * d] / scale[:, None]).T)
 
@@ -72,6 +72,11 @@ def fit(head: Eagle3Head, features: Tensor, last: Tensor, x: Tensor) -> Tensor:
 
     layer.mlp.down_proj.weight.mul_(0.3)
     return scale
+
+
+def feature_scale(features: Tensor) -> Tensor:
+    """(…, 3·D) -> (3·D,) root mean squares over all positions, never 0."""
+    return features.flatten(0, -2).square().mean(0).sqrt().add_(1e-6)
 
 
 def _sized(x: Tensor) -> Tensor:

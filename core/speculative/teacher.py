@@ -87,7 +87,7 @@ class ModuleTeacher:
 
 class LeanTeacher(ModuleTeacher):
     """The same by `LeanLlama` in bfloat16: several times as fast on a CPU that computes it. What it said of the latest
-    texts is remembered."""
+    texts is remembered, and so is what it thought of those that it wrote: learning from them costs no second pass."""
 
     def __init__(
         self, module: PreTrainedModel, layers: tuple[int, int, int] | None = None, remembered: int = 2000
@@ -111,6 +111,26 @@ class LeanTeacher(ModuleTeacher):
         return F.linear(spoken, self._spoken[1]), features.float()
 
     @torch.no_grad()
+    def continued(self, prompts: np.ndarray, length: int, seed: int) -> np.ndarray:
+        chance = torch.Generator().manual_seed(seed)
+        made = torch.from_numpy(prompts.astype(np.int64))
+        cache = _Rows(self._lean, len(made), length)
+        parts: list[Tensor] = []
+        given = made
+        while True:
+            # The last token is fed, too: its features are wanted, though what it would say is not.
+            out = self._lean(given, past_key_values=cache, logits_to_keep=1, feature_layers=(*self.layers, self.depth))
+            parts.append(out.features.to(torch.bfloat16))
+            if made.shape[1] == length:
+                break
+            # argmax p/e with exponential e draws from p (the Gumbel-max trick).
+            p = out.logits[:, 0].softmax(-1)
+            given = p.div_(torch.empty_like(p).exponential_(generator=chance)).argmax(-1, keepdim=True)
+            made = torch.cat((made, given), 1)
+        self._remember(made, torch.cat(parts, 1))
+        return made.numpy().astype(np.int32)
+
+    @torch.no_grad()
     def hidden(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Of texts (B, T): features (B, T, 3·D_t), and what leaves the last layer, before the norm, (B, T, D_t)."""
         keys = [row.numpy().tobytes() for row in ids]
@@ -118,12 +138,20 @@ class LeanTeacher(ModuleTeacher):
             out = self._lean(
                 ids, past_key_values=_NoCache(), logits_to_keep=1, feature_layers=(*self.layers, self.depth)
             )
-            self._remembered.update(zip(keys, out.features.to(torch.bfloat16).clone(), strict=True))
+            self._remember(ids, out.features.to(torch.bfloat16))
         found = torch.stack([self._remembered[key] for key in keys])
-        while len(self._remembered) > self._most:
-            self._remembered.popitem(last=False)
+        self._forget()
         d = self.embeddings.shape[1]
         return found[..., : 3 * d], found[..., 3 * d :]
+
+    def _remember(self, ids: Tensor, features: Tensor) -> None:
+        """Of texts (B, T): (B, T, 4·D_t)."""
+        rows = (row.clone() for row in features)  # each by itself, so that one can go without the others
+        self._remembered.update(zip((row.numpy().tobytes() for row in ids), rows, strict=True))
+
+    def _forget(self) -> None:
+        while len(self._remembered) > self._most:
+            self._remembered.popitem(last=False)
 
 
 class _NoCache(Cache):
@@ -139,6 +167,31 @@ class _NoCache(Cache):
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
         return key_states, value_states
+
+
+class _Rows(Cache):
+    """Keys and values of B rows of one length, at most `length` tokens each, in one piece per layer."""
+
+    def __init__(self, lean: LeanLlama, rows: int, length: int) -> None:
+        super().__init__(layers=[])
+        c: Any = lean.config
+        width = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+        shape = (c.num_hidden_layers, 2, rows, c.num_key_value_heads, length, width)
+        self._held = torch.empty(shape, dtype=lean.dtype)
+        self._filled = 0
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        return self._filled
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
+    ) -> tuple[Tensor, Tensor]:
+        end = self._filled + key_states.shape[2]
+        keys, values = self._held[layer_idx]
+        keys[:, :, self._filled : end], values[:, :, self._filled : end] = key_states, value_states
+        if layer_idx == len(self._held) - 1:
+            self._filled = end
+        return keys[:, :, :end], values[:, :, :end]
 
 
 def windows(
@@ -172,7 +225,7 @@ def own_texts(
     pieces: np.ndarray,
     prompt: int,
     folder: Path,
-    batch: int = 32,
+    batch: int = 128,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> np.ndarray:
     """The pieces (N, T), gone on with by the target after their first `prompt` tokens.
