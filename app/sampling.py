@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.settings import SamplingSettings
-from core.controls import CATALOG, MODE_CONTROLS, MODES, SPECULATING, Control, checked, checked_mode
+from core.controls import CATALOG, MODE_CONTROLS, MODES, Control, checked, checked_mode
 from core.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def options(autocomplete: Autocomplete, settings: DraftSettings) -> dict[str, An
     chosen = settings.sampling
     rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature)
     speculation = None
-    if chosen.speculation.mode != "off" and chosen.mode in SPECULATING:
+    if settings.speculates:
         from app.speculation import chosen_by
 
         speculation = chosen_by(autocomplete, settings)

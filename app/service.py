@@ -11,14 +11,14 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import sampling
+from app import sampling, speculation
 from app.personal import PersonalStores
 from app.settings import DraftSettings
 from core.errors import ContextFull, InputError, PolydraftError
@@ -35,6 +35,8 @@ REMEMBERED = 1024  # tabs whose newest request is known, so that a late older on
 
 # What a model, or loading one, may raise besides our own errors: native code, files, missing packages, memory.
 FAILURES = (PolydraftError, RuntimeError, OSError, ImportError, MemoryError, ValueError)
+
+MEASURING = "What a pass costs on this machine is being measured, once; speculation begins with the next drafts."
 
 Event = dict[str, Any]
 Seen = TypeVar("Seen")
@@ -64,6 +66,7 @@ class _Job:
         self.sent: list[Event] = []
         self.sent_at = 0.0
         self.first: tuple[float, int] | None = None  # when the first drafts were there, and their step
+        self.figures: Event | None = None  # of speculation, while the drafts have none of their own
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -139,6 +142,7 @@ class DraftService:
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # least recently used first
         self._running: dict[str, _Job] = {}
         self._latest: dict[str, tuple[int, Completion]] = {}  # by tab: what has drafts, for whoever looks at them
+        self._chore: Iterator[None] | None = None  # done a pass of the model at a time
         self._thread = threading.Thread(target=self._engine, name="polydraft-engine", daemon=True)
 
     def start(self) -> None:
@@ -269,7 +273,9 @@ class DraftService:
     def _take(self) -> bool:
         """Wait for work, drop what is no longer wanted, begin what is new. False when closing."""
         with self._wake:
-            while not (self._closing or self._arrived or self._left or self._running or self._visits):
+            while not (
+                self._closing or self._arrived or self._left or self._running or self._visits or self._chore is not None
+            ):
                 self._wake.wait()
             if self._closing:
                 return False
@@ -302,7 +308,19 @@ class DraftService:
             visit.end(None, error)
 
     def _step(self) -> None:
-        """One pass of the model for everything that runs."""
+        """One pass of the model for everything that runs, and one of what is done between."""
+        self._draft()
+        if self._chore is None:
+            return
+        try:
+            next(self._chore)
+        except StopIteration:
+            self._chore = None
+        except FAILURES as error:
+            self._chore = None  # whoever needs it begins it again
+            log.warning("Passes could not be measured: %s", error, exc_info=error)
+
+    def _draft(self) -> None:
         due: list[tuple[str, list[Row]]] = []
         for tab in list(self._running):
             rows = self._attempt(tab, self._rows)
@@ -367,6 +385,9 @@ class DraftService:
         assert self._autocomplete is not None
         drafting = settings.drafting() | sampling.options(self._autocomplete, settings)
         job.completion = session.complete(request.before, **drafting)
+        if settings.speculates and drafting["mode"].speculation is None:
+            job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
+            self._chore = self._chore or speculation.chore(self._autocomplete)
         self._show(job)
 
     def _rows(self, job: _Job) -> list[Row]:
@@ -411,8 +432,9 @@ class DraftService:
                     "done": completion.done,
                     "drafts": drafts,
                 }
-                if completion.figures is not None:
-                    event["speculation"] = asdict(completion.figures)
+                figures = job.figures if completion.figures is None else asdict(completion.figures)
+                if figures is not None:
+                    event["speculation"] = figures
                 job.post(event)
         if completion.done:
             job.post(self._stats(job, completion, now))

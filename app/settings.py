@@ -12,6 +12,7 @@ from core.controls import (
     MOST_DRAFTS,
     MOST_SEED,
     MOST_TOKENS,
+    SPECULATING,
     SPECULATIONS,
     T_HIGH,
     T_LOW,
@@ -164,6 +165,11 @@ class DraftSettings(BaseModel):
     def plain(self) -> bool:
         """Whether drafts are made the default way: superposed, no rule, T = 1."""
         return self.temperature == 1 and (self.sampling.rule, self.sampling.mode) == ("none", "superposed")
+
+    @property
+    def speculates(self) -> bool:
+        """Whether drafts are made several tokens per pass."""
+        return self.sampling.speculation.mode != "off" and self.sampling.mode in SPECULATING
 
     def drafting(self) -> dict[str, Any]:
         """Arguments for `Session.complete`; those of the rule and the mode come from `app.sampling.options`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -34,10 +34,11 @@ Speculate = Annotated[
 
 @dataclass(frozen=True)
 class Proposer:
-    """A drafter that can be chosen: what it is, in words, and how it is made."""
+    """A drafter that can be chosen: what it is, in words, how it is made, and why a model cannot have it, or ""."""
 
     says: str
     make: Callable[[Autocomplete], Drafter]
+    missing: Callable[[Autocomplete], str] = lambda _: ""
 
 
 def _ngram(autocomplete: Autocomplete) -> Drafter:
@@ -52,15 +53,37 @@ def _superposed(autocomplete: Autocomplete) -> Drafter:
     return SuperposedDrafter(autocomplete.model, 3, ngrams=autocomplete.ngrams)
 
 
+def _eagle3(autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
+    from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
+    from core.speculative.eagle3 import Eagle3Head
+
+    return Eagle3Drafter(Eagle3Head.load(head or DEFAULT_HEAD), autocomplete.model)
+
+
+def _no_eagle3(autocomplete: Autocomplete) -> str:
+    from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+    from core.speculative.eagle3 import Eagle3Head, HeadError
+
+    model = autocomplete.model
+    if model.backend != "torch":
+        return f"EAGLE-3 reads hidden states, which {model.backend} does not hand over; start with --backend torch."
+    try:
+        Eagle3Head.load(DEFAULT_HEAD).check(model.vocab_size, model.dim)
+    except HeadError as error:
+        return str(error)
+    return ""
+
+
 # The command line's choices and the page's.
 DRAFTERS: dict[str, Proposer] = {
     "ngram": Proposer("What followed before, in the text or the n-gram store; costs no pass.", _ngram),
     "superposed": Proposer("Three superposed drafts; costs a pass per level.", _superposed),
+    "eagle3": Proposer("A small head that was trained on the model's own hidden states.", _eagle3, _no_eagle3),
 }
 if TYPE_CHECKING:
     _Named = str
 else:
-    _Named = Literal[(*DRAFTERS, "eagle3")]  # a head reads hidden states, which the page's drafts do not hand over
+    _Named = Literal[tuple(DRAFTERS)]
 DrafterName = Annotated[
     _Named,
     typer.Option(
@@ -102,12 +125,9 @@ class Asked:
 def _proposing(autocomplete: Autocomplete, asked: Asked) -> Drafter | None:
     if asked.mode == "off":
         return None
-    if asked.drafter != "eagle3":
-        return DRAFTERS[asked.drafter].make(autocomplete)
-    from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
-    from core.speculative.eagle3 import Eagle3Head
-
-    return Eagle3Drafter(Eagle3Head.load(asked.head or DEFAULT_HEAD), autocomplete.model)
+    if asked.drafter == "eagle3" and asked.head is not None:
+        return _eagle3(autocomplete, asked.head)
+    return DRAFTERS[asked.drafter].make(autocomplete)
 
 
 def drafts(
@@ -197,29 +217,37 @@ class _Learnt:
         self.drafters: dict[str, Drafter] = {}
         self.speculators: OrderedDict[str, Any] = OrderedDict()
         self.curve: Any = None
+        self.measuring: Generator[None, None, Any] | None = None
         self.calibration: Any = None
 
 
 _learnt: WeakKeyDictionary[Any, _Learnt] = WeakKeyDictionary()
 
 
-def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculation:
-    """How the drafts are speculated on. The first time on a machine this measures what passes cost, in a second or two.
+def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculation | None:
+    """How the drafts are speculated on. None while it is not known yet what passes cost: the first time on a machine,
+    until `chore` is done.
 
-    Raises: CalibrationError where ARC lacks one.
+    Raises: CalibrationError where ARC lacks one; InputError for a drafter that this model cannot have.
     """
     from core.speculated import Speculation, Speculator
     from core.speculative.calibration import for_model
-    from core.speculative.cost import cost_curve
+    from core.speculative.cost import known_curve, measuring
 
     wanted, model = settings.sampling.speculation, autocomplete.model
     learnt = _learnt.setdefault(autocomplete, _Learnt())
     if wanted.mode == "arc" and learnt.calibration is None:
         learnt.calibration = for_model(model)
     if learnt.curve is None:
-        learnt.curve = cost_curve(model)
+        learnt.curve = known_curve(model)
+    if learnt.curve is None:
+        learnt.measuring = learnt.measuring or measuring(model)
+        return None
     if wanted.drafter not in learnt.drafters:
-        learnt.drafters[wanted.drafter] = DRAFTERS[wanted.drafter].make(autocomplete)
+        proposer = DRAFTERS[wanted.drafter]
+        if missing := proposer.missing(autocomplete):
+            raise InputError(missing)
+        learnt.drafters[wanted.drafter] = proposer.make(autocomplete)
     # Other settings are accepted another share of, so what was learnt is theirs, and so is having been switched off.
     key = settings.model_dump_json(include={"k", "temperature", "tau", "sampling"})
     if key not in learnt.speculators:
@@ -235,6 +263,21 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
         calibration=learnt.calibration if wanted.mode == "arc" else None,
         **values,
     )
+
+
+def chore(autocomplete: Autocomplete) -> Iterator[None]:
+    """What is left to be measured before there can be speculation, in steps of one pass of the model; nothing once it
+    is. For the thread that owns the model."""
+    from core.speculative.cost import remember_curve
+
+    learnt = _learnt.get(autocomplete)
+    if learnt is None or learnt.measuring is None:
+        return
+    try:
+        learnt.curve = yield from learnt.measuring
+    finally:
+        learnt.measuring = None
+    remember_curve(autocomplete.model, learnt.curve)
 
 
 def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
@@ -253,6 +296,13 @@ def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
             {"name": name, "says": says, "controls": [asdict(c) | {"whole": isinstance(c.step, int)} for c in controls]}
             for name, (says, controls) in SPECULATIONS.items()
         ],
-        "drafters": [{"name": name, "says": drafter.says} for name, drafter in DRAFTERS.items()],
+        "drafters": [
+            {
+                "name": name,
+                "says": drafter.says,
+                "missing": "" if autocomplete is None else drafter.missing(autocomplete),
+            }
+            for name, drafter in DRAFTERS.items()
+        ],
         "arc_missing": missing,
     }

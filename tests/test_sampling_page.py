@@ -538,7 +538,7 @@ def test_a_bad_link_is_refused_by_name(panel: Panel, site: tuple[Server, Path], 
 @pytest.fixture
 def speculating(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> Panel:
     """Sampled drafts, with drafters and costs that need no model."""
-    monkeypatch.setattr("core.speculative.cost.cost_curve", lambda _: lambda n: float(n))
+    monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: float(n))
     monkeypatch.setitem(speculation.DRAFTERS, "ngram", speculation.Proposer("Says.", lambda _: Any))
     panel.region.get_by_role("combobox", name="Drafts").select_option("sampled")
     panel.rest()
@@ -571,6 +571,15 @@ def test_speculation_reaches_the_drafts_and_says_what_it_comes_to(speculating: P
     panel.rest()
     assert "speculation" not in panel.last()["sampling"]
     expect(panel.region.locator(".sp-figures")).to_be_empty()
+
+
+def test_a_drafter_that_the_model_cannot_have_says_why(speculating: Panel) -> None:
+    """The model here is no torch model, so it hands over no hidden states."""
+    panel = speculating
+    panel.region.get_by_role("combobox", name="Speculation").select_option("lossless")
+    eagle = panel.region.get_by_role("combobox", name="Proposals by").locator('[value="eagle3"]')
+    expect(eagle).to_be_disabled()
+    expect(eagle).to_have_attribute("title", re.compile("--backend torch"))
 
 
 def test_tokens_are_coloured_by_how_they_came_on_demand(speculating: Panel, monkeypatch: pytest.MonkeyPatch) -> None:

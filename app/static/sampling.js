@@ -789,6 +789,8 @@ export class Sampling {
     const drafters = offered.drafters.map(({ name }) => name);
     const drafter = said.drafter ?? drafters[0];
     if (!drafters.includes(drafter)) return `drafter ${drafter} given; one of ${drafters.join(", ")} expected.`;
+    const missing = way.name === "off" ? "" : offered.drafters.find(({ name }) => name === drafter)?.missing;
+    if (missing) return missing;
     /** @type {Record<string, any>} */
     const values = {}, mode_values = {}, options = {}, proposing = this.speculation.usual();
     const inputs = this.options().filter(({ name }) => name !== "temperature");

@@ -9,7 +9,7 @@ import { write } from "./chart.js";
 /**
  * @typedef {import("./sampling.js").Control} Control
  * @typedef {{modes: string[], ways: {name: string, says: string, controls: Control[]}[],
- *            drafters: {name: string, says: string}[], arc_missing: string}} Offered
+ *            drafters: {name: string, says: string, missing: string}[], arc_missing: string}} Offered
  * @typedef {{accept_length: number, speedup: number, notice: string | null}} Figures
  */
 
@@ -62,6 +62,9 @@ export class Speculation {
     });
     const arc = /** @type {any} */ (this.find('#sm-way [value="arc"]'));
     if (offered.arc_missing && arc) arc.disabled = true;
+    for (const { name, missing } of offered.drafters) {
+      Object.assign(this.find(`#sm-drafter [value="${name}"]`), { disabled: Boolean(missing), title: missing });
+    }
     write(this.find(".sp-missing"), offered.arc_missing ? `ARC is not there yet: ${offered.arc_missing}` : "");
     panel.root.addEventListener("pd-figures", (event) => this.show(/** @type {CustomEvent<Figures | null>} */ (event).detail));
   }
@@ -108,7 +111,7 @@ export class Speculation {
   takeOver(kept, problem) {
     if (!kept || !this.ways.has(kept.way) || (kept.way === "arc" && this.offered.arc_missing)) return;
     this.way = kept.way;
-    if (this.offered.drafters.some(({ name }) => name === kept.drafter)) this.drafter = kept.drafter;
+    if (this.offered.drafters.some(({ name, missing }) => name === kept.drafter && !missing)) this.drafter = kept.drafter;
     for (const control of this.controls()) {
       if (!problem(control, kept.values?.[control.name])) this.values[control.name] = kept.values[control.name];
     }

@@ -14,7 +14,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -65,12 +65,28 @@ def measure(
     clock: Callable[[], float] = time.perf_counter,
 ) -> CostCurve:
     """Time passes over trees of n tokens: the least of a few rounds, for what else the machine does only adds."""
+    passes = measuring(model, sizes, rounds, clock)
+    while True:
+        try:
+            next(passes)
+        except StopIteration as end:
+            return end.value
+
+
+def measuring(
+    model: LanguageModel,
+    sizes: Sequence[int] = SIZES,
+    rounds: int = ROUNDS,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Generator[None, None, CostCurve]:
+    """`measure` in steps of one pass, for a thread that has other things to do in between; it returns the curve."""
     sizes = [n for n in sizes if BEFORE + n < model.context_length] or [1]
     ids = [i % model.vocab_size for i in range(100, 100 + max(*sizes, BEFORE))]
     sequence = model.open()
     taken: dict[int, list[float]] = {n: [] for n in sizes}
     try:
         sequence.feed(ids[: min(BEFORE, model.context_length - max(sizes) - 1)])
+        yield
         for number in range(-1, rounds):
             for n in sizes:
                 # A comb: a chain with a sibling beside each token; a chain for models that take no trees.
@@ -80,6 +96,7 @@ def measure(
                 if number >= 0:
                     taken[n].append((clock() - start) * 1000)
                 sequence.keep([])
+                yield
     finally:
         sequence.close()
     ms = np.maximum.accumulate([min(taken[n]) for n in sizes])
@@ -92,18 +109,31 @@ def cost_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve
     Args:
         cache_dir: where curves are kept, in costs.json; the user's cache folder by default.
     """
-    file = (cache_dir or platformdirs.user_cache_path("polydraft")) / "costs.json"
-    key = _key(model)
-    known = _recall(file)
-    if key in known:
-        try:
-            return CostCurve(tuple(known[key]["sizes"]), tuple(known[key]["ms"]))
-        except (InputError, KeyError, TypeError):
-            pass  # an older form, or damaged: measured anew
-    curve = measure(model)
-    known[key] = {"sizes": list(curve.sizes), "ms": [round(t, 4) for t in curve.ms]}
-    _remember(file, dict(list(known.items())[-REMEMBERED:]))
+    curve = known_curve(model, cache_dir)
+    if curve is None:
+        curve = measure(model)
+        remember_curve(model, curve, cache_dir)
     return curve
+
+
+def known_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve | None:
+    """The curve that is remembered, if one is."""
+    found = _recall(_file(cache_dir)).get(_key(model))
+    try:
+        return None if found is None else CostCurve(tuple(found["sizes"]), tuple(found["ms"]))
+    except (InputError, KeyError, TypeError):
+        return None  # an older form, or damaged: measured anew
+
+
+def remember_curve(model: LanguageModel, curve: CostCurve, cache_dir: Path | None = None) -> None:
+    """What cannot be kept is measured again the next time."""
+    known = _recall(_file(cache_dir))
+    known[_key(model)] = {"sizes": list(curve.sizes), "ms": [round(t, 4) for t in curve.ms]}
+    _remember(_file(cache_dir), dict(list(known.items())[-REMEMBERED:]))
+
+
+def _file(cache_dir: Path | None) -> Path:
+    return (cache_dir or platformdirs.user_cache_path("polydraft")) / "costs.json"
 
 
 def _key(model: LanguageModel) -> str:
@@ -121,7 +151,6 @@ def _recall(file: Path) -> dict:
 
 
 def _remember(file: Path, known: dict) -> None:
-    """What cannot be kept is measured again the next time."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, suffix=".tmp", delete=False) as made:
