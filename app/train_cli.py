@@ -37,6 +37,9 @@ def eagle3(
     model: Annotated[str, typer.Option(help="The target: default, a GGUF file, a folder or a hub id.")] = "default",
     texts: Annotated[int, typer.Option(min=8, help="Pieces of text to learn from.")] = 8000,
     own: Annotated[float, typer.Option(min=0, max=1, help="Share of them that the model writes itself.")] = 0.25,
+    answers: Annotated[
+        int, typer.Option(min=0, help="Further pieces: the model's answers to instructions that come with the app.")
+    ] = 0,
     prompt: Annotated[int, typer.Option(min=1, help="Tokens of such a piece that the model goes on from.")] = 32,
     length: Annotated[int, typer.Option(min=64, max=4096, help="Tokens of a piece.")] = 256,
     vocabulary: Annotated[int, typer.Option(min=16, help="Tokens that the head knows: the most frequent ones.")] = 8000,
@@ -68,6 +71,7 @@ def eagle3(
             model,
             texts,
             own,
+            answers,
             prompt,
             length,
             vocabulary,
@@ -96,6 +100,7 @@ def _train(
     model: str,
     texts: int,
     own: float,
+    answered: int,
     prompt: int,
     length: int,
     vocabulary: int,
@@ -107,11 +112,12 @@ def _train(
     import numpy as np
     import torch
 
+    from app.instructions import instructions
     from core.models.lean import why_not
     from core.models.load import load_module
     from core.speculative.eagle3 import Eagle3Head
     from core.speculative.fitting import feature_scale, fit
-    from core.speculative.teacher import LeanTeacher, ModuleTeacher, own_texts
+    from core.speculative.teacher import LeanTeacher, ModuleTeacher, answers, own_texts
     from core.speculative.teacher import windows as pieces_of
     from core.speculative.training import Recipe, _batches, draft_vocabulary, new_head, train
 
@@ -126,7 +132,7 @@ def _train(
     quick = not why_not(module, torch.bfloat16)
     head = None if begin_with is None else Eagle3Head.load(begin_with).check(target.vocab_size, target.dim)
     piece = 8 * length * target.dim  # bytes of what is remembered of it
-    remembered = min(texts, int(MEMORY * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / piece))
+    remembered = min(texts + answered, int(MEMORY * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / piece))
     teacher = LeanTeacher(module, remembered=remembered) if quick else ModuleTeacher(module)
     work.mkdir(parents=True, exist_ok=True)
     if not written.is_file():
@@ -153,6 +159,13 @@ def _train(
             )
             bar.update(task, completed=share)
             windows = np.concatenate((made, windows[share:]))
+        if answered:
+            task = bar.add_task("answers by the model itself", total=answered)
+            asked = [target.tokenizer.start_ids + target.tokenizer.encode(text) for text in instructions(answered)]
+            fitting = [ids[-length // 2 :] for ids in asked]
+            made = answers(teacher, fitting, length, work, progress=lambda n, _: bar.update(task, completed=n))
+            bar.update(task, completed=answered)
+            windows = np.concatenate((windows, made))
         torch.manual_seed(recipe.seed)
         if head is None:
             known = draft_vocabulary(windows, target.vocab_size, min(vocabulary, target.vocab_size))

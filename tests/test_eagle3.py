@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -15,10 +16,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from typer.testing import CliRunner
 
 from app.cli import app
+from app.instructions import instructions
+from core.errors import InputError
 from core.models.lean import why_not
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.fitting import fit
-from core.speculative.teacher import LeanTeacher, ModuleTeacher, own_texts, windows
+from core.speculative.teacher import LeanTeacher, ModuleTeacher, answers, own_texts, windows
 from core.speculative.training import Recipe, draft_vocabulary, new_head, train, unrolled
 
 torch.set_num_threads(1)
@@ -230,7 +233,7 @@ def test_training_teaches(teacher: ModuleTeacher, tmp_path: Path) -> None:
     test = torch.from_numpy(texts_of(teacher, 96)[64:].astype(np.int64))
     with torch.no_grad():
         before = unrolled(head, teacher, test, 3)
-    steps = train(head, teacher, pieces, Recipe(steps=60, batch=16, unroll=3, rate=3e-3, warm_up=5), tmp_path)
+    steps = train(head, teacher, pieces, Recipe(steps=60, batch=16, unroll=3, rate=1e-2, warm_up=5), tmp_path)
     with torch.no_grad():
         after = unrolled(head, teacher, test, 3)
     assert steps == 60
@@ -360,12 +363,60 @@ def test_own_texts_go_on_where_they_stopped(teacher: ModuleTeacher, tmp_path: Pa
     assert np.array_equal(own_texts(teacher, pieces, 4, tmp_path / "parts", 4), whole)
 
 
+def test_answers_begin_with_their_prompts_and_go_on_where_they_stopped(teacher: ModuleTeacher, tmp_path: Path) -> None:
+    chance = np.random.default_rng(4)
+    prompts = [chance.integers(0, V, n).tolist() for n in (5, 2, 7, 3, 6)]
+    for part in ("whole", "parts"):
+        (tmp_path / part).mkdir()
+    whole = answers(teacher, prompts, 12, tmp_path / "whole", batch=2)
+    assert whole.shape == (5, 12)
+    begins = [row.tolist() for row in whole]
+    # The shorter first, two at a time: each pair from where its shorter one ends.
+    for row, ids, kept in zip(begins, sorted(prompts, key=len), (2, 2, 5, 5, 7), strict=True):
+        assert row[:kept] == ids[-kept:]
+
+    def stop(done: int, _: int) -> None:
+        if done > 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        answers(teacher, prompts, 12, tmp_path / "parts", 2, stop)
+    assert np.array_equal(answers(teacher, prompts, 12, tmp_path / "parts", 2), whole)
+    with pytest.raises(InputError, match="other texts"):
+        answers(teacher, prompts[1:], 12, tmp_path / "parts", 2)
+
+
+def test_instructions_are_filled_and_drawn_alike() -> None:
+    made = instructions(400)
+    assert made == instructions(400)
+    assert made != instructions(400, seed=1)
+    assert len(set(made)) > 300
+    assert all(text.endswith("\n\n") and text.strip() for text in made)
+    assert not [text for text in made if re.search(r"{[a-z]+}", text)]
+    assert sum("def " in text for text in made) > 80
+
+
 def test_the_command_trains_a_head_for_a_model(tmp_path: Path) -> None:
     """A few steps on the default model: from text to a checkpoint that loads."""
     text = tmp_path / "text.txt"
     text.write_text("The harbour was quiet in the morning, and the boats lay still. " * 60)
     out = tmp_path / "head"
-    flags = ["--texts", "8", "--own", "0.25", "--length", "64", "--vocabulary", "64", "--steps", "2", "--batch", "2"]
+    flags = [
+        "--texts",
+        "8",
+        "--own",
+        "0.25",
+        "--answers",
+        "2",
+        "--length",
+        "64",
+        "--vocabulary",
+        "64",
+        "--steps",
+        "2",
+        "--batch",
+        "2",
+    ]
     result = CliRunner().invoke(app, ["train", "eagle3", str(text), "-o", str(out), *flags, "--held-out", str(text)])
     assert result.exit_code == 0, result.output
     assert "step 2 of 2" in result.output

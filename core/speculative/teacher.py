@@ -232,15 +232,49 @@ def own_texts(
 
     What is made is kept in `folder/own.npy` batch by batch, and a second call goes on from there.
     """
-    path = folder / "own.npy"
-    made = np.load(path) if path.is_file() else np.zeros((0, pieces.shape[1]), np.int32)
-    if made.shape[1] != pieces.shape[1] or not np.array_equal(made[:, :prompt], pieces[: len(made), :prompt]):
-        raise InputError(f"{path} was made from other texts; name another folder, or remove it.")
-    while len(made) < len(pieces):
-        progress(len(made), len(pieces))
-        some = pieces[len(made) : len(made) + batch]
-        made = np.concatenate((made, teacher.continued(some[:, :prompt], pieces.shape[1], seed=len(made))))
-        part = folder / "own.npy.tmp"
+    prompts = [pieces[at : at + batch, :prompt] for at in range(0, len(pieces), batch)]
+    return _written(teacher, prompts, pieces.shape[1], folder / "own.npy", progress)
+
+
+def answers(
+    teacher: ModuleTeacher,
+    prompts: list[list[int]],
+    length: int,
+    folder: Path,
+    batch: int = 128,
+    progress: Callable[[int, int], None] = lambda *_: None,
+) -> np.ndarray:
+    """Texts (N, length) that begin with the prompts, the shorter ones first, kept in `folder/answers.npy` likewise.
+
+    A batch goes on from one place: its longer prompts lose their first tokens.
+    """
+    ordered = sorted(prompts, key=len)
+    groups = [ordered[at : at + batch] for at in range(0, len(ordered), batch)]
+    even = [np.array([ids[-min(map(len, group)) :] for ids in group], np.int32) for group in groups]
+    return _written(teacher, even, length, folder / "answers.npy", progress)
+
+
+def _written(
+    teacher: ModuleTeacher, prompts: list[np.ndarray], length: int, path: Path, progress: Callable[[int, int], None]
+) -> np.ndarray:
+    """Batches of prompts (b, m), gone on with to texts (N, length)."""
+    total = sum(map(len, prompts))
+    made = np.load(path) if path.is_file() else np.zeros((0, length), np.int32)
+    begun = 0
+    for some in prompts:
+        before = made[begun : begun + len(some)]
+        if (
+            made.shape[1] != length
+            or len(made) > total
+            or not np.array_equal(before[:, : some.shape[1]], some[: len(before)])
+        ):
+            raise InputError(f"{path} was made from other texts; name another folder, or remove it.")
+        begun += len(some)
+        if len(before) == len(some):
+            continue
+        progress(len(made), total)
+        made = np.concatenate((made, teacher.continued(some[len(before) :], length, seed=len(made))))
+        part = path.with_name(path.name + ".tmp")
         with part.open("wb") as file:
             np.save(file, made)
         part.replace(path)

@@ -272,8 +272,8 @@ def train(
     folder.mkdir(parents=True, exist_ok=True)
     scale = torch.ones(head.fc.in_features) if scale is None else scale
     state = _State(head, scale)
-    optimiser = torch.optim.AdamW(state.parameters(), lr=recipe.rate, betas=(0.9, 0.95), weight_decay=0.01)
-    done, spent = _resume(state, optimiser, recipe, folder, windows)
+    optimisers = _optimisers(state, recipe.rate)
+    done, spent = _resume(state, optimisers, recipe, folder, windows)
     lines = _kept_lines(folder / "loss.jsonl", done)
     began = clock() - spent
     state.train()
@@ -284,19 +284,20 @@ def train(
 
     for step, batch in enumerate(_batches(windows, recipe, done), start=done):
         passed = (clock() - began) / (60 * minutes)
-        for group in optimiser.param_groups:
+        for group in (group for optimiser in optimisers for group in optimiser.param_groups):
             group["lr"] = recipe.rate_at(step, passed)
         torch.manual_seed(recipe.seed + step)
         with torch.autocast(head.fc.weight.device.type, torch.bfloat16, enabled=rounded):
             found = unrolled(
                 head, _Given(teacher.embeddings, sized), torch.from_numpy(batch), recipe.unroll, False, recipe.share
             )
-        optimiser.zero_grad()
+        state.zero_grad()
         found.loss.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(state.parameters(), recipe.clip))
         if not math.isfinite(norm):
             raise HeadError(f"The loss is no number at step {step + 1}; try a lower --rate than {recipe.rate:g}.")
-        optimiser.step()
+        for optimiser in optimisers:
+            optimiser.step()
         figures = {
             "step": step + 1,
             "loss": round(float(found.loss.detach()), 4),
@@ -309,7 +310,7 @@ def train(
         spent = clock() - began
         late = spent > 60 * minutes
         if done % recipe.save_every == 0 or done == recipe.steps or late:
-            _save(state, optimiser, recipe, folder, windows, done, spent, lines)
+            _save(state, optimisers, recipe, folder, windows, done, spent, lines)
         progress(done, figures)
         if late:
             break
@@ -348,6 +349,18 @@ class _State(torch.nn.Module):
             self.head.fc.weight.div_(self.scale)
 
 
+def _optimisers(state: _State, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for the maps from hidden state to hidden state, whose steps it makes as large as AdamW's; AdamW for the
+    output layer and the norms."""
+    maps, rest = [], []
+    for name, weight in state.named_parameters():
+        (maps if weight.ndim == 2 and "lm_head" not in name else rest).append(weight)
+    return [
+        torch.optim.Muon(maps, lr=rate, weight_decay=0.01, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.95), weight_decay=0.01),
+    ]
+
+
 def _batches(windows: np.ndarray, recipe: Recipe, done: int) -> Iterator[np.ndarray]:
     """The batches from step `done` on: every text once per round, in an order that seed and round decide. After each of
     them `replays` of those before it, drawn at random."""
@@ -369,7 +382,7 @@ def _identity(recipe: Recipe, windows: np.ndarray) -> str:
 
 def _save(
     head: _State,
-    optimiser: torch.optim.Optimizer,
+    optimisers: list[torch.optim.Optimizer],
     recipe: Recipe,
     folder: Path,
     windows: np.ndarray,
@@ -382,7 +395,7 @@ def _save(
         "done": done,
         "spent": spent,
         "head": head.state_dict(),
-        "optimiser": optimiser.state_dict(),
+        "optimisers": [optimiser.state_dict() for optimiser in optimisers],
     }
     with NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as file:
         torch.save(state, file)
@@ -393,7 +406,7 @@ def _save(
 
 
 def _resume(
-    head: _State, optimiser: torch.optim.Optimizer, recipe: Recipe, folder: Path, windows: np.ndarray
+    head: _State, optimisers: list[torch.optim.Optimizer], recipe: Recipe, folder: Path, windows: np.ndarray
 ) -> tuple[int, float]:
     path = folder / "state.pt"
     if not path.is_file():
@@ -404,7 +417,8 @@ def _resume(
         if identity != _identity(recipe, windows):
             raise HeadError(f"{path} was left by another recipe or other texts; name another folder, or remove it.")
         head.load_state_dict(state["head"])
-        optimiser.load_state_dict(state["optimiser"])
+        for optimiser, held in zip(optimisers, state["optimisers"], strict=True):
+            optimiser.load_state_dict(held)
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
         raise HeadError(f"{path} cannot be read ({str(error).splitlines()[0]}); remove it to begin anew.") from error
     return done, spent

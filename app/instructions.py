@@ -1,0 +1,23 @@
+"""Instructions to answer, composed of templates and what fills them: questions, sums, beginnings of programs. A head
+that drafts for a model which follows instructions has to see what such a model writes."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from pathlib import Path
+
+OURS = Path(__file__).with_name("instructions.json")
+
+
+def instructions(count: int, seed: int = 0) -> list[str]:
+    """So many, drawn evenly from the kinds of templates; some may be alike."""
+    said = json.loads(OURS.read_text(encoding="utf-8"))
+    chance = random.Random(seed)
+    kinds = list(said["templates"].values())
+
+    def filled(template: str) -> str:
+        return re.sub(r"{(\w+)}", lambda found: chance.choice(said["fill"][found[1]]), template)
+
+    return [filled(chance.choice(chance.choice(kinds))).rstrip() + "\n\n" for _ in range(count)]
