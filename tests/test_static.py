@@ -353,4 +353,4 @@ def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel
         vector = torch_model.embeddings[[token, token + 1]].mean(0, keepdim=True)
         for line, logits in enumerate(torch_model.forward([Row(s, vector) for s in plain])):
             assert torch.allclose(found.logits[line], logits[found.ids[line]], atol=0.1 * float(logits.std()))
-    assert all(graph.graph is not None for graph in model._graphs.values())
+    assert all(graph.graph is not None for graph in model._graphs.made.values())

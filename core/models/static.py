@@ -20,7 +20,6 @@ of a mixture, m candidates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +30,7 @@ from transformers.cache_utils import Cache
 
 from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings
+from core.models.capture import Graphs, bucket, memory_full
 from core.models.hf import PADDING, TorchModel
 
 LINES = 32  # sequences by default: a few people, and a set of drafts with exact steps for each
@@ -99,9 +99,7 @@ class StaticModel(LanguageModel):
 
             config.recompile_limit = max(config.recompile_limit, RECOMPILE)
         self._call = self._module if compiler is None else torch.compile(self._module, backend=compiler, dynamic=False)
-        self._graphs: dict[tuple[Any, ...], _Captured] = {}
-        # What a graph found is taken before another one runs, so all can work in the same memory.
-        self._pool = torch.cuda.graph_pool_handle() if self._device.type == "cuda" else None
+        self._graphs = Graphs(self._device)
         # Inputs of a row up to which a pass is captured; without CUDA there is nothing to gain.
         self.few = FEW if self._device.type == "cuda" else 0
         if check:
@@ -169,7 +167,7 @@ class StaticModel(LanguageModel):
             which hold until the next step; both on the device.
         """
         first, lines = self._span(sequences)
-        d = _bucket(max(len(ids) for ids, _ in mixtures), 1)
+        d = bucket(max(len(ids) for ids, _ in mixtures), 1)
         fed = torch.zeros(lines, 2 * d + 2 + (self.dim if vectors else 0))
         fed[:, 2 * d + 1] = scale
         fed[:, 2 * d] = self._capacity  # what an idle line is given has its place in the last column
@@ -180,9 +178,9 @@ class StaticModel(LanguageModel):
             row[d : d + len(ids)] = torch.tensor(weights, dtype=torch.float32)
         for line, vector in (vectors or {}).items():
             fed[line - first, 2 * d + 2 :] = vector
-        columns = min(_bucket(max(s.length for s in sequences) + 1, COLUMNS), self._capacity)
+        columns = min(bucket(max(s.length for s in sequences) + 1, COLUMNS), self._capacity)
         key = ("step", first, columns, d, m, *fed.shape)
-        found, logits = self._captured(key, lambda x: self._mixed(x, first, columns, d, m), fed)
+        found, logits = self._graphs(key, lambda x: self._mixed(x, first, columns, d, m), fed)
         return found, first, logits
 
     def _mixed(self, fed: Tensor, first: int, columns: int, d: int, m: int) -> tuple[Tensor, Tensor]:
@@ -198,14 +196,6 @@ class StaticModel(LanguageModel):
         best = scaled.topk(m)
         total = scaled.logsumexp(1, keepdim=True)
         return torch.cat([best.values, best.indices.float(), total], 1), logits
-
-    def _captured(self, key: tuple[Any, ...], compute: Callable[[Tensor], tuple[Tensor, ...]], fed: Tensor) -> Any:
-        try:
-            if key not in self._graphs:
-                self._graphs[key] = _Captured(compute, fed, self._device, self._pool)
-            return self._graphs[key](fed)
-        except torch.OutOfMemoryError as error:
-            raise _full(self.device) from error
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         self._check_room(rows)
@@ -239,22 +229,22 @@ class StaticModel(LanguageModel):
         return (
             most <= self.few
             and not any(isinstance(row.inputs, Tensor) for row in rows)
-            and len(rows) * _bucket(most, 1) * self.vocab_size <= MOST_LOGITS
+            and len(rows) * bucket(most, 1) * self.vocab_size <= MOST_LOGITS
         )
 
     def _read_few(self, rows: list[Row]) -> list[Tensor]:
         """The same as `_read` for a few tokens, or trees of them, captured once per power of two of inputs."""
         first, lines = _line(rows[0]), len(rows)
-        n = _bucket(max(len(row.inputs) for row in rows), 1)
+        n = bucket(max(len(row.inputs) for row in rows), 1)
         depth, sees = _trees(rows, n)
         fed = torch.zeros(lines, 2 * n + 1 + n * n, dtype=torch.long)
         for line, row in enumerate(rows):
             fed[line, : len(row.inputs)] = torch.tensor(row.inputs)
             fed[line, n] = row.sequence.length
         fed[:, n + 1 : 2 * n + 1], fed[:, 2 * n + 1 :] = depth, sees.flatten(1)
-        columns = min(_bucket(max(row.sequence.length for row in rows) + n, COLUMNS), self._capacity)
+        columns = min(bucket(max(row.sequence.length for row in rows) + n, COLUMNS), self._capacity)
         key = ("read", first, columns, n, lines)
-        (logits,) = self._captured(key, lambda x: self._branching(x, first, columns, n), fed)
+        (logits,) = self._graphs(key, lambda x: self._branching(x, first, columns, n), fed)
         logits = logits.to(device="cpu", dtype=torch.float32)  # (B, n, V)
         found: list[Tensor] = []
         for row, after in zip(rows, logits, strict=True):
@@ -289,7 +279,7 @@ class StaticModel(LanguageModel):
                 n = part.shape[1]
                 wanted = [[i - at for i in _wanted(row) if at <= i < at + n] for row in rows]
                 some = sorted({i for line in wanted for i in line}) or [n - 1]
-                columns = min(_bucket(int(lengths.max()) + at + n, COLUMNS), self._capacity)
+                columns = min(bucket(int(lengths.max()) + at + n, COLUMNS), self._capacity)
                 with torch.inference_mode():
                     after = self._run(
                         part.to(device=self._device, dtype=self._dtype),
@@ -302,7 +292,7 @@ class StaticModel(LanguageModel):
                 for line, places in enumerate(wanted):
                     kept[line] += [after[line, some.index(i)].clone() for i in places]
         except torch.OutOfMemoryError as error:
-            raise _full(self.device) from error
+            raise memory_full(self.device) from error
         return [
             torch.empty(0) if row.silent else torch.stack(found) if _wants_every(row) else found[0]
             for row, found in zip(rows, kept, strict=True)
@@ -359,7 +349,7 @@ class StaticModel(LanguageModel):
         """The lines that a step touches: first, and how many. On a GPU few different spans mean few graphs, and lines
         that nobody asked for cost little."""
         low, high = min(s.line for s in sequences), max(s.line for s in sequences) + 1
-        return (0, min(_bucket(high, 1), self.lines)) if self._device.type == "cuda" else (low, high - low)
+        return (0, min(bucket(high, 1), self.lines)) if self._device.type == "cuda" else (low, high - low)
 
     def _check_room(self, rows: list[Row]) -> None:
         for row in rows:
@@ -478,41 +468,6 @@ class _Columns(Cache):
         return self._columns, 0
 
 
-class _Captured:
-    """A function of one tensor, at fixed addresses: captured where there is CUDA, run as it stands elsewhere."""
-
-    def __init__(
-        self, compute: Callable[[Tensor], tuple[Tensor, ...]], fed: Tensor, device: torch.device, pool: Any
-    ) -> None:
-        """`fed` is what the first call will be given: warming up must not write where something is held."""
-        self._compute = compute
-        self._fed = fed.to(device, copy=True)
-        self.graph: torch.cuda.CUDAGraph | None = None
-        if device.type == "cuda":
-            self._capture(device, pool)
-
-    def __call__(self, fed: Tensor) -> tuple[Tensor, ...]:
-        """What `compute` returns, on the device; it holds until the next call of any that shares the pool."""
-        self._fed.copy_(fed)
-        if self.graph is None:
-            with torch.inference_mode():
-                return self._compute(self._fed)
-        self.graph.replay()
-        return self._found
-
-    def _capture(self, device: torch.device, pool: Any) -> None:
-        side = torch.cuda.Stream(device)
-        side.wait_stream(torch.cuda.current_stream(device))
-        with torch.cuda.stream(side), torch.inference_mode():
-            for _ in range(3):  # libraries choose their kernels, compilers compile
-                self._compute(self._fed)
-        torch.cuda.current_stream(device).wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.inference_mode(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
-            self._found = self._compute(self._fed)
-        self.graph = graph
-
-
 def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -> LanguageModel:
     """The model behind a static cache; where that cannot be, the model as it was, with a notice that says why.
 
@@ -536,14 +491,6 @@ def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -
     except BackendUnavailable as error:
         model.notice = str(error)
         return model
-
-
-def _bucket(n: int, least: int) -> int:
-    """The least power of two times `least` that is n or more."""
-    size = least
-    while size < n:
-        size *= 2
-    return size
 
 
 def _neighbours(rows: list[Row]) -> list[list[Row]]:
@@ -588,7 +535,3 @@ def _trees(rows: list[Row], n: int) -> tuple[Tensor, Tensor]:
                 depth[line, i] = depth[line, above] + 1
                 sees[line, i] |= sees[line, above]
     return depth, sees
-
-
-def _full(device: str) -> ContextFull:
-    return ContextFull(f"The memory of {device} is full; close sequences or shorten the text.")

@@ -1,0 +1,105 @@
+"""Functions that a GPU replays as one graph, and the few sizes that they are captured for.
+
+What a captured function reads and writes has fixed addresses, so its sizes are fixed too: whoever calls it rounds them
+up to a power of two and captures once for each. Without CUDA the same functions run uncaptured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.errors import ContextFull
+
+Compute = Callable[[Tensor], tuple[Tensor, ...]]
+
+
+class Graphs:
+    """Captured functions by key, on one device.
+
+    Attributes:
+        made: the functions that were captured so far.
+        pool: the memory that all of them work in, because what one found is taken before another one runs. None
+            without CUDA.
+    """
+
+    def __init__(self, device: torch.device, pool: Any = None) -> None:
+        """`pool`: of other graphs on this device, to share it with them."""
+        self.made: dict[tuple[Any, ...], Captured] = {}
+        self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" and pool is None else pool
+        self._device = device
+
+    def __call__(self, key: tuple[Any, ...], compute: Compute, fed: Tensor) -> tuple[Tensor, ...]:
+        """What `compute` returns for `fed`, on the device; it holds until the next call of any that shares the pool.
+
+        Args:
+            key: says all that `compute` depends on besides `fed` and what stands at fixed addresses.
+            fed: on the host; the one copy to the device.
+        Raises: ContextFull when the device's memory is full.
+        """
+        try:
+            if key not in self.made:
+                self.made[key] = Captured(compute, fed, self._device, self.pool)
+            return self.made[key](fed)
+        except torch.OutOfMemoryError as error:
+            raise memory_full(str(self._device)) from error
+
+    def clear(self) -> None:
+        self.made.clear()
+
+
+class Captured:
+    """A function of one tensor, at fixed addresses: captured where there is CUDA, run as it stands elsewhere."""
+
+    def __init__(self, compute: Compute, fed: Tensor, device: torch.device, pool: Any) -> None:
+        """`fed` is what the first call will be given: warming up must not write where something is held."""
+        self._compute = compute
+        self._fed = fed.to(device, copy=True)
+        self.graph: torch.cuda.CUDAGraph | None = None
+        if device.type == "cuda":
+            self._capture(device, pool)
+
+    def __call__(self, fed: Tensor) -> tuple[Tensor, ...]:
+        self._fed.copy_(fed)
+        if self.graph is None:
+            return self.uncaptured()
+        self.graph.replay()
+        return self._found
+
+    def uncaptured(self) -> tuple[Tensor, ...]:
+        """The same for what was fed last, launched piece by piece."""
+        with torch.inference_mode():
+            return self._compute(self._fed)
+
+    def _capture(self, device: torch.device, pool: Any) -> None:
+        side = torch.cuda.Stream(device)
+        side.wait_stream(torch.cuda.current_stream(device))
+        with torch.cuda.stream(side):
+            for _ in range(3):  # libraries choose their kernels, compilers compile
+                self.uncaptured()
+        torch.cuda.current_stream(device).wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.inference_mode(), torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
+            self._found = self._compute(self._fed)
+        self.graph = graph
+
+
+def bucket(n: int, least: int) -> int:
+    """The least power of two times `least` that is n or more."""
+    size = least
+    while size < n:
+        size *= 2
+    return size
+
+
+def sent(values: list[int], device: torch.device) -> Tensor:
+    """Numbers (n,) int64 on a device, without waiting for what it is busy with."""
+    gpu = device.type == "cuda"
+    return torch.tensor(values, dtype=torch.long, pin_memory=gpu).to(device, non_blocking=gpu)
+
+
+def memory_full(device: str) -> ContextFull:
+    return ContextFull(f"The memory of {device} is full; close sequences or shorten the text.")
