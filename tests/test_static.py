@@ -10,12 +10,13 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiny_models import Replayed
 from torch import Tensor
 from transformers import BloomConfig, Gemma3TextConfig, GPT2Config, LlamaConfig, PreTrainedConfig
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.errors import BackendUnavailable, ContextFull, InputError
-from core.models import static
+from core.models import capture, static
 from core.models.base import Row, path_to
 from core.models.hf import TorchModel
 from core.models.hf_tokenizer import HFTokenizer
@@ -212,6 +213,51 @@ def test_a_node_of_a_tree_sees_its_own_path(
             sequence.close()
 
 
+@pytest.mark.parametrize("few", [0, 9])
+@pytest.mark.parametrize("kind", KINDS)
+def test_watched_layers_are_those_of_the_plain_path(
+    models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of texts read in chunks, of few tokens, steps, kept paths of trees and forks, after rewinds, whatever ran
+    in between: as of the same text in one pass."""
+    monkeypatch.setattr(capture, "Captured", Replayed)
+    plain = models(kind)[1]
+    model = StaticModel(plain, lines=LINES, capacity=CONTEXT)
+    model.few = few
+    model.watch((0, 1, 1))
+    plain.watch((0, 1, 1))
+    try:
+        a, b = model.open(), model.open()
+        a.feed(list(range(21)))
+        model.forward([Row(a, [30]), Row(b, [40])])
+        model.forward([Row(a, [31, 32], parents=[-1, -1]), Row(b, [41, 42, 43, 44, 45], parents=[-1, 0, 0, 2, -1])])
+        a.keep([1])
+        other = a.fork()
+        other.feed([33, 34, 35])  # before the other's path is kept
+        b.keep([0, 2, 3])
+        b.rewind(3)
+        model.step([b, other], [([46], [1.0]), ([36], [1.0])], 3)  # type: ignore[list-item]
+        model.forward([Row(a, [37], silent=True), Row(other, [38, 39])])
+        for sequence, length in ((a, 24), (b, 4), (other, 29)):
+            whole = plain.open()
+            whole.feed([*sequence.inputs])  # type: ignore[list-item]
+            assert sequence.features is not None and whole.features is not None
+            assert sequence.features.shape == (length, 3 * model.dim)
+            torch.testing.assert_close(sequence.features, whole.features, rtol=1e-4, atol=3e-4)
+        before = b.features
+        b.feed_embedding(model.embeddings[5])
+        assert before is not None and b.features is not None and torch.equal(b.features[:-1], before)
+        model.watch(())
+        a.feed([1])
+        assert a.features is None
+        model.watch((0, 1, 1))
+        assert a.features is None and b.features is not None
+        with pytest.raises(InputError, match="layers 0 to 1"):
+            model.watch((0, 1, 2))
+    finally:
+        plain.watch(())
+
+
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=10), st.integers(0, 3))
 def test_the_mask_of_a_tree_is_its_ancestors(picks: list[int], padding: int) -> None:
     parents = [min(pick, i) - 1 for i, pick in enumerate(picks)]
@@ -287,6 +333,11 @@ def test_a_compiled_step_gives_the_same() -> None:
     vectors = torch.cat([plain.embeddings[[1, 2, 3]], torch.tensor([[0.25, 0.75]]) @ plain.embeddings[[7, 8]]])
     assert close_to(found.logits[0], reference(plain, vectors)[-1].topk(5).values)
     assert close_to(found.logits[1], reference(plain, plain.embeddings[[4, 5, 9]])[-1].topk(5).values)
+    traced.watch((0, 1, 1))
+    a.rewind(0)
+    for token in (1, 2):
+        a.feed([token])
+    torch.testing.assert_close(a.features[:, : plain.dim], plain.embeddings[[1, 2]])  # type: ignore[index]
 
 
 # --- drafts

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 import torch
@@ -17,6 +18,8 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+from core.models.capture import Captured
 
 CONTEXT = 48
 VOCAB = 300  # 256 bytes, two control tokens, and rows that no token uses
@@ -67,3 +70,22 @@ def save_model(folder: Path, config: PreTrainedConfig) -> Path:
     module.save_pretrained(folder)
     byte_level_tokenizer().save_pretrained(folder)
     return folder
+
+
+class Replayed(Captured):
+    """On a CPU what a graph does to those who are careless with it: it warms up first, and whatever runs next, works
+    where its results are."""
+
+    latest: tuple[torch.Tensor, ...] = ()
+
+    def __init__(self, *how: Any) -> None:
+        super().__init__(*how)
+        for _ in range(3):
+            self.uncaptured()
+
+    def __call__(self, fed: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        with torch.inference_mode():
+            for found in Replayed.latest:
+                found.fill_(torch.nan)
+        Replayed.latest = super().__call__(fed)
+        return Replayed.latest

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from core.errors import BackendUnavailable, InputError
+from core.models.capture import sent
 
 SNAPSHOTS = 4  # logits kept per sequence, V float32 each (197 kB for the default model)
 
@@ -147,6 +148,7 @@ class LanguageModel(ABC):
             self._check_tree(row)
         for row in rows:
             row.sequence._forget_tree()
+            row.sequence._fresh = None
         logits = self._forward(rows)
         for row, after in zip(rows, logits, strict=True):
             self.tokens_fed += len(row.inputs)
@@ -215,7 +217,8 @@ class Sequence(ABC):
     @property
     def features(self) -> Tensor | None:
         """(length, W): of each position, the hidden states of the layers that the model is told to `watch`, side by
-        side. None where it was not watched since the first of them. Valid until the sequence changes."""
+        side. None where it was not watched since the first of them. Valid until the sequence changes. They are where
+        the backend hands them over: float32 on the CPU, or in the model's precision on its device."""
         whole = self.model.watched and self._layers == self.model.watched and self._known == self.length
         return self._features[: self.length] if whole else None
 
@@ -227,10 +230,10 @@ class Sequence(ABC):
         if self._layers != self.model.watched:
             if self.length:
                 return
-            self._features, self._layers = torch.empty(0, fresh.shape[1]), self.model.watched
+            self._features, self._layers = fresh.new_empty(0, fresh.shape[1]), self.model.watched
         end = self._known + len(fresh)
         if end > len(self._features):
-            grown = torch.empty(2 * end, fresh.shape[1])
+            grown = fresh.new_empty(2 * end, fresh.shape[1])
             grown[: self._known] = self._features[: self._known]
             self._features = grown
         self._features[self._known : end] = fresh
@@ -275,7 +278,7 @@ class Sequence(ABC):
         self._keep(path)
         self._tree = None
         if path:
-            self._remember(None if self._fresh is None else self._fresh[path])
+            self._remember(None if self._fresh is None else _rows(self._fresh, path))
             self._note([tree.ids[place] for place in path], tree.logits[at])
 
     def rewind(self, length: int) -> None:
@@ -363,6 +366,13 @@ def as_embeddings(model: LanguageModel, inputs: list[int] | Tensor) -> Tensor:
     if isinstance(inputs, Tensor):
         return inputs.to(torch.float32)
     return model.embeddings[torch.tensor(inputs)]
+
+
+def _rows(x: Tensor, places: list[int]) -> Tensor:
+    """Rows of x (n, W), on whatever device it is."""
+    if places == list(range(len(places))):
+        return x[: len(places)]
+    return x.index_select(0, sent(places, x.device))
 
 
 def is_chain(parents: list[int]) -> bool:

@@ -32,17 +32,21 @@ class Graphs:
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" and pool is None else pool
         self._device = device
 
-    def __call__(self, key: tuple[Any, ...], compute: Compute, fed: Tensor) -> tuple[Tensor, ...]:
+    def __call__(
+        self, key: tuple[Any, ...], compute: Compute, fed: Tensor, harmless: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """What `compute` returns for `fed`, on the device; it holds until the next call of any that shares the pool.
 
         Args:
             key: says all that `compute` depends on besides `fed` and what stands at fixed addresses.
             fed: on the host; the one copy to the device.
+            harmless: what to warm up with where `fed`, computed several times, leaves something else than once.
         Raises: ContextFull when the device's memory is full.
         """
         try:
             if key not in self.made:
-                self.made[key] = Captured(compute, fed, self._device, self.pool)
+                first = fed if harmless is None else harmless
+                self.made[key] = Captured(compute, first, self._device, self.pool)
             return self.made[key](fed)
         except torch.OutOfMemoryError as error:
             raise memory_full(str(self._device)) from error
@@ -55,7 +59,7 @@ class Captured:
     """A function of one tensor, at fixed addresses: captured where there is CUDA, run as it stands elsewhere."""
 
     def __init__(self, compute: Compute, fed: Tensor, device: torch.device, pool: Any) -> None:
-        """`fed` is what the first call will be given: warming up must not write where something is held."""
+        """`fed` is what it warms up with; that must not write where something is held."""
         self._compute = compute
         self._fed = fed.to(device, copy=True)
         self.graph: torch.cuda.CUDAGraph | None = None

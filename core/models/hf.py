@@ -179,10 +179,9 @@ class TorchModel(LanguageModel):
             else:
                 wanted = list(range(n))
             with torch.inference_mode():
-                if self.watched:
-                    inputs |= {"feature_layers": self.watched} if self._lean else {"output_hidden_states": True}
                 output = self._module(
                     **inputs,
+                    **self._to_watch(self.watched),
                     past_key_values=_Appender(store, first, len(rows), begin, end, n),
                     use_cache=True,
                     return_dict=True,
@@ -206,16 +205,28 @@ class TorchModel(LanguageModel):
         ]
 
     def watch(self, layers: tuple[int, ...]) -> None:
+        self._check_layers(layers)
+        self.watched = tuple(layers)
+
+    def _check_layers(self, layers: tuple[int, ...]) -> None:
         if any(not 0 <= layer < self.depth for layer in layers):
             raise InputError(f"Layers {layers} of {self.name} asked for; it has layers 0 to {self.depth - 1}.")
-        self.watched = tuple(layers)
+
+    def _to_watch(self, layers: tuple[int, ...]) -> dict[str, Any]:
+        """What the module is asked for besides, so that `_entering` finds these layers in its output."""
+        if not layers:
+            return {}
+        return {"feature_layers": layers} if self._lean else {"output_hidden_states": True}
+
+    def _entering(self, layers: tuple[int, ...], output: Any) -> Tensor:
+        """The hidden states (B, n, W) that entered these layers, side by side."""
+        return output.features if self._lean else torch.cat([output.hidden_states[i] for i in layers], -1)
 
     def _see(self, sequences: list[TorchSequence], sizes: list[int], output: Any) -> None:
         """Hand the hidden states of watched layers over: (n, W) to each sequence."""
         if not self.watched:
             return
-        seen = output.features if self._lean else torch.cat([output.hidden_states[i] for i in self.watched], -1)
-        for sequence, size, of_row in zip(sequences, sizes, seen, strict=True):
+        for sequence, size, of_row in zip(sequences, sizes, self._entering(self.watched, output), strict=True):
             sequence._fresh = of_row[:size].to(device="cpu", dtype=torch.float32)
 
     def _place(self, sequences: list[TorchSequence], n: int) -> tuple[_Store, int, int]:

@@ -12,10 +12,12 @@ size, so that a step always touches the same memory and can be captured once per
 What a step is fed comes from the host in one copy, lengths included, and what it found goes back in one: so there is
 one synchronisation per step. An input is a mixture of tokens, Σ wᵢ·E[idᵢ]; one token is a mixture of one. Out come the
 likeliest m tokens, their logits and the normaliser; the logits themselves stay on the device unless asked for. A few
-tokens fed at once, or a tree of them, are captured the same way.
+tokens fed at once, or a tree of them, are captured the same way, and so is the keeping of a tree's path.
+
+The hidden states of watched layers never leave the device: each sequence copies its own into its buffer.
 
 Without CUDA the same code runs uncaptured. Shapes: B lines, n inputs each, D width, V vocabulary, C columns, d tokens
-of a mixture, m candidates.
+of a mixture, m candidates, W the width of all watched layers together.
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class StaticModel(LanguageModel):
         self.lines, self.context_length = lines, min(capacity, model.context_length)
         self._capacity = -(-self.context_length // COLUMNS) * COLUMNS
         self._plain, self._module, self._device, self._dtype = model, model._module, model._device, model._dtype
-        self._windows, self.takes_trees = model._windows, model.takes_trees
+        self._windows, self.takes_trees, self.depth = model._windows, model.takes_trees, model.depth
         self._free = list(range(lines - 1, -1, -1))
         # Keys and values of each layer, as `TorchModel` numbers its planes: (lines, heads, capacity + 1, width). The
         # last column, at which nobody looks, takes what has no other place. A tensor for each, which compilers want.
@@ -112,6 +114,14 @@ class StaticModel(LanguageModel):
 
     def open(self) -> StaticSequence:
         return StaticSequence(self, self._take_line())
+
+    def watch(self, layers: tuple[int, ...]) -> None:
+        self._plain._check_layers(layers)
+        self.watched = tuple(layers)
+
+    def embedded(self, ids: Tensor) -> Tensor:
+        """What the embedding layer says for ids (…,) on the device: (…, D) there."""
+        return self._module.get_input_embeddings()(ids)
 
     def close(self) -> None:
         self._graphs.clear()
@@ -146,9 +156,10 @@ class StaticModel(LanguageModel):
         for sequence in sequences:
             sequence._forget_tree()
         m = min(m, self.vocab_size)
-        found, first, _ = self._one_each(sequences, mixtures, m, 1.0 / tau)
+        found, first, _, seen = self._one_each(sequences, mixtures, m, 1.0 / tau)
         found = found.to("cpu")[[sequence.line - first for sequence in sequences]]  # waits: the one time in a step
         for sequence, (ids, _) in zip(sequences, mixtures, strict=True):
+            sequence._remember(None if seen is None else seen[sequence.line - first])
             sequence.inputs.append(ids[0] if len(ids) == 1 else None)
             self.tokens_fed += 1
         return Candidates(found[:, m : 2 * m].long(), found[:, :m], found[:, 2 * m])
@@ -160,11 +171,11 @@ class StaticModel(LanguageModel):
         m: int,
         scale: float,
         vectors: dict[int, Tensor] | None = None,
-    ) -> tuple[Tensor, int, Tensor]:
+    ) -> tuple[Tensor, int, Tensor, Tensor | None]:
         """The captured step. `vectors` are embeddings (D,) by line that are added to the mixtures.
 
-        Returns: for each line touched (2m + 1,), the first of these lines, and their logits (B, V) on the device,
-            which hold until the next step; both on the device.
+        Returns: for each line touched (2m + 1,), the first of these lines, their logits (B, V), and the watched layers
+            (B, 1, W) if there are any; tensors on the device, which hold until the next step.
         """
         first, lines = self._span(sequences)
         d = bucket(max(len(ids) for ids, _ in mixtures), 1)
@@ -179,23 +190,24 @@ class StaticModel(LanguageModel):
         for line, vector in (vectors or {}).items():
             fed[line - first, 2 * d + 2 :] = vector
         columns = min(bucket(max(s.length for s in sequences) + 1, COLUMNS), self._capacity)
-        key = ("step", first, columns, d, m, *fed.shape)
-        found, logits = self._graphs(key, lambda x: self._mixed(x, first, columns, d, m), fed)
-        return found, first, logits
+        key = ("step", first, columns, d, m, *fed.shape, self.watched)
+        found, logits, *seen = self._graphs(key, lambda x: self._mixed(x, first, columns, d, m), fed)
+        return found, first, logits, seen[0] if seen else None
 
-    def _mixed(self, fed: Tensor, first: int, columns: int, d: int, m: int) -> tuple[Tensor, Tensor]:
+    def _mixed(self, fed: Tensor, first: int, columns: int, d: int, m: int) -> tuple[Tensor, ...]:
         """ids, weights (B, d), length, 1/τ (B, 1), embeddings (B, D) if there are any, side by side -> the likeliest
-        logits, their ids, the normaliser (B, 2m + 1), and all logits (B, V)."""
+        logits, their ids, the normaliser (B, 2m + 1), all logits (B, V), watched layers (B, 1, W) if there are any."""
         ids, weights, lengths = fed[:, :d].long(), fed[:, d : 2 * d], fed[:, 2 * d].long()
-        tokens = self._module.get_input_embeddings()(ids)  # (B, d, D)
+        tokens = self.embedded(ids)  # (B, d, D)
         vectors = (tokens.float() * weights[..., None]).sum(1)  # (B, D), eq. 3
         if fed.shape[1] > 2 * d + 2:
             vectors = vectors + fed[:, 2 * d + 2 :]
-        logits = self._run(vectors.to(self._dtype)[:, None], lengths, first, columns, 1)[:, -1].float()
+        logits, *seen = self._run(vectors.to(self._dtype)[:, None], lengths, first, columns, 1)
+        logits = logits[:, -1].float()
         scaled = logits * fed[:, 2 * d + 1 : 2 * d + 2]
         best = scaled.topk(m)
         total = scaled.logsumexp(1, keepdim=True)
-        return torch.cat([best.values, best.indices.float(), total], 1), logits
+        return torch.cat([best.values, best.indices.float(), total], 1), logits, *seen
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         self._check_room(rows)
@@ -217,7 +229,10 @@ class StaticModel(LanguageModel):
             for sequence, row in zip(sequences, rows, strict=True)
             if isinstance(row.inputs, Tensor)
         }
-        _, first, logits = self._one_each(sequences, mixtures, 1, 1.0, vectors)
+        _, first, logits, seen = self._one_each(sequences, mixtures, 1, 1.0, vectors)
+        if seen is not None:
+            for sequence in sequences:
+                sequence._fresh = seen[sequence.line - first].clone()
         wanted = [s.line - first for s, row in zip(sequences, rows, strict=True) if not row.silent]
         after = iter(logits[wanted].to("cpu").clone() if wanted else [])
         found = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
@@ -243,8 +258,11 @@ class StaticModel(LanguageModel):
             fed[line, n] = row.sequence.length
         fed[:, n + 1 : 2 * n + 1], fed[:, 2 * n + 1 :] = depth, sees.flatten(1)
         columns = min(bucket(max(row.sequence.length for row in rows) + n, COLUMNS), self._capacity)
-        key = ("read", first, columns, n, lines)
-        (logits,) = self._graphs(key, lambda x: self._branching(x, first, columns, n), fed)
+        key = ("read", first, columns, n, lines, self.watched)
+        logits, *seen = self._graphs(key, lambda x: self._branching(x, first, columns, n), fed)
+        for of_all in seen:
+            for row, of_row in zip(rows, of_all, strict=True):  # copies: other graphs will work where these are
+                row.sequence._fresh = of_row[: len(row.inputs)].clone()
         logits = logits.to(device="cpu", dtype=torch.float32)  # (B, n, V)
         found: list[Tensor] = []
         for row, after in zip(rows, logits, strict=True):
@@ -252,11 +270,12 @@ class StaticModel(LanguageModel):
             found.append(torch.empty(0) if row.silent else wanted if _wants_every(row) else wanted[0])
         return found
 
-    def _branching(self, fed: Tensor, first: int, columns: int, n: int) -> tuple[Tensor]:
-        """ids (B, n), length (B, 1), depths (B, n), who sees whom (B, n·n), side by side -> logits (B, n, V)."""
-        vectors = self._module.get_input_embeddings()(fed[:, :n]).to(self._dtype)
+    def _branching(self, fed: Tensor, first: int, columns: int, n: int) -> tuple[Tensor, ...]:
+        """ids (B, n), length (B, 1), depths (B, n), who sees whom (B, n·n), side by side -> logits (B, n, V), watched
+        layers (B, n, W) if there are any."""
+        vectors = self.embedded(fed[:, :n]).to(self._dtype)
         tree = fed[:, n + 1 : 2 * n + 1], fed[:, 2 * n + 1 :].view(-1, n, n).bool()
-        return (self._run(vectors, fed[:, n], first, columns, torch.arange(n, device=self._device), tree),)
+        return self._run(vectors, fed[:, n], first, columns, torch.arange(n, device=self._device), tree)
 
     def _read(self, rows: list[Row]) -> list[Tensor]:
         """Feed rows on neighbouring lines as a batch, uncaptured, in chunks of any length; trees in one chunk."""
@@ -268,6 +287,7 @@ class StaticModel(LanguageModel):
             vectors[line, : sizes[line]] = as_embeddings(self, row.inputs)
         lengths = torch.tensor([sequence.length for sequence in sequences])
         kept: list[list[Tensor]] = [[] for _ in rows]
+        seen: list[Tensor] = []  # watched layers of each chunk, (B, n, W)
         tree = None
         if any(row.parents is not None for row in rows):
             depth, sees = _trees(rows, max(sizes))
@@ -281,18 +301,23 @@ class StaticModel(LanguageModel):
                 some = sorted({i for line in wanted for i in line}) or [n - 1]
                 columns = min(bucket(int(lengths.max()) + at + n, COLUMNS), self._capacity)
                 with torch.inference_mode():
-                    after = self._run(
+                    after, *of_chunk = self._run(
                         part.to(device=self._device, dtype=self._dtype),
                         (lengths + at).to(self._device),
                         first,
                         columns,
                         torch.tensor(some, device=self._device),
                         tree,
-                    ).to(device="cpu", dtype=torch.float32)  # (B, some, V)
+                    )
+                    after = after.to(device="cpu", dtype=torch.float32)  # (B, some, V)
+                    seen += of_chunk
                 for line, places in enumerate(wanted):
                     kept[line] += [after[line, some.index(i)].clone() for i in places]
         except torch.OutOfMemoryError as error:
             raise memory_full(self.device) from error
+        if seen:
+            for sequence, size, of_row in zip(sequences, sizes, torch.cat(seen, 1), strict=True):
+                sequence._fresh = of_row[:size]
         return [
             torch.empty(0) if row.silent else torch.stack(found) if _wants_every(row) else found[0]
             for row, found in zip(rows, kept, strict=True)
@@ -306,8 +331,9 @@ class StaticModel(LanguageModel):
         columns: int,
         keep: Tensor | int,
         tree: tuple[Tensor, Tensor] | None = None,
-    ) -> Tensor:
-        """One pass, on the device alone: embeddings (B, n, D) behind `lengths` (B,) -> logits (B, kept, V)."""
+    ) -> tuple[Tensor, ...]:
+        """One pass, on the device alone: embeddings (B, n, D) behind `lengths` (B,) -> logits (B, kept, V), and watched
+        layers (B, n, W) if there are any."""
         B, n, _ = vectors.shape
         where = lengths[:, None] + torch.arange(n, device=self._device)  # (B, n), columns
         column = torch.arange(columns, device=self._device)
@@ -332,18 +358,37 @@ class StaticModel(LanguageModel):
             given["position_ids"] = at.clamp(max=self.context_length - 1)
         if self._plain._keeps_some:
             given["logits_to_keep"] = keep
-        logits = self._call(
+        output = self._call(
             **given,
+            **self._plain._to_watch(self.watched),
             attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
             past_key_values=_Columns(
                 [plane[first : first + B] for plane in self._planes], where.clamp(max=self._capacity), columns
             ),
             use_cache=True,
             return_dict=True,
-        ).logits
-        if self._plain._keeps_some:
-            return logits
-        return logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
+        )
+        logits = output.logits
+        if not self._plain._keeps_some:
+            logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
+        return (logits, self._plain._entering(self.watched, output)) if self.watched else (logits,)
+
+    def _move(self, line: int, path: list[int], to: int) -> None:
+        """Move columns of a line, `to` + p for each p of `path`, together behind `to`."""
+        n = bucket(len(path), 1)
+        fed = torch.full((2 * n + 1,), self._capacity)  # what fills it up is moved within the last column
+        nothing = fed.clone()
+        fed[0] = nothing[0] = line
+        fed[1 : 1 + len(path)] = torch.tensor(path) + to
+        fed[1 + n : 1 + n + len(path)] = torch.arange(to, to + len(path))
+        self._graphs(("move", n), self._moved, fed, nothing)
+
+    def _moved(self, fed: Tensor) -> tuple[Tensor, ...]:
+        """A line (1,), columns to read and columns to write (n,), side by side."""
+        line, (old, new) = fed[:1], fed[1:].chunk(2)
+        for plane in self._planes:
+            plane[line, :, new] = plane[line, :, old]
+        return ()
 
     def _span(self, sequences: list[StaticSequence]) -> tuple[int, int]:
         """The lines that a step touches: first, and how many. On a GPU few different spans mean few graphs, and lines
@@ -419,13 +464,9 @@ class StaticSequence(Sequence):
 
     def _keep(self, path: list[int]) -> None:
         """Of a tree that was fed behind the end, move the columns of one path together."""
-        model = self.model
-        assert isinstance(model, StaticModel)
         if path and path != list(range(len(path))):
-            columns = torch.tensor([self.length + place for place in path], device=model._device)
-            for plane in model._planes:
-                moved = plane[self.line].index_select(1, columns)
-                plane[self.line, :, self.length : self.length + len(path)] = moved
+            assert isinstance(self.model, StaticModel)
+            self.model._move(self.line, path, self.length)
 
     def _fork(self) -> StaticSequence:
         model = self.model
