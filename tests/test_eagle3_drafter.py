@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from test_speculative import chi_squared
-from tiny_models import save_model, tiny
+from tiny_models import CONTEXT, VOCAB, Replayed, save_model, tiny
 
-from core.errors import BackendUnavailable, InputError
-from core.models import hf
-from core.models.base import LanguageModel
+from core.errors import BackendUnavailable, ContextFull, InputError
+from core.models import capture, hf, static
+from core.models.base import LanguageModel, Row, Sequence
+from core.models.static import StaticModel
 from core.speculative import generate
 from core.speculative.cost import CostCurve
-from core.speculative.drafters import Eagle3Drafter, Moment
+from core.speculative.drafters import Eagle3Drafter, Moment, eagle3_static
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.target import Choice
 
@@ -42,13 +46,30 @@ def plain_layers(folder: Path) -> LanguageModel:
     return hf.load(folder, "tiny", lean=False)
 
 
-def head_for(model: LanguageModel, seed: int = 0, size: int = 40) -> Eagle3Head:
+@pytest.fixture
+def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Exact arithmetic, and small sizes, so that short texts need several graphs."""
+    monkeypatch.setattr(capture, "Captured", Replayed)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    monkeypatch.setattr(static, "COLUMNS", 8)
+    for name, value in {"COLUMNS": 8, "CHUNK": 7, "FEW": 8, "USUAL": 2}.items():
+        monkeypatch.setattr(eagle3_static, name, value)
+
+
+def behind_a_static_cache(model: LanguageModel, few: int = 9) -> StaticModel:
+    assert isinstance(model, hf.TorchModel)
+    made = StaticModel(model, lines=4, capacity=CONTEXT)
+    made.few = few
+    return made
+
+
+def head_for(model: LanguageModel, seed: int = 0, size: int = 40, key_heads: int = 2) -> Eagle3Head:
     torch.manual_seed(seed)
     config = HeadConfig(
         hidden_size=model.dim,
         intermediate_size=48,
         num_attention_heads=4,
-        num_key_value_heads=2,
+        num_key_value_heads=key_heads,
         vocab_size=model.vocab_size,
         draft_vocab_size=size,
         layers=LAYERS,
@@ -175,6 +196,124 @@ def test_what_is_proposed_is_the_likeliest_of_what_was_looked_at(model: Language
     assert all(
         many.confidence[a] >= many.confidence[b] - 1e-6 for places in children.values() for a, b in pairwise(places)
     )
+
+
+# ---------------------------------------------------------------- on a static cache
+
+
+@pytest.mark.parametrize(
+    ("beam", "depth", "most", "key_heads"), [(6, 6, 32, 2), (3, 4, 9, 4), (1, 3, 32, 1), (50, 2, 8, 2)]
+)
+@settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,  # where two paths are as likely to the last digit, either may come first
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_the_trees_are_those_of_the_other_engine(
+    model: LanguageModel, replayed: None, beam: int, depth: int, most: int, key_heads: int, data: st.DataObject
+) -> None:
+    """After texts that grow, are rewound, branch off in forks, or are others altogether."""
+    head = head_for(model, key_heads=key_heads)
+    targets = (model, behind_a_static_cache(model))
+    drafters = [Eagle3Drafter(head, each, beam=beam, depth=depth, most=most) for each in targets]
+    chance = np.random.default_rng(0)
+    token = st.integers(0, VOCAB - 1)
+    held: list[list[Sequence]] = [[each.open() for each in targets]]
+    for _ in range(data.draw(st.integers(2, 6), label="steps")):
+        do = data.draw(st.sampled_from(["grow", "grow", "rewind", "fork", "open"]), label="do")
+        which = data.draw(st.integers(0, len(held) - 1), label="which")
+        if do == "fork" and len(held) < 4:
+            held.append([each.fork() for each in held[which]])
+        elif do == "open" and len(held) < 4:
+            held.append([each.open() for each in targets])
+        pair = held[which]
+        if do == "rewind":
+            length = data.draw(st.integers(0, pair[0].length), label="to")
+            for each in pair:
+                each.rewind(length)
+        room = CONTEXT - pair[0].length
+        ids = data.draw(st.lists(token, min_size=not pair[0].length, max_size=min(room, 25)), label="ids")
+        levels = data.draw(st.integers(1, 7), label="levels")
+        last = data.draw(token, label="last")
+        trees = []
+        for drafter, each in zip(drafters, pair, strict=True):
+            if ids:
+                each.feed(ids)
+            text = [*each.inputs, last]
+            trees.append(drafter.draft(Moment(text, None, each.features), levels, chance))  # type: ignore[arg-type]
+        assert len(trees[0]) and (trees[0].ids, trees[0].parents) == (trees[1].ids, trees[1].parents)
+        assert trees[1].confidence == pytest.approx(trees[0].confidence, rel=1e-3)
+    for pair in held:
+        for each in pair:
+            each.close()
+    drafters[1].close()
+
+
+@pytest.mark.parametrize("temperature", [0, 1])
+def test_a_text_is_the_same_on_a_static_cache(model: LanguageModel, replayed: None, temperature: int) -> None:
+    for seed, few in ((0, 0), (1, 9), (2, 9)):
+        prefix = [int(n) for n in np.random.default_rng(seed).integers(0, 256, 12)]
+        found = []
+        for target in (model, behind_a_static_cache(model, few)):
+            choice = Choice(float(temperature))
+            drafter = Eagle3Drafter(head_for(model, seed), target, choice, beam=4)
+            made = generate(
+                target,
+                drafter,
+                prefix,
+                temperature=temperature,
+                seed=seed,
+                length=30,
+                tree_size=7,
+                stop_ids=frozenset(),
+            )
+            found.append([(token.id, token.how) for token in made])
+            assert made.statistics.proposed > 50
+        assert found[0] == found[1]
+
+
+def test_a_text_that_is_longer_than_the_targets_is_refused(model: LanguageModel) -> None:
+    target = behind_a_static_cache(model)
+    drafter = Eagle3Drafter(head_for(model), target)
+    moment = Moment([1] * 66, None, torch.zeros(65, 3 * model.dim))
+    with pytest.raises(ContextFull, match="66 tokens given; the head has room for 65"):
+        drafter.draft(moment, 3, np.random.default_rng(0))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
+def test_captured_trees_and_their_verification_are_what_the_same_functions_give_uncaptured(folder: Path) -> None:
+    target = hf.load(folder, "tiny", lean=False)
+    assert isinstance(target, hf.TorchModel)
+    target = StaticModel(target, lines=2, capacity=CONTEXT)
+    drafter = Eagle3Drafter(head_for(target), target)
+    sequence = target.open()
+    sequence.feed(PREFIX[:-1])
+    text, chance = list(PREFIX), np.random.default_rng(0)
+    for _ in range(4):  # the first captures, the others are replays
+        features = sequence.features
+        assert features is not None and features.device.type == "cuda"
+        tree = drafter.draft(Moment(text, None, features), 4, chance)
+        compare(drafter._trees._graphs.made.values())  # type: ignore[union-attr]
+        ids, parents = tree.under(text[-1])
+        target.forward([Row(sequence, ids, parents=parents)])
+        compare(graph for key, graph in target._graphs.made.items() if key[0] == "read")
+        sequence.keep([0, 1])
+        text.append(ids[1])
+        text.append(7)
+        assert sequence.inputs == text[:-1]
+
+
+def compare(graphs: Iterable[capture.Captured]) -> None:
+    """What the latest replay of each left behind, with the same function launched piece by piece."""
+    for graph in graphs:
+        assert graph.graph is not None
+        graph.graph.replay()
+        captured = [found.clone() for found in graph._found]
+        for a, b in zip(captured, graph.uncaptured(), strict=True):
+            torch.testing.assert_close(a, b, rtol=2e-2, atol=2e-2)
 
 
 # ---------------------------------------------------------------- texts

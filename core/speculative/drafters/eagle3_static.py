@@ -1,0 +1,151 @@
+"""The trees of an EAGLE-3 head on the target's device, each grown by one replay of a graph.
+
+What a text has grown by is read, the tree grows level by level, and the likeliest of it are chosen, all in one captured
+function: in goes one copy from the host (new ids, where they stand), out comes one (the tree), and nothing waits in
+between. The target's features never leave the device. It is captured once per power of two of new positions and of
+columns looked at, and per depth; more new positions than a graph takes are read in chunks before it.
+
+          column   0 1 2 3 4 5 6 7 8 9 …     t: tokens of the tree, `beam` per level
+                   t t t t a a a . . .       a: the text; new positions follow behind it
+
+So each level's columns are known when the graph is made, and only where the text ends is not. The last column, at which
+nobody looks, takes what fills the new positions up. Without CUDA the same runs uncaptured.
+
+Shapes: n new positions, C columns of the text, T of the tree, D width of the head, H heads of width w on K key heads,
+b the beam.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from core.errors import ContextFull
+from core.models.capture import Graphs, bucket
+from core.models.static import CHUNK, COLUMNS, FEW, StaticModel
+from core.speculative.drafters.eagle3_head import InferenceHead, Linear
+from core.speculative.eagle3 import Eagle3Head
+from core.speculative.tree import TokenTree
+
+USUAL = 8  # the fewest new positions that a graph takes: what is accepted at once should need no graph of its own
+
+
+class StaticTrees:
+    """The engine of `Eagle3Drafter` for a `StaticModel`, in the target's precision."""
+
+    def __init__(self, head: Eagle3Head, target: StaticModel, heat: float, beam: int, depth: int, most: int) -> None:
+        self._target, self._device, dtype = target, target._device, target._dtype
+        self._heat, self._beam, self._most = heat, min(beam, len(head.d2t)), most
+        self._head = InferenceHead(head, dtype, self._device, partial(_linear, dtype, self._device))
+        self._tree = (depth - 1) * self._beam  # T
+        self._columns = -(-target.context_length // COLUMNS) * COLUMNS
+        # Keys and values, in the columns drawn above: (2, K, T + C + 1, w)
+        kept = self._tree + self._columns + 1
+        self._kv = torch.zeros(2, self._head.key_heads, kept, self._head.width, dtype=dtype, device=self._device)
+        # New positions' features, where a graph finds them.
+        self._given = torch.zeros(FEW, head.fc.in_features, dtype=dtype, device=self._device)
+        self._graphs = Graphs(self._device, target._graphs.pool)
+
+    def __call__(self, ids: list[int], features: Tensor, start: int, depth: int) -> TokenTree:
+        """The tree after `ids`, of whose features (len(ids) - 1, 3·D_t) the first `start` were read before.
+        Raises ContextFull for a text that is longer than what the target holds, or when the memory is full."""
+        if len(ids) - 1 > self._columns:
+            raise ContextFull(f"A text of {len(ids)} tokens given; the head has room for {self._columns + 1}.")
+        new = ids[start + 1 :]
+        while len(new) > FEW:
+            count = min(len(new) - 1, CHUNK)
+            self._read(new[:count], features[start : start + count], start)
+            start, new = start + count, new[count:]
+        n = bucket(len(new), USUAL)
+        columns = min(bucket(start + len(new), COLUMNS), self._columns)
+        self._given[: len(new)].copy_(features[start:])
+        fed = torch.zeros(n + 2, dtype=torch.long)
+        fed[: len(new)] = torch.tensor(new)
+        fed[n], fed[n + 1] = start, len(new)
+        (tree,) = self._graphs((n, columns, depth), lambda x: self._grown(x, n, columns, depth), fed)
+        tokens, parents, said = tree.to("cpu")  # waits: the one time
+        return TokenTree(tokens.long().tolist(), parents.long().tolist(), said.tolist())
+
+    def close(self) -> None:
+        self._graphs.clear()
+
+    def _read(self, ids: list[int], features: Tensor, start: int) -> None:
+        """More positions than a graph takes, uncaptured."""
+        positions = torch.arange(start, start + len(ids), device=self._device)
+        new = torch.tensor(ids, device=self._device)
+        columns = min(bucket(start + len(ids), COLUMNS), self._columns)
+        self._follow(new, features, positions, self._tree + positions, columns)
+
+    def _follow(self, ids: Tensor, features: Tensor, positions: Tensor, where: Tensor, columns: int) -> Tensor:
+        """New positions (n,) of the text, with features (n, 3·D_t), to columns `where` -> outputs (n, D)."""
+        column = torch.arange(-self._tree, columns, device=self._device)  # the tree's are below 0
+        sees = (column >= 0) & (column <= positions[:, None])
+        return self._pass(ids, self._head.fuse(features), positions, where, sees)
+
+    def _grown(self, fed: Tensor, n: int, columns: int, depth: int) -> tuple[Tensor]:
+        """ids (n,), start, count, one behind the other -> ids, parents and confidences of the tree (3, most)."""
+        ids, start, count = fed[:n], fed[n], fed[n + 1 :]
+        step = torch.arange(n, device=self._device)
+        positions = start + step
+        where = torch.where(step < count, self._tree + positions, self._kv.shape[2] - 1)
+        output = self._follow(ids, self._given[:n], positions, where, columns).index_select(0, count - 1)  # (1, D)
+        b, T = self._beam, self._tree
+        best, at = self._head.said(output, self._heat)[0].topk(b)
+        tokens, parents, paths, said = [self._head.vocabulary[at]], [torch.full_like(at, -1)], [best], [best]
+        # The paths that go on: their places among the candidates, their sums, and the output that each came from.
+        places, sums, outputs = torch.arange(b, device=self._device), best, output.expand(b, -1)
+        length = start + count  # (1,), of the text in the cache
+        text = (torch.arange(columns, device=self._device) < length).expand(b, -1)
+        own = torch.eye(b, dtype=torch.bool, device=self._device)
+        above = own[:, :0]  # which passed tokens of the tree each path has
+        total = b
+        for level in range(1, depth):
+            end = level * b  # columns of the tree after this pass
+            above = torch.cat((above, own), 1)
+            sees = torch.cat((F.pad(above, (0, T - end)), text), 1)
+            going = torch.cat(tokens)[places]
+            columns_of = torch.arange(end - b, end, device=self._device)
+            outputs = self._pass(going, outputs, (length + level - 1).expand(b), columns_of, sees)
+            each, at = self._head.said(outputs, self._heat).topk(b, dim=-1)  # (b, b)
+            reached = (sums[:, None] + each).flatten()
+            tokens.append(self._head.vocabulary[at.flatten()])
+            parents.append(places[:, None].expand(b, b).flatten())
+            paths.append(reached)
+            said.append(each.flatten())
+            sums, chosen = reached.topk(b)
+            places = total + chosen
+            total += b * b
+            came = chosen // b
+            outputs, above = outputs[came], above[came]
+        return (self._likeliest(*(torch.cat(each) for each in (tokens, parents, paths, said))),)
+
+    def _likeliest(self, tokens: Tensor, parents: Tensor, paths: Tensor, said: Tensor) -> Tensor:
+        # Stable, and a child stands behind its parent: where both are as likely, the parent comes first.
+        kept = torch.argsort(paths, descending=True, stable=True)[: self._most].sort().values
+        above = parents[kept]
+        above = torch.where(above < 0, above, torch.searchsorted(kept, above))  # their places among those kept
+        return torch.stack((tokens[kept].float(), above.float(), said[kept].exp()))  # ids are exact below 2²⁴
+
+    def _pass(self, ids: Tensor, features: Tensor, positions: Tensor, where: Tensor, sees: Tensor) -> Tensor:
+        """ids, positions (n,), features (n, D); keys and values go to columns `where` (n,), of which each input sees
+        some (n, T + C) -> outputs (n, D)."""
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            self._kv.index_copy_(2, where, torch.stack((k, v)).transpose(1, 2))
+            keys, values = self._kv[:, :, : sees.shape[1]].unbind(0)  # (K, T + C, w)
+            n, heads, w = q.shape
+            # A group's queries stand one below the other in front of their one key head: nothing is repeated.
+            group = heads // len(keys)
+            q = q.view(n, -1, group, w).permute(1, 2, 0, 3).reshape(len(keys), group * n, w)
+            mixed = F.scaled_dot_product_attention(q[None], keys[None], values[None], attn_mask=sees.repeat(group, 1))
+            return mixed.view(-1, group, n, w).permute(2, 0, 1, 3)
+
+        return self._head.layer(self._target.embedded(ids), features, positions, attend)
+
+
+def _linear(dtype: torch.dtype, device: torch.device, weight: Tensor) -> Linear:
+    weight = weight.to(device=device, dtype=dtype)
+    return lambda x: F.linear(x, weight)
