@@ -3,7 +3,9 @@
 Random weights in the shapes of Llama-2-7B and Llama-3.1-8B (bfloat16, nothing is downloaded), then the default model.
 A step is taken through the static cache, captured, and captured after compilation. Its floor is the bytes of weights
 divided by the copy bandwidth measured in the same run. Peers are `generate` of transformers on the same weights:
-k sampled sequences in one batch, k in a row, and beam search. With --tiny the same runs in a tiny shape, on the CPU
+k sampled sequences in one batch, k in a row, and beam search. The verification of a tree of 16 tokens stands beside a
+step, and an EAGLE-3 head's tree, captured on the device, beside the one that its other engine grows on the CPU (random
+weights; for the default model its own head). With --tiny the same runs in a tiny shape, on the CPU
 too; such figures say that the measurement works, no more.
 """
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -32,12 +35,17 @@ from core.models.static import StaticModel
 from core.ngram import NgramStore, StoreError
 from core.ngram.interpolation import Geometric
 from core.samplers import MinP, TopNSigma, TopP, TopW
+from core.speculative.drafters import Eagle3Drafter, Moment
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.superposed_static import superpose_static
 
 KS = (1, 3, 8)
 PREFIX, LENGTH = 15, 10  # tokens, as in the paper's figure 6
 USERS = (1, 2, 4, 8, 16, 32, 64)
 STEPS, ROUNDS = 50, 7
+TREE = 16  # proposals, verified below the text's last token
+DRAFTED = 32_000  # tokens of a random head's draft vocabulary, as published heads have
 NEVER = frozenset[int]()
 THE_PAPERS = {"distinct": False, "exact_steps": 0, "stop_ids": NEVER}
 HEADLINE = {3: 2.44, 8: 3.54}  # the paper's: times faster than k runs in a row
@@ -115,6 +123,9 @@ def _one_model(
         return
     report.target(f"{model.name}: step / bandwidth floor, k=1", fastest / floor, "<= 1.15")
     report.target(f"{model.name}: superposed step, k=8 / k=1", steps[8] / steps[1], "<= 1.05")
+    progress(f"{model.name}: trees of tokens")
+    _verification(report, model, best, prefixes[0], options)
+    _eagle(report, model, best, prefixes[0], options)
     progress(f"{model.name}: drafts")
     _drafts(report, model, best, prefixes, options)
     if store is not None:
@@ -140,6 +151,79 @@ def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, floa
     timings = interleaved(runs, times)
     sequence.close()
     return {k: timings.median(str(k)) for k in KS}
+
+
+def _verification(report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: Options) -> None:
+    """A binary tree below one token, read and forgotten, beside one token; the synchronisation included."""
+    sequence = static.open()
+    sequence.feed(prefix)
+    ids = [prefix[i % PREFIX] for i in range(1 + TREE)]
+    tree = Row(sequence, ids, parents=[-1, *((i - 1) // 2 for i in range(1, 1 + TREE))])
+
+    def verify() -> None:
+        static.forward([tree])
+        sequence.keep([])
+
+    def step() -> None:
+        static.forward([Row(sequence, ids[:1])])
+        sequence.rewind(len(prefix))
+
+    timings = interleaved({"verify": verify, "step": step}, options.repetitions or STEPS)
+    sequence.close()
+    more = {"of_step": timings.ratio("verify", "step")}
+    _row(report, model, f"verification of 1 + {TREE} tokens, ms", timings.median("verify") * 1000, **more)
+    _row(report, model, "step with all logits, ms", timings.median("step") * 1000)
+
+
+def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: Options) -> None:
+    """A tree of the drafter's default size after three new positions, as after a cycle of which two were accepted."""
+    try:
+        head = Eagle3Head.load(DEFAULT_HEAD) if model.name == DEFAULT_NAME else _random_head(model)
+        runs: dict[str, Callable[[], object]] = {}
+        for engine, target in (("captured", static), ("oneDNN on the CPU", model)):
+            if target is model and not torch.backends.mkldnn.is_available():
+                continue
+            drafter = Eagle3Drafter(head, target)
+            sequence = target.open()
+            sequence.feed(prefix[:-1])
+            assert sequence.features is not None
+            runs[engine] = partial(_trees, drafter, prefix, sequence.features.clone())
+            sequence.close()
+        timings = interleaved(runs, options.repetitions or STEPS, clock=lambda: _now(model))
+    except (HeadError, torch.OutOfMemoryError) as error:
+        _row(report, model, f"EAGLE-3 not measured: {error}", None)
+        return
+    finally:
+        static.watch(())
+        model.watch(())
+    for engine in runs:
+        more = {"of_captured": timings.ratio(engine, "captured")}
+        _row(report, model, f"EAGLE-3, a tree, {engine}, ms", timings.median(engine) * 1000 / CALLS, **more)
+
+
+def _trees(drafter: Eagle3Drafter, text: list[int], features: Tensor) -> None:
+    """CALLS trees, each after a text that differs from the one before it in its last three positions."""
+    chance = np.random.default_rng(0)
+    for call in range(CALLS):
+        other = [*text[:-3], *(text[call % 2 : call % 2 + 3])]
+        drafter.draft(Moment(other, None, features), drafter.depth, chance)
+
+
+def _random_head(model: TorchModel) -> Eagle3Head:
+    """One layer in the shape of the model's own."""
+    assert model._module is not None
+    config = model._module.config
+    torch.manual_seed(0)
+    return Eagle3Head(
+        HeadConfig(
+            hidden_size=model.dim,
+            intermediate_size=config.intermediate_size,
+            num_attention_heads=config.num_attention_heads,
+            num_key_value_heads=config.num_key_value_heads,
+            vocab_size=model.vocab_size,
+            draft_vocab_size=min(DRAFTED, model.vocab_size),
+        )
+    ).eval()
 
 
 def _drafts(
