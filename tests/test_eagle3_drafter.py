@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_speculative import chi_squared
 from tiny_models import CONTEXT, VOCAB, Replayed, save_model, tiny
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models import capture, hf, static
@@ -280,6 +282,37 @@ def test_a_text_that_is_longer_than_the_targets_is_refused(model: LanguageModel)
     moment = Moment([1] * 66, None, torch.zeros(65, 3 * model.dim))
     with pytest.raises(ContextFull, match="66 tokens given; the head has room for 65"):
         drafter.draft(moment, 3, np.random.default_rng(0))
+
+
+class NothingOfTheHost(TorchDispatchMode):
+    """Fails where a tensor on the host takes part, or a number is asked for: what a graph cannot capture."""
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        for tensor in torch.utils._pytree.tree_leaves((args, out)):
+            assert not isinstance(tensor, torch.Tensor) or tensor.device.type == "meta", function
+        return out
+
+
+def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
+    """On the device of tensors without contents: nobody can be told a number, nor a tensor be copied from there."""
+    target = behind_a_static_cache(hf.load(folder, "tiny", lean=False))
+    head = head_for(target)
+    target.watch(LAYERS)
+    nowhere = target._device = torch.device("meta")
+    target._module.to(nowhere)
+    target._planes = [plane.to(nowhere) for plane in target._planes]
+    engine = eagle3_static.StaticTrees(head, target, 1.5, 6, 6, 32)
+    numbers = {n: torch.empty(2, n, dtype=torch.long, device=nowhere) for n in (9, 10, 2 * 8 + 1 + 8 * 8)}
+    mixed = torch.empty(2, 2 * 4 + 2 + target.dim, device=nowhere)
+    with torch.inference_mode(), NothingOfTheHost():
+        assert engine._grown(numbers[10][0], 8, 64, 6)[0].shape == (3, 32)
+        assert target._branching(numbers[2 * 8 + 1 + 8 * 8], 0, 64, 8)[1].shape == (2, 8, 3 * target.dim)
+        assert target._mixed(mixed, 0, 64, 4, 5)[2].shape == (2, 1, 3 * target.dim)
+        target._moved(numbers[9][0])
+        for wrong in (lambda: int(mixed[0, 0]), lambda: mixed[mixed > 0], lambda: torch.ones(2).to(nowhere)):
+            with pytest.raises((AssertionError, RuntimeError, NotImplementedError)):
+                wrong()
 
 
 @pytest.mark.gpu

@@ -90,7 +90,7 @@ class StaticTrees:
         ids, start, count = fed[:n], fed[n], fed[n + 1 :]
         step = torch.arange(n, device=self._device)
         positions = start + step
-        where = torch.where(step < count, self._tree + positions, self._kv.shape[2] - 1)
+        where = (self._tree + positions).masked_fill(step >= count, self._kv.shape[2] - 1)
         output = self._follow(ids, self._given[:n], positions, where, columns).index_select(0, count - 1)  # (1, D)
         b, T = self._beam, self._tree
         best, at = self._head.said(output, self._heat)[0].topk(b)
