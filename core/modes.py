@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ import torch
 from torch import Tensor
 
 from core.controls import SPECULATING, checked_mode
+from core.dice import Dice
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.places import likeliest_place, only
@@ -257,7 +257,7 @@ class Sampled(_OwnRows):
         if not len(kept):
             return None
         logq = x[kept] - np.logaddexp.reduce(x[kept])
-        chance = _gumbel(self.options.seed, lineage, position, kept)
+        chance = Dice(self.options.seed, lineage).gumbel(position, kept)
         best = int(np.argmax(logq + chance))
         return int(kept[best]), float(logq[best])
 
@@ -483,7 +483,7 @@ class _Speculating:
             [draft.sequence for draft in sampled.drafts],
             logits[len(sampled._stem)],
             lambda ids, x: cropped(o, x, ids.tolist()),
-            [partial(_drawn, o.seed, lineage) for lineage in first.lineages],
+            [Dice(o.seed, lineage) for lineage in first.lineages],
         )
 
     def _greedy(self, logits: list[Tensor]) -> Speculated:
@@ -507,29 +507,6 @@ class _Speculating:
             rows,
             logits[at],
             greedily.rule,
-            [greedily.draw] * len(rows),
+            [None] * len(rows),
             greedily.mass,
         )
-
-
-def _drawn(seed: int, lineage: int, p: np.ndarray, place: int) -> int:
-    """The token that `Sampled` draws there out of p (V,)."""
-    kept = np.flatnonzero(p)
-    return int(kept[np.argmax(np.log(p[kept]) + _gumbel(seed, lineage, place, kept))])
-
-
-def _gumbel(seed: int, draft: int, position: int, tokens: np.ndarray) -> np.ndarray:
-    """Standard Gumbel numbers (n,), the same for the same arguments: the finaliser of splitmix64 as the hash."""
-    with np.errstate(over="ignore"):
-        key = np.uint64(0)
-        for part in (seed, draft, position):
-            key = _mix(key + np.uint64(part % 2**64))
-        u = ((_mix(tokens.astype(np.uint64) + key) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
-    return -np.log(-np.log(u))
-
-
-def _mix(z: Any) -> Any:
-    z = z + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))

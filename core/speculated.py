@@ -16,10 +16,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.dice import Dice
 from core.models.base import Row, Sequence
 from core.speculative.calibration import Calibration
 from core.speculative.drafters.base import Drafter
-from core.speculative.generate import Draw, Generation, Memory
+from core.speculative.generate import Generation, Memory
 from core.speculative.generate import Options as Speculating
 from core.superposed import Drafts, Options
 
@@ -94,7 +95,7 @@ class Speculated:
         rows: for each draft, a sequence that holds everything before that token.
         logits: (V,) that it was chosen from.
         rule: crops logits, temperature in it, after ids (1, n).
-        draw: the target's token for each draft.
+        dice: of each draft; None takes the likeliest token.
         mass: ln of what the rule leaves at a place of the text, where it does not say so itself.
     """
 
@@ -107,7 +108,7 @@ class Speculated:
         rows: list[Sequence | None],
         logits: Tensor,
         rule: Rule,
-        draw: list[Draw],
+        dice: list[Dice | None],
         mass: dict[int, float] | None = None,
     ) -> None:
         self._prefix, self._how, self._mass = list(prefix_ids), how, {} if mass is None else mass
@@ -144,7 +145,7 @@ class Speculated:
                     row,
                     curve=cost,
                     memory=how.by.memory,
-                    draw=draw[i],
+                    dice=dice[i],
                 )
                 going.after(logits)
             part = _Part(list(ids), first.logprobs[i], first.beginnings[i], first.lineages[i], going, row)
@@ -222,7 +223,7 @@ class Speculated:
 
 
 class Greedily:
-    """The rule and the draw of greedy drafts: what the n-grams make of the likeliest candidates, and the best of it."""
+    """The rule of greedy drafts: what the n-grams make of the likeliest candidates, and the best of it."""
 
     def __init__(self, scored: Callable[[Tensor, list[int]], tuple[np.ndarray, np.ndarray]]) -> None:
         self._scored = scored
@@ -234,6 +235,3 @@ class Greedily:
         cropped = torch.full_like(logits, -torch.inf)
         cropped[0, torch.from_numpy(tokens)] = torch.from_numpy(scores).to(logits.dtype)
         return cropped
-
-    def draw(self, p: np.ndarray, place: int) -> int:
-        return int(p.argmax())

@@ -17,6 +17,7 @@ from test_speculative import chi_squared
 from tiny_models import CONTEXT, VOCAB, Replayed, save_model, tiny
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from core.dice import Dice
 from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models import capture, hf, static
 from core.models.base import LanguageModel, Row, Sequence
@@ -24,6 +25,7 @@ from core.models.static import StaticModel
 from core.speculative import generate
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Eagle3Drafter, Moment, eagle3_static
+from core.speculative.drafters.eagle3_head import SHARPER
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.target import Choice
 
@@ -239,12 +241,14 @@ def test_the_trees_are_those_of_the_other_engine(
         ids = data.draw(st.lists(token, min_size=not pair[0].length, max_size=min(room, 25)), label="ids")
         levels = data.draw(st.integers(1, 7), label="levels")
         last = data.draw(token, label="last")
+        dice = data.draw(st.sampled_from([None, Dice(1), Dice(2, 3)]), label="dice")
         trees = []
         for drafter, each in zip(drafters, pair, strict=True):
             if ids:
                 each.feed(ids)
             text = [*each.inputs, last]
-            trees.append(drafter.draft(Moment(text, None, each.features), levels, chance))  # type: ignore[arg-type]
+            moment = Moment(text, None, each.features, dice)  # pyright: ignore[reportArgumentType]
+            trees.append(drafter.draft(moment, levels, chance))
         assert len(trees[0]) and (trees[0].ids, trees[0].parents) == (trees[1].ids, trees[1].parents)
         assert trees[1].confidence == pytest.approx(trees[0].confidence, rel=1e-3)
     for pair in held:
@@ -274,6 +278,27 @@ def test_a_text_is_the_same_on_a_static_cache(model: LanguageModel, replayed: No
             found.append([(token.id, token.how) for token in made])
             assert made.statistics.proposed > 50
         assert found[0] == found[1]
+
+
+def test_a_head_that_knows_the_dice_guesses_more_of_what_they_give(model: LanguageModel) -> None:
+    """The target's own distribution stands for the head's: with the dice its first guess is always right, without them
+    as often as the likeliest token is drawn."""
+    target_says = torch.randn(200, 40, generator=torch.Generator().manual_seed(0)).mul_(1.5)
+    head = Eagle3Drafter(head_for(model), model, beam=4)._trees._head  # pyright: ignore[reportAttributeAccessIssue]
+    vocabulary = np.arange(60, 100)
+    right = {False: 0, True: 0}
+    for place, logits in enumerate(target_says):
+        head._spoken = lambda _, logits=logits: logits[None] * SHARPER
+        p = np.zeros(VOCAB)
+        p[vocabulary] = logits.double().softmax(-1).numpy()
+        drawn = Dice(5).draw(p, place)
+        for noised in right:
+            noise = torch.from_numpy(Dice(5).gumbel(place, vocabulary)).float() if noised else None
+            said, at = head.likeliest(torch.zeros(1, model.dim), 4, 1.0, noise)
+            assert said[0].diff().le(0).all()
+            right[noised] += int(vocabulary[at[0, 0]] == drawn)
+    assert right[True] == 200
+    assert right[False] < 120
 
 
 def test_a_text_that_is_longer_than_the_targets_is_refused(model: LanguageModel) -> None:
@@ -306,7 +331,9 @@ def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
     numbers = {n: torch.empty(2, n, dtype=torch.long, device=nowhere) for n in (9, 10, 2 * 8 + 1 + 8 * 8)}
     mixed = torch.empty(2, 2 * 4 + 2 + target.dim, device=nowhere)
     with torch.inference_mode(), NothingOfTheHost():
-        assert engine._grown(numbers[10][0], 8, 64, 6)[0].shape == (3, 32)
+        engine._noise = engine._noise.to(nowhere)
+        for noised in (False, True):
+            assert engine._grown(numbers[10][0], 8, 64, 6, noised)[0].shape == (3, 32)
         assert target._branching(numbers[2 * 8 + 1 + 8 * 8], 0, 64, 8)[1].shape == (2, 8, 3 * target.dim)
         assert target._mixed(mixed, 0, 64, 4, 5)[2].shape == (2, 1, 3 * target.dim)
         target._moved(numbers[9][0])

@@ -6,6 +6,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 from table_model import TableModel
 from torch import Tensor
 
+from core.dice import Dice
 from core.errors import InputError
 from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
 from core.speculative import Choice, Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TokenTree, generate
@@ -112,6 +114,8 @@ CASES = {
     "T=1.5, n-gram": (Choice(1.5), "n-gram"),
     "Top-W": (Choice(1.0, Remembered(TopW(EMBEDDINGS))), "wide"),
     "top-nσ": (Choice(1.5, Remembered(TopNSigma(1.0))), "wide"),
+    "T=1, dice": (Choice(1.0), "knowing"),
+    "top-nσ, dice": (Choice(1.5, Remembered(TopNSigma(1.0))), "knowing"),
     "min-p": (Choice(1.2, Remembered(MinP(0.2))), "wide"),
 }
 
@@ -122,7 +126,25 @@ def drafters(choice: Choice) -> dict[str, Callable[[], Drafter]]:
         "model": lambda: ModelDrafter(other, MODEL, choice),
         "wide": lambda: ModelDrafter(other, MODEL, choice, width=3),
         "n-gram": NgramDrafter,
+        "knowing": lambda: Knowing(other, choice),
     }
+
+
+class Knowing(Drafter):
+    """Proposes what another table draws with the target's own dice."""
+
+    name = "knowing"
+
+    def __init__(self, model: TableModel, choice: Choice) -> None:
+        self.model, self.choice = model, choice
+
+    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+        assert moment.dice is not None
+        ids = list(moment.ids)
+        for _ in range(depth):
+            q = self.choice.probabilities(self.model.after(ids), ids)
+            ids.append(moment.dice.draw(q, len(ids)))
+        return TokenTree.chain(ids[len(moment.ids) :], [0.5] * depth)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -130,6 +152,40 @@ def test_samples_have_the_distribution_of_plain_decoding(case: str) -> None:
     choice, kind = CASES[case]
     seen = sampled(MODEL, drafters(choice)[kind], choice, tree_size=6)
     assert chi_squared(seen, exact(MODEL, choice), RUNS) < 4
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 1.5])
+@pytest.mark.parametrize("make", [NgramDrafter, lambda: Knowing(TableModel(seed=1, spread=1.0), Choice(1.0))])
+@pytest.mark.parametrize("tree_size", ["auto", 0, 5])
+def test_a_seed_has_one_text_whatever_is_proposed(
+    temperature: float, make: Callable[[], Drafter], tree_size: int | str
+) -> None:
+    """Drafters that choose without a chance of their own: the same tokens as token by token, rules or none."""
+    for seed in range(20):
+        rule = Remembered(MinP(0.1)) if seed % 2 else None
+        options = {"temperature": temperature, "rule": rule, "seed": seed, "length": 40}
+        plain = [t.id for t in generate(MODEL, None, PREFIX, "off", **options)]
+        made = generate(MODEL, make(), PREFIX, tree_size=tree_size, curve=FLAT, **options)
+        assert [t.id for t in made] == plain
+        assert plain != [t.id for t in generate(MODEL, None, PREFIX, "off", **options | {"seed": seed + 1})]
+
+
+def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
+    """Another table's draws, with the target's dice and with other ones."""
+    close = TableModel()
+    close.table += torch.randn(close.table.shape, generator=torch.Generator().manual_seed(2)) * 0.7
+    found = {}
+    for knows in (True, False):
+
+        class Some(Knowing):
+            def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+                assert moment.dice is not None
+                dice = moment.dice if knows else Dice(moment.dice.seed + 1000)  # noqa: B023 - called within the loop
+                return super().draft(replace(moment, dice=dice), depth, chance)
+
+        made = [generate(MODEL, Some(close, Choice(1.0)), PREFIX, seed=s, tree_size=3, length=60) for s in range(20)]
+        found[knows] = sum(1 for one in made for t in one if t.how == "accepted")
+    assert found[True] > 1.4 * found[False]
 
 
 def test_choosing_the_tree_size_does_not_bend_the_distribution() -> None:

@@ -17,6 +17,7 @@ from app import speculation
 from app.calibrate import cut, measured
 from app.evals import arc_risk, lossless
 from app.evals.prompts import prompts
+from core.dice import Dice
 from core.errors import InputError
 from core.speculative import Calibration, NgramDrafter
 from core.speculative.calibration import Constants, fingerprint
@@ -247,6 +248,7 @@ def test_the_same_text_is_found_to_be_the_same_and_another_to_be_another(monkeyp
     def broken(model, drafter, ids, mode, **options):
         made = real(model, drafter, ids, mode, **options)
         if mode == "lossless":
+            made._dice = Dice(9)
             object.__setattr__(made._choice, "temperature", 50.0)
         return made
 
@@ -267,7 +269,7 @@ def test_bounds_are_audited_against_the_divergence_itself() -> None:
         assert all((a.js <= a.bound) == covered for a in others if a.js > 1e-6)
         said = arc_risk.summary(found, calibration)
         assert said["accepted"] == len(found)
-        assert said["low"] <= said["coverage"] <= said["high"]
+        assert said["low"] <= said["coverage"] <= said["high"] + 1e-9
 
 
 def test_a_calibration_is_measured_on_passages_of_a_text(tmp_path: Path) -> None:

@@ -20,10 +20,11 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
+from core.dice import Dice
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.speculative import arc
-from core.speculative.acceptance import draw, fuzzy, recursive_rejection, typical
+from core.speculative.acceptance import fuzzy, recursive_rejection, typical
 from core.speculative.calibration import Calibration
 from core.speculative.cost import CostCurve, Estimates, Levels, best_size, cost_curve
 from core.speculative.drafters.base import Drafter, Moment
@@ -32,8 +33,6 @@ from core.speculative.tree import TokenTree
 
 Mode = Literal["off", "lossless", "arc"]
 How = Literal["plain", "accepted", "tolerated", "corrected", "bonus"]
-
-Draw = Callable[[np.ndarray, int], int]  # the target's token, from p (V,) and the place in the text that it takes
 
 DEPTH = 8  # levels that a drafter is asked for
 SLACK = 0.02  # of plain decoding's time: what speculation may lose
@@ -168,7 +167,9 @@ def generate(
         theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4).
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
     """
-    return Generation(target, drafter, prefix_ids, Options(mode=mode, **options), sequence, curve, estimates)
+    made = Options(mode=mode, **options)
+    dice = Dice(made.seed) if made.temperature else None
+    return Generation(target, drafter, prefix_ids, made, sequence, curve, estimates, dice)
 
 
 class Memory:
@@ -201,7 +202,7 @@ class Generation(Iterator[Token]):
         sequence: Sequence | None = None,
         curve: Callable[[int], float] | None = None,
         memory: Memory | None = None,
-        draw: Draw | None = None,
+        dice: Dice | None = None,
     ) -> None:
         if not prefix_ids:
             raise InputError("An empty prefix given; at least one token id expected.")
@@ -216,7 +217,7 @@ class Generation(Iterator[Token]):
         self.statistics = Statistics()
         self._choice = Choice(o.temperature, o.rule)
         self._chance = np.random.default_rng(o.seed)
-        self._draw = draw or self._by_chance
+        self._dice = dice
         self._memory = memory or Memory()
         self._auto = o.tree_size == "auto"
         self._cost = None
@@ -268,8 +269,8 @@ class Generation(Iterator[Token]):
         self.ids.append(token)
         return Token(token, how, math.log(max(float(p[token]), 1e-300)), lts)
 
-    def _by_chance(self, p: np.ndarray, _: int) -> int:
-        return draw(p, self._chance)
+    def _draw(self, p: np.ndarray, place: int) -> int:
+        return int(p.argmax()) if self._dice is None else self._dice.draw(p, place)
 
     # --- one pass at a time, for whoever joins the passes of several
 
@@ -333,7 +334,7 @@ class Generation(Iterator[Token]):
             return TokenTree(), 0.0
         began = time.perf_counter()
         features = self._sequence.features if drafter.layers else None
-        tree = drafter.draft(Moment(self.ids, logits, features), depth, self._chance)
+        tree = drafter.draft(Moment(self.ids, logits, features, self._dice), depth, self._chance)
         drafting = time.perf_counter() - began
         memory.levels.took(drafting * 1000, depth)
         if o.mode == "arc" and o.prune and len(tree):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from core.dice import Dice
 from core.speculative.tree import TokenTree
 
 
@@ -21,11 +22,13 @@ class Moment:
         features: for drafters that name `layers`: the target's hidden states (len(ids) - 1, 3·D) that enter those
             layers, side by side, of every position of the text but the last token's, which is not fed yet. A view:
             copy what is to outlive the call.
+        dice: that the target's tokens are drawn with; None where it takes the likeliest.
     """
 
     ids: list[int]
     logits: Tensor | None = None
     features: Tensor | None = None
+    dice: Dice | None = None
 
 
 class Drafter(ABC):

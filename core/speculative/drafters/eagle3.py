@@ -2,8 +2,11 @@
 
 At each level the `beam` likeliest paths so far go on: one pass of the head over their last tokens, whose `beam`
 likeliest next tokens each are candidates. Of all candidates of all levels, the likeliest `most` are proposed; a path
-is as likely as the product of what the head says along it, so a token never stands without its parent. Nothing is
-drawn by chance.
+is as likely as the product of what the head says along it, so a token never stands without its parent.
+
+Where the target draws its tokens with dice that are known beforehand, the head counts them in: likeliest are then the
+tokens with the largest ln q + G, and how likely one is, is its share of exp(ln q + G) among its siblings. So the head
+guesses the target's draw and not its favourite, and the target draws what it would have drawn; see `core.dice`.
 
 The head follows the text: positions whose features the target handed over stay in its cache, and those of the tree are
 written behind them and overwritten the next time. Two engines do this: the one here on the CPU, and for a target on a
@@ -70,6 +73,7 @@ class Eagle3Drafter(Drafter):
             self._trees = StaticTrees(head, target, heat, beam, depth, most)
         else:
             self._trees = _PackedTrees(head, target.embeddings, heat, beam, most)
+        self._vocabulary = head.vocabulary.numpy()
         self._ids: list[int] = []  # the text whose first len - 1 positions are in the head's cache
 
     def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
@@ -85,9 +89,16 @@ class Eagle3Drafter(Drafter):
         start = min(max(same - 1, 0), len(ids) - 2)
         self._ids = []  # until the rest is read
         with torch.inference_mode():
-            tree = self._trees(ids, moment.features, start, depth)
+            tree = self._trees(ids, moment.features, start, depth, self._noise(moment, depth))
         self._ids = list(ids)
         return tree
+
+    def _noise(self, moment: Moment, depth: int) -> Tensor | None:
+        """What the dice add to ln q at each level, (depth, V_d)."""
+        if moment.dice is None:
+            return None
+        rows = [moment.dice.gumbel(len(moment.ids) + level, self._vocabulary) for level in range(depth)]
+        return torch.from_numpy(np.stack(rows)).float()
 
     def close(self) -> None:
         self._trees.close()
@@ -102,25 +113,27 @@ class _PackedTrees:
         self._embeddings, self._heat, self._beam, self._most = embeddings, heat, beam, most
         self._kv = torch.empty(2, self._head.key_heads, 0, self._head.width, dtype=dtype)  # keys, values (K, C, w)
 
-    def __call__(self, ids: list[int], features: Tensor, start: int, depth: int) -> TokenTree:
+    def __call__(
+        self, ids: list[int], features: Tensor, start: int, depth: int, noise: Tensor | None = None
+    ) -> TokenTree:
         """Read what the text has grown by, of which `start` positions are known, and grow the tree. ids (T,), features
-        (T - 1, 3·D_t): position t has the features of token t and the embedding of token t + 1."""
+        (T - 1, 3·D_t): position t has the features of token t and the embedding of token t + 1. noise (depth, V_d)."""
         new = torch.tensor(ids[start + 1 :])
         count = len(new)
         positions = torch.arange(start, start + count)
         seen = torch.ones(count, start + count, dtype=torch.bool).tril_(start) if count > 1 else None
         outputs = self._pass(self._embeddings[new], self._head.fuse(features[start:]), positions, start, seen)
-        return self._grown(outputs[-1], len(ids) - 1, depth)
+        return self._grown(outputs[-1], len(ids) - 1, depth, noise)
 
     def close(self) -> None:
         """Nothing is held that others wait for."""
 
-    def _grown(self, output: Tensor, text: int, depth: int) -> TokenTree:
+    def _grown(self, output: Tensor, text: int, depth: int, noise: Tensor | None) -> TokenTree:
         """The tree behind `text` positions in the cache, the last of which had this output (D,)."""
-        logq = self._head.said(output[None], self._heat)[0]
-        b = min(self._beam, logq.shape[-1])
         vocabulary = self._head.vocabulary
-        best, at = logq.topk(b)
+        b = min(self._beam, len(vocabulary))
+        found = self._head.likeliest(output[None], b, self._heat, None if noise is None else noise[0])
+        best, at = (each[0] for each in found)
         ids, parents, paths, said = [vocabulary[at]], [torch.full((b,), -1)], [best], [best]
         # The paths that go on: their places among the candidates, their sums, and the output that each came from.
         places, sums, outputs = torch.arange(b), best, output.expand(b, -1)
@@ -134,7 +147,7 @@ class _PackedTrees:
             outputs = self._pass(
                 self._embeddings[tokens], outputs, torch.full((b,), text + level - 1), text + n - b, mask
             )
-            own, at = self._head.said(outputs, self._heat).topk(b, dim=-1)  # (b, b)
+            own, at = self._head.likeliest(outputs, b, self._heat, None if noise is None else noise[level])  # (b, b)
             reached = (sums[:, None] + own).flatten()
             ids.append(vocabulary[at.flatten()])
             parents.append(places.repeat_interleave(b))

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from core.speculative.eagle3 import Eagle3Head
 
+SHARPER = 0.8  # of the temperature, where there are dice: what a head does not know makes it too flat
+
 Linear = Callable[[Tensor], Tensor]  # (…, in) -> (…, out)
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (n, H, w), k and v (n, K, w) -> (n, H, w)
 
@@ -46,10 +48,16 @@ class InferenceHead:
         """(n, 3·D_t) -> (n, D)"""
         return self._fc(features.to(self.dtype)).float()
 
-    def said(self, outputs: Tensor, temperature: float) -> Tensor:
-        """Outputs (n, D) -> ln q (n, V_d) of the next token."""
+    def likeliest(
+        self, outputs: Tensor, b: int, temperature: float, noise: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs (n, D) -> the b tokens likeliest to be the target's next one, best first: ln of how likely, and their
+        places in the draft vocabulary, (n, b) each. `noise` (V_d,) is what dice add to ln q."""
         logits = self._spoken(self._normed(outputs)).float()
-        return (logits / temperature if temperature != 1 else logits).log_softmax(-1)
+        if noise is None:
+            return (logits / temperature).log_softmax(-1).topk(b)
+        best, at = (logits / (SHARPER * temperature) + noise).topk(b)
+        return best.log_softmax(-1), at
 
     def layer(self, embeddings: Tensor, features: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """(n, D_t), (n, D) and positions (n,) -> outputs (n, D)."""

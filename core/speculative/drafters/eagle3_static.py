@@ -47,11 +47,14 @@ class StaticTrees:
         self._kv = torch.zeros(2, self._head.key_heads, kept, self._head.width, dtype=dtype, device=self._device)
         # New positions' features, where a graph finds them.
         self._given = torch.zeros(FEW, head.fc.in_features, dtype=dtype, device=self._device)
+        self._noise = torch.zeros(depth, len(head.d2t), device=self._device)
         self._graphs = Graphs(self._device, target._graphs.pool)
 
-    def __call__(self, ids: list[int], features: Tensor, start: int, depth: int) -> TokenTree:
-        """The tree after `ids`, of whose features (len(ids) - 1, 3·D_t) the first `start` were read before.
-        Raises ContextFull for a text that is longer than what the target holds, or when the memory is full."""
+    def __call__(
+        self, ids: list[int], features: Tensor, start: int, depth: int, noise: Tensor | None = None
+    ) -> TokenTree:
+        """The tree after `ids`, of whose features (len(ids) - 1, 3·D_t) the first `start` were read before; noise
+        (depth, V_d). Raises ContextFull for a text longer than what the target holds, or when the memory is full."""
         if len(ids) - 1 > self._columns:
             raise ContextFull(f"A text of {len(ids)} tokens given; the head has room for {self._columns + 1}.")
         new = ids[start + 1 :]
@@ -65,7 +68,10 @@ class StaticTrees:
         fed = torch.zeros(n + 2, dtype=torch.long)
         fed[: len(new)] = torch.tensor(new)
         fed[n], fed[n + 1] = start, len(new)
-        (tree,) = self._graphs((n, columns, depth), lambda x: self._grown(x, n, columns, depth), fed)
+        if noise is not None:
+            self._noise[:depth].copy_(noise, non_blocking=True)
+        noised = noise is not None
+        (tree,) = self._graphs((n, columns, depth, noised), lambda x: self._grown(x, n, columns, depth, noised), fed)
         tokens, parents, said = tree.to("cpu")  # waits: the one time
         return TokenTree(tokens.long().tolist(), parents.long().tolist(), said.tolist())
 
@@ -85,7 +91,7 @@ class StaticTrees:
         sees = (column >= 0) & (column <= positions[:, None])
         return self._pass(ids, self._head.fuse(features), positions, where, sees)
 
-    def _grown(self, fed: Tensor, n: int, columns: int, depth: int) -> tuple[Tensor]:
+    def _grown(self, fed: Tensor, n: int, columns: int, depth: int, noised: bool) -> tuple[Tensor]:
         """ids (n,), start, count, one behind the other -> ids, parents and confidences of the tree (3, most)."""
         ids, start, count = fed[:n], fed[n], fed[n + 1 :]
         step = torch.arange(n, device=self._device)
@@ -93,7 +99,8 @@ class StaticTrees:
         where = (self._tree + positions).masked_fill(step >= count, self._kv.shape[2] - 1)
         output = self._follow(ids, self._given[:n], positions, where, columns).index_select(0, count - 1)  # (1, D)
         b, T = self._beam, self._tree
-        best, at = self._head.said(output, self._heat)[0].topk(b)
+        noise = list(self._noise) if noised else [None] * depth
+        best, at = (each[0] for each in self._head.likeliest(output, b, self._heat, noise[0]))
         tokens, parents, paths, said = [self._head.vocabulary[at]], [torch.full_like(at, -1)], [best], [best]
         # The paths that go on: their places among the candidates, their sums, and the output that each came from.
         places, sums, outputs = torch.arange(b, device=self._device), best, output.expand(b, -1)
@@ -109,7 +116,7 @@ class StaticTrees:
             going = torch.cat(tokens)[places]
             columns_of = torch.arange(end - b, end, device=self._device)
             outputs = self._pass(going, outputs, (length + level - 1).expand(b), columns_of, sees)
-            each, at = self._head.said(outputs, self._heat).topk(b, dim=-1)  # (b, b)
+            each, at = self._head.likeliest(outputs, b, self._heat, noise[level])  # (b, b)
             reached = (sums[:, None] + each).flatten()
             tokens.append(self._head.vocabulary[at.flatten()])
             parents.append(places[:, None].expand(b, b).flatten())
