@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from core.dice import Dice
 from core.errors import InputError
+from core.models.base import Row
 from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
 from core.speculative import Choice, Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TokenTree, generate
 from core.speculative import acceptance as rules
@@ -158,16 +160,16 @@ def test_samples_have_the_distribution_of_plain_decoding(case: str) -> None:
 @pytest.mark.parametrize("make", [NgramDrafter, lambda: Knowing(TableModel(seed=1, spread=1.0), Choice(1.0))])
 @pytest.mark.parametrize("tree_size", ["auto", 0, 5])
 def test_a_seed_has_one_text_whatever_is_proposed(
-    temperature: float, make: Callable[[], Drafter], tree_size: int | str
+    temperature: float, make: Callable[[], Drafter], tree_size: Any
 ) -> None:
     """Drafters that choose without a chance of their own: the same tokens as token by token, rules or none."""
     for seed in range(20):
         rule = Remembered(MinP(0.1)) if seed % 2 else None
-        options = {"temperature": temperature, "rule": rule, "seed": seed, "length": 40}
+        options: dict[str, Any] = {"temperature": temperature, "rule": rule, "seed": seed, "length": 40}
         plain = [t.id for t in generate(MODEL, None, PREFIX, "off", **options)]
         made = generate(MODEL, make(), PREFIX, tree_size=tree_size, curve=FLAT, **options)
         assert [t.id for t in made] == plain
-        assert plain != [t.id for t in generate(MODEL, None, PREFIX, "off", **options | {"seed": seed + 1})]
+        assert plain != [t.id for t in generate(MODEL, None, PREFIX, "off", **{**options, "seed": seed + 1})]
 
 
 def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
@@ -353,10 +355,23 @@ def test_a_drafter_that_takes_longer_than_the_target_is_asked_once() -> None:
     assert "switched off" in (made.statistics.notice or "")
 
 
-def test_a_drafter_that_pays_is_used() -> None:
-    model = TableModel()
-    right = Scripted(lambda ids, depth: TokenTree.chain(continued(model, ids, depth), [0.9] * depth))
-    made = generate(model, right, PREFIX, temperature=0, length=200, curve=FLAT)
+def test_a_drafter_that_pays_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock of its own: a pass takes what the curve says, drafting a hundredth of it."""
+    model, now = TableModel(), [0.0]
+    forward = model.forward
+    monkeypatch.setattr(sys.modules["core.speculative.generate"].time, "perf_counter", lambda: now[0])
+
+    def timed(rows: list[Row]) -> list[Tensor]:
+        now[0] += FLAT(len(rows[0].inputs)) / 1000
+        return forward(rows)
+
+    monkeypatch.setattr(model, "forward", timed)
+
+    def right(ids: list[int], depth: int) -> TokenTree:
+        now[0] += FLAT(1) / 100_000
+        return TokenTree.chain(continued(model, ids, depth), [0.9] * depth)
+
+    made = generate(model, Scripted(right), PREFIX, temperature=0, length=200, curve=FLAT)
     list(made)
     assert made.statistics.notice is None
     assert made.statistics.accept_length > 4

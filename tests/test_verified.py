@@ -21,6 +21,8 @@ from core.dice import Dice
 from core.errors import InputError
 from core.speculative import Calibration, NgramDrafter
 from core.speculative.calibration import Constants, fingerprint
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
+from core.speculative.eagle3 import Eagle3Head
 from core.speculative.target import softmax
 from core.speculative.verified import Judge, Refined, _rows, _worth_looking, refine, verified, verify
 from core.superposed import superpose
@@ -242,7 +244,10 @@ def test_the_judge_counts_the_n_grams_in() -> None:
 
 
 def test_the_same_text_is_found_to_be_the_same_and_another_to_be_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert lossless.compared(MODEL, NgramDrafter(), TEXT * 4).same
+    for temperature in (0, 1):
+        assert all(
+            one.same for one in lossless.compared(MODEL, [NgramDrafter(), NgramDrafter()], TEXT * 4, temperature)
+        )
     real = lossless.generate
 
     def broken(model, drafter, ids, mode, **options):
@@ -253,9 +258,10 @@ def test_the_same_text_is_found_to_be_the_same_and_another_to_be_another(monkeyp
         return made
 
     monkeypatch.setattr(lossless, "generate", broken)
-    found = lossless.compared(MODEL, NgramDrafter(), TEXT * 4)
-    assert not found.same
-    assert found.margin is not None
+    for temperature in (0, 1):
+        (found,) = lossless.compared(MODEL, [NgramDrafter()], TEXT * 4, temperature)
+        assert not found.same
+        assert found.margin is not None
 
 
 def test_bounds_are_audited_against_the_divergence_itself() -> None:
@@ -300,9 +306,14 @@ def test_prompts_are_read_by_kind(tmp_path: Path, llama_model) -> None:
 
 def test_the_default_model_on_torch_says_the_same_with_and_without(torch_model) -> None:
     """A trimmed set: the whole one is `polydraft eval lossless --text …`."""
-    for of_kind in prompts(None, torch_model.tokenizer, 1).values():
-        found = lossless.compared(torch_model, NgramDrafter(), of_kind[0], length=24)
-        assert found.same, found
+    drafters = [NgramDrafter(), Eagle3Drafter(Eagle3Head.load(DEFAULT_HEAD), torch_model)]
+    try:
+        for of_kind in prompts(None, torch_model.tokenizer, 1).values():
+            for temperature in (0, 1):
+                found = lossless.compared(torch_model, drafters, of_kind[0], temperature, length=24)
+                assert all(one.same for one in found), found
+    finally:
+        torch_model.watch(())
 
 
 # --- the command line

@@ -1,4 +1,5 @@
-"""`eval lossless`: greedy text with speculation beside greedy text without, token by token, on every prompt.
+"""`eval lossless`: text with speculation beside text without, token by token, on every prompt: greedy, and drawn at
+T = 1, where a seed has one text. With n-grams, and with an EAGLE-3 head where there is one for the model.
 
 The trees are of a fixed size, so that speculation never switches itself off. Where the two texts part, the margin
 says why: how far the target's two likeliest tokens lay apart there, in logits. A pass over several tokens sums in
@@ -8,19 +9,28 @@ activations by some tenths, so that what was nearly a tie can fall the other way
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from app.bench.report import Report
 from app.evals.options import Options
 from app.evals.prompts import prompts
+from core.dice import Dice
+from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
 from core.speculative import NgramDrafter, generate
-from core.speculative.drafters import Drafter
+from core.speculative.drafters import Drafter, Eagle3Drafter
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+from core.speculative.eagle3 import Eagle3Head, HeadError
 
 LENGTH = 32  # tokens after each prompt
 TREE = 8  # proposals in each pass
+TEMPERATURES = (0.0, 1.0)
 NEVER = frozenset[int]()
 
 
@@ -40,35 +50,56 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)  # type: ignore[arg-type]
     store = NgramStore.open(BASE_STORE)
     stores = [store] if store.fingerprint == model.tokenizer.fingerprint else []
+    drafters: list[Drafter] = [NgramDrafter(stores)]
+    try:
+        drafters.append(Eagle3Drafter(Eagle3Head.load(DEFAULT_HEAD), model))
+    except (HeadError, BackendUnavailable) as error:
+        progress(str(error))
     report = Report("eval lossless")
-    everything: list[Compared] = []
+    found: dict[tuple[str, float], dict[str, list[Compared]]] = {}
     for kind, of_kind in prompts(options.text, model.tokenizer, options.repetitions).items():
-        found = []
         for number, ids in enumerate(of_kind):
             progress(f"{kind}, prompt {number + 1} of {len(of_kind)}")
-            found.append(compared(model, NgramDrafter(stores), ids))
-        everything += found
-        report.rows.append({"prompts": kind, "backend": model.backend, **_summary(found)})
-    report.rows.append({"prompts": "all", "backend": model.backend, **_summary(everything)})
-    report.target("prompts with identical text / all", sum(c.same for c in everything) / len(everything), ">= 1.0")
+            for temperature in TEMPERATURES:
+                for drafter, one in zip(drafters, compared(model, drafters, ids, temperature), strict=True):
+                    found.setdefault((drafter.name, temperature), {}).setdefault(kind, []).append(one)
+    for (name, temperature), by_kind in found.items():
+        way = {"drafter": name, "T": temperature, "backend": model.backend}
+        every = [one for of_kind in by_kind.values() for one in of_kind]
+        for kind, of_kind in (by_kind | {"all": every}).items():
+            report.rows.append(way | {"prompts": kind} | _summary(of_kind))
+        same = sum(one.same for one in every) / len(every)
+        report.target(f"{name}, T = {temperature:g}: prompts with identical text / all", same, ">= 1.0")
     model.close()
     return report
 
 
-def compared(model: LanguageModel, drafter: Drafter, ids: list[int], length: int = LENGTH) -> Compared:
-    """Both texts from one prompt, which is read once."""
+def compared(
+    model: LanguageModel, drafters: Sequence[Drafter], ids: list[int], temperature: float = 0.0, length: int = LENGTH
+) -> list[Compared]:
+    """The texts from one prompt, which is read once: each drafter's, to the one without."""
     sequence = model.open()
-    options = {"temperature": 0.0, "length": length, "stop_ids": NEVER, "sequence": sequence}
+    options = {"temperature": temperature, "length": length, "stop_ids": NEVER, "sequence": sequence}
     plain = [t.id for t in generate(model, None, ids, "off", **options)]
-    made = generate(model, drafter, ids, "lossless", tree_size=TREE, **options)
-    fast = [t.id for t in made]
-    margin = None
-    if plain != fast:
-        at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
-        top = sequence.sync(ids + plain[:at]).topk(2).values
-        margin = float(top[0] - top[1])
+    found = []
+    for drafter in drafters:
+        made = generate(model, drafter, ids, "lossless", tree_size=TREE, **options)
+        fast = [t.id for t in made]
+        margin = None
+        if plain != fast:
+            at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
+            margin = _margin(sequence.sync(ids + plain[:at]), Dice(0) if temperature else None, len(ids) + at)
+        found.append(Compared(margin is None, margin, made.statistics.accept_length))
     sequence.close()
-    return Compared(margin is None, margin, made.statistics.accept_length)
+    return found
+
+
+def _margin(logits: Tensor, dice: Dice | None, place: int) -> float:
+    """How far the two best tokens lie apart, in logits, dice counted in."""
+    if dice is not None:
+        logits = logits + torch.from_numpy(dice.gumbel(place, np.arange(len(logits))))
+    top = logits.topk(2).values
+    return float(top[0] - top[1])
 
 
 def _summary(found: list[Compared]) -> dict[str, float | int]:
