@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from table_model import TableModel
 
 from core.errors import InputError
-from core.speculative import Calibration, CalibrationError, NgramDrafter, TokenTree, generate
+from core.speculative import Calibration, CalibrationError, NgramDrafter, TokenTree, arc, generate
 from core.speculative import acceptance as rules
 from core.speculative.arc import Pruning, confidence, kept, local_tolerance_score, normalised_entropy, risk
 from core.speculative.calibration import (
@@ -152,6 +152,15 @@ def samples(n: int, seed: int = 0) -> list[Sample]:
     random = np.random.default_rng(seed)
     drawn = random.exponential((0.05, 2.0, 1.0), (n, 3)).tolist()
     return [Sample(js, emb, logit, float(random.random()), int(random.integers(6))) for js, emb, logit in drawn]
+
+
+@given(trees(), st.integers(0, 20), st.sampled_from(list(arc.RULES)))
+def test_other_rules_of_pruning_keep_trees_of_no_more_than_so_many(tree: TokenTree, count: int, by: str) -> None:
+    places = arc.ranked(tree, count, by)
+    assert len(places) <= count
+    assert all(tree.parents[p] in {*places, -1} for p in places)
+    if by == "probability":  # a child is never likelier than its parent, so nothing is lost
+        assert len(places) == min(count, len(tree)) or len(set(tree.products())) < len(tree)
 
 
 @settings(deadline=None)

@@ -33,11 +33,14 @@ def bench(
     ] = False,
     prompts: Annotated[int | None, typer.Option(min=1, help="speculative alone: prompts of each kind.")] = None,
     head: Annotated[Path | None, typer.Option(help="speculative alone: the folder of an EAGLE-3 head.")] = None,
+    pruning: Annotated[
+        bool, typer.Option("--pruning", help="speculative alone: other rules of pruning too (the paper's Table 8).")
+    ] = False,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="speculative alone: temperatures and θ, instead of all methods at T = 1.")
     ] = False,
     plots: Annotated[Path | None, typer.Option(help="speculative --sweep: draw the curves, as SVG, here.")] = None,
 ) -> None:
     options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
-    options |= {"prompts": prompts, "head": head, "sweep": sweep, "plots": plots}
+    options |= {"prompts": prompts, "head": head, "pruning": pruning, "sweep": sweep, "plots": plots}
     raise typer.Exit(run(name, as_json, **options))

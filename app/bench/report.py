@@ -31,6 +31,7 @@ class Options:
         tiny: `gpu` in a tiny shape, on any device.
         prompts: for `speculative`: of each kind; None is its own default.
         head: for `speculative`: the folder of an EAGLE-3 head; None is the one for the default model.
+        pruning: for `speculative`: other rules of pruning too.
         sweep: for `speculative`: temperatures and θ instead of methods.
         plots: for `speculative` with `sweep`: where the curves are drawn, an SVG file.
     """
@@ -42,6 +43,7 @@ class Options:
     tiny: bool = False
     prompts: int | None = None
     head: Path | None = None
+    pruning: bool = False
     sweep: bool = False
     plots: Path | None = None
 

@@ -21,6 +21,7 @@ from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
 from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, generate
+from core.speculative.arc import RULES
 from core.speculative.calibration import for_model
 from core.speculative.cost import CostCurve
 from core.speculative.cost import measure as measure_curve
@@ -80,6 +81,7 @@ def methods(model: LanguageModel, options: Options, progress: Callable[[str], No
         "{} + FSD": {"tolerance": "fsd", "prune": False},
         "{}, ARC prune-only": {"tolerance": "none"},
     }
+    ways |= {f"{{}}, pruned by {by}": {"tolerance": "none", "prune_by": by} for by in RULES} if options.pruning else {}
     if calibration is not None:
         ways |= {"{}, ARC LTS-only": {"calibration": calibration, "prune": False}}
         ways |= {"{} + ARC": {"calibration": calibration}}

@@ -9,6 +9,7 @@ embeddings that are there anyway, and from constants that `core.speculative.cali
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +81,25 @@ def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
         for parent in {tree.parents[place] for place in places}:
             if (parent < 0 or parent in standing) and not standing & set(children[parent]):
                 standing.add(max(children[parent], key=lambda place: score[place]))
+    return sorted(standing)
+
+
+RULES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "depth": lambda probability, depth: probability * (1 + depth),
+    "depth-exp": lambda probability, depth: probability * np.exp(0.5 * depth),
+    "probability": lambda probability, _: probability,
+}
+
+
+def ranked(tree: TokenTree, count: int, by: str) -> list[int]:
+    """The places that a rule for single tokens keeps, to compare `kept` with (Table 8): the best `count` by a score of
+    e^ℓ and depth, without those whose parents go. by: a name of RULES."""
+    scores = RULES[by](tree.products(), np.array(tree.depths))
+    best = set(np.argsort(-scores, kind="stable")[:count].tolist())
+    standing: set[int] = set()
+    for place in sorted(best):
+        if tree.parents[place] < 0 or tree.parents[place] in standing:
+            standing.add(place)
     return sorted(standing)
 
 

@@ -113,6 +113,7 @@ class Options:
     calibration: Calibration | None = None
     theta: float = 0.3
     prune: bool = True
+    prune_by: str = "entropy"
     lam: float = 1.0
     epsilon: float = 0.05
     threshold: float = 0.3
@@ -120,6 +121,8 @@ class Options:
     def __post_init__(self) -> None:
         if self.mode not in ("off", "lossless", "arc"):
             raise InputError(f"mode {self.mode!r} given; 'off', 'lossless' or 'arc' expected.")
+        if self.prune_by not in ("entropy", *arc.RULES):
+            raise InputError(f"prune_by {self.prune_by!r} given; 'entropy' or one of {', '.join(arc.RULES)} expected.")
         if self.tolerance not in ("lts", "typical", "fsd", "none"):
             raise InputError(f"tolerance {self.tolerance!r} given; 'lts', 'typical', 'fsd' or 'none' expected.")
         if self.length < 1 or self.depth < 1:
@@ -164,7 +167,8 @@ def generate(
         tree_size: "auto", or the number of proposals verified at most; a number never switches itself off.
         depth: levels that are drafted at most.
         tolerance: of mode "arc": "lts" (needs `calibration`), "typical" (Medusa), "fsd" (with `threshold`), "none".
-        theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4).
+        theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
+            rule for as many proposals, of `core.speculative.arc.RULES`, to compare with.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
     """
     made = Options(mode=mode, **options)
@@ -339,7 +343,8 @@ class Generation(Iterator[Token]):
         memory.levels.took(drafting * 1000, depth)
         if o.mode == "arc" and o.prune and len(tree):
             before = len(tree)
-            tree = tree.only(arc.kept(tree, arc.normalised_entropy(p_root), arc.Pruning(o.lam, o.epsilon)))
+            kept = arc.kept(tree, arc.normalised_entropy(p_root), arc.Pruning(o.lam, o.epsilon))
+            tree = tree.only(kept if o.prune_by == "entropy" else arc.ranked(tree, len(kept), o.prune_by))
             self.statistics.pruned += before - len(tree)
         if not self.target.takes_trees:
             tree = _first_chain(tree)
