@@ -377,6 +377,27 @@ def test_a_drafter_that_pays_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.statistics.accept_length > 4
 
 
+def test_a_long_first_draft_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head reads the whole prompt before its first tree; the second one is quick."""
+    model, now = TableModel(), [0.0]
+    forward = model.forward
+    monkeypatch.setattr(sys.modules["core.speculative.generate"].time, "perf_counter", lambda: now[0])
+
+    def timed(rows: list[Row]) -> list[Tensor]:
+        now[0] += FLAT(len(rows[0].inputs)) / 1000
+        return forward(rows)
+
+    def right(ids: list[int], depth: int) -> TokenTree:
+        now[0] += FLAT(1) / (1_000 if len(ids) == len(PREFIX) + 1 else 100_000)
+        return TokenTree.chain(continued(model, ids, depth), [0.9] * depth)
+
+    monkeypatch.setattr(model, "forward", timed)
+    made = generate(model, Scripted(right), PREFIX, temperature=0, length=200, curve=FLAT)
+    list(made)
+    assert made.statistics.notice is None
+    assert made.statistics.accept_length > 4
+
+
 def test_mode_off_is_plain_decoding() -> None:
     made = generate(MODEL, NgramDrafter(), PREFIX, "off", length=10)
     assert {t.how for t in made} == {"plain"}

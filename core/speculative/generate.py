@@ -340,7 +340,8 @@ class Generation(Iterator[Token]):
         features = self._sequence.features if drafter.layers else None
         tree = drafter.draft(Moment(self.ids, logits, features, self._dice), depth, self._chance)
         drafting = time.perf_counter() - began
-        memory.levels.took(drafting * 1000, depth)
+        if self.statistics.cycles:  # a text's first draft reads all of it, which says nothing of the next ones
+            memory.levels.took(drafting * 1000, depth)
         if o.mode == "arc" and o.prune and len(tree):
             before = len(tree)
             kept = arc.kept(tree, arc.normalised_entropy(p_root), arc.Pruning(o.lam, o.epsilon))

@@ -50,7 +50,7 @@ class Eagle3Drafter(Drafter):
         head: Eagle3Head,
         target: LanguageModel,
         choice: Choice | None = None,
-        beam: int = 6,
+        beam: int = 8,
         depth: int = DEPTH,
         most: int = 32,
     ) -> None:
