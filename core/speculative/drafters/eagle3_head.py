@@ -16,7 +16,7 @@ from torch import Tensor
 
 from core.speculative.eagle3 import Eagle3Head
 
-SHARPER = 0.8  # of the temperature, where there are dice: what a head does not know makes it too flat
+SHARPER = 0.9  # of the temperature, where there are dice: what a head does not know makes it too flat
 
 Linear = Callable[[Tensor], Tensor]  # (…, in) -> (…, out)
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (n, H, w), k and v (n, K, w) -> (n, H, w)
