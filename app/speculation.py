@@ -261,6 +261,7 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
         wanted.mode,  # pyright: ignore[reportArgumentType]
         tree_size=values.pop("tree_size", 0) or "auto",
         calibration=learnt.calibration if wanted.mode == "arc" else None,
+        temperature=settings.temperature,
         **values,
     )
 

@@ -44,7 +44,7 @@ class Speculator:
 
 @dataclass(frozen=True)
 class Speculation:
-    """How to speculate; see `core.speculative.generate`."""
+    """How to speculate; see `core.speculative.generate`. The temperature is the one in the rule, for who proposes."""
 
     by: Speculator
     mode: Literal["lossless", "arc"] = "lossless"
@@ -53,6 +53,7 @@ class Speculation:
     lam: float = 1.0
     epsilon: float = 0.05
     calibration: Calibration | None = None
+    temperature: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -146,6 +147,7 @@ class Speculated:
                     curve=cost,
                     memory=how.by.memory,
                     dice=dice[i],
+                    heat=how.temperature if dice[i] else None,
                 )
                 going.after(logits)
             part = _Part(list(ids), first.logprobs[i], first.beginnings[i], first.lineages[i], going, row)

@@ -242,12 +242,13 @@ def test_the_trees_are_those_of_the_other_engine(
         levels = data.draw(st.integers(1, 7), label="levels")
         last = data.draw(token, label="last")
         dice = data.draw(st.sampled_from([None, Dice(1), Dice(2, 3)]), label="dice")
+        heat = data.draw(st.sampled_from([1.0, 0.5]), label="temperature") if dice else 1.0
         trees = []
         for drafter, each in zip(drafters, pair, strict=True):
             if ids:
                 each.feed(ids)
             text = [*each.inputs, last]
-            moment = Moment(text, None, each.features, dice)  # pyright: ignore[reportArgumentType]
+            moment = Moment(text, None, each.features, dice, heat)  # pyright: ignore[reportArgumentType]
             trees.append(drafter.draft(moment, levels, chance))
         assert len(trees[0]) and (trees[0].ids, trees[0].parents) == (trees[1].ids, trees[1].parents)
         assert trees[1].confidence == pytest.approx(trees[0].confidence, rel=1e-3)
@@ -263,8 +264,7 @@ def test_a_text_is_the_same_on_a_static_cache(model: LanguageModel, replayed: No
         prefix = [int(n) for n in np.random.default_rng(seed).integers(0, 256, 12)]
         found = []
         for target in (model, behind_a_static_cache(model, few)):
-            choice = Choice(float(temperature))
-            drafter = Eagle3Drafter(head_for(model, seed), target, choice, beam=4)
+            drafter = Eagle3Drafter(head_for(model, seed), target, beam=4)
             made = generate(
                 target,
                 drafter,
@@ -327,11 +327,11 @@ def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
     nowhere = target._device = torch.device("meta")
     target._module.to(nowhere)
     target._planes = [plane.to(nowhere) for plane in target._planes]
-    engine = eagle3_static.StaticTrees(head, target, 1.5, 6, 6, 32)
+    engine = eagle3_static.StaticTrees(head, target, 6, 6, 32)
     numbers = {n: torch.empty(2, n, dtype=torch.long, device=nowhere) for n in (9, 10, 2 * 8 + 1 + 8 * 8)}
     mixed = torch.empty(2, 2 * 4 + 2 + target.dim, device=nowhere)
     with torch.inference_mode(), NothingOfTheHost():
-        engine._noise = engine._noise.to(nowhere)
+        engine._noise, engine._heat = engine._noise.to(nowhere), engine._heat.to(nowhere)
         for noised in (False, True):
             assert engine._grown(numbers[10][0], 8, 64, 6, noised)[0].shape == (3, 32)
         assert target._branching(numbers[2 * 8 + 1 + 8 * 8], 0, 64, 8)[1].shape == (2, 8, 3 * target.dim)
@@ -401,7 +401,7 @@ def test_samples_have_the_distribution_of_plain_decoding(model: LanguageModel) -
     runs = 800
     choice = Choice(1.0, rule)
     sequence = model.open()
-    drafter = Eagle3Drafter(head_for(model, 3, 6), model, choice, beam=4, depth=2)
+    drafter = Eagle3Drafter(head_for(model, 3, 6), model, beam=4, depth=2)
     expected: dict[tuple[int, ...], float] = {}
     first = choice.probabilities(sequence.sync(PREFIX), PREFIX)
     for a in range(model.vocab_size):

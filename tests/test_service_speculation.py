@@ -22,7 +22,7 @@ from core.errors import ContextFull
 from core.models import hf
 from core.models.base import LanguageModel
 from core.speculative import cost
-from core.speculative.drafters import eagle3
+from core.speculative.drafters import Moment, eagle3
 
 torch.set_num_threads(1)
 
@@ -122,14 +122,15 @@ def test_a_head_is_asked_about_a_text_that_was_read_before_it_was_chosen(
     before = "It was a dark and "
     plain = told(service, 1, asked(None), before)
     followed: list[int] = []
-    follow = eagle3.Eagle3Drafter._follow
+    draft = eagle3.Eagle3Drafter.draft
 
-    def noted(self: Any, ids: list[int], features: torch.Tensor) -> Any:
-        assert len(features) == len(ids) - 1
-        followed.append(len(ids))
-        return follow(self, ids, features)
+    def noted(self: Any, moment: Moment, depth: int, chance: Any) -> Any:
+        assert moment.features is not None
+        assert len(moment.features) == len(moment.ids) - 1
+        followed.append(len(moment.ids))
+        return draft(self, moment, depth, chance)
 
-    monkeypatch.setattr(eagle3.Eagle3Drafter, "_follow", noted)
+    monkeypatch.setattr(eagle3.Eagle3Drafter, "draft", noted)
     events = told(service, 2, asked({"mode": "lossless", "drafter": "eagle3"}, tree_size=8), before)
     assert drafts(events) == drafts(plain)
     assert followed

@@ -207,6 +207,7 @@ class Generation(Iterator[Token]):
         curve: Callable[[int], float] | None = None,
         memory: Memory | None = None,
         dice: Dice | None = None,
+        heat: float | None = None,
     ) -> None:
         if not prefix_ids:
             raise InputError("An empty prefix given; at least one token id expected.")
@@ -222,6 +223,7 @@ class Generation(Iterator[Token]):
         self._choice = Choice(o.temperature, o.rule)
         self._chance = np.random.default_rng(o.seed)
         self._dice = dice
+        self._heat = heat or o.temperature or 1.0
         self._memory = memory or Memory()
         self._auto = o.tree_size == "auto"
         self._cost = None
@@ -338,7 +340,7 @@ class Generation(Iterator[Token]):
             return TokenTree(), 0.0
         began = time.perf_counter()
         features = self._sequence.features if drafter.layers else None
-        tree = drafter.draft(Moment(self.ids, logits, features, self._dice), depth, self._chance)
+        tree = drafter.draft(Moment(self.ids, logits, features, self._dice, self._heat), depth, self._chance)
         drafting = time.perf_counter() - began
         if self.statistics.cycles:  # a text's first draft reads all of it, which says nothing of the next ones
             memory.levels.took(drafting * 1000, depth)

@@ -23,12 +23,14 @@ class Moment:
             layers, side by side, of every position of the text but the last token's, which is not fed yet. A view:
             copy what is to outlive the call.
         dice: that the target's tokens are drawn with; None where it takes the likeliest.
+        temperature: that they are drawn at; 1 without dice.
     """
 
     ids: list[int]
     logits: Tensor | None = None
     features: Tensor | None = None
     dice: Dice | None = None
+    temperature: float = 1.0
 
 
 class Drafter(ABC):

@@ -32,7 +32,6 @@ from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.drafters.eagle3_head import InferenceHead
 from core.speculative.drafters.eagle3_static import StaticTrees
 from core.speculative.eagle3 import Eagle3Head
-from core.speculative.target import Choice
 from core.speculative.tree import TokenTree
 
 DEFAULT_HEAD = Path(__file__).resolve().parents[3] / "assets" / "eagle3-default"  # for the default model
@@ -49,7 +48,6 @@ class Eagle3Drafter(Drafter):
         self,
         head: Eagle3Head,
         target: LanguageModel,
-        choice: Choice | None = None,
         beam: int = 8,
         depth: int = DEPTH,
         most: int = 32,
@@ -58,7 +56,6 @@ class Eagle3Drafter(Drafter):
         Args:
             head: of this target.
             target: on torch, for it has to hand over its hidden states.
-            choice: how the text is sampled; its temperature tells how much the head's likeliest tokens are worth.
             beam: paths that go on at each level, and candidates after each.
             depth, most: of the tree.
         Raises: HeadError for another target's head; BackendUnavailable where a target gives no hidden states.
@@ -68,11 +65,10 @@ class Eagle3Drafter(Drafter):
         target.watch(self.layers)
         self.beam, self.depth, self.most = beam, depth, most
         self.width = 4  # a tree has about so many tokens per level
-        heat = choice.temperature if choice is not None and not choice.greedy else 1.0
         if isinstance(target, StaticModel):
-            self._trees = StaticTrees(head, target, heat, beam, depth, most)
+            self._trees = StaticTrees(head, target, beam, depth, most)
         else:
-            self._trees = _PackedTrees(head, target.embeddings, heat, beam, most)
+            self._trees = _PackedTrees(head, target.embeddings, beam, most)
         self._vocabulary = head.vocabulary.numpy()
         self._ids: list[int] = []  # the text whose first len - 1 positions are in the head's cache
 
@@ -89,7 +85,7 @@ class Eagle3Drafter(Drafter):
         start = min(max(same - 1, 0), len(ids) - 2)
         self._ids = []  # until the rest is read
         with torch.inference_mode():
-            tree = self._trees(ids, moment.features, start, depth, self._noise(moment, depth))
+            tree = self._trees(ids, moment.features, start, depth, moment.temperature, self._noise(moment, depth))
         self._ids = list(ids)
         return tree
 
@@ -107,32 +103,33 @@ class Eagle3Drafter(Drafter):
 class _PackedTrees:
     """The engine for the CPU: weights packed by oneDNN, a cache with room."""
 
-    def __init__(self, head: Eagle3Head, embeddings: Tensor, heat: float, beam: int, most: int) -> None:
+    def __init__(self, head: Eagle3Head, embeddings: Tensor, beam: int, most: int) -> None:
         dtype = torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
         self._head = InferenceHead(head, dtype, torch.device("cpu"), partial(Packed, dtype))
-        self._embeddings, self._heat, self._beam, self._most = embeddings, heat, beam, most
+        self._embeddings, self._beam, self._most = embeddings, beam, most
         self._kv = torch.empty(2, self._head.key_heads, 0, self._head.width, dtype=dtype)  # keys, values (K, C, w)
 
     def __call__(
-        self, ids: list[int], features: Tensor, start: int, depth: int, noise: Tensor | None = None
+        self, ids: list[int], features: Tensor, start: int, depth: int, heat: float, noise: Tensor | None
     ) -> TokenTree:
         """Read what the text has grown by, of which `start` positions are known, and grow the tree. ids (T,), features
-        (T - 1, 3·D_t): position t has the features of token t and the embedding of token t + 1. noise (depth, V_d)."""
+        (T - 1, 3·D_t): position t has the features of token t and the embedding of token t + 1. `heat` is the
+        temperature, noise (depth, V_d)."""
         new = torch.tensor(ids[start + 1 :])
         count = len(new)
         positions = torch.arange(start, start + count)
         seen = torch.ones(count, start + count, dtype=torch.bool).tril_(start) if count > 1 else None
         outputs = self._pass(self._embeddings[new], self._head.fuse(features[start:]), positions, start, seen)
-        return self._grown(outputs[-1], len(ids) - 1, depth, noise)
+        return self._grown(outputs[-1], len(ids) - 1, depth, heat, noise)
 
     def close(self) -> None:
         """Nothing is held that others wait for."""
 
-    def _grown(self, output: Tensor, text: int, depth: int, noise: Tensor | None) -> TokenTree:
+    def _grown(self, output: Tensor, text: int, depth: int, heat: float, noise: Tensor | None) -> TokenTree:
         """The tree behind `text` positions in the cache, the last of which had this output (D,)."""
         vocabulary = self._head.vocabulary
         b = min(self._beam, len(vocabulary))
-        found = self._head.likeliest(output[None], b, self._heat, None if noise is None else noise[0])
+        found = self._head.likeliest(output[None], b, heat, None if noise is None else noise[0])
         best, at = (each[0] for each in found)
         ids, parents, paths, said = [vocabulary[at]], [torch.full((b,), -1)], [best], [best]
         # The paths that go on: their places among the candidates, their sums, and the output that each came from.
@@ -147,7 +144,7 @@ class _PackedTrees:
             outputs = self._pass(
                 self._embeddings[tokens], outputs, torch.full((b,), text + level - 1), text + n - b, mask
             )
-            own, at = self._head.likeliest(outputs, b, self._heat, None if noise is None else noise[level])  # (b, b)
+            own, at = self._head.likeliest(outputs, b, heat, None if noise is None else noise[level])  # (b, b)
             reached = (sums[:, None] + own).flatten()
             ids.append(vocabulary[at.flatten()])
             parents.append(places.repeat_interleave(b))

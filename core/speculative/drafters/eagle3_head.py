@@ -49,7 +49,7 @@ class InferenceHead:
         return self._fc(features.to(self.dtype)).float()
 
     def likeliest(
-        self, outputs: Tensor, b: int, temperature: float, noise: Tensor | None = None
+        self, outputs: Tensor, b: int, temperature: float | Tensor, noise: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """Outputs (n, D) -> the b tokens likeliest to be the target's next one, best first: ln of how likely, and their
         places in the draft vocabulary, (n, b) each. `noise` (V_d,) is what dice add to ln q."""

@@ -36,9 +36,9 @@ USUAL = 8  # the fewest new positions that a graph takes: what is accepted at on
 class StaticTrees:
     """The engine of `Eagle3Drafter` for a `StaticModel`, in the target's precision."""
 
-    def __init__(self, head: Eagle3Head, target: StaticModel, heat: float, beam: int, depth: int, most: int) -> None:
+    def __init__(self, head: Eagle3Head, target: StaticModel, beam: int, depth: int, most: int) -> None:
         self._target, self._device, dtype = target, target._device, target._dtype
-        self._heat, self._beam, self._most = heat, min(beam, len(head.d2t)), most
+        self._beam, self._most = min(beam, len(head.d2t)), most
         self._head = InferenceHead(head, dtype, self._device, partial(_linear, dtype, self._device))
         self._tree = (depth - 1) * self._beam  # T
         self._columns = -(-target.context_length // COLUMNS) * COLUMNS
@@ -47,14 +47,16 @@ class StaticTrees:
         self._kv = torch.zeros(2, self._head.key_heads, kept, self._head.width, dtype=dtype, device=self._device)
         # New positions' features, where a graph finds them.
         self._given = torch.zeros(FEW, head.fc.in_features, dtype=dtype, device=self._device)
+        self._heat = torch.ones((), device=self._device)  # the temperature
         self._noise = torch.zeros(depth, len(head.d2t), device=self._device)
         self._graphs = Graphs(self._device, target._graphs.pool)
 
     def __call__(
-        self, ids: list[int], features: Tensor, start: int, depth: int, noise: Tensor | None = None
+        self, ids: list[int], features: Tensor, start: int, depth: int, heat: float, noise: Tensor | None
     ) -> TokenTree:
-        """The tree after `ids`, of whose features (len(ids) - 1, 3·D_t) the first `start` were read before; noise
-        (depth, V_d). Raises ContextFull for a text longer than what the target holds, or when the memory is full."""
+        """The tree after `ids`, of whose features (len(ids) - 1, 3·D_t) the first `start` were read before; `heat` is the
+        temperature, noise (depth, V_d). Raises ContextFull for a text longer than what the target holds, or when the
+        memory is full."""
         if len(ids) - 1 > self._columns:
             raise ContextFull(f"A text of {len(ids)} tokens given; the head has room for {self._columns + 1}.")
         new = ids[start + 1 :]
@@ -68,6 +70,7 @@ class StaticTrees:
         fed = torch.zeros(n + 2, dtype=torch.long)
         fed[: len(new)] = torch.tensor(new)
         fed[n], fed[n + 1] = start, len(new)
+        self._heat.fill_(heat)
         if noise is not None:
             self._noise[:depth].copy_(noise, non_blocking=True)
         noised = noise is not None
