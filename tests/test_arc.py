@@ -12,8 +12,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_model import TableModel
+from torch import Tensor
 
 from core.errors import InputError
+from core.models.base import Row
 from core.speculative import Calibration, CalibrationError, NgramDrafter, TokenTree, arc, generate
 from core.speculative import acceptance as rules
 from core.speculative.arc import Pruning, confidence, kept, local_tolerance_score, normalised_entropy, risk
@@ -469,6 +471,21 @@ def test_measuring_times_every_size_and_leaves_nothing_in_the_cache() -> None:
     curve = measure(MODEL, sizes=(1, 2, 4), rounds=3, clock=lambda: next(ticks))
     assert curve.sizes == (1, 2, 4)
     assert curve.ms == (1000, 1000, 1000)
+
+
+def test_one_slow_pass_says_nothing_of_the_others() -> None:
+    """Every pass over two tokens was disturbed: two are known to take no longer than four do."""
+    now = [0.0]
+    took = {1: 1.0, 2: 5.0, 4: 1.5, 8: 2.0}
+    model = TableModel()
+    forward = model.forward
+
+    def timed(rows: list[Row]) -> list[Tensor]:
+        now[0] += took.get(len(rows[0].inputs), 0.0)
+        return forward(rows)
+
+    model.forward = timed  # type: ignore[method-assign]
+    assert measure(model, sizes=(1, 2, 4, 8), clock=lambda: now[0]).ms == (1000, 1500, 1500, 2000)
 
 
 @given(trees(), st.floats(0.01, 2))

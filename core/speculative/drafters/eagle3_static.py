@@ -54,9 +54,9 @@ class StaticTrees:
     def __call__(
         self, ids: list[int], features: Tensor, start: int, depth: int, heat: float, noise: Tensor | None
     ) -> TokenTree:
-        """The tree after `ids`, of whose features (len(ids) - 1, 3·D_t) the first `start` were read before; `heat` is the
-        temperature, noise (depth, V_d). Raises ContextFull for a text longer than what the target holds, or when the
-        memory is full."""
+        """The tree after `ids`, of whose features (len(ids) - 1, 3·D_t) the first `start` were read before; `heat` is
+        the temperature, noise (depth, V_d). Raises ContextFull for a text longer than what the target holds, or when
+        the memory is full."""
         if len(ids) - 1 > self._columns:
             raise ContextFull(f"A text of {len(ids)} tokens given; the head has room for {self._columns + 1}.")
         new = ids[start + 1 :]
