@@ -31,7 +31,7 @@ from core.speculative.calibration import (
     fit,
     wilson,
 )
-from core.speculative.cost import CostCurve, Estimates, best_size, cost_curve, measure
+from core.speculative.cost import CostCurve, Estimates, Levels, best_size, cost_curve, measure
 
 MODEL = TableModel()
 
@@ -486,6 +486,24 @@ def test_one_slow_pass_says_nothing_of_the_others() -> None:
 
     model.forward = timed  # type: ignore[method-assign]
     assert measure(model, sizes=(1, 2, 4, 8), clock=lambda: now[0]).ms == (1000, 1500, 1500, 2000)
+
+
+def test_levels_that_failed_at_first_are_tried_again() -> None:
+    levels = Levels()
+    levels.took(0.1, 1)
+
+    def depth() -> int:
+        return levels.best(lambda n: 10 + 0.2 * n, 1.0, 4, 32)
+
+    assert depth() > 0
+    for _ in range(60):
+        levels.note(0, False)
+    assert depth() == 0
+    waited = 0
+    while not depth():
+        levels.fade()
+        waited += 1
+    assert 20 < waited < 200
 
 
 @given(trees(), st.floats(0.01, 2))

@@ -211,6 +211,7 @@ class Levels:
     """How deep to draw: acceptance per level, for drafters whose proposals must not be chosen among afterwards."""
 
     BELIEF, FIRST, MEMORY = 4.0, 0.5, 100.0
+    FADING = 0.97
 
     def __init__(self, deepest: int = 8) -> None:
         self._tried, self._held = np.zeros(deepest), np.zeros(deepest)
@@ -223,6 +224,11 @@ class Levels:
             self._held[depth] *= 0.9
         self._tried[depth] += 1
         self._held[depth] += accepted
+
+    def fade(self) -> None:
+        """Nothing was drafted, for it would not have paid: what is known of it is growing old."""
+        self._tried *= self.FADING
+        self._held *= self.FADING
 
     def took(self, ms: float, levels: int) -> None:
         """Drafting so many levels took so long."""

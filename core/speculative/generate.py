@@ -337,6 +337,7 @@ class Generation(Iterator[Token]):
         if drafter.draws:
             depth = min(depth, max(most // drafter.width, 1))
         if depth < 1:
+            memory.levels.fade()
             return TokenTree(), 0.0
         began = time.perf_counter()
         features = self._sequence.features if drafter.layers else None
