@@ -61,12 +61,12 @@ def _eagle3(autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
 
 
 def _no_eagle3(autocomplete: Autocomplete) -> str:
-    from core.speculative.drafters.eagle3 import DEFAULT_HEAD
-    from core.speculative.eagle3 import Eagle3Head, HeadError
-
     model = autocomplete.model
     if model.backend != "torch":
         return f"EAGLE-3 reads hidden states, which {model.backend} does not hand over; start with --backend torch."
+    from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+    from core.speculative.eagle3 import Eagle3Head, HeadError
+
     try:
         Eagle3Head.load(DEFAULT_HEAD).check(model.vocab_size, model.dim)
     except HeadError as error:
@@ -283,10 +283,10 @@ def chore(autocomplete: Autocomplete) -> Iterator[None]:
 
 def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
     """What the page offers: ways with their controls, drafters, and why ARC cannot be had, where it cannot."""
-    from core.speculative.calibration import CalibrationError, for_model
-
     missing = ""
-    if autocomplete is not None:
+    if autocomplete is not None:  # while it is being loaded, the same modules are being imported in that thread
+        from core.speculative.calibration import CalibrationError, for_model
+
         try:
             for_model(autocomplete.model)
         except CalibrationError as error:

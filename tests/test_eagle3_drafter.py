@@ -24,7 +24,8 @@ from core.models.base import LanguageModel, Row, Sequence
 from core.models.static import StaticModel
 from core.speculative import generate
 from core.speculative.cost import CostCurve
-from core.speculative.drafters import Eagle3Drafter, Moment, eagle3_static
+from core.speculative.drafters import Moment, eagle3_static
+from core.speculative.drafters.eagle3 import Eagle3Drafter
 from core.speculative.drafters.eagle3_head import SHARPER
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.target import Choice

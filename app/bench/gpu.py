@@ -35,8 +35,8 @@ from core.models.static import StaticModel
 from core.ngram import NgramStore, StoreError
 from core.ngram.interpolation import Geometric
 from core.samplers import MinP, TopNSigma, TopP, TopW
-from core.speculative.drafters import Eagle3Drafter, Moment
-from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+from core.speculative.drafters import Moment
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.superposed_static import superpose_static
 

@@ -25,8 +25,8 @@ from core.speculative.arc import RULES
 from core.speculative.calibration import for_model
 from core.speculative.cost import CostCurve
 from core.speculative.cost import measure as measure_curve
-from core.speculative.drafters import Drafter, Eagle3Drafter
-from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+from core.speculative.drafters import Drafter
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadError
 
 LENGTH = 64  # tokens after each prompt

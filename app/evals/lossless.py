@@ -24,8 +24,8 @@ from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
 from core.speculative import NgramDrafter, generate
-from core.speculative.drafters import Drafter, Eagle3Drafter
-from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+from core.speculative.drafters import Drafter
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadError
 
 LENGTH = 32  # tokens after each prompt
