@@ -355,17 +355,23 @@ def test_a_drafter_that_takes_longer_than_the_target_is_asked_once() -> None:
     assert "switched off" in (made.statistics.notice or "")
 
 
-def test_a_drafter_that_pays_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a clock of its own: a pass takes what the curve says, drafting a hundredth of it."""
-    model, now = TableModel(), [0.0]
-    forward = model.forward
-    monkeypatch.setattr(sys.modules["core.speculative.generate"].time, "perf_counter", lambda: now[0])
+def clock_of(model: TableModel, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds, which a pass takes as the curve says, and nothing else unless it adds to them."""
+    now, forward = [0.0], model.forward
 
     def timed(rows: list[Row]) -> list[Tensor]:
         now[0] += FLAT(len(rows[0].inputs)) / 1000
         return forward(rows)
 
     monkeypatch.setattr(model, "forward", timed)
+    monkeypatch.setattr(sys.modules["core.speculative.generate"].time, "perf_counter", lambda: now[0])
+    return now
+
+
+def test_a_drafter_that_pays_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock of its own: a pass takes what the curve says, drafting a hundredth of it."""
+    model = TableModel()
+    now = clock_of(model, monkeypatch)
 
     def right(ids: list[int], depth: int) -> TokenTree:
         now[0] += FLAT(1) / 100_000
@@ -379,19 +385,13 @@ def test_a_drafter_that_pays_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_long_first_draft_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     """A head reads the whole prompt before its first tree; the second one is quick."""
-    model, now = TableModel(), [0.0]
-    forward = model.forward
-    monkeypatch.setattr(sys.modules["core.speculative.generate"].time, "perf_counter", lambda: now[0])
-
-    def timed(rows: list[Row]) -> list[Tensor]:
-        now[0] += FLAT(len(rows[0].inputs)) / 1000
-        return forward(rows)
+    model = TableModel()
+    now = clock_of(model, monkeypatch)
 
     def right(ids: list[int], depth: int) -> TokenTree:
         now[0] += FLAT(1) / (1_000 if len(ids) == len(PREFIX) + 1 else 100_000)
         return TokenTree.chain(continued(model, ids, depth), [0.9] * depth)
 
-    monkeypatch.setattr(model, "forward", timed)
     made = generate(model, Scripted(right), PREFIX, temperature=0, length=200, curve=FLAT)
     list(made)
     assert made.statistics.notice is None
