@@ -123,6 +123,7 @@ def _train(
 
     recipe = Recipe(**chosen)
     console = Console(stderr=True)
+    head = None if begin_with is None else Eagle3Head.load(begin_with)
     written = work / "windows.npy"
     read = [] if written.is_file() else _texts(text)
     console.print("Loading the model …")
@@ -130,7 +131,8 @@ def _train(
     assert target._module is not None
     module: Any = target._module
     quick = not why_not(module, torch.bfloat16)
-    head = None if begin_with is None else Eagle3Head.load(begin_with).check(target.vocab_size, target.dim)
+    if head is not None:
+        head.check(target.vocab_size, target.dim)
     piece = 8 * length * target.dim  # bytes of what is remembered of it
     remembered = min(texts + answered, int(MEMORY * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / piece))
     teacher = LeanTeacher(module, remembered=remembered) if quick else ModuleTeacher(module)
