@@ -189,7 +189,8 @@ class Completion:
         self.fed = 0
         self._first: tuple[list[Tensor], list[np.ndarray]] | None = None  # what the drafts began with
         wanted = self._healing.prefix_ids
-        self._show_hidden_states()
+        if mode.speculation is not None and mode.speculation.by.drafter.layers:
+            self._sequence.reveal()
         if (weighed := self._weighed_before()) is not None:
             self.reused, self._rest = self._sequence.length, []
             self._begin(weighed)
@@ -240,13 +241,6 @@ class Completion:
         if self._branch is not None:
             self._branch.close()
             self._branch = None
-
-    def _show_hidden_states(self) -> None:
-        """A drafter that looks at hidden states wants those of the whole text: what was read before the model kept them
-        is read again."""
-        speculation = self._mode.speculation
-        if speculation is not None and speculation.by.drafter.layers and self._sequence.features is None:
-            self._sequence.rewind(0)
 
     def _weighed_before(self) -> list[Tensor] | None:
         """The logits of this very place, where the session's latest drafts began at it and its word is still cached."""

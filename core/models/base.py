@@ -222,6 +222,12 @@ class Sequence(ABC):
         whole = self.model.watched and self._layers == self.model.watched and self._known == self.length
         return self._features[: self.length] if whole else None
 
+    def reveal(self) -> None:
+        """Features are wanted of every position: what was read before the model kept them is forgotten, to be read
+        again."""
+        if self.features is None:
+            self.rewind(0)
+
     def _remember(self, fresh: Tensor | None) -> None:
         """Rows (n, W) behind the others; called before the positions are counted."""
         self._fresh = None

@@ -250,7 +250,9 @@ class Generation(Iterator[Token]):
 
     def _run(self) -> Generator[Token, None, None]:
         try:
-            logits = self._read()
+            if self.drafter is not None and self.drafter.layers:
+                self._sequence.reveal()
+            logits = self._sequence.sync(self.ids)
             p = self._choice.probabilities(logits, self.ids)
             token = self._draw(p, len(self.ids))
             yield self._append(token, "plain", p)
@@ -262,14 +264,6 @@ class Generation(Iterator[Token]):
         finally:
             if self._own:
                 self._sequence.close()
-
-    def _read(self) -> Tensor:
-        """The text so far; all of it anew where the drafter wants features that were not kept."""
-        logits = self._sequence.sync(self.ids)
-        if self.drafter is not None and self.drafter.layers and self._sequence.features is None:
-            self._sequence.rewind(0)
-            logits = self._sequence.sync(self.ids)
-        return logits
 
     def _append(self, token: int, how: How, p: np.ndarray, lts: float | None = None) -> Token:
         self.ids.append(token)
@@ -373,12 +367,18 @@ class Generation(Iterator[Token]):
 
     def _give_up(self) -> None:
         s = self.statistics
+        self.drafter = None
+        if not s.cycles:
+            s.notice = (
+                "Speculation was switched off: by what passes cost here, and what was accepted before, it is slower "
+                "than one by one."
+            )
+            return
         passes = "1 pass" if s.cycles == 1 else f"{s.cycles} passes"
         s.notice = (
             f"Speculation was switched off after {passes}: {s.accept_length:.2f} tokens a pass, in passes that take "
             "longer, are slower here than one by one."
         )
-        self.drafter = None
 
     # --- accepting
 
