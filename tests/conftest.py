@@ -27,7 +27,7 @@ def plain_torch_model(default_gguf: Path) -> Iterator[TorchModel]:
     """The default model on the torch backend, with transformers' layers; loading takes seconds."""
     from core.models.hf import load
 
-    model = load(default_gguf, "default", lean=False)
+    model = load(default_gguf, "default", plain=True)
     yield model
     model.close()
 

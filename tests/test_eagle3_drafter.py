@@ -48,7 +48,7 @@ def model(folder: Path) -> LanguageModel:
 
 @pytest.fixture(scope="module")
 def plain_layers(folder: Path) -> LanguageModel:
-    return hf.load(folder, "tiny", lean=False)
+    return hf.load(folder, "tiny", plain=True)
 
 
 @pytest.fixture
@@ -322,7 +322,7 @@ class NothingOfTheHost(TorchDispatchMode):
 
 def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
     """On the device of tensors without contents: nobody can be told a number, nor a tensor be copied from there."""
-    target = behind_a_static_cache(hf.load(folder, "tiny", lean=False))
+    target = behind_a_static_cache(hf.load(folder, "tiny", plain=True))
     head = head_for(target)
     target.watch(LAYERS)
     nowhere = target._device = torch.device("meta")
@@ -346,7 +346,7 @@ def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
 def test_captured_trees_and_their_verification_are_what_the_same_functions_give_uncaptured(folder: Path) -> None:
-    target = hf.load(folder, "tiny", lean=False)
+    target = hf.load(folder, "tiny", plain=True)
     assert isinstance(target, hf.TorchModel)
     target = StaticModel(target, lines=2, capacity=CONTEXT)
     drafter = Eagle3Drafter(head_for(target), target)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,12 +11,8 @@ from transformers import LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Confi
 from transformers.cache_utils import DynamicCache
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from core.models import hf
-from core.models.hf import TorchModel
 from core.models.lean import LeanLlama, why_not
-from core.superposed import superpose
 
-GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
 SHAPE = {
     "hidden_size": 32,
     "num_hidden_layers": 2,
@@ -105,58 +99,3 @@ def test_any_mask_of_who_sees_whom_is_obeyed() -> None:
 )
 def test_what_it_cannot_run_is_said(config: LlamaConfig, reason: str) -> None:
     assert reason in why_not(module_of(config), torch.float32)
-
-
-# --- the default model
-
-
-@pytest.fixture(scope="module")
-def rounded(plain_torch_model: TorchModel) -> TorchModel:
-    module = plain_torch_model._module
-    assert isinstance(module, PreTrainedModel)
-    if reason := why_not(module, torch.bfloat16):
-        pytest.skip(f"Not in bfloat16 here: {reason}.")
-    return hf.made_lean(plain_torch_model, torch.bfloat16)
-
-
-def test_the_default_model_gives_the_logits_of_transformers_layers(
-    torch_model: TorchModel, plain_torch_model: TorchModel
-) -> None:
-    if torch_model.device == "cpu":
-        assert isinstance(torch_model._module, LeanLlama)
-    for case in GOLDEN["cases"][:12]:
-        ours, theirs = (m.open().feed_every(case["prefix_ids"]) for m in (torch_model, plain_torch_model))
-        assert torch.allclose(ours, theirs, atol=2e-3)  # 3e-4 measured
-
-
-def test_on_transformers_layers_scores_are_the_authors_to_2e_4(plain_torch_model: TorchModel) -> None:
-    options = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
-    for case in GOLDEN["cases"]:
-        *_, last = superpose(plain_torch_model, case["prefix_ids"], 3, 10, **options)
-        assert last.ids == case["drafts"]
-        assert last.logprobs == pytest.approx(case["logprobs"], abs=2e-4)
-
-
-def test_in_bfloat16_the_distributions_are_nearly_those_of_float32(
-    torch_model: TorchModel, rounded: TorchModel
-) -> None:
-    divergence, agreed, same, total = 0.0, 0, 0, 0
-    for case in GOLDEN["cases"][:12]:
-        a, b = (m.open().feed_every(case["prefix_ids"]) for m in (torch_model, rounded))
-        p, q = a.log_softmax(-1), b.log_softmax(-1)
-        divergence += float((p.exp() * (p - q)).sum())
-        agreed += int((a.argmax(-1) == b.argmax(-1)).sum())
-        total += len(a)
-        *_, one = superpose(torch_model, case["prefix_ids"], 3, 1)
-        *_, other = superpose(rounded, case["prefix_ids"], 3, 1)
-        same += one.ids[0] == other.ids[0]
-    assert divergence / total < 3e-3  # nats; about 1e-3 measured
-    assert agreed / total > 0.9
-    assert same >= 10
-
-
-def test_in_bfloat16_a_token_is_its_embedding(rounded: TorchModel) -> None:
-    a, b = rounded.open(), rounded.open()
-    by_id = a.feed([5, 6, 7])
-    b.feed([5, 6])
-    assert torch.allclose(b.feed_embedding(rounded.embeddings[7]), by_id, atol=0.5)

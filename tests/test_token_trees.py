@@ -55,7 +55,7 @@ def close_to(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=2e-4)
 
 
-@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma3", "mistral"])
+@pytest.mark.parametrize("kind", ["llama", "compiled llama", "gpt2", "gemma3", "mistral"])
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed(

@@ -74,8 +74,8 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Loaded]:
                 with torch.no_grad():
                     return plain(inputs_embeds=vectors[None], use_cache=False).logits[0]
 
-            # On a CPU Llama runs lean; on its own layers otherwise.
-            made[kind] = Loaded(hf.load(folder, kind, lean=kind != "plain llama"), reference)
+            # On a CPU Llama runs compiled, or lean where its heads do not allow that; on its own layers otherwise.
+            made[kind] = Loaded(hf.load(folder, kind, plain=kind == "plain llama"), reference)
         return made[kind]
 
     return get
@@ -90,7 +90,7 @@ def close_to(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=2e-4)
 
 
-KINDS = ["llama", "plain llama", "gpt2", "gemma3", "bloom"]
+KINDS = ["llama", "plain llama", "compiled llama", "gpt2", "gemma3", "bloom"]
 
 # --- sequences
 

@@ -2,8 +2,9 @@
 
 The floor is the bytes of the weights divided by the bandwidth at which this CPU reads them: a sum over as many bytes,
 taken in the same rounds. A step is `LanguageModel.forward` of one token for 1, 4 and 9 sequences (a superposed row; it
-and 3, or 8, exact ones beside it), with transformers' layers and lean, in float32 and bfloat16. A ratio to the floor is
-the median over the rounds of two times of the same round, for the bandwidth of a shared machine comes and goes.
+and 3, or 8, exact ones beside it), with transformers' layers, on oneDNN (which serves machines without a compiler) and
+in compiled code, in float32 and bfloat16. A ratio to the floor is the median over the rounds of two times of the same
+round, for the bandwidth of a shared machine comes and goes.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from transformers import PreTrainedModel
 
 from app.bench.report import Options, Report, interleaved
 from core.errors import ModelFileError
-from core.models import hf
+from core.models import hf, lean, native
 from core.models.base import Row, Sequence
 from core.models.hf import TorchModel
-from core.models.lean import LeanLlama, why_not
+from core.models.lean import LeanLlama
 from core.models.load import DEFAULT_NAME, default_model_path
+from core.models.native import NativeLlama
 
 ROWS = (1, 4, 9)
 STEPS = 9  # in a row, as in a set of drafts of 10 tokens; times are per step
@@ -50,23 +53,30 @@ class _Way:
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
     """Raises what loading the model raises."""
     progress("loading the model")
-    plain = hf.load(default_model_path(), DEFAULT_NAME, lean=False)
+    plain = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
     module = plain._module
-    if plain.device != "cpu" or module is None or isinstance(module, LeanLlama):
+    if plain.device != "cpu" or not isinstance(module, PreTrainedModel):
         raise ModelFileError("The model is not on the CPU; set CUDA_VISIBLE_DEVICES= to measure the CPU.")
     report = Report("cpu-torch")
     count = sum(p.numel() for p in module.parameters())  # the tied table once: a step reads it as its output layer
     ways = [_way("transformers' layers, float32", plain, count * 4)]
     for dtype, size in ((torch.float32, 4), (torch.bfloat16, 2)):
-        name = f"lean, {str(dtype).removeprefix('torch.')}"
-        progress(name)
-        if reason := why_not(module, dtype):
-            report.rows.append({"way": name, "note": f"not measured: {reason}"})
-            continue
-        ways.append(_way(name, hf.made_lean(plain, dtype), count * size))
+        for made, reason in ((LeanLlama, lean.why_not(module, dtype)), (NativeLlama, native.why_not(module))):
+            name = f"{'compiled' if made is NativeLlama else 'on oneDNN'}, {str(dtype).removeprefix('torch.')}"
+            progress(name)
+            if reason:
+                report.rows.append({"way": name, "note": f"not measured: {reason}"})
+                continue
+            model = TorchModel(made(module, dtype), plain.tokenizer, name, plain.context_length)
+            ways.append(_way(name, model, count * size))
     source = torch.ones(count)  # float32, as many bytes as its weights; zeros might be one page of memory many times
     target = torch.zeros_like(source)
-    runs: dict[str, Callable[[], object]] = {READ: source.sum, COPY: lambda: target.copy_(source)}
+
+    def read() -> None:
+        for _ in range(STEPS):
+            source.sum()
+
+    runs: dict[str, Callable[[], object]] = {READ: read, COPY: lambda: target.copy_(source)}
     for way in ways:
         for rows in ROWS:
             runs[f"{way.name} {rows}"] = lambda way=way, rows=rows: way.step(rows)
@@ -78,18 +88,18 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
             way.back()
 
     timings = interleaved(runs, rounds, before)
-    for name, moved in ((READ, count * 4), (COPY, 2 * count * 4)):
-        report.rows.append(
-            {"way": name, "ms": timings.median(name) * 1000, "GB_per_s": moved / timings.median(name) / 1e9}
-        )
+    for name, passes, moved in ((READ, STEPS, count * 4), (COPY, 1, 2 * count * 4)):
+        ms = timings.median(name) / passes * 1000
+        least = min(timings.seconds[name]) / passes * 1000
+        report.rows.append({"way": name, "ms": ms, "least_ms": least, "GB_per_s": moved / ms / 1e6})
     for way in ways:
-        share = way.weights / (count * 4) * STEPS
+        share = way.weights / (count * 4)
         for rows in ROWS:
             name = f"{way.name} {rows}"
             row = {"way": way.name, "rows": rows, "ms": timings.median(name) / STEPS * 1000}
             row["least_ms"] = min(timings.seconds[name]) / STEPS * 1000
             report.rows.append(row | {"of_floor": timings.ratio(name, READ) / share})
-            if way.model is not plain and rows == 1:
+            if isinstance(way.model._module, NativeLlama) and rows == 1:
                 report.target(f"{way.name}: step / floor", timings.ratio(name, READ) / share, f"<= {TARGET}")
     return report
 

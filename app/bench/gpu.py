@@ -80,7 +80,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
         _empty(device)
     if not options.tiny:
         progress("loading the default model")
-        model = hf.load(default_model_path(), DEFAULT_NAME, lean=False)
+        model = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
         prefixes = text.prefixes(model.tokenizer, text.load(options.text), ROUNDS + 1, PREFIX)
         try:
             store = NgramStore.open(BASE_STORE, fingerprint=model.tokenizer.fingerprint)

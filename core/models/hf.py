@@ -36,7 +36,7 @@ import struct
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, cached_property
 from logging import CRITICAL
 from pathlib import Path
 from typing import Any
@@ -64,9 +64,11 @@ from transformers.integrations.gguf.reader import read_gguf_metadata
 from transformers.utils import logging
 
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
+from core.models import lean, native
 from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
-from core.models.lean import LeanLlama, why_not
+from core.models.lean import LeanLlama
+from core.models.native import NativeLlama
 
 MAX_CONTEXT = 8192  # positions; what a model's configuration allows beyond that would cost gigabytes of cache
 UNKNOWN_CONTEXT = 2048  # positions, where the configuration does not say
@@ -96,22 +98,23 @@ _UNREADABLE = (
 )
 
 
+Module = PreTrainedModel | LeanLlama | NativeLlama
+
+
 class TorchModel(LanguageModel):
     """A transformers model on one device. See `LanguageModel` for the attributes."""
 
     backend = "torch"
 
-    def __init__(
-        self, module: PreTrainedModel | LeanLlama, tokenizer: Tokenizer, name: str, context_length: int
-    ) -> None:
+    def __init__(self, module: Module, tokenizer: Tokenizer, name: str, context_length: int) -> None:
         """Raises ModelFileError for a model whose cache cannot be rewound, or that takes no embeddings."""
         self.name = name
         self.tokenizer = tokenizer
         self.context_length = context_length
-        self._module: PreTrainedModel | LeanLlama | None = module.eval().requires_grad_(False)
+        self._module: Module | None = module.eval().requires_grad_(False)
         self._device = next(module.parameters()).device
         self._dtype = module.dtype
-        self._lean = isinstance(module, LeanLlama)
+        self._lean = not isinstance(module, PreTrainedModel)
         self.device = str(self._device)
         self.embeddings = _embedding_table(module)  # (V, D)
         self.vocab_size, self.dim = self.embeddings.shape
@@ -425,9 +428,22 @@ class _Appender(Cache):
 
     def __init__(self, store: _Store, first: int, lines: int, begin: int, end: int, n: int) -> None:
         super().__init__(layers=[])
-        self._past = end - begin
-        self._all = store.window(first, lines, begin, end + n)
-        self._new = store.window(first, lines, end, end + n)
+        self._store, self._first, self._lines = store, first, lines
+        self._begin, self._end, self._n = begin, end, n
+
+    @property
+    def block(self) -> Tensor:
+        """All planes, if they are of one shape, with room for what is new: (planes, lines, heads, C, width)."""
+        (block,) = self._store.blocks.values()
+        return block[:, self._first : self._first + self._lines, :, self._begin : self._end + self._n]
+
+    @cached_property
+    def _all(self) -> list[Tensor]:
+        return self._store.window(self._first, self._lines, self._begin, self._end + self._n)
+
+    @cached_property
+    def _new(self) -> list[Tensor]:
+        return self._store.window(self._first, self._lines, self._end, self._end + self._n)
 
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
@@ -439,21 +455,21 @@ class _Appender(Cache):
         return self._all[keys], self._all[values]
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
-        return self._past
+        return self._end - self._begin
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         # Layers with a sliding window keep everything too, so that they can be rewound; their mask hides it.
-        return self._past + query_length, 0
+        return self._end - self._begin + query_length, 0
 
 
-def load(source: Path | str, name: str, dtype: torch.dtype = torch.float32, lean: bool = True) -> TorchModel:
+def load(source: Path | str, name: str, dtype: torch.dtype = torch.float32, plain: bool = False) -> TorchModel:
     """Load a model.
 
     Args:
         source: a GGUF file, a Hugging Face directory, or the id of a model on the Hugging Face hub.
         name: what the user asked for.
         dtype: what a CPU computes in, float32 or bfloat16; models that cannot run lean stay at float32.
-        lean: run the Llama family on a CPU without transformers' layers; see `core.models.lean`.
+        plain: keep transformers' layers, where the Llama family would run without them on a CPU; see `made_lean`.
     Raises: ModelNotFound for an id that neither the hub nor the local cache has; ModelFileError for files
         that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
     """
@@ -490,13 +506,27 @@ def load(source: Path | str, name: str, dtype: torch.dtype = torch.float32, lean
         except _UNREADABLE as error:
             raise _unreadable(source, error, "the tokenizer of ") from error
         model = TorchModel(module, tokenizer, name, _context_length(module))
-        return made_lean(model, dtype) if lean and not why_not(module, dtype) else model
+        return model if plain else made_lean(model, dtype)
 
 
 def made_lean(model: TorchModel, dtype: torch.dtype) -> TorchModel:
-    """The same model without transformers' layers; `why_not(model._module, dtype)` must be ""."""
-    assert isinstance(model._module, PreTrainedModel)
-    return TorchModel(LeanLlama(model._module, dtype), model.tokenizer, model.name, model.context_length)
+    """The same model without transformers' layers: in compiled code, or else on oneDNN, or else as it is.
+
+    `notice` of what is returned says when there could have been compiled code.
+    """
+    module = model._module
+    assert isinstance(module, PreTrainedModel)
+    if lean.why_not_llama(module):
+        return model
+    if not (reason := native.why_not(module)):
+        made: Module = NativeLlama(module, dtype)
+    elif not lean.why_not(module, dtype):
+        made = LeanLlama(module, dtype)
+    else:
+        return model
+    found = TorchModel(made, model.tokenizer, model.name, model.context_length)
+    found.notice = f"Drafts take twice as long as they could on this CPU: {reason}." if reason else None
+    return found
 
 
 # Never run code that comes with a model, never unpickle its weights.
@@ -563,7 +593,7 @@ def _context_length(module: PreTrainedModel) -> int:
     return UNKNOWN_CONTEXT
 
 
-def _embedding_table(module: PreTrainedModel | LeanLlama) -> Tensor:
+def _embedding_table(module: Module) -> Tensor:
     """What the embedding layer says for each id, (V, D) float32 on the CPU; some models scale its weights."""
     layer, weight = module.get_input_embeddings(), _embedding_weight(module)
     if type(layer) is nn.Embedding:
@@ -572,14 +602,16 @@ def _embedding_table(module: PreTrainedModel | LeanLlama) -> Tensor:
         return layer(torch.arange(weight.shape[0], device=weight.device)).to(device="cpu", dtype=torch.float32)
 
 
-def _embedding_weight(module: PreTrainedModel | LeanLlama) -> Tensor:
+def _embedding_weight(module: Module) -> Tensor:
     weight = module.get_input_embeddings().weight
     assert isinstance(weight, Tensor)
     return weight
 
 
-def _probe_planes(module: PreTrainedModel | LeanLlama, name: str) -> list[tuple[int, int]]:
+def _probe_planes(module: Module, name: str) -> list[tuple[int, int]]:
     """(heads, width) of each layer's keys and values, as one token leaves them in transformers' own cache."""
+    if isinstance(module, NativeLlama):
+        return module.planes
     cache = DynamicCache(config=module.config.get_text_config())
     with torch.inference_mode():
         module(
@@ -637,7 +669,7 @@ def _steps(rows: list[Row], n: int) -> Tensor:
     return found
 
 
-def _windows(module: PreTrainedModel | LeanLlama) -> dict[str, int | None]:
+def _windows(module: Module) -> dict[str, int | None]:
     """How far back each kind of layer looks, in positions; None for all the way."""
     config = module.config.get_text_config()
     width = getattr(config, "sliding_window", None)

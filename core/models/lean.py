@@ -26,8 +26,8 @@ BATCH = 16  # inputs that packing has in mind; the packed weights serve any numb
 FAMILY = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM)  # the same layers, with or without biases
 
 
-def why_not(module: PreTrainedModel, dtype: torch.dtype) -> str:
-    """Why `LeanLlama` cannot stand in for this module here, or ""."""
+def why_not_llama(module: PreTrainedModel) -> str:
+    """What of this module's layers is not computed here, or ""."""
     config = module.config
     if type(module) not in FAMILY:
         return f"{type(module).__name__} is no model of the Llama family"
@@ -36,11 +36,48 @@ def why_not(module: PreTrainedModel, dtype: torch.dtype) -> str:
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
     if kinds != {"full_attention"} or (type(module) is MistralForCausalLM and config.sliding_window):
         return "it attends to a sliding window"
-    if module.device.type != "cpu" or not torch.backends.mkldnn.is_available():
-        return "it does not run on a CPU with oneDNN"
+    return "" if module.device.type == "cpu" else f"it runs on {module.device}"
+
+
+def why_not(module: PreTrainedModel, dtype: torch.dtype) -> str:
+    """Why `LeanLlama` cannot stand in for this module here, or ""."""
+    if reason := why_not_llama(module):
+        return reason
+    if not torch.backends.mkldnn.is_available():
+        return "there is no oneDNN here"
     if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return "this processor computes no bfloat16 products (AVX-512 expected)"
     return ""
+
+
+def head_width(config: Any) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def weight_and_bias(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+
+
+def mask_of(given: Tensor | dict[str, Tensor] | None, past: int, n: int) -> Tensor | None:
+    """What each of n inputs sees of `past` columns and of themselves: (B, 1, n, C) or (1, 1, n, C), as booleans or as
+    numbers to add; None for everything.
+
+    Args:
+        given: None, (B, C) of zeros and ones, or (B, 1, n, C).
+    """
+    if isinstance(given, dict):
+        given = next(iter(given.values()))  # all layers are of one kind here
+    if given is not None and given.ndim == 4:
+        return given
+    if given is None and n == 1:
+        return None
+    causal = torch.ones(n, past + n, dtype=torch.bool).tril_(past)[None, None]
+    if given is None:
+        return causal
+    # A filled-up input sees itself at least: softmax over nothing is NaN.
+    own = torch.zeros_like(causal)
+    own[0, 0, :, past:].fill_diagonal_(True)
+    return (causal & given[:, None, None, :].bool()) | own
 
 
 class Packed:
@@ -74,15 +111,11 @@ class _Layer:
             if linear.bias is not None:
                 biases.append(linear.bias.detach()[order])
         self.qkv = Packed(dtype, torch.cat(weights) * before, torch.cat(biases) if biases else None)
-        self.out = Packed(dtype, *_of(attention.o_proj))
-        (gate, gate_bias), (up, up_bias) = _of(mlp.gate_proj), _of(mlp.up_proj)
+        self.out = Packed(dtype, *weight_and_bias(attention.o_proj))
+        (gate, gate_bias), (up, up_bias) = weight_and_bias(mlp.gate_proj), weight_and_bias(mlp.up_proj)
         bias = None if gate_bias is None or up_bias is None else torch.cat([gate_bias, up_bias])
         self.gate_up = Packed(dtype, torch.cat([gate, up]) * between, bias)
-        self.down = Packed(dtype, *_of(mlp.down_proj))
-
-
-def _of(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
-    return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+        self.down = Packed(dtype, *weight_and_bias(mlp.down_proj))
 
 
 class LeanLlama(nn.Module):
@@ -103,11 +136,11 @@ class LeanLlama(nn.Module):
         self.embed_tokens = body.embed_tokens  # float32, which is the public table too
         self._rotary = body.rotary_emb
         self._heads, self._key_heads = config.num_attention_heads, config.num_key_value_heads
-        self._width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+        self._width = head_width(config)
         self._eps = torch.tensor(config.rms_norm_eps)
         self._layers = [_Layer(layer, dtype, self._width) for layer in body.layers]
         head: Any = module.get_output_embeddings()
-        self._head = Packed(dtype, head.weight.detach() * body.norm.weight.detach(), _of(head)[1])
+        self._head = Packed(dtype, head.weight.detach() * body.norm.weight.detach(), weight_and_bias(head)[1])
 
     @property
     def device(self) -> torch.device:
@@ -143,7 +176,7 @@ class LeanLlama(nn.Module):
         B, n, _ = h.shape
         if position_ids is None:
             position_ids = torch.arange(past, past + n)[None]
-        mask = self._mask(attention_mask, past, n)
+        mask = mask_of(attention_mask, past, n)
         h = h.to(torch.float32, copy=True)  # (B, n, D), the residual stream
         cos, sin = self._rotary(h, position_ids=position_ids)  # (B, n, w)
         half = self._width // 2
@@ -181,19 +214,3 @@ class LeanLlama(nn.Module):
             mask = mask.repeat(1, 1, G, 1)
         o = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
         return o.view(B, keys, G, n, w).permute(0, 3, 1, 2, 4).reshape(B, n, H * w)
-
-    def _mask(self, given: Tensor | dict[str, Tensor] | None, past: int, n: int) -> Tensor | None:
-        """What each input sees: (B, 1, n, C) or (1, 1, n, C), or None for everything."""
-        if isinstance(given, dict):
-            given = next(iter(given.values()))  # all layers are of one kind here
-        if given is not None and given.ndim == 4:
-            return given
-        if given is None and n == 1:
-            return None
-        causal = torch.ones(n, past + n, dtype=torch.bool).tril_(past)[None, None]
-        if given is None:
-            return causal
-        # A filled-up input sees itself at least: softmax over nothing is NaN.
-        own = torch.zeros_like(causal)
-        own[0, 0, :, past:].fill_diagonal_(True)
-        return (causal & given[:, None, None, :].bool()) | own

@@ -93,7 +93,7 @@ def load_module(name: str = "default") -> TorchModel:
     source, label = _locate(name)
     if isinstance(source, Path) and source.is_file():
         _check_gguf(source)
-    return hf.load(source, label, lean=False)
+    return hf.load(source, label, plain=True)
 
 
 def _locate(name: str) -> tuple[Path | str, str]:

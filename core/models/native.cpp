@@ -1,0 +1,359 @@
+// One pass through a model of the Llama family on a CPU, with few inputs at a time, at the speed of its memory.
+//
+// With few inputs a pass costs what reading the weights costs. So a weight matrix is stored in the order in which it is
+// read: in panels of PANEL outputs, and within a panel input by input, so that each core reads one long stream.
+//
+//      panel 0                  panel 1
+//      w[0][0] … w[31][0]       w[32][0] … w[63][0]       w[o][k]: from input k to output o
+//      w[0][1] … w[31][1]       …
+//      …
+//
+// A panel's outputs for up to ROWS inputs are summed in registers; more inputs come back to a panel that is in the cache
+// by then. Threads share a matrix's panels and wait for one another between matrices, and nothing else is in between:
+// no allocation, no call from outside. Plain C ABI, so that `native.py` builds it without Python's or torch's headers.
+//
+// Numbers are float32; weights may be bfloat16, which is its upper half. RMS norms: their weights are in the matrices,
+// their factor is applied to the product. Shapes: B lines of n inputs each, D width, H query heads on K key heads,
+// w width of a head, I inner width, C columns of the cache.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <omp.h>
+#include <utility>
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16, ROWS = 12;  // 24 sums, two weights and an input in 32 registers
+#else
+constexpr int LANES = 8, ROWS = 4;  // 8 sums in 16 registers
+#endif
+constexpr int PANEL = 2 * LANES;
+constexpr int AHEAD = 2048;  // bytes: the hardware's own prefetch ends at each page of 4 KB
+constexpr int WIDEST = 256;  // of a head
+constexpr float UNSEEN = -1e30f;
+
+typedef float Vec __attribute__((vector_size(4 * LANES)));
+typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
+typedef uint32_t Word __attribute__((vector_size(4 * LANES)));
+typedef int32_t Int __attribute__((vector_size(4 * LANES)));
+typedef uint16_t Half __attribute__((vector_size(2 * LANES), may_alias));
+
+inline Vec load(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
+inline Vec load(const uint16_t* p) {
+  return reinterpret_cast<Vec>(__builtin_convertvector(*reinterpret_cast<const Half*>(p), Word) << 16);
+}
+inline void store(float* p, Vec v) { *reinterpret_cast<Unaligned*>(p) = v; }
+
+// The sum of a vector's lanes, by halves.
+template <int LENGTH, class V>
+inline float sum(V v) {
+  if constexpr (LENGTH == 1) {
+    return v[0];
+  } else if constexpr (LENGTH == 2) {
+    return v[0] + v[1];
+  } else {
+    typedef float Lower __attribute__((vector_size(2 * LENGTH)));
+    Lower low, high;
+    std::memcpy(&low, &v, sizeof low);
+    std::memcpy(&high, reinterpret_cast<const char*>(&v) + sizeof low, sizeof high);
+    return sum<LENGTH / 2>(low + high);
+  }
+}
+
+// e^x to 2e-7 of itself; 0 below -87. 2^n · 2^f with |f| <= 1/2, the second by its Taylor series.
+inline Vec exp(Vec x) {
+  constexpr float MAGIC = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer
+  const Vec z = (x > 88.0f ? x - x + 88.0f : x) * 1.442695041f;
+  const Vec n = (z + MAGIC) - MAGIC;
+  const Vec f = z - n;
+  const Vec p =
+      ((((((f * 1.5403530e-4f + 1.3333558e-3f) * f + 9.6181291e-3f) * f + 5.5504109e-2f) * f + 2.4022651e-1f) * f +
+        6.9314718e-1f) *
+           f +
+       1.0f);
+  const Vec power = reinterpret_cast<Vec>((__builtin_convertvector(n, Int) + 127) << 23);
+  return x < -87.0f ? x - x : p * power;
+}
+
+}  // namespace
+
+extern "C" {
+
+struct Matrix {
+  const void* panels;  // ceil(out / PANEL) panels of in × PANEL
+  const float* bias;   // (out,) or null
+  int64_t out, in;
+};
+
+struct Layer {
+  Matrix qkv, out, gate_up, down;  // gate_up: a panel of the gate, one of up, the next of the gate, …
+};
+
+struct Model {
+  int64_t layers, dim, heads, key_heads, width, inner, bfloat16;
+  double eps;
+  const Layer* layer;
+  Matrix head;
+};
+
+struct Pass {
+  int64_t lines, n, past, threads;
+  float* h;                            // (B·n, D): embeddings; the residual stream
+  const float *cos, *sin;              // (B·n, w)
+  const uint8_t* seen;                 // (B, n, C) what each input sees, or null: everything up to itself
+  float* cache;                        // keys of the first layer; `of_plane` further its values, then the second's keys
+  int64_t of_plane, of_line, of_head;  // strides of the cache in numbers; a column's w numbers lie together
+  const int64_t* kept;                 // which of the B·n inputs logits are wanted after
+  int64_t kept_count;
+  float* logits;           // (kept, V)
+  const int64_t* watched;  // layers whose entering residual stream is wanted, ascending; `layers` for the last's leaving
+  int64_t watched_count;
+  float* features;  // (B·n, watched · D)
+};
+
+}  // extern "C"
+
+namespace {
+
+// The outputs of one panel for R inputs x (R, K): `found` (R, PANEL).
+template <int R, class W>
+void panel(const W* w, const float* x, int64_t K, float* found) {
+  Vec sums[R][2] = {};
+  for (int64_t k = 0; k < K; k++, w += PANEL) {
+    for (unsigned at = 0; at < PANEL * sizeof(W); at += 64) {
+      __builtin_prefetch(reinterpret_cast<const char*>(w) + AHEAD + at);
+    }
+    const Vec first = load(w), second = load(w + LANES);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; r++) {
+      sums[r][0] += first * x[r * K + k];
+      sums[r][1] += second * x[r * K + k];
+    }
+  }
+  for (int r = 0; r < R; r++) {
+    store(found + r * PANEL, sums[r][0]);
+    store(found + r * PANEL + LANES, sums[r][1]);
+  }
+}
+
+template <class W, int... R>
+void panel_of(std::integer_sequence<int, R...>, int rows, const W* w, const float* x, int64_t K, float* found) {
+  static constexpr void (*ways[])(const W*, const float*, int64_t, float*) = {panel<R + 1, W>...};
+  ways[rows - 1](w, x, K, found);
+}
+
+struct Share {
+  int64_t begin, end;
+};
+
+// This thread's part of so many pieces of work.
+Share share(int64_t pieces) {
+  const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
+  return {pieces * thread / threads, pieces * (thread + 1) / threads};
+}
+
+// y = scale · x Wᵀ + b for x (rows, K), a panel at a time: `take(row, first output, how many, values)`. A scale for
+// each row, or null. With PAIR, two panels at a time: values[0 … PANEL) of the one, values[ROWS · PANEL …) of the other.
+template <class W, bool PAIR = false, class Take>
+void product(const Matrix& m, const float* x, int64_t rows, const float* scale, Take take) {
+  alignas(64) float found[(PAIR ? 2 : 1) * ROWS * PANEL];
+  const auto counts = std::make_integer_sequence<int, ROWS>{};
+  const int64_t panels = (m.out + PANEL - 1) / PANEL;
+  const auto mine = share(PAIR ? panels / 2 : panels);
+  for (int64_t p = mine.begin; p < mine.end; p++) {
+    for (int64_t row = 0; row < rows; row += ROWS) {
+      const int some = static_cast<int>(std::min<int64_t>(ROWS, rows - row));
+      for (int half = 0; half < (PAIR ? 2 : 1); half++) {
+        const int64_t at = PAIR ? 2 * p + half : p;
+        float* values = found + half * ROWS * PANEL;
+        panel_of(counts, some, static_cast<const W*>(m.panels) + at * m.in * PANEL, x + row * m.in, m.in, values);
+        const int count = static_cast<int>(std::min<int64_t>(PANEL, m.out - at * PANEL));
+        for (int r = 0; r < some; r++) {
+          const float factor = scale ? scale[row + r] : 1.0f;
+          for (int i = 0; i < count; i++) {
+            values[r * PANEL + i] = values[r * PANEL + i] * factor + (m.bias ? m.bias[at * PANEL + i] : 0.0f);
+          }
+        }
+      }
+      for (int r = 0; r < some; r++) {
+        take(row + r, p * PANEL, std::min<int64_t>(PANEL, m.out - p * PANEL), found + r * PANEL);
+      }
+    }
+  }
+}
+
+// 1 / root mean square of each row. Every thread finds all: cheaper than to wait for the others.
+void norms(const float* x, int64_t rows, int64_t D, double eps, float* scale) {
+  for (int64_t r = 0; r < rows; r++) {
+    float total = 0.0f;
+    int64_t i = 0;
+    Vec squares = {};
+    for (; i + LANES <= D; i += LANES) squares += load(x + r * D + i) * load(x + r * D + i);
+    for (; i < D; i++) total += x[r * D + i] * x[r * D + i];
+    total += sum<LANES>(squares);
+    scale[r] = static_cast<float>(1.0 / std::sqrt(total / static_cast<double>(D) + eps));
+  }
+}
+
+// Turn the pairs (i, i + w/2) of one head.
+void rotate(const float* x, const float* cos, const float* sin, int64_t w, float* out) {
+  for (int64_t i = 0, half = w / 2; i < half; i++) {
+    const float a = x[i], b = x[i + half];
+    out[i] = a * cos[i] - b * sin[i];
+    out[i + half] = b * cos[i + half] + a * sin[i + half];
+  }
+}
+
+// One query over `columns` keys and values of w = N · LANES numbers each, those that `seen` says (null: all).
+template <int N>
+void attend(const float* q, const float* keys, const float* values, const uint8_t* seen, int64_t columns, float* scores,
+            float* out) {
+  const float temper = 1.0f / std::sqrt(static_cast<float>(N * LANES));
+  Vec query[N], found[N] = {};
+  for (int i = 0; i < N; i++) query[i] = load(q + i * LANES) * temper;
+  float most = UNSEEN;
+  for (int64_t c = 0; c < columns; c++) {
+    Vec dot = {};
+    for (int i = 0; i < N; i++) dot += query[i] * load(keys + (c * N + i) * LANES);
+    scores[c] = seen && !seen[c] ? UNSEEN : sum<LANES>(dot);
+    most = std::max(most, scores[c]);
+  }
+  const int64_t filled = (columns + LANES - 1) / LANES * LANES;
+  std::fill(scores + columns, scores + filled, UNSEEN);
+  Vec total = {};
+  for (int64_t c = 0; c < filled; c += LANES) {
+    const Vec weight = exp(load(scores + c) - most);
+    total += weight;
+    store(scores + c, weight);
+  }
+  for (int64_t c = 0; c < columns; c++) {
+    for (int i = 0; i < N; i++) found[i] += load(values + (c * N + i) * LANES) * scores[c];
+  }
+  const float whole = 1.0f / sum<LANES>(total);
+  for (int i = 0; i < N; i++) store(out + i * LANES, found[i] * whole);
+}
+
+using Attend = void (*)(const float*, const float*, const float*, const uint8_t*, int64_t, float*, float*);
+
+template <int... N>
+Attend attend_of(std::integer_sequence<int, N...>, int64_t width) {
+  static constexpr Attend ways[] = {attend<N + 1>...};
+  return ways[width / LANES - 1];
+}
+
+template <class W>
+void run(const Model& m, const Pass& p, float* scratch) {
+  const int64_t rows = p.lines * p.n, D = m.dim, w = m.width, heads = m.heads + 2 * m.key_heads;
+  const int64_t columns = p.past + p.n, padded = (columns + LANES - 1) / LANES * LANES;
+  float* qkv = scratch;                            // (rows, (H + 2K) · w)
+  float* attended = qkv + rows * heads * w;        // (rows, H · w)
+  float* acted = attended + rows * m.heads * w;    // (rows, I)
+  float* last = acted + rows * m.inner;            // (kept, D)
+  float* own = last + p.kept_count * D + omp_get_thread_num() * (rows + padded);
+  float *scale = own, *scores = own + rows;  // (rows,), (C,)
+  const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
+
+  for (int64_t l = 0, watched = 0; l <= m.layers; l++) {
+    for (; watched < p.watched_count && p.watched[watched] == l; watched++) {
+      const auto mine = share(rows);
+      for (int64_t r = mine.begin; r < mine.end; r++) {
+        std::copy_n(p.h + r * D, D, p.features + (r * p.watched_count + watched) * D);
+      }
+    }
+    if (l == m.layers) break;
+    const Layer& layer = m.layer[l];
+    float* keys = p.cache + 2 * l * p.of_plane;
+    float* values = keys + p.of_plane;
+
+    norms(p.h, rows, D, m.eps, scale);
+    product<W>(layer.qkv, p.h, rows, scale, [&](int64_t r, int64_t at, int64_t count, const float* found) {
+      std::copy_n(found, count, qkv + r * heads * w + at);
+    });
+#pragma omp barrier
+    const auto turned = share(rows * heads);
+    for (int64_t i = turned.begin; i < turned.end; i++) {
+      const int64_t r = i / heads, head = i % heads;
+      float* x = qkv + i * w;
+      const int64_t to = r / p.n * p.of_line + (p.past + r % p.n) * w;
+      if (head < m.heads) {
+        rotate(x, p.cos + r * w, p.sin + r * w, w, x);
+      } else if (head < m.heads + m.key_heads) {
+        rotate(x, p.cos + r * w, p.sin + r * w, w, keys + to + (head - m.heads) * p.of_head);
+      } else {
+        std::copy_n(x, w, values + to + (head - m.heads - m.key_heads) * p.of_head);
+      }
+    }
+#pragma omp barrier
+    // A head after the other, so that its keys stay in the cache; late inputs of a text see more, so threads take turns.
+    for (int64_t i = omp_get_thread_num(), pieces = rows * m.heads; i < pieces; i += omp_get_num_threads()) {
+      const int64_t line = i / (p.n * m.heads), head = i / p.n % m.heads, input = i % p.n, r = line * p.n + input;
+      const int64_t from = line * p.of_line + head / (m.heads / m.key_heads) * p.of_head;
+      const uint8_t* seen = p.seen ? p.seen + r * columns : nullptr;
+      over(qkv + (r * heads + head) * w, keys + from, values + from, seen, seen ? columns : p.past + input + 1, scores,
+           attended + (r * m.heads + head) * w);
+    }
+#pragma omp barrier
+    const auto add = [&](int64_t r, int64_t at, int64_t count, const float* found) {
+      for (int64_t i = 0; i < count; i++) p.h[r * D + at + i] += found[i];
+    };
+    product<W>(layer.out, attended, rows, nullptr, add);
+#pragma omp barrier
+    norms(p.h, rows, D, m.eps, scale);
+    product<W, true>(layer.gate_up, p.h, rows, scale, [&](int64_t r, int64_t at, int64_t, const float* gate) {
+      const float* up = gate + ROWS * PANEL;
+      alignas(64) float found[PANEL];
+      for (int i = 0; i < PANEL; i += LANES) {
+        const Vec x = load(gate + i);
+        store(found + i, x / (1.0f + exp(-x)) * load(up + i));  // SiLU
+      }
+      std::copy_n(found, std::min<int64_t>(PANEL, m.inner - at), acted + r * m.inner + at);
+    });
+#pragma omp barrier
+    product<W>(layer.down, acted, rows, nullptr, add);
+#pragma omp barrier
+  }
+  const auto mine = share(p.kept_count);
+  for (int64_t i = mine.begin; i < mine.end; i++) std::copy_n(p.h + p.kept[i] * D, D, last + i * D);
+#pragma omp barrier
+  // The last norms have a place of their own size only because no more inputs are kept than there are.
+  norms(last, p.kept_count, D, m.eps, scale);
+  product<W>(m.head, last, p.kept_count, scale, [&](int64_t r, int64_t at, int64_t count, const float* found) {
+    std::copy_n(found, count, p.logits + r * m.head.out + at);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+int64_t polydraft_panel() { return PANEL; }
+
+int64_t polydraft_lanes() { return LANES; }
+
+// Advance every line by n inputs: keys and values go to the cache, logits and features to where `pass` says. What was
+// checked by the caller is not checked again. Returns 0, or 1 where there is no memory for what lies between.
+int polydraft_forward(const Model* model, const Pass* pass) {
+  const Model& m = *model;
+  const Pass& p = *pass;
+  const int64_t rows = p.lines * p.n;
+  const int64_t shared = rows * ((2 * m.heads + 2 * m.key_heads) * m.width + m.inner) + p.kept_count * m.dim;
+  const int64_t own = rows + (p.past + p.n + LANES - 1) / LANES * LANES;
+  const std::unique_ptr<float[]> scratch(new (std::nothrow) float[shared + p.threads * own]);
+  if (!scratch) return 1;
+#pragma omp parallel num_threads(static_cast<int>(p.threads))
+  {
+    if (m.bfloat16) {
+      run<uint16_t>(m, p, scratch.get());
+    } else {
+      run<float>(m, p, scratch.get());
+    }
+  }
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,293 @@
+"""Compiled code for the Llama family: how it is built and kept, and that it computes what transformers computes."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import save_model, tiny
+from torch import Tensor
+from transformers import LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config
+from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+from core.models import hf, native
+from core.models.hf import TorchModel
+from core.models.lean import LeanLlama
+from core.models.native import CannotCompile, NativeLlama, why_not
+from core.superposed import superpose
+
+GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
+
+WIDTH = 16  # of a head: as wide as the widest vector
+SHAPE = {
+    "hidden_size": 42,  # no multiple of a panel, nor of a vector
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": WIDTH,
+    "intermediate_size": 52,
+    "vocab_size": 101,
+    "max_position_embeddings": 64,
+}
+CONFIGS = {
+    "llama": LlamaConfig(**SHAPE),
+    "llama with biases and wide heads": LlamaConfig(
+        **{**SHAPE, "head_dim": 48}, attention_bias=True, mlp_bias=True, rms_norm_eps=0.1
+    ),
+    "llama 3's rotation": LlamaConfig(
+        **SHAPE,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 1e4,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+    ),
+    "mistral, a key head for each query": MistralConfig(**{**SHAPE, "num_key_value_heads": 6}, sliding_window=None),
+    "qwen2": Qwen2Config(**SHAPE, tie_word_embeddings=True),
+}
+
+
+def module_of(name: str, deviation: float = 0.3) -> PreTrainedModel:
+    torch.manual_seed(3)
+    module = AutoModelForCausalLM.from_config(CONFIGS[name]).eval().requires_grad_(False)
+    for parameter in module.parameters():
+        parameter.normal_(std=deviation) if parameter.ndim > 1 else parameter.uniform_(0.5, 1.5)
+    return module
+
+
+def cache_of(module: NativeLlama, lines: int, columns: int, past: int = 0) -> SimpleNamespace:
+    """Full of what must never be looked at."""
+    block = torch.full((len(module.planes), lines, module.planes[0][0], columns, module.planes[0][1]), torch.nan)
+    return SimpleNamespace(block=block, get_seq_length=lambda: past)
+
+
+def both(module: PreTrainedModel, made: NativeLlama, ids: Tensor, **given: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode():
+        ours = made(input_ids=ids, past_key_values=cache_of(made, *ids.shape), **given).logits
+        return ours, module(input_ids=ids, use_cache=False, **given).logits
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_are_those_of_transformers_layers(name: str) -> None:
+    module = module_of(name)
+    assert why_not(module) == ""
+    made = NativeLlama(module, torch.float32)
+    ids = torch.randint(0, 101, (3, 11))
+    torch.testing.assert_close(*both(module, made, ids), atol=1e-4, rtol=1e-4)
+    held = torch.ones(3, 11, dtype=torch.long)
+    held[1, :4] = 0  # padded on the left
+    given = {"attention_mask": held, "position_ids": (held.cumsum(1) - 1).clamp(min=0)}
+    ours, theirs = both(module, made, ids, **given)
+    torch.testing.assert_close(ours[held.bool()], theirs[held.bool()], atol=1e-4, rtol=1e-4)
+    assert torch.isfinite(ours).all()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lines=st.integers(1, 3),
+    past=st.integers(0, 20),
+    n=st.integers(1, 30),  # more than are summed up in registers at once
+    threads=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_any_number_of_inputs_behind_any_past_on_any_number_of_threads(
+    lines: int, past: int, n: int, threads: int, seed: int
+) -> None:
+    module = module_of("llama")
+    made = NativeLlama(module, torch.float32)
+    torch.manual_seed(seed)
+    ids = torch.randint(0, 101, (lines, past + n))
+    wanted = torch.arange(n)[torch.rand(n) < 0.5]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.inference_mode():
+            cache = cache_of(made, lines, past + n + 1)
+            if past:
+                made(input_ids=ids[:, :past], past_key_values=cache)
+            cache.get_seq_length = lambda: past
+            found = made(
+                input_ids=ids[:, past:], past_key_values=cache, logits_to_keep=wanted, feature_layers=(0, 1, 2)
+            )
+            expected = module(input_ids=ids, use_cache=False, output_hidden_states=True)
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(found.logits, expected.logits[:, past:][:, wanted], atol=1e-4, rtol=1e-4)
+    hidden = torch.cat(expected.hidden_states[:2], -1)[:, past:]  # the third comes to transformers with its norm
+    torch.testing.assert_close(found.features[..., :84], hidden, atol=1e-4, rtol=1e-4)
+    last = found.features[..., 84:]
+    torch.testing.assert_close(module.model.norm(last), expected.hidden_states[2][:, past:], atol=1e-4, rtol=1e-4)
+    assert cache.block[..., past + n :, :].isnan().all()
+    assert not cache.block[..., : past + n, :].isnan().any()
+
+
+def test_any_mask_of_who_sees_whom_is_obeyed() -> None:
+    module = module_of("llama")
+    made = NativeLlama(module, torch.float32)
+    seen = torch.rand(2, 1, 7, 7).lt(0.5) | torch.eye(7, dtype=torch.bool)
+    added = torch.zeros(seen.shape).masked_fill_(~seen, torch.finfo(torch.float32).min)
+    ids = torch.randint(0, 101, (2, 7))
+    for mask in (seen, added):
+        ours, _ = both(module, made, ids, attention_mask=mask)
+        with torch.inference_mode():
+            theirs = module(input_ids=ids, use_cache=False, attention_mask=added).logits
+        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_the_largest_and_the_least_scores_of_attention_are_no_trouble() -> None:
+    module = module_of("llama", deviation=8.0)
+    ours, theirs = both(module, NativeLlama(module, torch.float32), torch.randint(0, 101, (1, 30)))
+    assert torch.isfinite(ours).all()
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))
+
+
+def test_bfloat16_rounds_the_weights_and_nothing_else() -> None:
+    """The same as transformers in float32 with weights that were rounded before."""
+    module = module_of("llama with biases and wide heads")
+    for name, parameter in module.named_parameters():
+        if "norm" in name:
+            parameter.fill_(1.0)  # joined with the weights behind them before those are rounded
+        elif parameter.ndim > 1 and "embed" not in name:
+            parameter.copy_(parameter.bfloat16())
+    ours, theirs = both(module, NativeLlama(module, torch.bfloat16), torch.randint(0, 101, (2, 15)))
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_what_it_cannot_run_is_said() -> None:
+    narrow = LlamaConfig(**{**SHAPE, "head_dim": 6})
+    module = AutoModelForCausalLM.from_config(narrow)
+    assert "heads are 6 wide" in why_not(module)
+    assert "sliding window" in why_not(AutoModelForCausalLM.from_config(MistralConfig(**SHAPE, sliding_window=8)))
+
+
+# --- the default model
+
+
+@pytest.fixture(scope="module")
+def rounded(plain_torch_model: TorchModel) -> TorchModel:
+    module = plain_torch_model._module
+    assert isinstance(module, PreTrainedModel)
+    return hf.made_lean(plain_torch_model, torch.bfloat16)
+
+
+def test_the_default_model_gives_the_logits_of_transformers_layers(
+    torch_model: TorchModel, plain_torch_model: TorchModel
+) -> None:
+    if torch_model.device == "cpu":
+        assert isinstance(torch_model._module, NativeLlama)
+    for case in GOLDEN["cases"][:12]:
+        ours, theirs = (m.open().feed_every(case["prefix_ids"]) for m in (torch_model, plain_torch_model))
+        assert torch.allclose(ours, theirs, atol=2e-3)  # 1e-4 measured
+
+
+def test_on_transformers_layers_scores_are_the_authors_to_2e_4(plain_torch_model: TorchModel) -> None:
+    options = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
+    for case in GOLDEN["cases"][::4]:
+        *_, last = superpose(plain_torch_model, case["prefix_ids"], 3, 10, **options)
+        assert last.ids == case["drafts"]
+        assert last.logprobs == pytest.approx(case["logprobs"], abs=2e-4)
+
+
+def test_in_bfloat16_the_distributions_are_nearly_those_of_float32(
+    torch_model: TorchModel, rounded: TorchModel
+) -> None:
+    divergence, agreed, same, total = 0.0, 0, 0, 0
+    for case in GOLDEN["cases"][:12]:
+        a, b = (m.open().feed_every(case["prefix_ids"]) for m in (torch_model, rounded))
+        p, q = a.log_softmax(-1), b.log_softmax(-1)
+        divergence += float((p.exp() * (p - q)).sum())
+        agreed += int((a.argmax(-1) == b.argmax(-1)).sum())
+        total += len(a)
+        *_, one = superpose(torch_model, case["prefix_ids"], 3, 1)
+        *_, other = superpose(rounded, case["prefix_ids"], 3, 1)
+        same += one.ids[0] == other.ids[0]
+    assert divergence / total < 1e-3  # nats; about 3e-4 measured
+    assert agreed / total > 0.95
+    assert same >= 11
+
+
+def test_in_bfloat16_a_token_is_its_embedding(rounded: TorchModel) -> None:
+    a, b = rounded.open(), rounded.open()
+    by_id = a.feed([5, 6, 7])
+    b.feed([5, 6])
+    assert torch.allclose(b.feed_embedding(rounded.embeddings[7]), by_id, atol=1e-3)
+
+
+# --- how it is built and kept
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty cache, and a compiler that writes down what it is asked."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    compiler = tmp_path / "compiler"
+    compiler.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\nexec c++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    native.library.cache_clear()
+    yield tmp_path
+    native.library.cache_clear()
+
+
+def test_it_is_compiled_once(elsewhere: Path) -> None:
+    for _ in range(2):
+        native.library.cache_clear()
+        assert native.library().polydraft_lanes() in (8, 16)
+    asked = (elsewhere / "asked").read_text().splitlines()
+    assert [" -o " in line for line in asked] == [False, True, False]  # it is only asked for this processor again
+    (kept,) = (elsewhere / "cache/polydraft/native").iterdir()
+    assert kept.suffix == ".so"
+
+
+def test_no_second_pool_of_threads_comes_with_it() -> None:
+    native.library()
+    maps = Path("/proc/self/maps")
+    if not maps.exists():
+        pytest.skip("No /proc here to see which libraries are loaded.")
+    pools = {line.split()[-1] for line in maps.read_text().splitlines() if "omp" in line.rsplit("/", 1)[-1]}
+    assert len(pools) == 1, pools
+
+
+@pytest.mark.parametrize(
+    ("compiler", "said"),
+    [
+        ("", "no C++ compiler was found"),
+        ("/nowhere/c++", "does not work"),
+        ("{folder}/broken", "cannot compile it (Sorry.)"),
+        ("{folder}/liar", "not loaded"),
+    ],
+)
+def test_without_a_compiler_that_works_the_model_runs_on_onednn_and_says_so(
+    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, said: str
+) -> None:
+    (elsewhere / "broken").write_text("#!/bin/sh\necho Sorry. >&2\nexit 1\n")
+    (elsewhere / "liar").write_text('#!/bin/sh\nfor last; do :; done\n[ "$last" = /dev/null ] || echo no >"$last"\n')
+    for name in ("broken", "liar"):
+        (elsewhere / name).chmod(0o755)
+    monkeypatch.setenv("CXX", compiler.format(folder=elsewhere))
+    monkeypatch.setattr(native, "COMPILERS", ())
+    with pytest.raises(CannotCompile):
+        native.library()
+    model = hf.load(save_model(elsewhere / "model", tiny("compiled llama")), "tiny")
+    assert isinstance(model._module, LeanLlama)
+    assert said in (model.notice or "")
+    assert (model.notice or "").startswith("Drafts take twice as long as they could on this CPU: ")
+
+
+def test_where_it_is_compiled_nothing_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        model = hf.load(save_model(tmp_path, tiny("compiled llama")), "tiny")
+    assert isinstance(model, TorchModel)
+    assert isinstance(model._module, NativeLlama)
+    assert model.notice is None
+    assert not caplog.records
