@@ -25,8 +25,9 @@ from core.models.static import StaticModel
 from core.speculative import generate
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Moment, eagle3_static
-from core.speculative.drafters.eagle3 import Eagle3Drafter
-from core.speculative.drafters.eagle3_head import SHARPER
+from core.speculative.drafters.eagle3 import Eagle3Drafter, _CpuTrees
+from core.speculative.drafters.eagle3_cpu import CompiledHead, PackedHead
+from core.speculative.drafters.eagle3_head import SHARPER, likeliest
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.target import Choice
 
@@ -68,13 +69,16 @@ def behind_a_static_cache(model: LanguageModel, few: int = 9) -> StaticModel:
     return made
 
 
-def head_for(model: LanguageModel, seed: int = 0, size: int = 40, key_heads: int = 2) -> Eagle3Head:
+def head_for(
+    model: LanguageModel, seed: int = 0, size: int = 40, key_heads: int = 2, width: int | None = None
+) -> Eagle3Head:
     torch.manual_seed(seed)
     config = HeadConfig(
         hidden_size=model.dim,
         intermediate_size=48,
         num_attention_heads=4,
         num_key_value_heads=key_heads,
+        head_dim=width,
         vocab_size=model.vocab_size,
         draft_vocab_size=size,
         layers=LAYERS,
@@ -162,11 +166,17 @@ def by_the_head(
         return total
 
 
-def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("made", [PackedHead, CompiledHead])
+def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytest.MonkeyPatch, made: type) -> None:
     """Each path has the product of the module's probabilities; after every kind of growth of the text."""
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)  # exact arithmetic
-    head = head_for(model)
+    head = head_for(model, width=16 if made is CompiledHead else None)
+    with torch.no_grad():
+        for parameter in head.parameters():
+            parameter.copy_(parameter.bfloat16())
     drafter = Eagle3Drafter(head, model, beam=3, depth=4, most=9)
+    assert isinstance(drafter._trees, _CpuTrees)
+    assert isinstance(drafter._trees._head, made)
     sequence = model.open()
     chance = np.random.default_rng(0)
     for text in (PREFIX, [*PREFIX, 70, 71, 72], [*PREFIX, 70, 71, 72, 80], [*PREFIX, 70, 90], [90, 91]):
@@ -281,21 +291,19 @@ def test_a_text_is_the_same_on_a_static_cache(model: LanguageModel, replayed: No
         assert found[0] == found[1]
 
 
-def test_a_head_that_knows_the_dice_guesses_more_of_what_they_give(model: LanguageModel) -> None:
+def test_a_head_that_knows_the_dice_guesses_more_of_what_they_give() -> None:
     """The target's own distribution stands for the head's: with the dice its first guess is always right, without them
     as often as the likeliest token is drawn."""
     target_says = torch.randn(200, 40, generator=torch.Generator().manual_seed(0)).mul_(1.5)
-    head = Eagle3Drafter(head_for(model), model, beam=4)._trees._head  # pyright: ignore[reportAttributeAccessIssue]
     vocabulary = np.arange(60, 100)
     right = {False: 0, True: 0}
     for place, logits in enumerate(target_says):
-        head._spoken = lambda _, logits=logits: logits[None] * SHARPER
         p = np.zeros(VOCAB)
         p[vocabulary] = logits.double().softmax(-1).numpy()
         drawn = Dice(5).draw(p, place)
         for noised in right:
             noise = torch.from_numpy(Dice(5).gumbel(place, vocabulary)).float() if noised else None
-            said, at = head.likeliest(torch.zeros(1, model.dim), 4, 1.0, noise)
+            said, at = likeliest(logits[None] * SHARPER, 4, 1.0, noise)
             assert said[0].diff().le(0).all()
             right[noised] += int(vocabulary[at[0, 0]] == drawn)
     assert right[True] == 200

@@ -103,7 +103,8 @@ struct Model {
 
 struct Pass {
   int64_t lines, n, past, threads;
-  float* h;                            // (B·n, D): embeddings; the residual stream
+  float* h;                            // (B·n, D): embeddings; then the residual stream, and what leaves the last layer
+  const float* entering;               // (B·n, …) what the first layer's keys are made of, or null: h, normed
   const float *cos, *sin;              // (B·n, w)
   const uint8_t* seen;                 // (B, n, C) what each input sees, or null: everything up to itself
   float* cache;                        // keys of the first layer; `of_plane` further its values, then the second's keys
@@ -270,8 +271,10 @@ void run(const Model& m, const Pass& p, float* scratch) {
     float* keys = p.cache + 2 * l * p.of_plane;
     float* values = keys + p.of_plane;
 
-    norms(p.h, rows, D, m.eps, scale);
-    product<W>(layer.qkv, p.h, rows, scale, [&](int64_t r, int64_t at, int64_t count, const float* found) {
+    const bool given = p.entering && l == 0;
+    if (!given) norms(p.h, rows, D, m.eps, scale);
+    const float* x = given ? p.entering : p.h;
+    product<W>(layer.qkv, x, rows, given ? nullptr : scale, [&](int64_t r, int64_t at, int64_t count, const float* found) {
       std::copy_n(found, count, qkv + r * heads * w + at);
     });
 #pragma omp barrier

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import tempfile
 from ctypes import POINTER, Structure, c_double, c_int64, c_void_p
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,7 +60,7 @@ class _Model(Structure):
 class _Pass(Structure):
     _fields_ = [
         *((name, c_int64) for name in ("lines", "n", "past", "threads")),
-        *((name, c_void_p) for name in ("h", "cos", "sin", "seen", "cache")),
+        *((name, c_void_p) for name in ("h", "entering", "cos", "sin", "seen", "cache")),
         *((name, c_int64) for name in ("of_plane", "of_line", "of_head")),
         ("kept", c_void_p),
         ("kept_count", c_int64),
@@ -114,7 +115,11 @@ def why_not(module: PreTrainedModel) -> str:
     reason = lean.why_not_llama(module)
     if reason:
         return reason
-    width = lean.head_width(module.config)
+    return why_not_width(lean.head_width(module.config))
+
+
+def why_not_width(width: int) -> str:
+    """Why there is no compiled code for attention heads of this width, or ""."""
     try:
         lanes = library().polydraft_lanes()
     except CannotCompile as error:
@@ -122,6 +127,142 @@ def why_not(module: PreTrainedModel) -> str:
     return (
         f"its heads are {width} wide, no multiple of {lanes} up to {WIDEST}" if width % lanes or width > WIDEST else ""
     )
+
+
+Map = tuple[Tensor, Tensor | None]  # weight (out, in), bias (out,): x Wᵀ + b
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Of all layers: D, query heads H, key heads K, width w of a head, inner width I, and the norms' ε."""
+
+    dim: int
+    heads: int
+    key_heads: int
+    width: int
+    inner: int
+    eps: float
+
+
+@dataclass(frozen=True)
+class LayerMaps:
+    """The maps of one layer. The norms' weights stand in the maps that follow them: W (g · x) = (W g) x."""
+
+    qkv: Map
+    out: Map
+    gate: Map
+    up: Map
+    down: Map
+
+
+class Compiled:
+    """Layers and an output matrix, in the order in which the compiled code reads them."""
+
+    def __init__(self, shape: Shape, layers: list[LayerMaps], output: Map, dtype: torch.dtype) -> None:
+        """Weights are kept as float32 or bfloat16; `why_not_width(shape.width)` must be ""."""
+        self._library = library()
+        self._panel = self._library.polydraft_panel()
+        self._held: list[Tensor] = []  # what the structures point to
+        self.dim, self.outputs = shape.dim, len(output[0])
+        self._model = _Model(
+            layers=len(layers),
+            dim=shape.dim,
+            heads=shape.heads,
+            key_heads=shape.key_heads,
+            width=shape.width,
+            inner=shape.inner,
+            bfloat16=dtype == torch.bfloat16,
+            eps=shape.eps,
+            layer=(_Layer * len(layers))(*(self._layer(layer, dtype) for layer in layers)),
+            head=self._matrix(*output, dtype),
+        )
+
+    def __call__(
+        self,
+        h: Tensor,
+        turn: tuple[Tensor, Tensor],
+        block: Tensor,
+        past: int,
+        *,
+        seen: Tensor | None = None,
+        kept: Tensor | None = None,
+        watched: tuple[int, ...] = (),
+        entering: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Advance B lines by n inputs; keys and values go to columns `past` … `past` + n of the cache.
+
+        Args:
+            h: (B, n, D) embeddings, overwritten by what leaves the last layer.
+            turn: cosines and sines of the rotation, (B, n, w).
+            block: (planes, B, K, C, w), keys and values of each layer in turn, with room for n more columns.
+            seen: (B, n, past + n) bool, what each input sees; None is everything up to itself.
+            kept: (inputs,) which of the B·n inputs logits are wanted after, None all.
+            watched: layers whose entering residual stream is wanted; their number stands for what leaves the last one.
+            entering: (B, n, …) what the first layer's queries, keys and values are made of; None is h, normed.
+        Returns: logits (kept, V), and the watched streams side by side (B, n, watched · D).
+        Raises: ContextFull where there is no memory for what lies between.
+        """
+        B, n, _ = h.shape
+        held = [h, *turn, seen, entering]
+        assert all(x is None or x.is_contiguous() for x in held) and block.stride()[3:] == (block.shape[4], 1)
+        kept = torch.arange(B * n) if kept is None else kept.contiguous()
+        logits = torch.empty(len(kept), self.outputs)
+        layers = torch.tensor(sorted(watched))
+        features = torch.empty(B, n, len(watched) * self.dim)
+        failed = self._library.polydraft_forward(
+            self._model,
+            _Pass(
+                lines=B,
+                n=n,
+                past=past,
+                threads=torch.get_num_threads(),
+                h=h.data_ptr(),
+                entering=None if entering is None else entering.data_ptr(),
+                cos=turn[0].data_ptr(),
+                sin=turn[1].data_ptr(),
+                seen=None if seen is None else seen.data_ptr(),
+                cache=block.data_ptr(),
+                of_plane=block.stride(0),
+                of_line=block.stride(1),
+                of_head=block.stride(2),
+                kept=kept.data_ptr(),
+                kept_count=len(kept),
+                logits=logits.data_ptr(),
+                watched=layers.data_ptr(),
+                watched_count=len(layers),
+                features=features.data_ptr(),
+            ),
+        )
+        if failed:
+            raise ContextFull("The memory is full; close sequences or shorten the text.")
+        return logits, features
+
+    def _layer(self, maps: LayerMaps, dtype: torch.dtype) -> _Layer:
+        # A panel of the gate, then the same one of up, so that whoever has the one has the other.
+        (gate, gate_bias), (up, up_bias) = maps.gate, maps.up
+        weight = torch.stack([self._panels(gate), self._panels(up)], 1).flatten(0, 2)
+        bias = None
+        if gate_bias is not None and up_bias is not None:
+            bias = torch.stack([self._panels(gate_bias), self._panels(up_bias)], 1).flatten()
+        return _Layer(
+            qkv=self._matrix(*maps.qkv, dtype),
+            out=self._matrix(*maps.out, dtype),
+            gate_up=self._matrix(weight, bias, dtype),
+            down=self._matrix(*maps.down, dtype),
+        )
+
+    def _panels(self, x: Tensor) -> Tensor:
+        """(out, …) -> (panels, panel, …), filled up with zeros."""
+        padded = F.pad(x, (0, 0) * (x.ndim - 1) + (0, -len(x) % self._panel))
+        return padded.unflatten(0, (-1, self._panel))
+
+    def _matrix(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> _Matrix:
+        panels = self._panels(weight).transpose(1, 2).to(dtype).contiguous()  # (panels, in, panel)
+        self._held.append(panels)
+        if bias is not None:
+            bias = bias.to(torch.float32).contiguous()
+            self._held.append(bias)
+        return _Matrix(panels.data_ptr(), None if bias is None else bias.data_ptr(), *weight.shape)
 
 
 class NativeLlama(nn.Module):
@@ -138,31 +279,24 @@ class NativeLlama(nn.Module):
     def __init__(self, module: PreTrainedModel, dtype: torch.dtype) -> None:
         """Pack the weights of a float32 module on the CPU as float32 or bfloat16; `why_not(module)` must be ""."""
         super().__init__()
-        self._library = library()
-        self._panel = self._library.polydraft_panel()
-        self._held: list[Tensor] = []  # what the structures point to
         config: Any = module.config
         self.config, self.generation_config = config, module.generation_config
         body: Any = module.model
         self.embed_tokens = body.embed_tokens
         self._rotary = body.rotary_emb
-        width, heads = lean.head_width(config), config.num_key_value_heads
-        self.planes = [(heads, width)] * (2 * len(body.layers))
-        layers = (_Layer * len(body.layers))(*(self._layer(layer, dtype) for layer in body.layers))
+        shape = Shape(
+            config.hidden_size,
+            config.num_attention_heads,
+            config.num_key_value_heads,
+            lean.head_width(config),
+            config.intermediate_size,
+            config.rms_norm_eps,
+        )
+        self.planes = [(shape.key_heads, shape.width)] * (2 * len(body.layers))
         output: Any = module.get_output_embeddings()
         weight, bias = lean.weight_and_bias(output)
-        norm = body.norm.weight.detach()
-        self._model = _Model(
-            layers=len(body.layers),
-            dim=config.hidden_size,
-            heads=config.num_attention_heads,
-            key_heads=heads,
-            width=width,
-            inner=config.intermediate_size,
-            bfloat16=dtype == torch.bfloat16,
-            eps=config.rms_norm_eps,
-            layer=layers,
-            head=self._matrix(weight * norm, bias, dtype),
+        self._compiled = Compiled(
+            shape, list(map(_maps, body.layers)), (weight * body.norm.weight.detach(), bias), dtype
         )
 
     @property
@@ -194,7 +328,7 @@ class NativeLlama(nn.Module):
         # A copy either way: what the residual stream is added up in.
         h = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds.to(torch.float32, copy=True)
         h = h.contiguous()  # (B, n, D)
-        B, n, D = h.shape
+        B, n, _ = h.shape
         past, block = past_key_values.get_seq_length(), past_key_values.block
         if position_ids is None:
             position_ids = torch.arange(past, past + n)[None]
@@ -205,66 +339,27 @@ class NativeLlama(nn.Module):
             seen = (seen if seen.dtype == torch.bool else seen == 0).expand(B, 1, n, past + n).contiguous()
         places = torch.arange(n)
         places = places[-logits_to_keep:] if isinstance(logits_to_keep, int) else places[logits_to_keep]
-        kept = (torch.arange(B)[:, None] * n + places).contiguous()  # (B, kept)
-        logits = torch.empty(*kept.shape, self._model.head.out)
-        watched = torch.tensor(sorted(feature_layers))
-        features = torch.empty(B, n, len(feature_layers) * D)
-        failed = self._library.polydraft_forward(
-            self._model,
-            _Pass(
-                lines=B,
-                n=n,
-                past=past,
-                threads=torch.get_num_threads(),
-                h=h.data_ptr(),
-                cos=cos.data_ptr(),
-                sin=sin.data_ptr(),
-                seen=None if seen is None else seen.data_ptr(),
-                cache=block.data_ptr(),
-                of_plane=block.stride(0),
-                of_line=block.stride(1),
-                of_head=block.stride(2),
-                kept=kept.data_ptr(),
-                kept_count=kept.numel(),
-                logits=logits.data_ptr(),
-                watched=watched.data_ptr(),
-                watched_count=len(watched),
-                features=features.data_ptr(),
-            ),
-        )
-        if failed:
-            raise ContextFull("The memory is full; close sequences or shorten the text.")
-        return SimpleNamespace(logits=logits, features=features)
+        kept = (torch.arange(B)[:, None] * n + places).flatten()
+        logits, features = self._compiled(h, (cos, sin), block, past, seen=seen, kept=kept, watched=feature_layers)
+        return SimpleNamespace(logits=logits.view(B, len(places), self._compiled.outputs), features=features)
 
-    def _layer(self, layer: Any, dtype: torch.dtype) -> _Layer:
-        """The norms' weights stand in the maps that follow them: W (g · x) = (W g) x."""
-        attention, mlp = layer.self_attn, layer.mlp
-        before, between = layer.input_layernorm.weight.detach(), layer.post_attention_layernorm.weight.detach()
-        weights, biases = zip(
-            *map(lean.weight_and_bias, (attention.q_proj, attention.k_proj, attention.v_proj)), strict=True
-        )
-        qkv = torch.cat(weights), None if biases[0] is None else torch.cat(biases)
-        # A panel of the gate, then the same one of up, so that whoever has the one has the other.
-        weights, biases = zip(*map(lean.weight_and_bias, (mlp.gate_proj, mlp.up_proj)), strict=True)
-        joined = torch.stack([self._panels(w) for w in weights], 1)  # (panels, 2, panel, D)
-        added = None if biases[0] is None else torch.stack([self._panels(b) for b in biases], 1).flatten()
-        return _Layer(
-            qkv=self._matrix(qkv[0] * before, qkv[1], dtype),
-            out=self._matrix(*lean.weight_and_bias(attention.o_proj), dtype),
-            gate_up=self._matrix(joined.flatten(0, 2) * between, added, dtype),
-            down=self._matrix(*lean.weight_and_bias(mlp.down_proj), dtype),
-        )
 
-    def _panels(self, x: Tensor) -> Tensor:
-        """(out, …) -> (panels, panel, …), filled up with zeros."""
-        padded = F.pad(x, (0, 0) * (x.ndim - 1) + (0, -len(x) % self._panel))
-        return padded.unflatten(0, (-1, self._panel))
-
-    def _matrix(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> _Matrix:
-        """weight (out, in), bias (out,)."""
-        panels = self._panels(weight).transpose(1, 2).to(dtype).contiguous()  # (panels, in, panel)
-        self._held.append(panels)
-        if bias is not None:
-            bias = bias.detach().to(torch.float32).contiguous()
-            self._held.append(bias)
-        return _Matrix(panels.data_ptr(), None if bias is None else bias.data_ptr(), *weight.shape)
+def _maps(layer: Any) -> LayerMaps:
+    """Of a transformers layer."""
+    attention, mlp = layer.self_attn, layer.mlp
+    weights, biases = zip(
+        *map(lean.weight_and_bias, (attention.q_proj, attention.k_proj, attention.v_proj)), strict=True
+    )
+    gate, gate_bias = lean.weight_and_bias(mlp.gate_proj)
+    up, up_bias = lean.weight_and_bias(mlp.up_proj)
+    between = layer.post_attention_layernorm.weight.detach()
+    return LayerMaps(
+        qkv=(
+            torch.cat(weights) * layer.input_layernorm.weight.detach(),
+            None if biases[0] is None else torch.cat(biases),
+        ),
+        out=lean.weight_and_bias(attention.o_proj),
+        gate=(gate * between, gate_bias),
+        up=(up * between, up_bias),
+        down=lean.weight_and_bias(mlp.down_proj),
+    )

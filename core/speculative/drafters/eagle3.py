@@ -17,26 +17,24 @@ Shapes: n positions, C columns, D width of the head, H heads of width w (keys ar
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
+from core.models import native
 from core.models.base import LanguageModel
-from core.models.lean import Packed
 from core.models.static import StaticModel
 from core.speculative.drafters.base import Drafter, Moment
-from core.speculative.drafters.eagle3_head import InferenceHead
+from core.speculative.drafters.eagle3_cpu import CompiledHead, PackedHead
+from core.speculative.drafters.eagle3_head import likeliest
 from core.speculative.drafters.eagle3_static import StaticTrees
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
 DEFAULT_HEAD = Path(__file__).resolve().parents[3] / "assets" / "eagle3-default"  # for the default model
 DEPTH = 6
-ROOM = 256  # columns by which the cache grows
 
 
 class Eagle3Drafter(Drafter):
@@ -68,7 +66,7 @@ class Eagle3Drafter(Drafter):
         if isinstance(target, StaticModel):
             self._trees = StaticTrees(head, target, beam, depth, most)
         else:
-            self._trees = _PackedTrees(head, target.embeddings, beam, most)
+            self._trees = _CpuTrees(head, target.embeddings, beam, most)
         self._vocabulary = head.vocabulary.numpy()
         self._ids: list[int] = []  # the text whose first len - 1 positions are in the head's cache
 
@@ -100,14 +98,14 @@ class Eagle3Drafter(Drafter):
         self._trees.close()
 
 
-class _PackedTrees:
-    """The engine for the CPU: weights packed by oneDNN, a cache with room."""
+class _CpuTrees:
+    """The engine for the CPU."""
 
     def __init__(self, head: Eagle3Head, embeddings: Tensor, beam: int, most: int) -> None:
-        dtype = torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
-        self._head = InferenceHead(head, dtype, torch.device("cpu"), partial(Packed, dtype))
+        compiled = not native.why_not_width(head.config.width)
+        self._head = CompiledHead(head) if compiled else PackedHead(head)
+        self._vocabulary = head.vocabulary
         self._embeddings, self._beam, self._most = embeddings, beam, most
-        self._kv = torch.empty(2, self._head.key_heads, 0, self._head.width, dtype=dtype)  # keys, values (K, C, w)
 
     def __call__(
         self, ids: list[int], features: Tensor, start: int, depth: int, heat: float, noise: Tensor | None
@@ -119,18 +117,20 @@ class _PackedTrees:
         count = len(new)
         positions = torch.arange(start, start + count)
         seen = torch.ones(count, start + count, dtype=torch.bool).tril_(start) if count > 1 else None
-        outputs = self._pass(self._embeddings[new], self._head.fuse(features[start:]), positions, start, seen)
-        return self._grown(outputs[-1], len(ids) - 1, depth, heat, noise)
+        features = self._head.fuse(features[start:])
+        outputs, logits = self._head(self._embeddings[new], features, positions, start, seen, last=True)
+        return self._grown(outputs[-1], logits, len(ids) - 1, depth, heat, noise)
 
     def close(self) -> None:
         """Nothing is held that others wait for."""
 
-    def _grown(self, output: Tensor, text: int, depth: int, heat: float, noise: Tensor | None) -> TokenTree:
-        """The tree behind `text` positions in the cache, the last of which had this output (D,)."""
-        vocabulary = self._head.vocabulary
+    def _grown(
+        self, output: Tensor, logits: Tensor, text: int, depth: int, heat: float, noise: Tensor | None
+    ) -> TokenTree:
+        """The tree behind `text` positions in the cache, the last of which had this output (D,) and logits (1, V_d)."""
+        vocabulary = self._vocabulary
         b = min(self._beam, len(vocabulary))
-        found = self._head.likeliest(output[None], b, heat, None if noise is None else noise[0])
-        best, at = (each[0] for each in found)
+        best, at = (each[0] for each in likeliest(logits, b, heat, None if noise is None else noise[0]))
         ids, parents, paths, said = [vocabulary[at]], [torch.full((b,), -1)], [best], [best]
         # The paths that go on: their places among the candidates, their sums, and the output that each came from.
         places, sums, outputs = torch.arange(b), best, output.expand(b, -1)
@@ -141,10 +141,9 @@ class _PackedTrees:
             seen = torch.cat((seen, torch.eye(b, dtype=torch.bool)), 1)
             mask = torch.cat((torch.ones(b, text, dtype=torch.bool), seen), 1)
             tokens = torch.cat(ids)[places]
-            outputs = self._pass(
-                self._embeddings[tokens], outputs, torch.full((b,), text + level - 1), text + n - b, mask
-            )
-            own, at = self._head.likeliest(outputs, b, heat, None if noise is None else noise[level])  # (b, b)
+            positions = torch.full((b,), text + level - 1)
+            outputs, logits = self._head(self._embeddings[tokens], outputs, positions, text + n - b, mask)
+            own, at = likeliest(logits, b, heat, None if noise is None else noise[level])  # (b, b)
             reached = (sums[:, None] + own).flatten()
             ids.append(vocabulary[at.flatten()])
             parents.append(places.repeat_interleave(b))
@@ -162,23 +161,3 @@ class _PackedTrees:
         kept = torch.argsort(paths, descending=True, stable=True)[: self._most].sort().values
         new = {-1: -1} | {old: i for i, old in enumerate(kept.tolist())}
         return TokenTree(ids[kept].tolist(), [new[old] for old in parents[kept].tolist()], said[kept].exp().tolist())
-
-    def _pass(self, embeddings: Tensor, features: Tensor, positions: Tensor, start: int, mask: Tensor | None) -> Tensor:
-        """(n, D_t), (n, D) and positions (n,) -> outputs (n, D). Keys and values go to columns start … start + n; mask
-        (n, start + n) says which columns each sees, None all."""
-        end = start + len(positions)
-        if end > self._kv.shape[2]:
-            grown = torch.empty(2, self._head.key_heads, end + ROOM, self._head.width, dtype=self._head.dtype)
-            grown[:, :, :start] = self._kv[:, :, :start]
-            self._kv = grown
-
-        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-            self._kv[0, :, start:end] = k.transpose(0, 1)
-            self._kv[1, :, start:end] = v.transpose(0, 1)
-            keys, values = self._kv[:, None, :, :end].unbind(0)
-            mixed = F.scaled_dot_product_attention(
-                q.transpose(0, 1)[None], keys, values, attn_mask=mask, enable_gqa=True
-            )  # (1, H, n, w)
-            return mixed[0].transpose(0, 1)
-
-        return self._head.layer(embeddings, features, positions, attend)

@@ -22,6 +22,17 @@ Linear = Callable[[Tensor], Tensor]  # (…, in) -> (…, out)
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (n, H, w), k and v (n, K, w) -> (n, H, w)
 
 
+def likeliest(
+    logits: Tensor, b: int, temperature: float | Tensor, noise: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Logits (n, V_d) -> the b tokens likeliest to be the target's next one, best first: ln of how likely, and their
+    places in the draft vocabulary, (n, b) each. `noise` (V_d,) is what dice add to ln q."""
+    if noise is None:
+        return (logits / temperature).log_softmax(-1).topk(b)
+    best, at = (logits / (SHARPER * temperature) + noise).topk(b)
+    return best.log_softmax(-1), at
+
+
 class InferenceHead:
     """The head's maps, as an engine wants them."""
 
@@ -48,16 +59,9 @@ class InferenceHead:
         """(n, 3·D_t) -> (n, D)"""
         return self._fc(features.to(self.dtype)).float()
 
-    def likeliest(
-        self, outputs: Tensor, b: int, temperature: float | Tensor, noise: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Outputs (n, D) -> the b tokens likeliest to be the target's next one, best first: ln of how likely, and their
-        places in the draft vocabulary, (n, b) each. `noise` (V_d,) is what dice add to ln q."""
-        logits = self._spoken(self._normed(outputs)).float()
-        if noise is None:
-            return (logits / temperature).log_softmax(-1).topk(b)
-        best, at = (logits / (SHARPER * temperature) + noise).topk(b)
-        return best.log_softmax(-1), at
+    def logits(self, outputs: Tensor) -> Tensor:
+        """(n, D) -> (n, V_d)"""
+        return self._spoken(self._normed(outputs)).float()
 
     def layer(self, embeddings: Tensor, features: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """(n, D_t), (n, D) and positions (n,) -> outputs (n, D)."""

@@ -26,7 +26,7 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models.capture import Graphs, bucket
 from core.models.static import CHUNK, COLUMNS, FEW, StaticModel
-from core.speculative.drafters.eagle3_head import InferenceHead, Linear
+from core.speculative.drafters.eagle3_head import InferenceHead, Linear, likeliest
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
@@ -103,7 +103,7 @@ class StaticTrees:
         output = self._follow(ids, self._given[:n], positions, where, columns).index_select(0, count - 1)  # (1, D)
         b, T = self._beam, self._tree
         noise = list(self._noise) if noised else [None] * depth
-        best, at = (each[0] for each in self._head.likeliest(output, b, self._heat, noise[0]))
+        best, at = (each[0] for each in likeliest(self._head.logits(output), b, self._heat, noise[0]))
         tokens, parents, paths, said = [self._head.vocabulary[at]], [torch.full_like(at, -1)], [best], [best]
         # The paths that go on: their places among the candidates, their sums, and the output that each came from.
         places, sums, outputs = torch.arange(b, device=self._device), best, output.expand(b, -1)
@@ -119,7 +119,7 @@ class StaticTrees:
             going = torch.cat(tokens)[places]
             columns_of = torch.arange(end - b, end, device=self._device)
             outputs = self._pass(going, outputs, (length + level - 1).expand(b), columns_of, sees)
-            each, at = self._head.likeliest(outputs, b, self._heat, noise[level])  # (b, b)
+            each, at = likeliest(self._head.logits(outputs), b, self._heat, noise[level])  # (b, b)
             reached = (sums[:, None] + each).flatten()
             tokens.append(self._head.vocabulary[at.flatten()])
             parents.append(places[:, None].expand(b, b).flatten())
