@@ -8,9 +8,10 @@
 //      w[0][1] … w[31][1]       …
 //      …
 //
-// A panel's outputs for up to ROWS inputs are summed in registers; more inputs come back to a panel that is in the cache
-// by then. Threads share a matrix's panels and wait for one another between matrices, and nothing else is in between:
-// no allocation, no call from outside. Plain C ABI, so that `native.py` builds it without Python's or torch's headers.
+// A panel's outputs for up to ROWS inputs are summed in registers; more inputs come back to it while it is in the cache,
+// and the next one is fetched meanwhile. Threads share a matrix's panels and wait for one another between matrices;
+// nothing else is in between, no allocation and no call from outside. Plain C ABI, so that `native.py` builds it without
+// Python's or torch's headers.
 //
 // Numbers are float32; weights may be bfloat16, which is its upper half. RMS norms: their weights are in the matrices,
 // their factor is applied to the product. Shapes: B lines of n inputs each, D width, H query heads on K key heads,
@@ -34,7 +35,8 @@ constexpr int LANES = 8, ROWS = 4;  // 8 sums in 16 registers
 #endif
 constexpr int PANEL = 2 * LANES;
 constexpr int AHEAD = 2048;  // bytes: the hardware's own prefetch ends at each page of 4 KB
-constexpr int WIDEST = 256;  // of a head
+constexpr int64_t IN_CACHE = 400'000;  // bytes of weights of which two lots and some inputs stay in a core's cache
+constexpr int WIDEST = 256;            // of a head
 constexpr float UNSEEN = -1e30f;
 
 typedef float Vec __attribute__((vector_size(4 * LANES)));
@@ -121,14 +123,18 @@ struct Pass {
 
 namespace {
 
+// What to bring into the cache meanwhile: so many bytes further with each input.
+struct Fetch {
+  const char* from;
+  int64_t step;
+};
+
 // The outputs of one panel for R inputs x (R, K): `found` (R, PANEL).
 template <int R, class W>
-void panel(const W* w, const float* x, int64_t K, float* found) {
+void panel(const W* w, const float* x, int64_t K, Fetch fetch, float* found) {
   Vec sums[R][2] = {};
-  for (int64_t k = 0; k < K; k++, w += PANEL) {
-    for (unsigned at = 0; at < PANEL * sizeof(W); at += 64) {
-      __builtin_prefetch(reinterpret_cast<const char*>(w) + AHEAD + at);
-    }
+  for (int64_t k = 0; k < K; k++, w += PANEL, fetch.from += fetch.step) {
+    for (unsigned at = 0; at < PANEL * sizeof(W); at += 64) __builtin_prefetch(fetch.from + at);
     const Vec first = load(w), second = load(w + LANES);
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++) {
@@ -143,9 +149,10 @@ void panel(const W* w, const float* x, int64_t K, float* found) {
 }
 
 template <class W, int... R>
-void panel_of(std::integer_sequence<int, R...>, int rows, const W* w, const float* x, int64_t K, float* found) {
-  static constexpr void (*ways[])(const W*, const float*, int64_t, float*) = {panel<R + 1, W>...};
-  ways[rows - 1](w, x, K, found);
+void panel_of(std::integer_sequence<int, R...>, int rows, const W* w, const float* x, int64_t K, Fetch fetch,
+              float* found) {
+  static constexpr void (*ways[])(const W*, const float*, int64_t, Fetch, float*) = {panel<R + 1, W>...};
+  ways[rows - 1](w, x, K, fetch, found);
 }
 
 struct Share {
@@ -166,13 +173,25 @@ void product(const Matrix& m, const float* x, int64_t rows, const float* scale, 
   const auto counts = std::make_integer_sequence<int, ROWS>{};
   const int64_t panels = (m.out + PANEL - 1) / PANEL;
   const auto mine = share(PAIR ? panels / 2 : panels);
+  const int64_t blocks = (rows + ROWS - 1) / ROWS;
+  if (blocks == 0) return;
+  // While one panel is computed the next one is fetched, each block of inputs its part of it; a panel that is too large
+  // for that, just ahead.
+  constexpr int64_t each = PANEL * sizeof(W);  // bytes of a panel, for one input
+  const int64_t size = (PAIR ? 2 : 1) * m.in * each;
+  const bool whole = size <= IN_CACHE;
+  const int64_t step = whole ? (each + blocks - 1) / blocks : each;
   for (int64_t p = mine.begin; p < mine.end; p++) {
-    for (int64_t row = 0; row < rows; row += ROWS) {
-      const int some = static_cast<int>(std::min<int64_t>(ROWS, rows - row));
+    for (int64_t block = 0; block < blocks; block++) {
+      const int64_t row = rows * block / blocks;
+      const int some = static_cast<int>(rows * (block + 1) / blocks - row);
       for (int half = 0; half < (PAIR ? 2 : 1); half++) {
         const int64_t at = PAIR ? 2 * p + half : p;
         float* values = found + half * ROWS * PANEL;
-        panel_of(counts, some, static_cast<const W*>(m.panels) + at * m.in * PANEL, x + row * m.in, m.in, values);
+        const W* w = static_cast<const W*>(m.panels) + at * m.in * PANEL;
+        const char* bytes = reinterpret_cast<const char*>(w);
+        const Fetch fetch{bytes + (whole ? size + block * step * m.in : AHEAD), step};
+        panel_of(counts, some, w, x + row * m.in, m.in, fetch, values);
         const int count = static_cast<int>(std::min<int64_t>(PANEL, m.out - at * PANEL));
         for (int r = 0; r < some; r++) {
           const float factor = scale ? scale[row + r] : 1.0f;
@@ -274,9 +293,10 @@ void run(const Model& m, const Pass& p, float* scratch) {
     const bool given = p.entering && l == 0;
     if (!given) norms(p.h, rows, D, m.eps, scale);
     const float* x = given ? p.entering : p.h;
-    product<W>(layer.qkv, x, rows, given ? nullptr : scale, [&](int64_t r, int64_t at, int64_t count, const float* found) {
+    const auto keep = [&](int64_t r, int64_t at, int64_t count, const float* found) {
       std::copy_n(found, count, qkv + r * heads * w + at);
-    });
+    };
+    product<W>(layer.qkv, x, rows, given ? nullptr : scale, keep);
 #pragma omp barrier
     const auto turned = share(rows * heads);
     for (int64_t i = turned.begin; i < turned.end; i++) {
