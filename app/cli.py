@@ -55,8 +55,11 @@ Backend = Annotated[
     typer.Option(help="What runs the model: auto (what is fastest here), torch or llama.cpp.", metavar="NAME"),
 ]
 Precision = Annotated[
-    Literal["float32", "bfloat16"],
-    typer.Option(help="What torch computes in on a CPU; bfloat16 is faster and rounds more.", metavar="NAME"),
+    Literal["file", "float32", "bfloat16"],
+    typer.Option(
+        help="How torch keeps weights on a CPU: as the file has them, unpacked (the same results, slower), or rounded.",
+        metavar="NAME",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
@@ -80,7 +83,7 @@ def start(
     ctx: typer.Context,
     model: Model = "default",
     backend: Backend = "auto",
-    precision: Precision = "float32",
+    precision: Precision = "file",
     port: Annotated[
         int | None,
         typer.Option(help="Where the page is served; otherwise a free port.", min=1, max=65535, metavar="N"),
@@ -138,7 +141,7 @@ def complete(
     prune_epsilon: speculation.PruneEpsilon = 0.05,
     model: Model = "default",
     backend: Backend = "auto",
-    precision: Precision = "float32",
+    precision: Precision = "file",
     as_json: Json = False,
     values: Any = None,
 ) -> None:

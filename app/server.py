@@ -260,7 +260,7 @@ def serve(
     backend: Literal["auto", "torch", "llama.cpp"] = "auto",
     port: int | None = None,
     open_browser: bool = True,
-    precision: Literal["float32", "bfloat16"] = "float32",
+    precision: Literal["file", "float32", "bfloat16"] = "file",
 ) -> None:
     """Run the app until Ctrl+C. Without a port it takes the first free one from 7860 on; 0 means any.
 

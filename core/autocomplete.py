@@ -383,7 +383,7 @@ def load_autocomplete(
     backend: Any = "auto",
     store: Path | None = BASE_STORE,
     personal: bool = True,
-    precision: Any = "float32",
+    precision: Any = "file",
 ) -> Autocomplete:
     """The model by name, with the base n-gram store where it belongs to the model's tokenizer.
 

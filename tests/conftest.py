@@ -33,13 +33,11 @@ def plain_torch_model(default_gguf: Path) -> Iterator[TorchModel]:
 
 
 @pytest.fixture(scope="session")
-def torch_model(plain_torch_model: TorchModel) -> TorchModel:
-    """The same as `load_model("default", "torch")` gives it: lean, on a CPU."""
-    import torch
-
+def torch_model(plain_torch_model: TorchModel, default_gguf: Path) -> TorchModel:
+    """The same as `load_model("default", "torch")` gives it: in compiled code, on a CPU."""
     from core.models.hf import made_lean
 
-    return plain_torch_model if plain_torch_model.device != "cpu" else made_lean(plain_torch_model, torch.float32)
+    return made_lean(plain_torch_model, None, default_gguf)
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     assert runner.invoke(app, []).exit_code == 0
     flags = ["--model", "m.gguf", "--backend", "torch", "--port", "8000", "--no-browser", "--precision", "bfloat16"]
     assert runner.invoke(app, flags).exit_code == 0
-    assert served == [("default", "auto", None, True, "float32"), ("m.gguf", "torch", 8000, False, "bfloat16")]
+    assert served == [("default", "auto", None, True, "file"), ("m.gguf", "torch", 8000, False, "bfloat16")]
 
 
 def test_the_readme_lists_every_setting_as_it_is() -> None:

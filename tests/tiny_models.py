@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import tokenizers
@@ -20,6 +21,7 @@ from transformers import (
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.models.capture import Captured
+from core.models.native import NativeLlama
 
 CONTEXT = 48
 VOCAB = 300  # 256 bytes, two control tokens, and rows that no token uses
@@ -72,6 +74,12 @@ def save_model(folder: Path, config: PreTrainedConfig) -> Path:
     module.save_pretrained(folder)
     byte_level_tokenizer().save_pretrained(folder)
     return folder
+
+
+def cache_of(module: NativeLlama, lines: int, columns: int, past: int = 0) -> SimpleNamespace:
+    """Full of what must never be looked at."""
+    block = torch.full((len(module.planes), lines, module.planes[0][0], columns, module.planes[0][1]), torch.nan)
+    return SimpleNamespace(block=block, get_seq_length=lambda: past)
 
 
 class Replayed(Captured):

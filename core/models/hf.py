@@ -34,7 +34,7 @@ import inspect
 import socket
 import struct
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property
 from logging import CRITICAL
@@ -66,6 +66,7 @@ from transformers.utils import logging
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
 from core.models import lean, native
 from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain
+from core.models.coded import Coded
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
 from core.models.lean import LeanLlama
 from core.models.native import NativeLlama
@@ -462,13 +463,14 @@ class _Appender(Cache):
         return self._end - self._begin + query_length, 0
 
 
-def load(source: Path | str, name: str, dtype: torch.dtype = torch.float32, plain: bool = False) -> TorchModel:
+def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain: bool = False) -> TorchModel:
     """Load a model.
 
     Args:
         source: a GGUF file, a Hugging Face directory, or the id of a model on the Hugging Face hub.
         name: what the user asked for.
-        dtype: what a CPU computes in, float32 or bfloat16; models that cannot run lean stay at float32.
+        dtype: of the weights on a CPU, float32 or bfloat16; None is as a GGUF file has them, or else float32. Models
+            that cannot run lean stay at float32.
         plain: keep transformers' layers, where the Llama family would run without them on a CPU; see `made_lean`.
     Raises: ModelNotFound for an id that neither the hub nor the local cache has; ModelFileError for files
         that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
@@ -506,12 +508,13 @@ def load(source: Path | str, name: str, dtype: torch.dtype = torch.float32, plai
         except _UNREADABLE as error:
             raise _unreadable(source, error, "the tokenizer of ") from error
         model = TorchModel(module, tokenizer, name, _context_length(module))
-        return model if plain else made_lean(model, dtype)
+        return model if plain else made_lean(model, dtype, source if isinstance(source, Path) else None)
 
 
-def made_lean(model: TorchModel, dtype: torch.dtype) -> TorchModel:
+def made_lean(model: TorchModel, dtype: torch.dtype | None = None, source: Path | None = None) -> TorchModel:
     """The same model without transformers' layers: in compiled code, or else on oneDNN, or else as it is.
 
+    Without a `dtype`, weights that `source` has coded stay so; it must be the file that the model was loaded from.
     `notice` of what is returned says when there could have been compiled code.
     """
     module = model._module
@@ -519,14 +522,23 @@ def made_lean(model: TorchModel, dtype: torch.dtype) -> TorchModel:
     if lean.why_not_llama(module):
         return model
     if not (reason := native.why_not(module)):
-        made: Module = NativeLlama(module, dtype)
-    elif not lean.why_not(module, dtype):
-        made = LeanLlama(module, dtype)
+        coded = _coded(source) if source and source.is_file() and dtype is None else None
+        made: Module = NativeLlama(module, dtype or torch.float32, coded)
+    elif not lean.why_not(module, dtype or torch.float32):
+        made = LeanLlama(module, dtype or torch.float32)
     else:
         return model
     found = TorchModel(made, model.tokenizer, model.name, model.context_length)
     found.notice = f"Drafts take twice as long as they could on this CPU: {reason}." if reason else None
     return found
+
+
+def _coded(path: Path) -> Callable[[str], Coded | None]:
+    """What a GGUF file has of a name, if it is in a form that stays as it is."""
+    from core.models.load import read_gguf
+
+    tensors = {tensor.name: tensor for tensor in read_gguf(path).tensors}
+    return lambda name: Coded.of(tensors[name]) if name in tensors else None
 
 
 # Never run code that comes with a model, never unpickle its weights.

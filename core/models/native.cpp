@@ -13,9 +13,10 @@
 // nothing else is in between, no allocation and no call from outside. Plain C ABI, so that `native.py` builds it without
 // Python's or torch's headers.
 //
-// Numbers are float32; weights may be bfloat16, which is its upper half. RMS norms: their weights are in the matrices,
-// their factor is applied to the product. Shapes: B lines of n inputs each, D width, H query heads on K key heads,
-// w width of a head, I inner width, C columns of the cache.
+// Numbers are float32. A matrix's weights may be bfloat16, its upper half, or what GGUF files have: 4 or 8 bits each, with
+// a scale (and an offset) for every 32 inputs of an output, decoded in registers on their way to the sum. The factor of
+// an RMS norm is applied to the product that follows it. Shapes: B lines of n inputs each, D width, H query heads on K
+// key heads, w width of a head, I inner width, C columns of the cache.
 
 #include <algorithm>
 #include <cmath>
@@ -36,6 +37,7 @@ constexpr int LANES = 8, ROWS = 4;  // 8 sums in 16 registers
 constexpr int PANEL = 2 * LANES;
 constexpr int AHEAD = 2048;  // bytes: the hardware's own prefetch ends at each page of 4 KB
 constexpr int64_t IN_CACHE = 400'000;  // bytes of weights of which two lots and some inputs stay in a core's cache
+constexpr int64_t MANY = 13;           // inputs for which it pays to decode coded weights once
 constexpr int WIDEST = 256;            // of a head
 constexpr float UNSEEN = -1e30f;
 
@@ -43,12 +45,11 @@ typedef float Vec __attribute__((vector_size(4 * LANES)));
 typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 typedef uint32_t Word __attribute__((vector_size(4 * LANES)));
 typedef int32_t Int __attribute__((vector_size(4 * LANES)));
-typedef uint16_t Half __attribute__((vector_size(2 * LANES), may_alias));
+typedef uint16_t Half __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+typedef uint32_t Words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 inline Vec load(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
-inline Vec load(const uint16_t* p) {
-  return reinterpret_cast<Vec>(__builtin_convertvector(*reinterpret_cast<const Half*>(p), Word) << 16);
-}
+inline Word load_words(const uint32_t* p) { return *reinterpret_cast<const Words*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<Unaligned*>(p) = v; }
 
 // The sum of a vector's lanes, by halves.
@@ -86,10 +87,14 @@ inline Vec exp(Vec x) {
 
 extern "C" {
 
+enum Kind : int64_t { FLOAT32, BFLOAT16, BITS8, BITS4 };
+
 struct Matrix {
-  const void* panels;  // ceil(out / PANEL) panels of in × PANEL
+  const char* panels;  // ceil(out / PANEL) panels, each as its kind has it
   const float* bias;   // (out,) or null
+  const float* norm;   // (in,) what the inputs are multiplied with, or null
   int64_t out, in;
+  Kind kind;
 };
 
 struct Layer {
@@ -97,7 +102,7 @@ struct Layer {
 };
 
 struct Model {
-  int64_t layers, dim, heads, key_heads, width, inner, bfloat16;
+  int64_t layers, dim, heads, key_heads, width, inner;
   double eps;
   const Layer* layer;
   Matrix head;
@@ -123,36 +128,148 @@ struct Pass {
 
 namespace {
 
+constexpr int64_t BLOCK = 32;  // inputs that share a scale
+
 // What to bring into the cache meanwhile: so many bytes further with each input.
 struct Fetch {
   const char* from;
   int64_t step;
 };
 
-// The outputs of one panel for R inputs x (R, K): `found` (R, PANEL).
-template <int R, class W>
-void panel(const W* w, const float* x, int64_t K, Fetch fetch, float* found) {
-  Vec sums[R][2] = {};
-  for (int64_t k = 0; k < K; k++, w += PANEL, fetch.from += fetch.step) {
-    for (unsigned at = 0; at < PANEL * sizeof(W); at += 64) __builtin_prefetch(fetch.from + at);
-    const Vec first = load(w), second = load(w + LANES);
+// A kind of weights: how many bytes a panel has for K inputs, and the panel's outputs `found` (R, PANEL) for R inputs
+// x (R, K). `sums` (R, K / BLOCK) are those of the inputs of each block.
+
+// Add what one input of each row contributes through the weights of a panel.
+template <int R>
+inline void add_up(Vec totals[R][2], Vec first, Vec second, const float* x, int64_t K) {
 #pragma GCC unroll 16
-    for (int r = 0; r < R; r++) {
-      sums[r][0] += first * x[r * K + k];
-      sums[r][1] += second * x[r * K + k];
-    }
-  }
   for (int r = 0; r < R; r++) {
-    store(found + r * PANEL, sums[r][0]);
-    store(found + r * PANEL + LANES, sums[r][1]);
+    totals[r][0] += first * x[r * K];
+    totals[r][1] += second * x[r * K];
   }
 }
 
-template <class W, int... R>
-void panel_of(std::integer_sequence<int, R...>, int rows, const W* w, const float* x, int64_t K, Fetch fetch,
-              float* found) {
-  static constexpr void (*ways[])(const W*, const float*, int64_t, Fetch, float*) = {panel<R + 1, W>...};
-  ways[rows - 1](w, x, K, fetch, found);
+struct Float32 {
+  static constexpr bool CODED = false;
+
+  static int64_t bytes(int64_t K) { return K * PANEL * 4; }
+
+  template <int R>
+  static void panel(const char* panel, const float* x, int64_t K, const float*, Fetch fetch, float* found) {
+    const float* w = reinterpret_cast<const float*>(panel);
+    Vec totals[R][2] = {};
+    for (int64_t k = 0; k < K; k++, w += PANEL, fetch.from += fetch.step) {
+      __builtin_prefetch(fetch.from);
+      __builtin_prefetch(fetch.from + 64);
+      add_up<R>(totals, load(w), load(w + LANES), x + k, K);
+    }
+    for (int i = 0; i < 2 * R; i++) store(found + i * LANES, totals[i / 2][i % 2]);
+  }
+};
+
+// Two inputs' weights share a word, so that what is read is as wide as what is computed with.
+struct Bfloat16 {
+  static constexpr bool CODED = false;
+
+  static int64_t bytes(int64_t K) { return (K + 1) / 2 * PANEL * 4; }
+
+  template <int R>
+  static void panel(const char* panel, const float* x, int64_t K, const float*, Fetch fetch, float* found) {
+    const uint32_t* w = reinterpret_cast<const uint32_t*>(panel);
+    Vec totals[R][2] = {};
+    for (int64_t k = 0; k < K; k += 2, w += PANEL, fetch.from += 2 * fetch.step) {
+      __builtin_prefetch(fetch.from);
+      __builtin_prefetch(fetch.from + 64);
+      const Word a = load_words(w), b = load_words(w + LANES);
+      add_up<R>(totals, reinterpret_cast<Vec>(a << 16), reinterpret_cast<Vec>(b << 16), x + k, K);
+      if (k + 1 == K) break;
+      add_up<R>(totals, reinterpret_cast<Vec>(a & 0xffff0000), reinterpret_cast<Vec>(b & 0xffff0000), x + k + 1, K);
+    }
+    for (int i = 0; i < 2 * R; i++) store(found + i * LANES, totals[i / 2][i % 2]);
+  }
+};
+
+// What 16 bits say as IEEE half precision: in the place of float32's bits they stand for 2^-112 of it.
+inline Vec load_half(const char* p) {
+  const Word bits = __builtin_convertvector(*reinterpret_cast<const Half*>(p), Word);
+  const Vec size = reinterpret_cast<Vec>((bits & 0x7fff) << 13) * 0x1p112f;
+  return reinterpret_cast<Vec>(reinterpret_cast<Word>(size) | ((bits & 0x8000) << 16));
+}
+
+// Codes of BITS bits. A block of a panel: PANEL scales, PANEL offsets if there are 4 bits, both in half precision, then
+// words with the codes of 32 / BITS inputs each, the first one's lowest. A weight is scale · code + offset.
+template <int BITS>
+struct Coded {
+  static constexpr bool CODED = true, OFFSETS = BITS == 4;
+  static constexpr int IN_WORD = 32 / BITS;
+  static constexpr int64_t HEAD = (OFFSETS ? 2 : 1) * 2 * PANEL, SIZE = HEAD + BLOCK * PANEL * BITS / 8;  // bytes
+
+  static int64_t bytes(int64_t K) { return K / BLOCK * SIZE; }
+
+  static Vec code(Word words, int place) {
+    if constexpr (BITS == 8) {
+      return __builtin_convertvector(reinterpret_cast<Int>(words << (24 - 8 * place)) >> 24, Vec);
+    }
+#if defined(__AVX512F__) && !defined(__clang__)
+    constexpr Vec VALUES = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    return __builtin_shuffle(VALUES, reinterpret_cast<Int>(words >> (4 * place)));  // by the lowest 4 bits
+#else
+    return __builtin_convertvector(reinterpret_cast<Int>((words >> (4 * place)) & 15), Vec);
+#endif
+  }
+
+  // A panel as `Float32` has it.
+  static void decode(const char* w, int64_t K, float* decoded) {
+    for (int64_t k = 0; k < K; k += BLOCK, w += SIZE) {
+      for (int half = 0; half < 2; half++) {
+        const uint32_t* codes = reinterpret_cast<const uint32_t*>(w + HEAD) + half * LANES;
+        const Vec scale = load_half(w + half * 2 * LANES);
+        const Vec offset = OFFSETS ? load_half(w + 2 * PANEL + half * 2 * LANES) : Vec{};
+        float* to = decoded + k * PANEL + half * LANES;
+        for (int64_t i = 0; i < BLOCK; i += IN_WORD, codes += PANEL) {
+          const Word words = load_words(codes);
+#pragma GCC unroll 8
+          for (int place = 0; place < IN_WORD; place++, to += PANEL) store(to, scale * code(words, place) + offset);
+        }
+      }
+    }
+  }
+
+  template <int R>
+  static void panel(const char* w, const float* x, int64_t K, const float* sums, Fetch fetch, float* found) {
+    std::fill_n(found, R * PANEL, 0.0f);
+    for (int64_t k = 0; k < K; k += BLOCK, w += SIZE) {
+      const uint32_t* codes = reinterpret_cast<const uint32_t*>(w + HEAD);
+      Vec totals[R][2] = {};
+      for (int64_t i = k; i < k + BLOCK; i += IN_WORD, codes += PANEL, fetch.from += IN_WORD * fetch.step) {
+        for (int64_t at = 0; at < IN_WORD * fetch.step; at += 64) __builtin_prefetch(fetch.from + at);
+        const Word a = load_words(codes), b = load_words(codes + LANES);
+#pragma GCC unroll 8
+        for (int place = 0; place < IN_WORD; place++) {
+          add_up<R>(totals, code(a, place), code(b, place), x + i + place, K);
+        }
+      }
+      for (int half = 0; half < 2; half++) {
+        const Vec scale = load_half(w + half * 2 * LANES);
+        for (int r = 0; r < R; r++) {
+          float* to = found + r * PANEL + half * LANES;
+          Vec total = load(to) + scale * totals[r][half];
+          if constexpr (OFFSETS) {
+            total += load_half(w + 2 * PANEL + half * 2 * LANES) * sums[r * (K / BLOCK) + k / BLOCK];
+          }
+          store(to, total);
+        }
+      }
+    }
+  }
+};
+
+template <class Format, int... R>
+void panel_of(std::integer_sequence<int, R...>, int rows, const char* w, const float* x, int64_t K, const float* sums,
+              Fetch fetch, float* found) {
+  static constexpr void (*ways[])(const char*, const float*, int64_t, const float*, Fetch, float*) = {
+      Format::template panel<R + 1>...};
+  ways[rows - 1](w, x, K, sums, fetch, found);
 }
 
 struct Share {
@@ -165,10 +282,28 @@ Share share(int64_t pieces) {
   return {pieces * thread / threads, pieces * (thread + 1) / threads};
 }
 
+// A thread's own room for what it knows of the inputs of a product: each has `rows` rows, whatever the product.
+struct Own {
+  float *scale, *sums, *weighed, *scores, *decoded;
+};
+
+// 1 / root mean square of each row. Every thread finds all: cheaper than to wait for the others.
+void norms(const float* x, int64_t rows, int64_t D, double eps, float* scale) {
+  for (int64_t r = 0; r < rows; r++) {
+    float total = 0.0f;
+    int64_t i = 0;
+    Vec squares = {};
+    for (; i + LANES <= D; i += LANES) squares += load(x + r * D + i) * load(x + r * D + i);
+    for (; i < D; i++) total += x[r * D + i] * x[r * D + i];
+    total += sum<LANES>(squares);
+    scale[r] = static_cast<float>(1.0 / std::sqrt(total / static_cast<double>(D) + eps));
+  }
+}
+
 // y = scale · x Wᵀ + b for x (rows, K), a panel at a time: `take(row, first output, how many, values)`. A scale for
 // each row, or null. With PAIR, two panels at a time: values[0 … PANEL) of the one, values[ROWS · PANEL …) of the other.
-template <class W, bool PAIR = false, class Take>
-void product(const Matrix& m, const float* x, int64_t rows, const float* scale, Take take) {
+template <bool PAIR, class Format, class Take>
+void product_of(const Matrix& m, const float* x, int64_t rows, const float* scale, const Own& own, Take take) {
   alignas(64) float found[(PAIR ? 2 : 1) * ROWS * PANEL];
   const auto counts = std::make_integer_sequence<int, ROWS>{};
   const int64_t panels = (m.out + PANEL - 1) / PANEL;
@@ -177,21 +312,33 @@ void product(const Matrix& m, const float* x, int64_t rows, const float* scale, 
   if (blocks == 0) return;
   // While one panel is computed the next one is fetched, each block of inputs its part of it; a panel that is too large
   // for that, just ahead.
-  constexpr int64_t each = PANEL * sizeof(W);  // bytes of a panel, for one input
-  const int64_t size = (PAIR ? 2 : 1) * m.in * each;
+  const int64_t bytes = Format::bytes(m.in), size = (PAIR ? 2 : 1) * bytes, each = (bytes + m.in - 1) / m.in;
   const bool whole = size <= IN_CACHE;
   const int64_t step = whole ? (each + blocks - 1) / blocks : each;
+  // For many inputs weights are decoded once.
+  const bool decode = Format::CODED && rows >= MANY && 2 * Float32::bytes(m.in) <= IN_CACHE;
   for (int64_t p = mine.begin; p < mine.end; p++) {
+    if constexpr (Format::CODED) {
+      for (int half = 0; decode && half < (PAIR ? 2 : 1); half++) {
+        const int64_t at = PAIR ? 2 * p + half : p;
+        Format::decode(m.panels + at * bytes, m.in, own.decoded + half * m.in * PANEL);
+      }
+    }
     for (int64_t block = 0; block < blocks; block++) {
       const int64_t row = rows * block / blocks;
       const int some = static_cast<int>(rows * (block + 1) / blocks - row);
       for (int half = 0; half < (PAIR ? 2 : 1); half++) {
         const int64_t at = PAIR ? 2 * p + half : p;
         float* values = found + half * ROWS * PANEL;
-        const W* w = static_cast<const W*>(m.panels) + at * m.in * PANEL;
-        const char* bytes = reinterpret_cast<const char*>(w);
-        const Fetch fetch{bytes + (whole ? size + block * step * m.in : AHEAD), step};
-        panel_of(counts, some, w, x + row * m.in, m.in, fetch, values);
+        const char* w = m.panels + at * bytes;
+        const Fetch fetch{w + (whole ? size + block * step * m.in : AHEAD), step};
+        const float* sums = own.sums + row * (m.in / BLOCK);
+        if (decode) {
+          const char* panel = reinterpret_cast<const char*>(own.decoded + half * m.in * PANEL);
+          panel_of<Float32>(counts, some, panel, x + row * m.in, m.in, sums, fetch, values);
+        } else {
+          panel_of<Format>(counts, some, w, x + row * m.in, m.in, sums, fetch, values);
+        }
         const int count = static_cast<int>(std::min<int64_t>(PANEL, m.out - at * PANEL));
         for (int r = 0; r < some; r++) {
           const float factor = scale ? scale[row + r] : 1.0f;
@@ -207,16 +354,26 @@ void product(const Matrix& m, const float* x, int64_t rows, const float* scale, 
   }
 }
 
-// 1 / root mean square of each row. Every thread finds all: cheaper than to wait for the others.
-void norms(const float* x, int64_t rows, int64_t D, double eps, float* scale) {
-  for (int64_t r = 0; r < rows; r++) {
-    float total = 0.0f;
-    int64_t i = 0;
-    Vec squares = {};
-    for (; i + LANES <= D; i += LANES) squares += load(x + r * D + i) * load(x + r * D + i);
-    for (; i < D; i++) total += x[r * D + i] * x[r * D + i];
-    total += sum<LANES>(squares);
-    scale[r] = static_cast<float>(1.0 / std::sqrt(total / static_cast<double>(D) + eps));
+template <bool PAIR = false, class Take>
+void product(const Matrix& m, const float* x, int64_t rows, const float* scale, const Own& own, Take take) {
+  if (m.norm) {
+    for (int64_t r = 0; r < rows; r++) {
+      for (int64_t i = 0; i < m.in; i++) own.weighed[r * m.in + i] = x[r * m.in + i] * m.norm[i];
+    }
+    x = own.weighed;
+  }
+  if (m.kind == BITS4) {
+    for (int64_t at = 0; at < rows * m.in; at += BLOCK) {
+      Vec total = load(x + at);
+      for (int64_t i = LANES; i < BLOCK; i += LANES) total += load(x + at + i);
+      own.sums[at / BLOCK] = sum<LANES>(total);
+    }
+  }
+  switch (m.kind) {
+    case FLOAT32: return product_of<PAIR, Float32>(m, x, rows, scale, own, take);
+    case BFLOAT16: return product_of<PAIR, Bfloat16>(m, x, rows, scale, own, take);
+    case BITS8: return product_of<PAIR, Coded<8>>(m, x, rows, scale, own, take);
+    case BITS4: return product_of<PAIR, Coded<4>>(m, x, rows, scale, own, take);
   }
 }
 
@@ -266,16 +423,40 @@ Attend attend_of(std::integer_sequence<int, N...>, int64_t width) {
   return ways[width / LANES - 1];
 }
 
-template <class W>
-void run(const Model& m, const Pass& p, float* scratch) {
+// Numbers that `run` needs room for, the shared ones and each thread's own.
+struct Room {
+  int64_t qkv, attended, acted, last, scale, sums, weighed, scores, decoded;
+
+  Room(const Model& m, const Pass& p) {
+    const int64_t rows = p.lines * p.n, columns = p.past + p.n, widest = std::max({m.dim, m.inner, m.heads * m.width});
+    qkv = rows * (m.heads + 2 * m.key_heads) * m.width;
+    attended = rows * m.heads * m.width;
+    acted = rows * m.inner;
+    last = p.kept_count * m.dim;
+    scale = rows;
+    sums = rows * ((2 * widest + BLOCK) / BLOCK);  // the first layer may be given twice as many inputs
+    weighed = rows * m.dim;
+    scores = (columns + LANES - 1) / LANES * LANES;
+    decoded = IN_CACHE / 4;
+  }
+
+  int64_t shared() const { return qkv + attended + acted + last; }
+  int64_t own() const { return scale + sums + weighed + scores + decoded; }
+};
+
+void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   const int64_t rows = p.lines * p.n, D = m.dim, w = m.width, heads = m.heads + 2 * m.key_heads;
-  const int64_t columns = p.past + p.n, padded = (columns + LANES - 1) / LANES * LANES;
-  float* qkv = scratch;                            // (rows, (H + 2K) · w)
-  float* attended = qkv + rows * heads * w;        // (rows, H · w)
-  float* acted = attended + rows * m.heads * w;    // (rows, I)
-  float* last = acted + rows * m.inner;            // (kept, D)
-  float* own = last + p.kept_count * D + omp_get_thread_num() * (rows + padded);
-  float *scale = own, *scores = own + rows;  // (rows,), (C,)
+  const int64_t columns = p.past + p.n;
+  float* qkv = scratch;                      // (rows, (H + 2K) · w)
+  float* attended = qkv + room.qkv;          // (rows, H · w)
+  float* acted = attended + room.attended;   // (rows, I)
+  float* last = acted + room.acted;          // (kept, D)
+  Own own;
+  own.scale = last + room.last + omp_get_thread_num() * room.own();  // (rows,)
+  own.sums = own.scale + room.scale;                                 // (rows, inputs / BLOCK)
+  own.weighed = own.sums + room.sums;                                // (rows, D)
+  own.scores = own.weighed + room.weighed;                           // (C,)
+  own.decoded = own.scores + room.scores;                            // (2, inputs, PANEL)
   const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
 
   for (int64_t l = 0, watched = 0; l <= m.layers; l++) {
@@ -291,12 +472,12 @@ void run(const Model& m, const Pass& p, float* scratch) {
     float* values = keys + p.of_plane;
 
     const bool given = p.entering && l == 0;
-    if (!given) norms(p.h, rows, D, m.eps, scale);
+    if (!given) norms(p.h, rows, D, m.eps, own.scale);
     const float* x = given ? p.entering : p.h;
     const auto keep = [&](int64_t r, int64_t at, int64_t count, const float* found) {
       std::copy_n(found, count, qkv + r * heads * w + at);
     };
-    product<W>(layer.qkv, x, rows, given ? nullptr : scale, keep);
+    product(layer.qkv, x, rows, given ? nullptr : own.scale, own, keep);
 #pragma omp barrier
     const auto turned = share(rows * heads);
     for (int64_t i = turned.begin; i < turned.end; i++) {
@@ -317,17 +498,17 @@ void run(const Model& m, const Pass& p, float* scratch) {
       const int64_t line = i / (p.n * m.heads), head = i / p.n % m.heads, input = i % p.n, r = line * p.n + input;
       const int64_t from = line * p.of_line + head / (m.heads / m.key_heads) * p.of_head;
       const uint8_t* seen = p.seen ? p.seen + r * columns : nullptr;
-      over(qkv + (r * heads + head) * w, keys + from, values + from, seen, seen ? columns : p.past + input + 1, scores,
-           attended + (r * m.heads + head) * w);
+      over(qkv + (r * heads + head) * w, keys + from, values + from, seen, seen ? columns : p.past + input + 1,
+           own.scores, attended + (r * m.heads + head) * w);
     }
 #pragma omp barrier
     const auto add = [&](int64_t r, int64_t at, int64_t count, const float* found) {
       for (int64_t i = 0; i < count; i++) p.h[r * D + at + i] += found[i];
     };
-    product<W>(layer.out, attended, rows, nullptr, add);
+    product(layer.out, attended, rows, nullptr, own, add);
 #pragma omp barrier
-    norms(p.h, rows, D, m.eps, scale);
-    product<W, true>(layer.gate_up, p.h, rows, scale, [&](int64_t r, int64_t at, int64_t, const float* gate) {
+    norms(p.h, rows, D, m.eps, own.scale);
+    product<true>(layer.gate_up, p.h, rows, own.scale, own, [&](int64_t r, int64_t at, int64_t, const float* gate) {
       const float* up = gate + ROWS * PANEL;
       alignas(64) float found[PANEL];
       for (int i = 0; i < PANEL; i += LANES) {
@@ -337,15 +518,14 @@ void run(const Model& m, const Pass& p, float* scratch) {
       std::copy_n(found, std::min<int64_t>(PANEL, m.inner - at), acted + r * m.inner + at);
     });
 #pragma omp barrier
-    product<W>(layer.down, acted, rows, nullptr, add);
+    product(layer.down, acted, rows, nullptr, own, add);
 #pragma omp barrier
   }
   const auto mine = share(p.kept_count);
   for (int64_t i = mine.begin; i < mine.end; i++) std::copy_n(p.h + p.kept[i] * D, D, last + i * D);
 #pragma omp barrier
-  // The last norms have a place of their own size only because no more inputs are kept than there are.
-  norms(last, p.kept_count, D, m.eps, scale);
-  product<W>(m.head, last, p.kept_count, scale, [&](int64_t r, int64_t at, int64_t count, const float* found) {
+  norms(last, p.kept_count, D, m.eps, own.scale);  // no more inputs are kept than there are
+  product(m.head, last, p.kept_count, own.scale, own, [&](int64_t r, int64_t at, int64_t count, const float* found) {
     std::copy_n(found, count, p.logits + r * m.head.out + at);
   });
 }
@@ -363,19 +543,11 @@ int64_t polydraft_lanes() { return LANES; }
 int polydraft_forward(const Model* model, const Pass* pass) {
   const Model& m = *model;
   const Pass& p = *pass;
-  const int64_t rows = p.lines * p.n;
-  const int64_t shared = rows * ((2 * m.heads + 2 * m.key_heads) * m.width + m.inner) + p.kept_count * m.dim;
-  const int64_t own = rows + (p.past + p.n + LANES - 1) / LANES * LANES;
-  const std::unique_ptr<float[]> scratch(new (std::nothrow) float[shared + p.threads * own]);
+  const Room room(m, p);
+  const std::unique_ptr<float[]> scratch(new (std::nothrow) float[room.shared() + p.threads * room.own()]);
   if (!scratch) return 1;
 #pragma omp parallel num_threads(static_cast<int>(p.threads))
-  {
-    if (m.bfloat16) {
-      run<uint16_t>(m, p, scratch.get());
-    } else {
-      run<float>(m, p, scratch.get());
-    }
-  }
+  run(m, p, room, scratch.get());
   return 0;
 }
 

@@ -4,8 +4,9 @@ The code is compiled when it is first needed, in about three seconds, for exactl
 cache; `why_not` says what is missing where that fails. It takes the place of transformers' module inside `TorchModel`
 and is called like it, with a cache that has `block`.
 
-In float32 the logits are the module's but for the order of additions. In bfloat16 half as many bytes are read; only
-weights are rounded: what lies between them, the cache too, stays float32.
+In float32 the logits are the module's but for the order of additions. So they are where the weights stay as a GGUF file
+has them, in 4 or 8 bits, which is how they are kept if it has them so: what they stand for is the same. In bfloat16
+half as many bytes are read; only weights are rounded: what lies between them, the cache too, stays float32.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from ctypes import POINTER, Structure, c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -32,16 +34,24 @@ from transformers import PreTrainedModel
 
 from core.errors import ContextFull
 from core.models import lean
+from core.models.coded import Coded, Weight, in_panels, joined
 
 SOURCE = Path(__file__).with_name("native.cpp")
 OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 COMPILERS = ("c++", "g++", "clang++")
 COMPILE_SECONDS = 120
 WIDEST = 256  # of a head
+SAMPLE = 64  # rows of a matrix that are compared with what a file has
+
+
+KINDS = (torch.float32, torch.bfloat16, 8, 4)  # of weights, as `native.cpp` numbers them: types, and bits of coded ones
 
 
 class _Matrix(Structure):
-    _fields_ = [("panels", c_void_p), ("bias", c_void_p), ("out", c_int64), ("inputs", c_int64)]
+    _fields_ = [
+        *((name, c_void_p) for name in ("panels", "bias", "norm")),
+        *((name, c_int64) for name in ("out", "inputs", "kind")),
+    ]
 
 
 class _Layer(Structure):
@@ -50,7 +60,7 @@ class _Layer(Structure):
 
 class _Model(Structure):
     _fields_ = [
-        *((name, c_int64) for name in ("layers", "dim", "heads", "key_heads", "width", "inner", "bfloat16")),
+        *((name, c_int64) for name in ("layers", "dim", "heads", "key_heads", "width", "inner")),
         ("eps", c_double),
         ("layer", POINTER(_Layer)),
         ("head", _Matrix),
@@ -129,7 +139,7 @@ def why_not_width(width: int) -> str:
     )
 
 
-Map = tuple[Tensor, Tensor | None]  # weight (out, in), bias (out,): x Wᵀ + b
+Map = tuple[Weight, Tensor | None]  # weight (out, in), bias (out,): x Wᵀ + b
 
 
 @dataclass(frozen=True)
@@ -146,20 +156,36 @@ class Shape:
 
 @dataclass(frozen=True)
 class LayerMaps:
-    """The maps of one layer. The norms' weights stand in the maps that follow them: W (g · x) = (W g) x."""
+    """The maps of one layer, and the norms' weights before attention and between it and the rest, (D,). A norm's weight
+    may be None and stand in the maps that follow: W (g · x) = (W g) x."""
 
     qkv: Map
     out: Map
     gate: Map
     up: Map
     down: Map
+    before: Tensor | None = None
+    between: Tensor | None = None
 
 
 class Compiled:
     """Layers and an output matrix, in the order in which the compiled code reads them."""
 
-    def __init__(self, shape: Shape, layers: list[LayerMaps], output: Map, dtype: torch.dtype) -> None:
-        """Weights are kept as float32 or bfloat16; `why_not_width(shape.width)` must be ""."""
+    def __init__(
+        self,
+        shape: Shape,
+        layers: list[LayerMaps],
+        output: Map,
+        dtype: torch.dtype,
+        norm: Tensor | None = None,
+    ) -> None:
+        """`why_not_width(shape.width)` must be "".
+
+        Args:
+            output: the output rows.
+            dtype: float32 or bfloat16, in which weights are kept that are not coded.
+            norm: (D,) of the norm before the output rows, unless it stands in those.
+        """
         self._library = library()
         self._panel = self._library.polydraft_panel()
         self._held: list[Tensor] = []  # what the structures point to
@@ -171,10 +197,9 @@ class Compiled:
             key_heads=shape.key_heads,
             width=shape.width,
             inner=shape.inner,
-            bfloat16=dtype == torch.bfloat16,
             eps=shape.eps,
             layer=(_Layer * len(layers))(*(self._layer(layer, dtype) for layer in layers)),
-            head=self._matrix(*output, dtype),
+            head=self._matrix(*output, dtype, norm),
         )
 
     def __call__(
@@ -240,29 +265,36 @@ class Compiled:
     def _layer(self, maps: LayerMaps, dtype: torch.dtype) -> _Layer:
         # A panel of the gate, then the same one of up, so that whoever has the one has the other.
         (gate, gate_bias), (up, up_bias) = maps.gate, maps.up
-        weight = torch.stack([self._panels(gate), self._panels(up)], 1).flatten(0, 2)
-        bias = None
-        if gate_bias is not None and up_bias is not None:
-            bias = torch.stack([self._panels(gate_bias), self._panels(up_bias)], 1).flatten()
+        inner, width = len(gate), -(-len(gate) // self._panel) * self._panel  # with what fills the last panel up
+        place = torch.arange(2 * width).view(2, -1, self._panel).transpose(0, 1).flatten()
+        order = place // width * inner + (place % width).clamp(max=inner - 1)
+        both = joined([gate, up])
+        weight = both.rows(order) if isinstance(both, Coded) else both[order]
+        bias = None if gate_bias is None or up_bias is None else torch.cat([gate_bias, up_bias])[order]
         return _Layer(
-            qkv=self._matrix(*maps.qkv, dtype),
+            qkv=self._matrix(*maps.qkv, dtype, maps.before),
             out=self._matrix(*maps.out, dtype),
-            gate_up=self._matrix(weight, bias, dtype),
+            gate_up=self._matrix(weight, bias, dtype, maps.between),
             down=self._matrix(*maps.down, dtype),
         )
 
-    def _panels(self, x: Tensor) -> Tensor:
-        """(out, …) -> (panels, panel, …), filled up with zeros."""
-        padded = F.pad(x, (0, 0) * (x.ndim - 1) + (0, -len(x) % self._panel))
-        return padded.unflatten(0, (-1, self._panel))
-
-    def _matrix(self, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> _Matrix:
-        panels = self._panels(weight).transpose(1, 2).to(dtype).contiguous()  # (panels, in, panel)
+    def _matrix(self, weight: Weight, bias: Tensor | None, dtype: torch.dtype, norm: Tensor | None = None) -> _Matrix:
+        out, inputs = weight.shape
+        if isinstance(weight, Coded):
+            panels, kind = weight.panels(self._panel), weight.bits
+        else:
+            panels, kind = in_panels(weight, self._panel).transpose(1, 2).to(dtype), dtype  # (panels, in, panel)
+            if dtype == torch.bfloat16:  # two inputs in a word
+                panels = F.pad(panels, (0, 0, 0, inputs % 2)).unflatten(1, (-1, 2)).transpose(2, 3)
+            panels = panels.contiguous()
         self._held.append(panels)
-        if bias is not None:
-            bias = bias.to(torch.float32).contiguous()
-            self._held.append(bias)
-        return _Matrix(panels.data_ptr(), None if bias is None else bias.data_ptr(), *weight.shape)
+        return _Matrix(panels.data_ptr(), self._address(bias), self._address(norm), out, inputs, KINDS.index(kind))
+
+    def _address(self, x: Tensor | None) -> int | None:
+        if x is None:
+            return None
+        self._held.append(x.to(torch.float32).contiguous())
+        return self._held[-1].data_ptr()
 
 
 class NativeLlama(nn.Module):
@@ -276,8 +308,15 @@ class NativeLlama(nn.Module):
 
     dtype = torch.float32
 
-    def __init__(self, module: PreTrainedModel, dtype: torch.dtype) -> None:
-        """Pack the weights of a float32 module on the CPU as float32 or bfloat16; `why_not(module)` must be ""."""
+    def __init__(
+        self, module: PreTrainedModel, dtype: torch.dtype, coded: Callable[[str], Coded | None] | None = None
+    ) -> None:
+        """Put the weights of a float32 module on the CPU in order; `why_not(module)` must be "".
+
+        Args:
+            dtype: float32 or bfloat16.
+            coded: what a GGUF file has of this name. Where that says exactly what the module says, it is taken instead.
+        """
         super().__init__()
         config: Any = module.config
         self.config, self.generation_config = config, module.generation_config
@@ -293,11 +332,17 @@ class NativeLlama(nn.Module):
             config.rms_norm_eps,
         )
         self.planes = [(shape.key_heads, shape.width)] * (2 * len(body.layers))
+        find = coded or (lambda name: None)
         output: Any = module.get_output_embeddings()
         weight, bias = lean.weight_and_bias(output)
-        self._compiled = Compiled(
-            shape, list(map(_maps, body.layers)), (weight * body.norm.weight.detach(), bias), dtype
-        )
+        weight = _same(weight, find("output.weight") or find("token_embd.weight"), shape.width)
+        layers = [_maps(layer, f"blk.{i}", find, shape.width) for i, layer in enumerate(body.layers)]
+        self._compiled = Compiled(shape, layers, (weight, bias), dtype, body.norm.weight.detach())
+
+    @property
+    def bytes(self) -> int:
+        """What a pass reads of weights."""
+        return sum(x.nbytes for x in self._compiled._held)
 
     @property
     def device(self) -> torch.device:
@@ -344,22 +389,38 @@ class NativeLlama(nn.Module):
         return SimpleNamespace(logits=logits.view(B, len(places), self._compiled.outputs), features=features)
 
 
-def _maps(layer: Any) -> LayerMaps:
-    """Of a transformers layer."""
+def _maps(layer: Any, name: str, coded: Callable[[str], Coded | None], width: int) -> LayerMaps:
+    """Of a transformers layer, which is called `name` in a GGUF file."""
     attention, mlp = layer.self_attn, layer.mlp
-    weights, biases = zip(
-        *map(lean.weight_and_bias, (attention.q_proj, attention.k_proj, attention.v_proj)), strict=True
-    )
-    gate, gate_bias = lean.weight_and_bias(mlp.gate_proj)
-    up, up_bias = lean.weight_and_bias(mlp.up_proj)
-    between = layer.post_attention_layernorm.weight.detach()
+
+    def of(linear: nn.Linear, part: str) -> Map:
+        weight, bias = lean.weight_and_bias(linear)
+        return _same(weight, coded(f"{name}.{part}.weight"), width), bias
+
+    projections = (attention.q_proj, "attn_q"), (attention.k_proj, "attn_k"), (attention.v_proj, "attn_v")
+    weights, biases = zip(*(of(*each) for each in projections), strict=True)
     return LayerMaps(
-        qkv=(
-            torch.cat(weights) * layer.input_layernorm.weight.detach(),
-            None if biases[0] is None else torch.cat(biases),
-        ),
-        out=lean.weight_and_bias(attention.o_proj),
-        gate=(gate * between, gate_bias),
-        up=(up * between, up_bias),
-        down=lean.weight_and_bias(mlp.down_proj),
+        qkv=(joined(weights), None if biases[0] is None else torch.cat(biases)),
+        out=of(attention.o_proj, "attn_output"),
+        gate=of(mlp.gate_proj, "ffn_gate"),
+        up=of(mlp.up_proj, "ffn_up"),
+        down=of(mlp.down_proj, "ffn_down"),
+        before=layer.input_layernorm.weight.detach(),
+        between=layer.post_attention_layernorm.weight.detach(),
     )
+
+
+def _same(weight: Tensor, coded: Coded | None, width: int) -> Weight:
+    """The coded form of a weight (out, in), if it is one. Some files have the pairs that a rotation turns side by side
+    within each head of that width."""
+    if coded is None or coded.shape != weight.shape:
+        return weight
+    apart = torch.arange(len(weight))
+    orders = [apart]
+    if len(weight) % width == 0:
+        orders.append(apart.view(-1, width // 2, 2).transpose(1, 2).flatten())
+    some = torch.linspace(0, len(weight) - 1, SAMPLE).long()
+    for order in orders:
+        if torch.equal(coded.rows(order[some]).decoded(), weight[some]):
+            return coded.rows(order)
+    return weight
