@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from core.models import hf
+from core.models import hf, native_gguf
 from core.models.coded import Coded, joined
 from core.models.native import NativeLlama, _same
 
@@ -120,7 +120,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[nn.Modul
         tensors = in_a_file(path, {name: (linear.weight, kind) for name, linear in linears.items()})
         for name, linear in linears.items():
             linear.weight.copy_(as_read(tensors[name]))
-        made[kind] = module, NativeLlama(module, torch.float32, hf._coded(path))
+        made[kind] = module, NativeLlama.of(module, torch.float32, hf._coded(path))
     return made
 
 
@@ -158,3 +158,33 @@ def test_the_default_model_stays_as_its_file_has_it(torch_model: hf.TorchModel, 
     assert isinstance(module, NativeLlama)
     assert module.bytes < 1.1 * default_gguf.stat().st_size
     assert np.isclose(module.bytes / 1e6, 96.6, atol=1)
+
+
+def test_a_file_read_straight_is_what_transformers_reads(
+    plain_torch_model: hf.TorchModel, default_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_needed(*_: object) -> None:
+        raise AssertionError("transformers was asked to unpack it")
+
+    monkeypatch.setattr(hf, "_load_module", not_needed)
+    model = hf.load(default_gguf, "default")
+    assert isinstance(model._module, NativeLlama)
+    assert torch.equal(model.embeddings, plain_torch_model.embeddings)
+    assert model.context_length == plain_torch_model.context_length
+    assert model.tokenizer.fingerprint == plain_torch_model.tokenizer.fingerprint
+    assert model.tokenizer.eos_ids == plain_torch_model.tokenizer.eos_ids
+    ids = list(range(500, 540))
+    ours, theirs = (each.open().feed_every(ids) for each in (model, plain_torch_model))
+    assert torch.allclose(ours, theirs, atol=2e-3)
+
+
+@pytest.mark.parametrize("change", ["a scaled rotation", "another tensor", "another architecture"])
+def test_what_may_mean_something_else_goes_the_long_way(default_gguf: Path, change: str) -> None:
+    reader = gguf.GGUFReader(default_gguf)
+    if change == "a scaled rotation":
+        reader.fields["llama.rope.scaling.type"] = reader.fields["llama.rope.freq_base"]
+    elif change == "another tensor":
+        reader.tensors.append(reader.tensors[0]._replace(name="rope_freqs.weight"))
+    else:
+        reader.fields["general.architecture"] = reader.fields["general.organization"]
+    assert native_gguf.read(reader) is None

@@ -76,7 +76,7 @@ def both(module: PreTrainedModel, made: NativeLlama, ids: Tensor, **given: Tenso
 def test_logits_are_those_of_transformers_layers(name: str) -> None:
     module = module_of(name)
     assert why_not(module) == ""
-    made = NativeLlama(module, torch.float32)
+    made = NativeLlama.of(module, torch.float32)
     ids = torch.randint(0, 101, (3, 11))
     torch.testing.assert_close(*both(module, made, ids), atol=1e-4, rtol=1e-4)
     held = torch.ones(3, 11, dtype=torch.long)
@@ -99,7 +99,7 @@ def test_any_number_of_inputs_behind_any_past_on_any_number_of_threads(
     lines: int, past: int, n: int, threads: int, seed: int
 ) -> None:
     module = module_of("llama")
-    made = NativeLlama(module, torch.float32)
+    made = NativeLlama.of(module, torch.float32)
     torch.manual_seed(seed)
     ids = torch.randint(0, 101, (lines, past + n))
     wanted = torch.arange(n)[torch.rand(n) < 0.5]
@@ -128,7 +128,7 @@ def test_any_number_of_inputs_behind_any_past_on_any_number_of_threads(
 
 def test_any_mask_of_who_sees_whom_is_obeyed() -> None:
     module = module_of("llama")
-    made = NativeLlama(module, torch.float32)
+    made = NativeLlama.of(module, torch.float32)
     seen = torch.rand(2, 1, 7, 7).lt(0.5) | torch.eye(7, dtype=torch.bool)
     added = torch.zeros(seen.shape).masked_fill_(~seen, torch.finfo(torch.float32).min)
     ids = torch.randint(0, 101, (2, 7))
@@ -141,7 +141,7 @@ def test_any_mask_of_who_sees_whom_is_obeyed() -> None:
 
 def test_the_largest_and_the_least_scores_of_attention_are_no_trouble() -> None:
     module = module_of("llama", deviation=8.0)
-    ours, theirs = both(module, NativeLlama(module, torch.float32), torch.randint(0, 101, (1, 30)))
+    ours, theirs = both(module, NativeLlama.of(module, torch.float32), torch.randint(0, 101, (1, 30)))
     assert torch.isfinite(ours).all()
     torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))
 
@@ -152,7 +152,7 @@ def test_bfloat16_rounds_the_weights_and_nothing_else() -> None:
     for name, parameter in module.named_parameters():
         if parameter.ndim > 1 and "embed" not in name:
             parameter.copy_(parameter.bfloat16())
-    ours, theirs = both(module, NativeLlama(module, torch.bfloat16), torch.randint(0, 101, (2, 15)))
+    ours, theirs = both(module, NativeLlama.of(module, torch.bfloat16), torch.randint(0, 101, (2, 15)))
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 

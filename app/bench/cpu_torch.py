@@ -61,13 +61,16 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     count = sum(p.numel() for p in module.parameters())  # the tied table once: a step reads it as its output layer
     ways = [_way("transformers' layers, float32", plain, count * 4)]
     for dtype, size in ((torch.float32, 4), (torch.bfloat16, 2)):
-        for made, reason in ((LeanLlama, lean.why_not(module, dtype)), (NativeLlama, native.why_not(module))):
-            name = f"{'compiled' if made is NativeLlama else 'on oneDNN'}, {str(dtype).removeprefix('torch.')}"
+        for how, make, reason in (
+            ("on oneDNN", LeanLlama, lean.why_not(module, dtype)),
+            ("compiled", NativeLlama.of, native.why_not(module)),
+        ):
+            name = f"{how}, {str(dtype).removeprefix('torch.')}"
             progress(name)
             if reason:
                 report.rows.append({"way": name, "note": f"not measured: {reason}"})
                 continue
-            model = TorchModel(made(module, dtype), plain.tokenizer, name, plain.context_length)
+            model = TorchModel(make(module, dtype), plain.tokenizer, name, plain.context_length)
             ways.append(_way(name, model, count * size))
     if not native.why_not(module):
         name = "compiled, as the file has it"

@@ -64,7 +64,7 @@ from transformers.integrations.gguf.reader import read_gguf_metadata
 from transformers.utils import logging
 
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
-from core.models import lean, native
+from core.models import lean, native, native_gguf
 from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain
 from core.models.coded import Coded
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
@@ -494,6 +494,13 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
         elif source.is_dir() and not (source / "config.json").is_file():
             raise ModelFileError(f"{source} has no config.json; give the directory of a Hugging Face model.")
         try:
+            if isinstance(source, Path) and source.is_file() and dtype is None and not plain:
+                from core.models.load import read_gguf
+
+                made = native_gguf.read(read_gguf(source))
+                if made is not None:
+                    tokenizer = _load_tokenizer(source, options, made, made.embed_tokens.num_embeddings)
+                    return TorchModel(made, tokenizer, name, _context_length(made))
             module, info = _load_module(source, options)
         except _UNREADABLE as error:
             raise _unreadable(source, error) from error
@@ -523,7 +530,7 @@ def made_lean(model: TorchModel, dtype: torch.dtype | None = None, source: Path 
         return model
     if not (reason := native.why_not(module)):
         coded = _coded(source) if source and source.is_file() and dtype is None else None
-        made: Module = NativeLlama(module, dtype or torch.float32, coded)
+        made: Module = NativeLlama.of(module, dtype or torch.float32, coded)
     elif not lean.why_not(module, dtype or torch.float32):
         made = LeanLlama(module, dtype or torch.float32)
     else:
@@ -576,9 +583,7 @@ def _load_module(source: Path | str, options: dict[str, Any]) -> tuple[PreTraine
     return module.to(device), info
 
 
-def _load_tokenizer(
-    source: Path | str, options: dict[str, Any], module: PreTrainedModel, vocab_size: int
-) -> HFTokenizer:
+def _load_tokenizer(source: Path | str, options: dict[str, Any], module: Module, vocab_size: int) -> HFTokenizer:
     if isinstance(source, Path) and source.is_file():
         metadata, _ = read_gguf_metadata(str(source), ("tokenizer.ggml.tokens", "tokenizer.ggml.merges"))
         tokenizer = from_gguf(metadata, vocab_size)
@@ -596,7 +601,7 @@ def _load_tokenizer(
     return from_transformers(tokenizer, vocab_size, eos_ids)
 
 
-def _context_length(module: PreTrainedModel) -> int:
+def _context_length(module: Module) -> int:
     config = module.config.get_text_config()
     for key in ("max_position_embeddings", "max_seq_len", "seq_length"):
         stated = getattr(config, key, None)

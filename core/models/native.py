@@ -30,7 +30,7 @@ import platformdirs
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PreTrainedModel
+from transformers import PretrainedConfig, PreTrainedModel
 
 from core.errors import ContextFull
 from core.models import lean
@@ -309,35 +309,52 @@ class NativeLlama(nn.Module):
     dtype = torch.float32
 
     def __init__(
-        self, module: PreTrainedModel, dtype: torch.dtype, coded: Callable[[str], Coded | None] | None = None
+        self,
+        config: PretrainedConfig,
+        embeddings: nn.Embedding,
+        rotary: nn.Module,
+        layers: list[LayerMaps],
+        output: Map,
+        norm: Tensor,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
+        """`why_not_width` of its heads must be "".
+
+        Args:
+            config: of the family; rotary: what gives cosines and sines, as transformers has it.
+            output, norm: the output rows, and the weight (D,) of the norm before them.
+            dtype: float32 or bfloat16, of weights that are not coded.
+        """
+        super().__init__()
+        c: Any = config
+        self.config, self.generation_config = c, None
+        self.embed_tokens, self._rotary = embeddings, rotary
+        width = lean.head_width(c)
+        heads, key_heads = c.num_attention_heads, c.num_key_value_heads
+        self.planes = [(key_heads, width)] * (2 * len(layers))
+        shape = Shape(c.hidden_size, heads, key_heads, width, c.intermediate_size, c.rms_norm_eps)
+        self._compiled = Compiled(shape, layers, output, dtype, norm)
+
+    @classmethod
+    def of(
+        cls, module: PreTrainedModel, dtype: torch.dtype, coded: Callable[[str], Coded | None] | None = None
+    ) -> NativeLlama:
         """Put the weights of a float32 module on the CPU in order; `why_not(module)` must be "".
 
         Args:
             dtype: float32 or bfloat16.
             coded: what a GGUF file has of this name. Where that says exactly what the module says, it is taken instead.
         """
-        super().__init__()
-        config: Any = module.config
-        self.config, self.generation_config = config, module.generation_config
-        body: Any = module.model
-        self.embed_tokens = body.embed_tokens
-        self._rotary = body.rotary_emb
-        shape = Shape(
-            config.hidden_size,
-            config.num_attention_heads,
-            config.num_key_value_heads,
-            lean.head_width(config),
-            config.intermediate_size,
-            config.rms_norm_eps,
-        )
-        self.planes = [(shape.key_heads, shape.width)] * (2 * len(body.layers))
         find = coded or (lambda name: None)
+        body: Any = module.model
         output: Any = module.get_output_embeddings()
+        width = lean.head_width(module.config)
         weight, bias = lean.weight_and_bias(output)
-        weight = _same(weight, find("output.weight") or find("token_embd.weight"), shape.width)
-        layers = [_maps(layer, f"blk.{i}", find, shape.width) for i, layer in enumerate(body.layers)]
-        self._compiled = Compiled(shape, layers, (weight, bias), dtype, body.norm.weight.detach())
+        weight = _same(weight, find("output.weight") or find("token_embd.weight"), width)
+        layers = [_maps(layer, f"blk.{i}", find, width) for i, layer in enumerate(body.layers)]
+        return cls(
+            module.config, body.embed_tokens, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach(), dtype
+        )
 
     @property
     def bytes(self) -> int:
@@ -416,11 +433,14 @@ def _same(weight: Tensor, coded: Coded | None, width: int) -> Weight:
     if coded is None or coded.shape != weight.shape:
         return weight
     apart = torch.arange(len(weight))
-    orders = [apart]
-    if len(weight) % width == 0:
-        orders.append(apart.view(-1, width // 2, 2).transpose(1, 2).flatten())
+    orders = [apart] if len(weight) % width else [apart, unpaired(len(weight), width)]
     some = torch.linspace(0, len(weight) - 1, SAMPLE).long()
     for order in orders:
         if torch.equal(coded.rows(order[some]).decoded(), weight[some]):
             return coded.rows(order)
     return weight
+
+
+def unpaired(rows: int, width: int) -> Tensor:
+    """Where a file that has the pairs of a rotation side by side has the rows of a map to heads of that width."""
+    return torch.arange(rows).view(-1, width // 2, 2).transpose(1, 2).flatten()
