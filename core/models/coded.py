@@ -17,6 +17,12 @@ from gguf.gguf_reader import ReaderTensor
 from torch import Tensor
 
 BLOCK = 32  # inputs that share a scale
+# Types of GGUF: bits, and whether there are offsets in the file.
+TYPES = {
+    gguf.GGMLQuantizationType.Q4_0: (4, False),
+    gguf.GGMLQuantizationType.Q4_1: (4, True),
+    gguf.GGMLQuantizationType.Q8_0: (8, False),
+}
 
 
 @dataclass(frozen=True)
@@ -67,11 +73,9 @@ class Coded:
     @staticmethod
     def of(tensor: ReaderTensor) -> Coded | None:
         """A tensor of a GGUF file; None for one that has another type."""
-        scaled = {gguf.GGMLQuantizationType.Q4_0: 4, gguf.GGMLQuantizationType.Q8_0: 8}
-        both = tensor.tensor_type == gguf.GGMLQuantizationType.Q4_1
-        bits = 4 if both else scaled.get(tensor.tensor_type)
-        if bits is None or tensor.data.ndim != 2:
+        if tensor.tensor_type not in TYPES or tensor.data.ndim != 2:
             return None
+        bits, both = TYPES[tensor.tensor_type]
         # (out, blocks, bytes): scale, offset, codes; with 4 bits those of inputs i and i + 16 share a byte.
         block = torch.from_numpy(np.array(tensor.data)).unflatten(1, (-1, (4 if both else 2) + bits * BLOCK // 8))
         scales = block[..., :2].contiguous().view(torch.float16)[..., 0]

@@ -39,7 +39,7 @@ from contextlib import contextmanager
 from functools import cache, cached_property
 from logging import CRITICAL
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
@@ -50,15 +50,6 @@ from huggingface_hub import utils as hub_utils
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    GgufConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    modeling_gguf_pytorch_utils,
-)
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.integrations.gguf.reader import read_gguf_metadata
 from transformers.utils import logging
@@ -99,7 +90,10 @@ _UNREADABLE = (
 )
 
 
-Module = PreTrainedModel | LeanLlama | NativeLlama
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    Module = PreTrainedModel | LeanLlama | NativeLlama
 
 
 class TorchModel(LanguageModel):
@@ -115,7 +109,7 @@ class TorchModel(LanguageModel):
         self._module: Module | None = module.eval().requires_grad_(False)
         self._device = next(module.parameters()).device
         self._dtype = module.dtype
-        self._lean = not isinstance(module, PreTrainedModel)
+        self._lean = isinstance(module, LeanLlama | NativeLlama)
         self.device = str(self._device)
         self.embeddings = _embedding_table(module)  # (V, D)
         self.vocab_size, self.dim = self.embeddings.shape
@@ -475,6 +469,12 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
     Raises: ModelNotFound for an id that neither the hub nor the local cache has; ModelFileError for files
         that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
     """
+    if isinstance(source, Path) and source.is_file() and dtype is None and not plain:
+        straight = _load_straight(source, name)
+        if straight is not None:
+            return straight
+    from transformers import AutoConfig
+
     with _quiet(), _read_once():
         options = _SAFELY
         if isinstance(source, str):
@@ -494,13 +494,6 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
         elif source.is_dir() and not (source / "config.json").is_file():
             raise ModelFileError(f"{source} has no config.json; give the directory of a Hugging Face model.")
         try:
-            if isinstance(source, Path) and source.is_file() and dtype is None and not plain:
-                from core.models.load import read_gguf
-
-                made = native_gguf.read(read_gguf(source))
-                if made is not None:
-                    tokenizer = _load_tokenizer(source, options, made, made.embed_tokens.num_embeddings)
-                    return TorchModel(made, tokenizer, name, _context_length(made))
             module, info = _load_module(source, options)
         except _UNREADABLE as error:
             raise _unreadable(source, error) from error
@@ -518,14 +511,37 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
         return model if plain else made_lean(model, dtype, source if isinstance(source, Path) else None)
 
 
+def _load_straight(path: Path, name: str) -> TorchModel | None:
+    """A GGUF file that is put into compiled code as it is, or None. It asks nothing of transformers that takes seconds
+    to import."""
+    from core.models.load import read_gguf
+
+    try:
+        module = native_gguf.read(read_gguf(path))
+        if module is None:
+            return None
+        vocab_size = module.embed_tokens.num_embeddings
+        tokenizer = from_gguf(_tokenizer_metadata(path), vocab_size)
+    except _UNREADABLE as error:
+        raise _unreadable(path, error) from error
+    if tokenizer is None:
+        return None
+    read_gguf.cache_clear()
+    return TorchModel(module, tokenizer, name, _context_length(module))
+
+
+def _tokenizer_metadata(path: Path) -> dict[str, Any]:
+    return read_gguf_metadata(str(path), ("tokenizer.ggml.tokens", "tokenizer.ggml.merges"))[0]
+
+
 def made_lean(model: TorchModel, dtype: torch.dtype | None = None, source: Path | None = None) -> TorchModel:
     """The same model without transformers' layers: in compiled code, or else on oneDNN, or else as it is.
 
     Without a `dtype`, weights that `source` has coded stay so; it must be the file that the model was loaded from.
     `notice` of what is returned says when there could have been compiled code.
     """
-    module = model._module
-    assert isinstance(module, PreTrainedModel)
+    module: Any = model._module
+    assert not model._lean
     if lean.why_not_llama(module):
         return model
     if not (reason := native.why_not(module)):
@@ -568,6 +584,8 @@ def _hub_reachable() -> bool:
 
 def _load_module(source: Path | str, options: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
     """The weights on the GPU in 16 bits where there is one, else on the CPU in float32."""
+    from transformers import AutoModelForCausalLM, GgufConfig
+
     device, dtype = torch.device("cpu"), torch.float32
     if torch.cuda.is_available():
         device = torch.device("cuda", torch.cuda.current_device())
@@ -583,10 +601,13 @@ def _load_module(source: Path | str, options: dict[str, Any]) -> tuple[PreTraine
     return module.to(device), info
 
 
-def _load_tokenizer(source: Path | str, options: dict[str, Any], module: Module, vocab_size: int) -> HFTokenizer:
+def _load_tokenizer(
+    source: Path | str, options: dict[str, Any], module: PreTrainedModel, vocab_size: int
+) -> HFTokenizer:
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
     if isinstance(source, Path) and source.is_file():
-        metadata, _ = read_gguf_metadata(str(source), ("tokenizer.ggml.tokens", "tokenizer.ggml.merges"))
-        tokenizer = from_gguf(metadata, vocab_size)
+        tokenizer = from_gguf(_tokenizer_metadata(source), vocab_size)
         if tokenizer is not None:
             return tokenizer
         options = options | {"gguf_file": source.name}
@@ -697,6 +718,8 @@ def _windows(module: Module) -> dict[str, int | None]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep transformers' progress bars and advice out of our output; they speak to programmers."""
+    from transformers import modeling_gguf_pytorch_utils
+
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     hub_bars = not hub_utils.are_progress_bars_disabled()
     gguf_reader: Any = modeling_gguf_pytorch_utils

@@ -14,22 +14,26 @@ Shapes: B rows, n inputs each, D width, H query heads in G groups per key head, 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import LlamaForCausalLM, MistralForCausalLM, PreTrainedModel, Qwen2ForCausalLM
 from transformers.cache_utils import Cache
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 BATCH = 16  # inputs that packing has in mind; the packed weights serve any number
-FAMILY = (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM)  # the same layers, with or without biases
 
 
 def why_not_llama(module: PreTrainedModel) -> str:
     """What of this module's layers is not computed here, or ""."""
+    from transformers import LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM
+
     config = module.config
-    if type(module) not in FAMILY:
+    # The same layers, with or without biases.
+    if type(module) not in (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM):
         return f"{type(module).__name__} is no model of the Llama family"
     if config.hidden_act != "silu":
         return f"its feed-forward layers use {config.hidden_act}, not SiLU"

