@@ -20,7 +20,7 @@ from rich.table import Table
 
 from app import browser
 from core.errors import ModelNotFound
-from core.models import probe
+from core.models import native, probe
 from core.models.load import default_model_path
 from core.models.probe import Backend, ProbeResult
 
@@ -61,7 +61,7 @@ def diagnose(model: str, progress: Callable[[str], None] = lambda _: None) -> Re
         model: as for `core.models.load_model`.
         progress: called with a sentence before each slow step.
     """
-    checks = [_python(), _system(), _cpu(), _memory(), _torch()]
+    checks = [_python(), _system(), _cpu(), _memory(), _torch(), _compiled()]
     file = model_file(model)
     checks.append(_model(model, file))
     source = str(file) if file else model
@@ -135,6 +135,14 @@ def _torch() -> Check:
     if torch.cuda.is_available():
         return Check("torch", "ok", f"{torch.__version__} on {torch.cuda.get_device_name()}")
     return Check("torch", "ok", f"{torch.__version__} on the CPU (no CUDA device)")
+
+
+def _compiled() -> Check:
+    try:
+        lanes = native.library().polydraft_lanes()
+    except native.CannotCompile as error:
+        return Check("Compiled code", "warn", str(error), "Until then the models that it is for run half as fast.")
+    return Check("Compiled code", "ok", f"for this processor, {lanes} numbers at a time")
 
 
 def _model(model: str, file: Path | None) -> Check:

@@ -81,8 +81,20 @@ def llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
 
 @pytest.fixture(scope="session")
 def autocomplete(llama_model: LanguageModel) -> Autocomplete:
-    """The product as shipped: default model, base store."""
+    """The product on llama.cpp: default model, base store."""
+    return _with_base_store(llama_model)
+
+
+@pytest.fixture(scope="session")
+def autocomplete_as_shipped(request: pytest.FixtureRequest, default_gguf: Path) -> Autocomplete:
+    """The product on the backend that a start without options takes here."""
+    from core.models.load import _faster_compiled
+
+    return _with_base_store(request.getfixturevalue("torch_model" if _faster_compiled(default_gguf) else "llama_model"))
+
+
+def _with_base_store(model: LanguageModel) -> Autocomplete:
     from core.autocomplete import BASE_STORE, Autocomplete
     from core.ngram import NgramStore
 
-    return Autocomplete(llama_model, NgramStore.open(BASE_STORE, llama_model.tokenizer.fingerprint))
+    return Autocomplete(model, NgramStore.open(BASE_STORE, model.tokenizer.fingerprint))

@@ -136,7 +136,10 @@ def test_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
     assert longest < 40
 
 
-def test_the_panels_chart_is_what_the_core_computes(page: Page, app: App, autocomplete: Autocomplete) -> None:
+def test_the_panels_chart_is_what_the_core_computes(
+    page: Page, app: App, autocomplete_as_shipped: Autocomplete
+) -> None:
+    autocomplete = autocomplete_as_shipped
     session = autocomplete.open()
     completion = session.complete(TEXT)
     while completion.next_logits is None:

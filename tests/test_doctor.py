@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from app import browser, doctor
+from core.models import native
 from core.models.probe import Backend, ProbeResult
 
 GOOD = ProbeResult(True, "", 0.011)
@@ -134,3 +135,16 @@ def test_browser_is_found_on_path(name: str, tmp_path: Path, monkeypatch: pytest
 def test_no_browser_on_path_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert browser.find_browser() is None
+
+
+def test_without_a_compiler_it_says_so(results: dict[Backend, ProbeResult], monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise native.CannotCompile("no C++ compiler was found")
+
+    results["torch"] = results["llama.cpp"] = MISSING
+    for library, status in ((native.library, "ok"), (none, "warn")):
+        monkeypatch.setattr(native, "library", library)
+        (check,) = [check for check in doctor.diagnose("default").checks if check.name == "Compiled code"]
+        assert check.status == status
+    assert check.found == "no C++ compiler was found"
+    assert check.advice

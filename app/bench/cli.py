@@ -33,6 +33,10 @@ def bench(
     ] = False,
     prompts: Annotated[int | None, typer.Option(min=1, help="speculative alone: prompts of each kind.")] = None,
     head: Annotated[Path | None, typer.Option(help="speculative alone: the folder of an EAGLE-3 head.")] = None,
+    precision: Annotated[
+        Literal["file", "float32", "bfloat16"],
+        typer.Option(help="speculative alone: how torch keeps weights on a CPU; see polydraft --help."),
+    ] = "file",
     pruning: Annotated[
         bool, typer.Option("--pruning", help="speculative alone: other rules of pruning too (the paper's Table 8).")
     ] = False,
@@ -42,5 +46,12 @@ def bench(
     plots: Annotated[Path | None, typer.Option(help="speculative --sweep: draw the curves, as SVG, here.")] = None,
 ) -> None:
     options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
-    options |= {"prompts": prompts, "head": head, "pruning": pruning, "sweep": sweep, "plots": plots}
+    options |= {
+        "prompts": prompts,
+        "head": head,
+        "precision": precision,
+        "pruning": pruning,
+        "sweep": sweep,
+        "plots": plots,
+    }
     raise typer.Exit(run(name, as_json, **options))

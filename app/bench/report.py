@@ -27,6 +27,7 @@ class Options:
         text: a file or folder to measure on; None is the small text that comes with the app.
         model: as in `load_model`.
         backend: "auto", "torch" or "llama.cpp"; `drafts` takes "auto" as both.
+        precision: for `speculative`: as in `load_model`.
         repetitions: how often to repeat; None is each measurement's own default.
         tiny: `gpu` in a tiny shape, on any device.
         prompts: for `speculative`: of each kind; None is its own default.
@@ -39,6 +40,7 @@ class Options:
     text: Path | None = None
     model: str = "default"
     backend: str = "auto"
+    precision: str = "file"
     repetitions: int | None = None
     tiny: bool = False
     prompts: int | None = None

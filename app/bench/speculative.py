@@ -94,7 +94,7 @@ def methods(model: LanguageModel, options: Options, progress: Callable[[str], No
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
+    model = load_model(options.model, options.backend, options.precision)  # type: ignore[arg-type]
     progress("measuring the cost curve")
     curve = measure_curve(model)
     report = Report("speculative")

@@ -47,8 +47,8 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
 
     Args:
         name: "default", the path of a .gguf file, the path of a Hugging Face directory, or a hub id.
-        backend: "auto" takes torch where CUDA is there, or where it runs the file in compiled code on a CPU on which that
-            was found to be the faster; else llama.cpp where it works, else torch.
+        backend: "auto" takes torch where CUDA is there, or where it runs the file in compiled code on a CPU on which
+            that was found to be the faster; else llama.cpp where it works, else torch.
         precision: of the weights on a CPU with torch, for models of the Llama family: "file" leaves those of a GGUF
             file as they are, in a few bits, and has all others as "float32", with the same results; "bfloat16" rounds
             them. llama.cpp has them as its file has, and refuses anything else.
