@@ -31,7 +31,7 @@ from core.speculative.calibration import (
     fit,
     wilson,
 )
-from core.speculative.cost import CostCurve, Estimates, Levels, best_size, cost_curve, measure
+from core.speculative.cost import CostCurve, Estimates, Levels, best_size, cost_curve, known_curve, measure
 
 MODEL = TableModel()
 
@@ -451,13 +451,16 @@ def test_a_curve_is_a_straight_line_between_its_points() -> None:
             CostCurve(sizes, ms)  # type: ignore[arg-type]
 
 
-def test_a_curve_is_measured_once_and_then_remembered(tmp_path: Path) -> None:
+def test_a_curve_is_measured_once_and_then_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fed = MODEL.tokens_fed
     first = cost_curve(MODEL, tmp_path)
     assert MODEL.tokens_fed > fed
     fed = MODEL.tokens_fed
     assert cost_curve(MODEL, tmp_path)(16) == pytest.approx(first(16), abs=1e-3)
     assert MODEL.tokens_fed == fed
+    with monkeypatch.context() as other:
+        other.setattr(MODEL, "arithmetic", "weights kept in another way")
+        assert known_curve(MODEL, tmp_path) is None
     (tmp_path / "costs.json").write_text("{}")
     cost_curve(MODEL, tmp_path)
     assert MODEL.tokens_fed > fed

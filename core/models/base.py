@@ -87,6 +87,8 @@ class LanguageModel(ABC):
         name: what the user asked for, shown in the status line.
         backend: "torch" or "llama.cpp".
         device: "cpu", "cuda:0", …
+        arithmetic: how this backend computes with the weights, where there are several ways: what a pass costs depends
+            on it.
         vocab_size, dim: V and D.
         embeddings: (V, D) float32 tensor on the CPU. Feeding `embeddings[i]` is feeding token i.
         context_length: positions that one sequence can hold.
@@ -102,6 +104,7 @@ class LanguageModel(ABC):
     embeddings: Tensor
     context_length: int
     tokenizer: Tokenizer
+    arithmetic: str = ""
     tokens_fed: int = 0
     takes_trees: bool = True  # else only those without branches
     notice: str | None = None  # what the user should know about how it was loaded

@@ -111,6 +111,7 @@ class TorchModel(LanguageModel):
         self._dtype = module.dtype
         self._lean = isinstance(module, LeanLlama | NativeLlama)
         self.device = str(self._device)
+        self.arithmetic = getattr(module, "arithmetic", str(module.dtype))
         self.embeddings = _embedding_table(module)  # (V, D)
         self.vocab_size, self.dim = self.embeddings.shape
         accepted = inspect.signature(module.forward).parameters

@@ -147,6 +147,10 @@ class LeanLlama(nn.Module):
         self._head = Packed(dtype, head.weight.detach() * body.norm.weight.detach(), weight_and_bias(head)[1])
 
     @property
+    def arithmetic(self) -> str:
+        return f"oneDNN, {self.dtype}"
+
+    @property
     def device(self) -> torch.device:
         return self.embed_tokens.weight.device
 

@@ -365,6 +365,10 @@ class NativeLlama(nn.Module):
         return sum(x.nbytes for x in self._compiled._held)
 
     @property
+    def arithmetic(self) -> str:
+        return f"compiled, {self.bytes} bytes"
+
+    @property
     def device(self) -> torch.device:
         return self.embed_tokens.weight.device
 

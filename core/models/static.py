@@ -84,6 +84,7 @@ class StaticModel(LanguageModel):
         """
         assert model._module is not None
         self.name, self.tokenizer, self.device = model.name, model.tokenizer, model.device
+        self.arithmetic = f"static, {model.arithmetic}"
         self.vocab_size, self.dim, self.embeddings = model.vocab_size, model.dim, model.embeddings
         self.lines, self.context_length = lines, min(capacity, model.context_length)
         self._capacity = -(-self.context_length // COLUMNS) * COLUMNS

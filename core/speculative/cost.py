@@ -139,7 +139,7 @@ def _file(cache_dir: Path | None) -> Path:
 
 def _key(model: LanguageModel) -> str:
     threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    about = [model.name, model.backend, model.device, model.vocab_size, model.dim, cpu(), threads]
+    about = [model.name, model.backend, model.device, model.arithmetic, model.vocab_size, model.dim, cpu(), threads]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
 
 
