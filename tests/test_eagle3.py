@@ -18,6 +18,8 @@ from typer.testing import CliRunner
 from app.cli import app
 from app.instructions import instructions
 from core.errors import InputError
+from core.models import load
+from core.models.hf import TorchModel
 from core.models.lean import why_not
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.fitting import fit
@@ -396,8 +398,11 @@ def test_instructions_are_filled_and_drawn_alike() -> None:
     assert sum("def " in text for text in made) > 80
 
 
-def test_the_command_trains_a_head_for_a_model(tmp_path: Path) -> None:
+def test_the_command_trains_a_head_for_a_model(
+    tmp_path: Path, plain_torch_model: TorchModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A few steps on the default model: from text to a checkpoint that loads."""
+    monkeypatch.setattr(load, "load_module", lambda name: plain_torch_model)
     text = tmp_path / "text.txt"
     text.write_text("The harbour was quiet in the morning, and the boats lay still. " * 60)
     out = tmp_path / "head"

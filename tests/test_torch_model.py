@@ -96,7 +96,7 @@ KINDS = ["llama", "plain llama", "compiled llama", "gpt2", "gemma3", "bloom"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=90, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_any_program_of_passes_rewinds_and_forks_equals_computing_everything_anew(
     loaded: Callable[[str], Loaded], kind: str, data: st.DataObject
