@@ -330,7 +330,7 @@ class NativeLlama(nn.Module):
         """
         super().__init__()
         c: Any = config
-        self.config, self.generation_config = c, None
+        self.config = c
         self.embed_tokens, self._rotary = embeddings, rotary
         width = lean.head_width(c)
         heads, key_heads = c.num_attention_heads, c.num_key_value_heads
