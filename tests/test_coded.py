@@ -178,13 +178,16 @@ def test_a_file_read_straight_is_what_transformers_reads(
     assert torch.allclose(ours, theirs, atol=2e-3)
 
 
-@pytest.mark.parametrize("change", ["a scaled rotation", "another tensor", "another architecture"])
+@pytest.mark.parametrize("change", ["a scaled rotation", "another tensor", "another architecture", "another tokenizer"])
 def test_what_may_mean_something_else_goes_the_long_way(default_gguf: Path, change: str) -> None:
     reader = gguf.GGUFReader(default_gguf)
     if change == "a scaled rotation":
         reader.fields["llama.rope.scaling.type"] = reader.fields["llama.rope.freq_base"]
     elif change == "another tensor":
         reader.tensors.append(reader.tensors[0]._replace(name="rope_freqs.weight"))
+    elif change == "another tokenizer":
+        reader.fields["tokenizer.ggml.model"] = reader.fields["general.architecture"]
     else:
         reader.fields["general.architecture"] = reader.fields["general.organization"]
     assert native_gguf.read(reader) is None
+    assert not native_gguf.fits(reader)

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import tokenizers
 from tokenizers import AddedToken, Regex, models, pre_tokenizers
 
+from core.models.base import Tokenizer
+
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
-
-from core.models.base import Tokenizer
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -86,6 +86,11 @@ class HFTokenizer(Tokenizer):
         return [i for i in ids if i < len(self.pieces)]
 
 
+def is_built(model: str | None, pre: str | None) -> bool:
+    """Whether `from_gguf` builds a tokenizer that a file describes with these `tokenizer.ggml.*` keys."""
+    return model == "gpt2" and pre in _PRE_TOKENIZERS
+
+
 def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
     """The byte-level BPE tokenizer that a GGUF file describes, or None where that is not one we build.
 
@@ -96,7 +101,7 @@ def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
         return metadata.get(f"tokenizer.ggml.{key}", otherwise)
 
     pre, tokens, merges = stated("pre"), stated("tokens"), stated("merges")
-    if stated("model") != "gpt2" or pre not in _PRE_TOKENIZERS or not tokens or not merges:
+    if not is_built(stated("model"), pre) or not tokens or not merges:
         return None
     types = stated("token_type") or [1] * len(tokens)
     vocab = {token: i for i, token in enumerate(tokens)}

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from core.models import native
 from core.models.coded import TYPES, Coded, Weight, joined
+from core.models.hf_tokenizer import is_built
 from core.models.native import LayerMaps, NativeLlama
 
 PARTS = ("attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down")
@@ -52,8 +53,8 @@ def fits(reader: GGUFReader) -> bool:
     return all(tensor.tensor_type in TYPES for tensor in matrices)
 
 
-def _said(reader: GGUFReader, name: str, default: Any = None) -> Any:
-    field = reader.get_field(f"llama.{name}")
+def _said(reader: GGUFReader, name: str, default: Any = None, of: str = "llama") -> Any:
+    field = reader.get_field(f"{of}.{name}")
     return default if field is None else field.contents()
 
 
@@ -66,8 +67,9 @@ def _width(reader: GGUFReader) -> int:
 
 def _known(reader: GGUFReader) -> bool:
     """Whether everything that the file says is understood here."""
-    architecture = reader.get_field("general.architecture")
-    if architecture is None or architecture.contents() != "llama" or torch.cuda.is_available():
+    if _said(reader, "architecture", of="general") != "llama" or torch.cuda.is_available():
+        return False
+    if not is_built(*(_said(reader, key, of="tokenizer.ggml") for key in ("model", "pre"))):
         return False
     names = {tensor.name for tensor in reader.tensors} - {"output.weight"}
     layers = range(_said(reader, "block_count", 0))
