@@ -24,9 +24,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from starlette.concurrency import run_in_threadpool
 
 from app import speculation
+from app.jobs import Position
 from app.presets import OwnPresets
 from app.sampling_view import Charts
-from app.service import DraftService, Position
+from app.service import DraftService
 from core.controls import CATALOG, MODE_CONTROLS, MODES, PRESETS, T_HIGH, T_LOW, Control, Preset, checked
 from core.errors import InputError, PolydraftError
 

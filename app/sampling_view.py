@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
-from app.service import Position
+from app.jobs import Position
 from core.controls import CATALOG
 from core.samplers.view import Choice, Point, View, look, top_w_map
 

@@ -22,9 +22,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from app import sampling_routes, stores_routes
 from app.offline import stay_offline
-from app.service import FAILURES, DraftRequest, DraftService
-from app.threads import leave_cores_to
-from core.errors import InputError, PolydraftError
+from app.service import DraftRequest, DraftService, load_failure
+from core.errors import InputError
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -269,14 +268,11 @@ def serve(
     listener = _listen(port)  # first of all: a taken port is known before seconds of loading
     address = f"http://{HOST}:{listener.getsockname()[1]}"
 
-    def load() -> Autocomplete:
+    def load(name: str = model_name) -> Autocomplete:
         try:
-            loaded = load_autocomplete(model_name, backend, precision=precision)
-            leave_cores_to(loaded.model)
-            return loaded
-        except FAILURES as error:
-            problem = str(error) if isinstance(error, PolydraftError) else f"No model: {error}"
-            typer.echo(problem, err=True)
+            return load_autocomplete(name, backend, precision=precision)
+        except Exception as error:
+            typer.echo(" ".join(load_failure(error)).strip(), err=True)
             raise
 
     def ready() -> None:
@@ -286,7 +282,7 @@ def serve(
 
     with listener:
         stay_offline()
-        service = DraftService(load, model_name)
+        service = DraftService(load, model_name, by_name=load)
         # Both import much; one after the other, because two threads importing the same packages get in each
         # other's way. The model itself is loaded beside the running server.
         from core.autocomplete import load_autocomplete
@@ -296,7 +292,7 @@ def serve(
         logging.getLogger("uvicorn.error").addFilter(_not_about_leaving)
         service.start()
         with suppress(KeyboardInterrupt):  # uvicorn has ended in order and passes the signal on
-            _Server(config, ready, lambda: service.close(0)).run(sockets=[listener])
+            _Server(config, ready, service.stop).run(sockets=[listener])
         service.close()
 
 

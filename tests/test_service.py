@@ -180,7 +180,7 @@ def test_leaving_stops_the_request_and_closes_the_session() -> None:
     ("error", "words"),
     [
         (InputError("This text can't be read; shorten it."), "This text can't be read; shorten it."),
-        (RuntimeError("decode failed\nat line 3"), "The model failed on this text: decode failed"),
+        (RuntimeError("decode failed\nat line 3"), "An error ended these drafts: decode failed"),
     ],
 )
 def test_a_failure_concerns_its_own_request_only(error: Exception, words: str) -> None:
@@ -293,16 +293,24 @@ def test_a_model_that_cannot_be_loaded_is_told_to_everybody(error: Exception, wo
     service.close()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_nobody_waits_for_an_engine_that_died() -> None:
+MISTAKES = [KeyError("a"), IndexError("b"), AssertionError(), RuntimeError("c"), StopIteration()]
+
+
+@pytest.mark.parametrize("error", MISTAKES)
+def test_a_mistake_of_ours_ends_its_request_and_not_the_engine(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
     fake = FakeAutocomplete()
-    fake.model.broken["bug"] = KeyError("a mistake of ours")
+    fake.model.broken["bug"] = error
     with running(fake) as service:
         (line,) = run(all_of(service.stream(ask("a", 1, "bug"))))
-        assert "stopped" in line["message"]
-        (line,) = run(all_of(service.stream(ask("a", 2))))
-        assert "stopped" in line["message"]
-        assert not service.status()["ready"]
+        assert line["type"] == "error"
+        assert line["message"].startswith("An error ended these drafts: ")
+        (record,) = caplog.records
+        assert record.exc_info
+        assert record.exc_info[1] is error  # the log has the traceback
+        assert run(all_of(service.stream(ask("a", 2, length=1))))[-1]["type"] == "stats"
+        assert service.status()["ready"]
 
 
 def test_closing_ends_running_requests() -> None:

@@ -13,8 +13,7 @@ import torch
 from test_eagle3_drafter import head_for
 from tiny_models import save_model, tiny
 
-from app import service as services
-from app import speculation
+from app import engine, speculation
 from app.service import DraftRequest, DraftService
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete
@@ -75,7 +74,7 @@ def settled(service: DraftService, n: int, settings: DraftSettings) -> list[dict
     """The answer once costs are known; the same question until then."""
     for more in range(500):
         events = told(service, n + more, settings)
-        if events[-2]["speculation"]["notice"] != services.MEASURING:
+        if events[-2]["speculation"]["notice"] != engine.MEASURING:
             return events
     raise TimeoutError
 
@@ -85,7 +84,7 @@ def test_costs_are_measured_between_the_drafts_and_kept(service: DraftService, c
     assert all("speculation" not in event for event in plain)
     lossless = asked({"mode": "lossless", "drafter": "ngram"}, tree_size=6)
     first = told(service, 2, lossless)
-    assert first[0]["speculation"] == {"accept_length": 0.0, "speedup": 1.0, "notice": services.MEASURING}
+    assert first[0]["speculation"] == {"accept_length": 0.0, "speedup": 1.0, "notice": engine.MEASURING}
     assert drafts(first) == drafts(plain)
     events = settled(service, 3, lossless)
     assert (cache / "costs.json").is_file()

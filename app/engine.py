@@ -1,0 +1,305 @@
+"""Drafts for many tabs from one model: the next rows of all requests share one pass.
+
+An `Engine` belongs to one thread and knows no other; `app.service` calls it. An error in one request ends that request
+with a sentence and a log line, and closes its tab's session, so that the tab's next request starts afresh. Every other
+request goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from app import sampling, speculation
+from app.jobs import Event, Job, Position, Visit
+from core.errors import ContextFull, InputError, PolydraftError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.autocomplete import Autocomplete, Completion, Session
+    from core.models import Row
+
+MEASURING = "What a pass costs on this machine is being measured, once; speculation begins with the next drafts."
+
+log = logging.getLogger(__name__)
+
+
+class Engine:
+    """The requests that run on one model, and the sessions that keep texts in its cache.
+
+    Attributes:
+        autocomplete: what drafts.
+    """
+
+    def __init__(self, autocomplete: Autocomplete, max_tabs: int, pace: float) -> None:
+        self.autocomplete = autocomplete
+        self._max_tabs, self._pace = max_tabs, pace
+        self._sessions: OrderedDict[str, Session] = OrderedDict()  # least recently used first
+        self._running: dict[str, Job] = {}
+        self._latest: dict[str, tuple[int, Completion]] = {}  # by tab: the drafts that `look` is shown
+        self._chore: Iterator[None] | None = None  # done a pass of the model at a time
+
+    @property
+    def busy(self) -> bool:
+        """Whether `step` has something to do."""
+        return bool(self._running) or self._chore is not None
+
+    def begin(self, tab: str, job: Job) -> None:
+        """Start a request in place of the tab's older one."""
+        self.stop(tab)
+        self._running[tab] = job
+        self._attempt(tab, self._begin)
+
+    def stop(self, tab: str) -> None:
+        """Stop the tab's request, if one runs; its session, and what it has in the cache, stays."""
+        job = self._running.pop(tab, None)
+        if job is None:
+            return
+        job.post(None)
+        if not _closed(job):
+            self._close_session(tab)  # what it has in the cache may be half-way
+
+    def forget(self, tab: str) -> None:
+        """The tab is gone: stop its request and free its place in the cache."""
+        self.stop(tab)
+        self._close_session(tab)
+
+    def drop_unwanted(self) -> None:
+        """Stop the requests whose streams were closed."""
+        for tab, job in list(self._running.items()):
+            if job.dropped:
+                self.stop(tab)
+
+    def look(self, visit: Visit) -> None:
+        """One look at a position; an error in it goes to its caller alone."""
+        n, completion = self._latest.get(visit.tab, (0, None))
+        try:
+            logits = None if completion is None else completion.next_logits
+            if logits is None:
+                raise InputError("There are no drafts here to look at yet; write something.")
+            visit.end(visit.look(Position(n, logits, self.autocomplete)))
+        except Exception as error:  # noqa: BLE001 an error in one look must not end the engine
+            visit.end(None, error)
+
+    def step(self) -> None:
+        """One pass of the model for everything that runs, and one of what is done between."""
+        self._draft()
+        if self._chore is None:
+            return
+        try:
+            next(self._chore)
+        except StopIteration:
+            self._chore = None
+        except Exception as error:
+            self._chore = None  # the next request that needs it begins it again
+            log.warning("Passes could not be measured: %s", error, exc_info=error)
+
+    def fail_all(self, error: Exception) -> None:
+        """After an error that belongs to no single request: end every request with a sentence and empty the cache."""
+        for job in self.close_sessions():
+            job.fail(*request_failure(error))
+
+    def close_sessions(self) -> list[Job]:
+        """Stop everything and give every place in the cache back. Returns: the requests that ran, not yet told."""
+        jobs, self._running, self._chore = list(self._running.values()), {}, None
+        for job in jobs:
+            _closed(job)
+        for tab in list(self._sessions):
+            self._close_session(tab)
+        return jobs
+
+    def close(self) -> list[Job]:
+        """Stop everything and give the model back. Returns: the requests that ran, not yet told."""
+        jobs = self.close_sessions()
+        _done(self.autocomplete.model.close)
+        return jobs
+
+    # ---------------------------------------------------------------- passes
+
+    def _draft(self) -> None:
+        due: list[tuple[str, list[Row]]] = []
+        for tab in list(self._running):
+            rows = self._attempt(tab, self._rows)
+            if rows:
+                due.append((tab, rows))
+        if not due:
+            return
+        try:
+            logits = self._forward([row for _, rows in due for row in rows])
+        except Exception as error:  # noqa: BLE001 an error in one row must not end the engine
+            if len(due) == 1:
+                self._recover(due[0][0], error)
+                return
+            # One of the rows is at fault; every sequence is as it was, so each request tries alone.
+            for tab, rows in due:
+                self._attempt(tab, lambda job, rows=rows: self._advance(job, self._forward(rows)))
+            return
+        at = 0
+        for tab, rows in due:
+            mine = logits[at : at + len(rows)]
+            at += len(rows)
+            self._attempt(tab, lambda job, mine=mine: self._advance(job, mine))
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        return self.autocomplete.model.forward(rows)
+
+    def _rows(self, job: Job) -> list[Row]:
+        assert job.completion is not None
+        return job.completion.rows()
+
+    def _advance(self, job: Job, logits: list[Tensor]) -> None:
+        assert job.completion is not None
+        job.completion.advance(logits)
+        self._show(job)
+
+    def _begin(self, job: Job) -> None:
+        request, settings = job.request, job.request.settings
+        session = self._sessions.get(request.tab)
+        if session is None:
+            if len(self._sessions) >= self._max_tabs and not self._evict():
+                raise ContextFull(
+                    f"{self._max_tabs} tabs are drafting at this moment, as many as there is room for; "
+                    "type on when one of them rests."
+                )
+            session = self._sessions[request.tab] = self.autocomplete.open()
+        self._sessions.move_to_end(request.tab)
+        drafting = settings.drafting() | sampling.options(self.autocomplete, settings)
+        job.completion = session.complete(request.before, **drafting)
+        if settings.speculates and drafting["mode"].speculation is None:
+            job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
+            self._chore = self._chore or speculation.chore(self.autocomplete)
+        self._show(job)
+
+    def _show(self, job: Job) -> None:
+        """Send the drafts where they are new, and the figures at the end."""
+        completion, request = job.completion, job.request
+        assert completion is not None
+        now = time.perf_counter()
+        if completion.step and job.first is None:
+            job.first = now, completion.step
+            self._latest[request.tab] = request.n, completion
+        due = not job.sent or now - job.sent_at >= self._pace
+        if completion.done or (due and completion.step != job.step):
+            job.step = completion.step
+            drafts = [
+                {
+                    "id": draft.id,
+                    "text": draft.text,
+                    "probability": round(draft.probability, 4),
+                    "whole": float(f"{draft.whole:.3g}"),
+                    "finished": draft.finished,
+                    "personal": [list(span) for span in draft.personal],
+                }
+                | ({"how": [list(came) for came in draft.how]} if draft.how else {})
+                for draft in completion.drafts
+                if draft.probability >= request.settings.min_confidence
+            ]
+            if completion.done or drafts != job.sent:
+                job.sent, job.sent_at = drafts, now
+                event: Event = {
+                    "type": "drafts",
+                    "n": request.n,
+                    "step": completion.step,
+                    "done": completion.done,
+                    "drafts": drafts,
+                }
+                figures = job.figures if completion.figures is None else asdict(completion.figures)
+                if figures is not None:
+                    event["speculation"] = figures
+                job.post(event)
+        if completion.done:
+            job.post(self._stats(job, completion, now))
+            self.stop(request.tab)
+
+    def _stats(self, job: Job, completion: Completion, now: float) -> Event:
+        model = self.autocomplete.model
+        first_at, first_step = job.first or (now, completion.step)
+        first_ms = 1000 * (first_at - job.arrived)
+        later = completion.step - first_step
+        return {
+            "type": "stats",
+            "n": job.request.n,
+            "model": model.name,
+            "backend": model.backend,
+            "first_ms": round(first_ms, 2),
+            "per_token_ms": round(1000 * (now - first_at) / later if later else first_ms, 2),
+            "reused": completion.reused,
+            "fed": completion.fed,
+        }
+
+    # ---------------------------------------------------------------- errors, and room in the cache
+
+    def _attempt(self, tab: str, action: Callable[[Job], Any]) -> Any:
+        """Run one part of a request; an error in it ends that request alone."""
+        try:
+            return action(self._running[tab])
+        except Exception as error:  # noqa: BLE001 an error in one request must not end the engine
+            self._recover(tab, error)
+            return None
+
+    def _recover(self, tab: str, error: Exception) -> None:
+        """After an error: without room, make some and begin again; otherwise say what is wrong."""
+        if not isinstance(error, PolydraftError):
+            log.warning("A request failed: %r", error, exc_info=error)
+        job = self._running.get(tab)
+        if job is None:  # it had ended already
+            self._close_session(tab)
+            return
+        if isinstance(error, ContextFull) and self._evict() and _closed(job):
+            self._attempt(tab, self._begin)
+            return
+        job.fail(*request_failure(error))
+        self.forget(tab)  # what it has in the cache may be half-way; the tab's next request starts afresh
+
+    def _evict(self) -> bool:
+        """Close the session that was used longest ago, of those at rest. False when there is none."""
+        idle = next((tab for tab in self._sessions if tab not in self._running), None)
+        if idle is None:
+            return False
+        self._close_session(idle)
+        return True
+
+    def _close_session(self, tab: str) -> None:
+        session = self._sessions.pop(tab, None)
+        self._latest.pop(tab, None)
+        if session:
+            _done(session.close)
+
+
+def _closed(job: Job) -> bool:
+    """Close what the request has begun; whether that went well."""
+    completion, job.completion = job.completion, None
+    return completion is None or _done(completion.close)
+
+
+def _done(close: Callable[[], None]) -> bool:
+    """Call what gives something back; whether it went well. An error there is logged and concerns no request."""
+    try:
+        close()
+    except Exception as error:
+        log.warning("Something could not be given back: %r", error, exc_info=error)
+        return False
+    return True
+
+
+def request_failure(error: Exception) -> tuple[str, str]:
+    """What the page is told about a request that failed: the message, and what to do."""
+    if isinstance(error, PolydraftError):
+        return str(error), ""
+    return (
+        f"An error ended these drafts: {first_line(error)}",
+        "Type on to try again; if it stays so, start Polydraft again.",
+    )
+
+
+def first_line(error: Exception) -> str:
+    """The error in one line, with its kind where its text alone says little."""
+    text = (str(error).strip().splitlines() or [""])[0]
+    if isinstance(error, RuntimeError | OSError | ValueError | MemoryError | ImportError) and text:
+        return text
+    return f"{type(error).__name__}{': ' if text else ''}{text}"
