@@ -7,6 +7,7 @@ more than a draft.
 
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -37,10 +38,23 @@ MONO = ("ui-monospace", "SFMono-Regular", "Consolas", "monospace")
 # The editor's ground, in editor.css too: also the window's while the page loads.
 PAPER, PAPER_DARK = "#fbfaf6", "#17181a"
 
+
+def modules(start: str = "editor.js") -> list[str]:
+    """The scripts that `start` needs before it can run, itself first."""
+    found = [start]
+    for name in found:
+        imported = re.findall(r'^(?:import|} from|export) .*?"\./([\w.]+)";$', (STATIC / name).read_text("utf-8"), re.M)
+        found += [module for module in dict.fromkeys(imported) if module not in found]
+    return found
+
+
+# Without these lines the browser would find the scripts one after the other, each in the one that imports it.
+PRELOADS = "\n".join(f'<link rel="modulepreload" href="{STATIC_URL}/{name}">' for name in modules())
+
 HEAD = f"""
 <link rel="stylesheet" href="{STATIC_URL}/editor.css">
 <link rel="stylesheet" href="{STATIC_URL}/sampling.css">
-<link rel="modulepreload" href="{STATIC_URL}/editor.js">
+{PRELOADS}
 <link rel="icon" href="{STATIC_URL}/icon.svg" type="image/svg+xml">
 <link rel="apple-touch-icon" href="{STATIC_URL}/icon-192.png">
 <meta name="theme-color" content="{PAPER}" media="(prefers-color-scheme: light)">

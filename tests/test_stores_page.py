@@ -452,7 +452,8 @@ def test_what_is_learned_is_in_the_next_drafts(learner: Editor) -> None:
     learner.fake.script["He wrote"] = (" to Wilhelmina", " on", " again")
     learner.write(" x\n")
     learner.wait(
-        lambda: learner.page.evaluate("!polydraft.editor.remembered.has('He wrote')"), "old answers to be dropped"
+        lambda: learner.page.evaluate("!polydraft.editor.requests.remembered.has('He wrote')"),
+        "old answers to be dropped",
     )
     learner.write("He wrote")
     learner.wait_for_drafts(" to Wilhelmina", " on", " again")

@@ -32,15 +32,15 @@ MOVE = """([control, moves, pause]) => new Promise((done) => {
     new MutationObserver(() => { if (!drawn) { chart.push(performance.now() - at); drawn = true; } })
         .observe(summary, { childList: true, subtree: true, characterData: true });
     root.addEventListener("pd-drafts", () => {
-        if (editor.n > asked) requestAnimationFrame(() => { drafts.push(performance.now() - at); });
-        asked = editor.n;
+        if (editor.requests.n > asked) requestAnimationFrame(() => { drafts.push(performance.now() - at); });
+        asked = editor.requests.n;
     });
     const low = Number(slider.min), span = Number(slider.max) - low;
     let n = 0;
     const timer = setInterval(() => {
         if (n++ === moves) { clearInterval(timer); setTimeout(() => done([chart, drafts]), 500); return; }
         slider.value = String(low + span * (0.35 + 0.3 * Math.abs(((n * 7) % 20) / 10 - 1)));
-        at = performance.now(); asked = editor.n; drawn = false;
+        at = performance.now(); asked = editor.requests.n; drawn = false;
         slider.dispatchEvent(new Event("input", { bubbles: true }));
     }, pause);
 })"""

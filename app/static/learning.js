@@ -157,7 +157,7 @@ export class Learning {
           this.draw();
         }
         // Answers kept from before know nothing of it.
-        this.editor.remembered.clear();
+        this.editor.forgetAnswers();
       }
     } catch {
       // A store is being written by somebody else, or the server is away: again with the next.

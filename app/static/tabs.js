@@ -22,7 +22,7 @@ export function setUpTabs(root, editor, learning) {
     root.dataset.tab = tab === stores ? "stores" : "write";
     if (tab === write) {
       // What was added or forgotten meanwhile counts at once.
-      editor.remembered.clear();
+      editor.forgetAnswers();
       learning.ask({ anew: true });
       if (matchMedia("(pointer: fine)").matches) editor.textarea.focus();
       if (editor.before() !== null) editor.ask({ quiet: true });

@@ -21,7 +21,7 @@ export const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) =>
 
 /**
  * Send one request and call `onLine` for every line of the answer as it arrives.
- * @param {{n: number, before: string, settings: Record<string, number | boolean>}} request
+ * @param {{n: number, before: string, settings: object}} request
  * @param {(line: any) => void} onLine
  * @param {AbortSignal} signal
  */

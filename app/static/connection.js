@@ -1,0 +1,88 @@
+// @ts-check
+/** The status line, and what the page does while the server is away: it says so and looks for it. */
+
+import { Timers } from "./timers.js";
+import { ConnectionLost, ServerError, serverStatus } from "./transport.js";
+
+const LOADING = 500; // ms until a model that was being loaded is asked after again
+
+export class Connection {
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./notices.js").Notices} notices
+   * @param {{lost: () => void, found: () => void}} told
+   */
+  constructor(root, notices, told) {
+    this.root = root;
+    this.notices = notices;
+    this.told = told;
+    this.timers = new Timers();
+    this.offline = false;
+    addEventListener("online", () => this.offline && this.check());
+    addEventListener("focus", () => this.offline && this.check());
+  }
+
+  /** @param {string} selector */
+  find(selector) {
+    return /** @type {HTMLElement} */ (this.root.querySelector(selector));
+  }
+
+  async check() {
+    try {
+      const { model, backend, device, notice } = await serverStatus();
+      const where = device && device !== "cpu" ? `${backend} on ${device}` : backend;
+      this.find(".pd-model").textContent = `${model} · ${where}`;
+      this.find(".pd-remark").textContent = notice ?? "";
+      this.found();
+      if (backend === "loading") setTimeout(() => this.check(), LOADING);
+    } catch (error) {
+      if (error instanceof ConnectionLost) this.lost();
+      else if (error instanceof ServerError) this.notices.notice("server", error);
+      else throw error;
+    }
+  }
+
+  /** @param {{model: string, backend: string, first_ms: number, per_token_ms: number, reused: number, fed: number}} s */
+  showFigures({ model, backend, first_ms, per_token_ms, reused, fed }) {
+    if (!this.find(".pd-model").textContent?.startsWith(model)) {
+      this.find(".pd-model").textContent = `${model} · ${backend}`;
+    }
+    const figures = [
+      ["first draft", `${first_ms.toFixed(0)} ms`],
+      ["per token", `${per_token_ms.toFixed(1)} ms`],
+      ["reused", `${reused} of ${reused + fed} tokens`],
+    ];
+    this.find(".pd-figures").innerHTML = figures
+      .map(([name, value]) => `<span><span class="pd-name">${name}</span> <b>${value}</b></span>`)
+      .join("");
+  }
+
+  lost() {
+    this.told.lost();
+    if (this.offline) return;
+    this.offline = true;
+    this.notices.notice("connection", {
+      message: "The connection to Polydraft is lost. Your text is safe here.",
+      fix: "If you have closed it, start it again; this page finds it by itself.",
+    });
+    this.retry(1000);
+  }
+
+  /** @param {number} delay */
+  retry(delay) {
+    this.timers.later("retry", delay, async () => {
+      await this.check();
+      if (this.offline) this.retry(Math.min(delay * 1.5, 5000));
+    });
+  }
+
+  /** The server has answered. */
+  found() {
+    if (!this.offline) return;
+    this.offline = false;
+    this.timers.stop("retry");
+    this.notices.notice("connection", null);
+    this.notices.toast("Connected again.");
+    this.told.found();
+  }
+}

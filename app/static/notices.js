@@ -1,0 +1,66 @@
+// @ts-check
+/** What the page says to the writer: problems, which stay until they are solved, and toasts, which pass. */
+
+import { setText } from "./dom.js";
+import { Timers } from "./timers.js";
+
+export class Notices {
+  /**
+   * @param {HTMLElement} root
+   * @param {HTMLTextAreaElement} textarea
+   */
+  constructor(root, textarea) {
+    this.timers = new Timers();
+    this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-notice"));
+    this.toastBox = /** @type {HTMLElement} */ (root.querySelector(".pd-toast"));
+    this.live = /** @type {HTMLElement} */ (root.querySelector(".pd-live"));
+    this.toastBox.querySelector("button")?.addEventListener("click", () => {
+      textarea.focus();
+      document.execCommand("undo");
+      this.toastBox.hidden = true;
+    });
+  }
+
+  /**
+   * Show a problem, or take it away. Each kind has one place, so a problem never stands twice.
+   * @param {"server" | "connection" | "storage"} kind
+   * @param {{message: string, fix?: string} | null} problem
+   */
+  notice(kind, problem) {
+    const { box } = this;
+    let line = box.querySelector(`[data-kind=${kind}]`);
+    if (!problem) line?.remove();
+    else {
+      if (!line) {
+        line = document.createElement("p");
+        line.setAttribute("data-kind", kind);
+        line.append(document.createElement("b"), " ", document.createElement("span"));
+        box.append(line);
+      }
+      setText(/** @type {HTMLElement} */ (line.firstElementChild), problem.message);
+      setText(/** @type {HTMLElement} */ (line.lastElementChild), problem.fix ?? "");
+    }
+    box.hidden = !box.childElementCount;
+  }
+
+  /**
+   * Show a sentence for a moment.
+   * @param {string} message
+   * @param {{undo?: boolean}} options `undo`: with a button that undoes the last change of the text
+   */
+  toast(message, { undo = false } = {}) {
+    const { toastBox } = this;
+    toastBox.hidden = false;
+    /** @type {HTMLElement} */ (toastBox.firstElementChild).textContent = message;
+    /** @type {HTMLElement} */ (toastBox.lastElementChild).hidden = !undo;
+    this.timers.later("toast", undo ? 8000 : 2500, () => (toastBox.hidden = true));
+  }
+
+  /**
+   * Tell a screen reader alone.
+   * @param {string} message
+   */
+  say(message) {
+    this.live.textContent = message;
+  }
+}

@@ -1,0 +1,60 @@
+// @ts-check
+/** The settings at the foot of the page: their values, what survives a reload, and putting them back. */
+
+import { disclose } from "./dom.js";
+import { keepSettings, recallSettings } from "./memory.js";
+
+export class SettingsBar {
+  /**
+   * @param {HTMLElement} root
+   * @param {() => void} changed called after each change
+   */
+  constructor(root, changed) {
+    this.root = root;
+    /** @type {NodeListOf<HTMLInputElement>} */
+    this.inputs = root.querySelectorAll(".pd-options input");
+    /** By name, as requests carry them. @type {Record<string, number | boolean>} */
+    this.values = {};
+    const kept = recallSettings();
+    for (const input of this.inputs) {
+      const value = kept[input.name];
+      if (input.type === "checkbox") {
+        if (typeof value === "boolean") input.checked = value;
+      } else if (typeof value === "number" && value >= Number(input.min) && value <= Number(input.max)) {
+        input.value = String(value);
+      }
+      this.read(input);
+      input.addEventListener("input", () => {
+        this.read(input);
+        keepSettings(this.values);
+        changed();
+      });
+    }
+    // Open where there is room for it, closed on a phone, until the reader decides otherwise.
+    const roomy = matchMedia("(min-width: 720px) and (min-height: 600px)").matches;
+    disclose(/** @type {HTMLButtonElement} */ (root.querySelector("[data-do=settings]")), roomy);
+  }
+
+  /** All settings back to their defaults. */
+  reset() {
+    for (const input of this.inputs) {
+      if (input.type === "checkbox") input.checked = input.defaultChecked;
+      else input.value = input.defaultValue;
+      input.dispatchEvent(new Event("input"));
+    }
+  }
+
+  /** @param {HTMLInputElement} input */
+  read(input) {
+    this.values[input.name] = input.type === "checkbox" ? input.checked : Number(input.value);
+    if (input.type === "checkbox") return;
+    const value = Number(input.value);
+    const { format = "0" } = input.dataset;
+    const shown = format === "%" ? `${Math.round(value * 100)}%` : value.toFixed(Number(format));
+    const output = /** @type {HTMLElement} */ (this.root.querySelector(`output[for="${input.id}"]`));
+    output.textContent = shown;
+    input.setAttribute("aria-valuetext", shown);
+    const fraction = (value - Number(input.min)) / (Number(input.max) - Number(input.min));
+    input.style.setProperty("--filled", `${fraction * 100}%`);
+  }
+}

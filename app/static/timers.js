@@ -1,0 +1,28 @@
+// @ts-check
+/** Timers by name: setting one again replaces it. */
+
+export class Timers {
+  constructor() {
+    /** @type {Record<string, number | undefined>} */
+    this.running = {};
+  }
+
+  /**
+   * @param {string} name
+   * @param {number} ms
+   * @param {() => void} action
+   */
+  later(name, ms, action) {
+    clearTimeout(this.running[name]);
+    this.running[name] = setTimeout(() => {
+      this.running[name] = undefined;
+      action();
+    }, ms);
+  }
+
+  /** @param {string} name */
+  stop(name) {
+    clearTimeout(this.running[name]);
+    this.running[name] = undefined;
+  }
+}
