@@ -89,7 +89,7 @@ class Panel(Editor):
         self.wait(
             lambda: self.page.evaluate(
                 "() => { const e = polydraft.editor, s = window.polydraftSampling;"
-                " return e.request === null && !e.timers.settings && e.rows.length > 0 && !(s && s.asking) }"
+                " return e.request === null && !e.timers.settings && e.rows.length > 0 && !(s && s.see.asking) }"
             ),
             "all drafts and charts",
         )
@@ -615,7 +615,7 @@ def test_a_link_carries_speculation(speculating: Panel, site: tuple[Server, Path
     panel.region.get_by_role("combobox", name="Speculation").select_option("arc")
     panel.slide("θ", 0.5)
     asked = panel.last()
-    link = panel.page.evaluate("polydraftSampling.address()")
+    link = panel.page.evaluate("async () => (await import('/page/links.js')).address(polydraftSampling)")
     assert link.partition("&speculate=")[2] == "arc&drafter=ngram&theta=0.5&k=3&length=10"
     panel.region.get_by_role("combobox", name="Speculation").select_option("off")
     panel.rest()
@@ -651,7 +651,7 @@ def test_the_choice_survives_a_reload_and_reset_all_takes_it_back(panel: Panel) 
     panel.rule("top-h")
     panel.slide("α", 0.7)
     panel.reload()
-    panel.wait(lambda: panel.page.evaluate("window.polydraftSampling?.rule") == "top-h", "the choice")
+    panel.wait(lambda: panel.page.evaluate("window.polydraftSampling?.choice.rule") == "top-h", "the choice")
     expect(panel.region).to_be_hidden()
     expect(panel.button).to_contain_text("top-H")
     panel.put(TEXT)

@@ -74,10 +74,10 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
             moved = {rule: _moved(page, rule, control, progress) for rule, control in SLIDERS}
             page.select_option("#sm-rule", "none")
             page.evaluate(FRAMES)
-            views = page.evaluate("polydraftSampling.counters.viewMs.length")
+            views = page.evaluate("polydraftSampling.see.counters.viewMs.length")
             opened = keystroke.type_at_rate(page, "polydraft", box, chosen, progress)
             frames = page.evaluate("frames_")
-            charts = page.evaluate("(n) => polydraftSampling.counters.viewMs.slice(n)", views)
+            charts = page.evaluate("(n) => polydraftSampling.see.counters.viewMs.slice(n)", views)
         browser.close()
     return summary(moved, closed, opened, charts, frames)
 

@@ -4,7 +4,7 @@
  * link or the last visit chose something. Closed it asks for nothing and computes nothing.
  */
 
-const KEPT = "polydraft.sampling";
+import { isKept } from "./kept.js";
 
 /**
  * @param {HTMLElement} root
@@ -30,31 +30,4 @@ export function setUpSampling(root, editor) {
   addEventListener("hashchange", follow);
   if (isKept()) panel();
   follow();
-}
-
-function isKept() {
-  try {
-    return localStorage.getItem(KEPT) !== null;
-  } catch {
-    return false; // no storage allowed: nothing kept
-  }
-}
-
-/** @returns {any} what the last visit chose, or null */
-export function recall() {
-  try {
-    return JSON.parse(localStorage.getItem(KEPT) ?? "null");
-  } catch {
-    return null;
-  }
-}
-
-/** @param {object | null} choice null forgets it */
-export function keep(choice) {
-  try {
-    if (choice) localStorage.setItem(KEPT, JSON.stringify(choice));
-    else localStorage.removeItem(KEPT);
-  } catch {
-    // Storage is full or switched off: the choice lasts as long as the page.
-  }
 }

@@ -5,9 +5,10 @@
  */
 
 import { write } from "./chart.js";
+import { drawControl, newControl } from "./sliders.js";
 
 /**
- * @typedef {import("./sampling.js").Control} Control
+ * @typedef {import("./choice.js").Control} Control
  * @typedef {{modes: string[], ways: {name: string, says: string, controls: Control[]}[],
  *            drafters: {name: string, says: string, missing: string}[], arc_missing: string}} Offered
  * @typedef {{accept_length: number, speedup: number, notice: string | null}} Figures
@@ -32,6 +33,8 @@ export class Speculation {
     /** The controls of all ways, shared. @type {Record<string, number>} */
     this.values = this.usual();
     this.coloured = false;
+    /** The way whose controls are there. */
+    this.built = "";
     const option = (/** @type {string} */ name, /** @type {string} */ title) => `<option value="${name}">${title}</option>`;
     box.innerHTML = `
       <div class="sm-pair">
@@ -80,7 +83,7 @@ export class Speculation {
 
   /** Whether drafts are made so: only some modes can. */
   isOn() {
-    return this.way !== "off" && this.offered.modes.includes(this.panel.mode);
+    return this.way !== "off" && this.offered.modes.includes(this.panel.choice.mode);
   }
 
   controls() {
@@ -118,7 +121,7 @@ export class Speculation {
   }
 
   render() {
-    this.box.hidden = !this.offered.modes.includes(this.panel.mode);
+    this.box.hidden = !this.offered.modes.includes(this.panel.choice.mode);
     const on = this.isOn();
     this.panel.root.toggleAttribute("data-coloured", on && this.coloured);
     if (this.box.hidden) return;
@@ -132,11 +135,18 @@ export class Speculation {
     const box = this.find(".sm-controls");
     if (this.built !== this.way) {
       this.built = this.way;
-      box.replaceChildren(...this.controls().map((control) => this.panel.newControl("speculation", { speculation: this.values }, control)));
+      box.replaceChildren(
+        ...this.controls().map((control) =>
+          newControl("speculation", control, (value) => {
+            this.values[control.name] = value;
+            this.panel.changed();
+          }),
+        ),
+      );
     }
     for (const control of this.controls()) {
       const shown = control.name === "tree_size" && !this.values.tree_size ? "auto" : undefined;
-      this.panel.renderControl(control, this.values[control.name], shown);
+      drawControl(box, control, this.values[control.name], shown);
     }
     if (!on) this.show(null);
   }

@@ -1,23 +1,23 @@
 // @ts-check
 /**
- * The tab of personal stores: what there is, files and phrases in, searching, forgetting, switching on and off. Loaded
- * when it is first opened. The server has the truth; after every action the list is asked for anew.
+ * The tab of personal stores: what there is, new ones, phrases in, forgetting, switching on and off; adding.js has the
+ * files, searching.js the search. Loaded when it is first opened. The server has the truth; after every action the list
+ * is asked for anew.
  */
 
-import { ServerError, getJson, postJson, streamFile } from "./transport.js";
+import { Adding } from "./adding.js";
+import { Searching } from "./searching.js";
+import { getJson, postJson } from "./transport.js";
+import { ago, called, field, inWords, made, plural, setText, size } from "./wording.js";
 
 /**
  * A store as the server lists it; one that cannot be used has a name and a problem alone.
  * @typedef {{origin: string, documents: number, tokens: number, added: string}} Origin
  * @typedef {{store: string, problem?: string, enabled: boolean, learning: boolean, bytes: number, changed: string,
  *            tokens: number, origins: Origin[], unlisted: number}} Store
- * @typedef {{store: string, places: Record<string, number>, after: string,
- *            following: {text: string, count: number, from: Record<string, number>}[]}} Found
  */
 
 const FIRST = "me"; // the store that is made for the first files
-const TYPED = "typed"; // the origin of what was written in the editor, and of phrases
-const SHOWN = 3; // origins that a search result names
 
 /**
  * Build the tab inside the page.
@@ -40,7 +40,7 @@ function styled(href) {
   });
 }
 
-class StoresTab {
+export class StoresTab {
   /**
    * @param {HTMLElement} root
    * @param {import("./learning.js").Learning} learning
@@ -52,9 +52,8 @@ class StoresTab {
     this.find = (selector) => /** @type {any} */ (root.querySelector(selector));
     /** @type {Store[]} */
     this.stores = [];
-    /** @type {{ticket: string, stopping: boolean} | null} files that are being added */
-    this.adding = null;
-    this.searched = "";
+    this.adding = new Adding(this);
+    this.searching = new Searching(this);
 
     this.onSubmit(".ps-new", async (form) => {
       const store = field(form, "store").value.trim();
@@ -72,8 +71,7 @@ class StoresTab {
       this.report(`“${text}” is in ${store}; drafts know it from the next key on.`, []);
       await this.refresh();
     });
-    this.onSubmit(".ps-find", (form) => this.search(field(form, "text").value.trim()));
-    this.setUpFiles();
+    this.onSubmit(".ps-find", (form) => this.searching.search(field(form, "text").value.trim()));
     addEventListener("focus", () => root.checkVisibility() && this.refresh().catch(() => {}));
   }
 
@@ -259,7 +257,7 @@ class StoresTab {
     const rest = complete ? "" : " Another program has the store open; the last traces go when that lets go.";
     this.report(`${name} is forgotten: ${removed}.${rest}`, []);
     await this.refresh();
-    if (this.searched) await this.search(this.searched);
+    await this.searching.again();
   }
 
   /**
@@ -281,104 +279,11 @@ class StoresTab {
     });
   }
 
-  // ---------------------------------------------------------------- adding
-
-  setUpFiles() {
-    const drop = this.find(".ps-drop");
-    const files = /** @type {HTMLInputElement} */ (this.find("#ps-files"));
-    this.find(".ps-choose").addEventListener("click", () => files.click());
-    files.addEventListener("change", () => {
-      const chosen = [...(files.files ?? [])].map((file) => ({ name: file.name, file }));
-      files.value = "";
-      this.act(() => this.add(chosen));
-    });
-    // Anywhere on the tab: a file that misses the field must not replace the page.
-    for (const name of ["dragenter", "dragover"]) {
-      this.root.addEventListener(name, (event) => {
-        event.preventDefault();
-        drop.classList.add("ps-over");
-      });
-    }
-    this.root.addEventListener("dragleave", (event) => {
-      if (!this.root.contains(/** @type {Node | null} */ (event.relatedTarget))) drop.classList.remove("ps-over");
-    });
-    this.root.addEventListener("drop", (event) => {
-      event.preventDefault();
-      drop.classList.remove("ps-over");
-      const entries = [...(event.dataTransfer?.items ?? [])].map((item) => item.webkitGetAsEntry?.() ?? item.getAsFile());
-      this.act(async () => this.add((await Promise.all(entries.map((entry) => filesIn(entry)))).flat()));
-    });
-    this.find(".ps-progress button").addEventListener("click", () => this.stop());
-    this.find(".ps-report button").addEventListener("click", () => (this.find(".ps-report").hidden = true));
-  }
-
-  /** Stop adding. A file that is nearly in may still get there: its last line tells. */
-  stop() {
-    if (!this.adding) return;
-    this.adding.stopping = true;
-    this.act(() => postJson("/api/stores/stop", { ticket: this.adding?.ticket ?? "" }));
-  }
-
   /** The store to add to; the first one is made. */
   async target() {
     const store = this.into.value || FIRST;
     if (!this.stores.some((known) => known.store === store)) await postJson("/api/stores/create", { store });
     return store;
-  }
-
-  /** @param {{name: string, file: File}[]} files */
-  async add(files) {
-    if (!files.length) return;
-    if (this.adding) throw new ServerError("Files are being added already.", "Wait for them, or stop them.");
-    const adding = (this.adding = { ticket: crypto.randomUUID(), stopping: false });
-    const store = await this.target();
-    const all = files.reduce((sum, { file }) => sum + file.size, 0) || 1;
-    const box = this.find(".ps-progress");
-    const bar = /** @type {HTMLProgressElement} */ (this.find("#ps-bar"));
-    let [done, read, tokens] = [0, 0, 0];
-    /** @type {{name: string, reason: string}[]} */
-    const damage = [];
-    this.find(".ps-report").hidden = true;
-    bar.value = 0;
-    box.hidden = false;
-    try {
-      for (const [i, { name, file }] of files.entries()) {
-        setText(box, "label", files.length > 1 ? `${name}, ${i + 1} of ${files.length}` : name);
-        if (adding.stopping) {
-          damage.push({ name: plural(files.length - i, "file"), reason: "not added: stopped" });
-          break;
-        }
-        const path = `/api/stores/add?${new URLSearchParams({ store, name, ticket: adding.ticket })}`;
-        let ended = false;
-        const line = (/** @type {any} */ said) => {
-          if (said.type === "progress") bar.value = (done + said.share * file.size) / all;
-          else ended = true;
-          if (said.type === "stopped") damage.push({ name, reason: "not added: stopped" });
-          if (said.type === "error") damage.push({ name, reason: said.message.replace(`${name} `, "") });
-          if (said.type !== "added") return;
-          read += said.files;
-          tokens += said.tokens;
-          for (const { line, reason } of said.damage) damage.push({ name: line ? `${name}, line ${line}` : name, reason });
-          const unlisted = said.damaged - said.damage.length;
-          if (unlisted) damage.push({ name, reason: `and ${unlisted} more damaged places` });
-        };
-        try {
-          await streamFile(path, file, line);
-          if (!ended) damage.push({ name, reason: "the server stopped reading it; look at the window where it runs" });
-        } catch (error) {
-          damage.push({ name, reason: inWords(error) });
-        }
-        done += file.size;
-        bar.value = done / all;
-        if (this.root.checkVisibility()) await this.refresh();
-      }
-    } finally {
-      this.adding = null;
-      box.hidden = true;
-    }
-    const problems = damage.length ? `; ${plural(damage.length, "problem")}:` : ".";
-    this.report(`${plural(tokens, "token")} out of ${plural(read, "file")} went into ${store}${problems}`, damage);
-    await this.refresh();
   }
 
   /**
@@ -403,157 +308,4 @@ class StoresTab {
     this.say([said, ...damage.map(({ name, reason }) => `${name}: ${reason}`)].join(" "));
     box.scrollIntoView({ block: "nearest" });
   }
-
-  // ---------------------------------------------------------------- searching
-
-  /** @param {string} text */
-  async search(text) {
-    if (!text) return;
-    /** @type {Found[]} */
-    const found = (await postJson("/api/stores/search", { text })).found;
-    this.searched = text;
-    const box = this.find(".ps-found");
-    if (!found.length) {
-      box.replaceChildren(made("p", "", ""));
-      setText(box, "p", `No store knows “${text}”.`);
-      return;
-    }
-    box.replaceChildren(...found.map((row) => this.result(row)));
-    const knowing = found.filter((row) => Object.keys(row.places).length).map((row) => row.store);
-    if (!knowing.length) return;
-    const button = made("button", "ps-forget", "");
-    button.setAttribute("type", "button");
-    button.textContent = `Forget “${text}”`;
-    button.addEventListener("click", () => this.act(() => this.forget(knowing, text, `“${text}”`)));
-    box.append(button);
-  }
-
-  /** @param {Found} found */
-  result({ store, places, after, following }) {
-    const box = made("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>");
-    setText(box, "h4", store);
-    const times = sum(places);
-    const stands = times ? `Stands ${plural(times, "time")}: ${sources(places)}.` : "Not in it as a whole.";
-    const goesOn = following.length ? ` After “${after}”:` : " Nothing follows it.";
-    setText(box, "p", stands + goesOn);
-    const most = following[0]?.count ?? 1;
-    box.querySelector("tbody")?.replaceChildren(
-      ...following.map(({ text, count, from }) => {
-        const row = made("tr", "", "<th scope=row></th><td class=ps-count></td><td class=ps-from></td>");
-        setText(row, "th", text);
-        setText(row, ".ps-count", `${count.toLocaleString()} ×`);
-        setText(row, ".ps-from", sources(from));
-        row.style.setProperty("--share", `${(100 * count) / most}%`);
-        return row;
-      }),
-    );
-    return box;
-  }
-}
-
-// ---------------------------------------------------------------- small things
-
-/**
- * All files in something that was dropped; those in folders with their path.
- * @param {any} entry a FileSystemEntry, a File, or null
- * @returns {Promise<{name: string, file: File}[]>}
- */
-async function filesIn(entry, path = "") {
-  if (!entry) return [];
-  if (entry instanceof File) return [{ name: entry.name, file: entry }];
-  if (entry.isFile) {
-    const file = await new Promise((done, failed) => entry.file(done, failed));
-    return [{ name: path + entry.name, file }];
-  }
-  const reader = entry.createReader();
-  const found = [];
-  for (;;) {
-    /** @type {any[]} */
-    const some = await new Promise((done, failed) => reader.readEntries(done, failed)); // a hundred at a time
-    if (!some.length) return found;
-    for (const inner of some) {
-      if (!inner.name.startsWith(".")) found.push(...(await filesIn(inner, `${path}${entry.name}/`)));
-    }
-  }
-}
-
-/**
- * @param {HTMLFormElement} form
- * @param {string} name
- */
-function field(form, name) {
-  return /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
-}
-
-/**
- * @param {string} tag
- * @param {string} className
- * @param {string} markup of this file's own, never of anybody's data
- */
-function made(tag, className, markup) {
-  const element = document.createElement(tag);
-  element.className = className;
-  element.innerHTML = markup;
-  return element;
-}
-
-/**
- * @param {HTMLElement} parent
- * @param {string} selector
- * @param {string} text
- */
-function setText(parent, selector, text) {
-  const element = parent.querySelector(selector);
-  if (element && element.textContent !== text) element.textContent = text;
-}
-
-/** @param {unknown} error */
-function inWords(error) {
-  if (error instanceof ServerError) return [error.message, error.fix].filter(Boolean).join(" ");
-  return error instanceof Error ? error.message : String(error);
-}
-
-/** @param {string} origin */
-function called(origin) {
-  if (origin === TYPED) return "Written here";
-  return origin.includes("://") ? origin : origin.replace(/^.*\/(?=[^/]+$)/, "");
-}
-
-/** @param {Record<string, number>} counts */
-function sum(counts) {
-  return Object.values(counts).reduce((a, b) => a + b, 0);
-}
-
-/** @param {Record<string, number>} from */
-function sources(from) {
-  const most = Object.entries(from).sort((a, b) => b[1] - a[1]);
-  const named = most.slice(0, SHOWN).map(([origin, n]) => `${called(origin)}${most.length > 1 ? ` (${n})` : ""}`);
-  return [...named, ...(most.length > SHOWN ? [`${most.length - SHOWN} more`] : [])].join(", ");
-}
-
-/**
- * @param {number} n
- * @param {string} what
- */
-function plural(n, what) {
-  return `${n.toLocaleString()} ${what}${n === 1 ? "" : "s"}`;
-}
-
-/** @param {number} bytes */
-function size(bytes) {
-  if (bytes < 1e6) return `${Math.ceil(bytes / 1000).toLocaleString()} kB`;
-  return `${(bytes / 1e6).toFixed(1)} MB`;
-}
-
-const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
-
-/** @param {string} date ISO 8601 */
-function ago(date) {
-  const seconds = (Date.parse(date) - Date.now()) / 1000;
-  /** @type {[Intl.RelativeTimeFormatUnit, number][]} */
-  const units = [["year", 31_557_600], ["month", 2_629_800], ["day", 86_400], ["hour", 3600], ["minute", 60]];
-  for (const [unit, length] of units) {
-    if (-seconds >= length) return RELATIVE.format(Math.round(seconds / length), unit);
-  }
-  return "just now";
 }

@@ -1,0 +1,173 @@
+// @ts-check
+/**
+ * What is chosen in the sampling panel: the rule, the mode and the seed, and the controls of every rule and mode as they
+ * were last set. Data alone: no page, no server.
+ */
+
+/**
+ * @typedef {{name: string, label: string, flag: string, default: number | string, low: number, high: number, step: number,
+ *            explain: string, choices: string[], main: boolean, whole: boolean}} Control
+ * @typedef {{name: string, title: string, says: string, controls: Control[]}} Rule
+ * @typedef {{name: string, says: string, controls: Control[]}} Mode
+ * @typedef {{rule: string, values: Record<string, any>, temperature: number, mode: string,
+ *            mode_values: Record<string, any>, k?: number, length?: number, seed?: number}} Setting
+ * @typedef {Setting & {name: string, source: string}} Preset
+ * @typedef {{rules: Rule[], modes: Mode[], temperature: {low: number, high: number},
+ *            presets: Preset[], own: Preset[], speculation: import("./speculation.js").Offered}} Catalogue
+ */
+
+export const MOST_SEED = 2 ** 31 - 1;
+const DRAWN = ["sampled", "sampled+superposed"]; // modes that a seed means something to
+
+export class Choice {
+  /** @param {Catalogue} catalogue */
+  constructor({ rules, modes }) {
+    this.rules = new Map(rules.map((rule) => [rule.name, rule]));
+    this.modes = new Map(modes.map((mode) => [mode.name, mode]));
+    this.rule = "none";
+    this.mode = "superposed";
+    this.seed = 0;
+    /** The controls of every rule as they were last set. @type {Record<string, Record<string, any>>} */
+    this.values = usual(this.rules);
+    /** The same of every mode. @type {Record<string, Record<string, any>>} */
+    this.modeValues = usual(this.modes);
+  }
+
+  reset() {
+    [this.rule, this.mode, this.seed] = ["none", "superposed", 0];
+    [this.values, this.modeValues] = [usual(this.rules), usual(this.modes)];
+  }
+
+  present() {
+    return /** @type {Rule} */ (this.rules.get(this.rule));
+  }
+
+  presentMode() {
+    return /** @type {Mode} */ (this.modes.get(this.mode));
+  }
+
+  isUsual() {
+    return this.rule === "none" && this.mode === "superposed";
+  }
+
+  isDrawn() {
+    return DRAWN.includes(this.mode);
+  }
+
+  /** The controls of the present rule and mode at their defaults. */
+  resetPresent() {
+    this.values[this.rule] = defaults(this.present());
+    this.modeValues[this.mode] = defaults(this.presentMode());
+  }
+
+  /** @param {Setting} setting whose values are complete once its defaults are filled in */
+  take({ rule, values, mode, mode_values, seed }) {
+    this.values[rule] = { ...defaults(/** @type {Rule} */ (this.rules.get(rule))), ...values };
+    this.rule = rule;
+    if (mode) {
+      this.mode = mode;
+      this.modeValues[mode] = { ...defaults(this.presentMode()), ...mode_values };
+    }
+    if (seed !== undefined) this.seed = seed;
+  }
+
+  /**
+   * Whether this is what the preset sets.
+   * @param {Preset} preset
+   */
+  isAt(preset) {
+    const rule = this.rules.get(preset.rule);
+    return Boolean(
+      rule && preset.rule === this.rule &&
+      (!preset.mode || preset.mode === this.mode) &&
+      rule.controls.every((c) => (preset.values[c.name] ?? c.default) === this.values[rule.name][c.name]) &&
+      (!preset.mode || this.presentMode().controls.every((c) => (preset.mode_values[c.name] ?? c.default) === this.modeValues[this.mode][c.name])) &&
+      (preset.seed === undefined || preset.seed === this.seed),
+    );
+  }
+
+  /** For a request. */
+  asked() {
+    const { rule, mode, seed } = this;
+    return { rule, values: this.values[rule], mode, mode_values: this.modeValues[mode], seed };
+  }
+
+  /** For the next visit; null where all is as usual. */
+  kept() {
+    const { rule, mode, seed } = this;
+    const [values, modeValues] = [touched(this.rules, this.values), touched(this.modes, this.modeValues)];
+    const usual = this.isUsual() && !seed && !Object.keys({ ...values, ...modeValues }).length;
+    return usual ? null : { rule, mode, seed, values, modeValues };
+  }
+
+  /**
+   * What the last visit kept; what is no longer valid is left at its default.
+   * @param {any} kept
+   */
+  recall(kept) {
+    takeOver(this.rules, this.values, kept.values);
+    takeOver(this.modes, this.modeValues, kept.modeValues);
+    if (this.rules.has(kept.rule)) this.rule = kept.rule;
+    if (this.modes.has(kept.mode)) this.mode = kept.mode;
+    if (isSeed(kept.seed)) this.seed = kept.seed;
+  }
+}
+
+/** @param {unknown} seed */
+export function isSeed(seed) {
+  return typeof seed === "number" && Number.isInteger(seed) && seed >= 0 && seed <= MOST_SEED;
+}
+
+/**
+ * What a control takes, where it does not take the value; "" where it does.
+ * @param {Control} control
+ * @param {unknown} value
+ */
+export function problem(control, value) {
+  if (control.choices.length) return control.choices.includes(/** @type {string} */ (value)) ? "" : `one of ${control.choices.join(", ")}`;
+  const fits = typeof value === "number" && value >= control.low && value <= control.high && (!control.whole || Number.isInteger(value));
+  return fits ? "" : `${control.whole ? "a whole number" : "a number"} from ${control.low} to ${control.high}`;
+}
+
+/** @param {Rule | Mode} owner */
+function defaults(owner) {
+  return Object.fromEntries(owner.controls.map((control) => [control.name, control.default]));
+}
+
+/** @param {Map<string, Rule | Mode>} owners */
+function usual(owners) {
+  return Object.fromEntries([...owners.values()].map((owner) => [owner.name, defaults(owner)]));
+}
+
+/**
+ * @param {Rule | Mode} owner
+ * @param {Record<string, any>} values
+ */
+export function changedValues(owner, values) {
+  const usual = defaults(owner);
+  return Object.fromEntries(Object.entries(values).filter(([name, value]) => value !== usual[name]));
+}
+
+/**
+ * What is not at its default, by owner.
+ * @param {Map<string, Rule | Mode>} owners
+ * @param {Record<string, Record<string, any>>} values
+ */
+function touched(owners, values) {
+  const changed = [...owners.values()].map((owner) => [owner.name, changedValues(owner, values[owner.name])]);
+  return Object.fromEntries(changed.filter(([, v]) => Object.keys(v).length));
+}
+
+/**
+ * Kept values into those of all owners, where they are still valid.
+ * @param {Map<string, Rule | Mode>} owners
+ * @param {Record<string, Record<string, any>>} values
+ * @param {Record<string, Record<string, any>> | undefined} kept
+ */
+function takeOver(owners, values, kept) {
+  for (const [name, of] of Object.entries(kept ?? {})) {
+    for (const control of owners.get(name)?.controls ?? []) {
+      if (!problem(control, of?.[control.name])) values[name][control.name] = of[control.name];
+    }
+  }
+}

@@ -1,0 +1,97 @@
+// @ts-check
+/** All that decides the drafts as an address, and back. The names are those of the command line's flags. */
+
+import { MOST_SEED, changedValues, isSeed, problem } from "./choice.js";
+import { allows, expected, flagOf, optionValue } from "./options.js";
+
+/**
+ * @typedef {import("./choice.js").Control} Control
+ * @typedef {import("./sampling.js").Sampling} Sampling
+ */
+
+/**
+ * @param {Sampling} panel
+ * @returns {string}
+ */
+export function address({ choice, options, speculation }) {
+  const rule = choice.present(), mode = choice.presentMode();
+  const parts = new URLSearchParams({ rule: rule.name });
+  const add = (/** @type {Control[]} */ controls, /** @type {Record<string, any>} */ changed) => {
+    for (const { name, flag } of controls) if (name in changed) parts.set(flag, String(changed[name]));
+  };
+  add(rule.controls, changedValues(rule, choice.values[rule.name]));
+  parts.set("temperature", options.temperature.value);
+  parts.set("mode", mode.name);
+  add(mode.controls, changedValues(mode, choice.modeValues[mode.name]));
+  if (choice.isDrawn()) parts.set("seed", String(choice.seed));
+  if (speculation.isOn()) {
+    parts.set("speculate", speculation.way);
+    parts.set("drafter", speculation.drafter);
+    for (const { name, flag, default: usual } of speculation.controls()) {
+      if (speculation.values[name] !== usual) parts.set(flag, String(speculation.values[name]));
+    }
+  }
+  for (const input of options.inputs()) {
+    const told = ["k", "length"].includes(input.name) || optionValue(input) !== optionValue(input, true);
+    if (input.name !== "temperature" && told) parts.set(flagOf(input), String(optionValue(input)));
+  }
+  return `${location.origin}${location.pathname}#${parts}`;
+}
+
+/**
+ * @param {Sampling} panel
+ * @param {[string, string][]} parts of the address
+ * @returns {(import("./choice.js").Setting & {options: Record<string, number | boolean>, speculation: any}) | string} the
+ *   setting, what is not named at its default; or what is wrong with it
+ */
+export function readLink(panel, parts) {
+  const said = Object.fromEntries(parts);
+  const { low, high } = panel.catalogue.temperature;
+  const { rules, modes } = panel.choice;
+  const rule = rules.get(said.rule ?? "none");
+  if (!rule) return `rule ${said.rule} given; one of ${[...rules.keys()].join(", ")} expected.`;
+  const mode = modes.get(said.mode ?? "superposed");
+  if (!mode) return `mode ${said.mode} given; one of ${[...modes.keys()].join(", ")} expected.`;
+  const temperature = Number(said.temperature ?? 1);
+  if (!(temperature >= low && temperature <= high)) return `temperature ${said.temperature} given; ${low} to ${high} expected.`;
+  const seed = said.seed === undefined ? undefined : Number(said.seed);
+  if (seed !== undefined && !isSeed(seed)) return `seed ${said.seed} given; a whole number from 0 to ${MOST_SEED} expected.`;
+  const { ways, offered } = panel.speculation;
+  const way = ways.get(said.speculate ?? "off");
+  if (!way) return `speculate ${said.speculate} given; one of ${[...ways.keys()].join(", ")} expected.`;
+  if (way.name === "arc" && offered.arc_missing) return offered.arc_missing;
+  const drafters = offered.drafters.map(({ name }) => name);
+  const drafter = said.drafter ?? drafters[0];
+  if (!drafters.includes(drafter)) return `drafter ${drafter} given; one of ${drafters.join(", ")} expected.`;
+  const missing = way.name === "off" ? "" : offered.drafters.find(({ name }) => name === drafter)?.missing;
+  if (missing) return missing;
+  /** @type {Record<string, any>[]} */
+  const [values, mode_values, options] = [{}, {}, {}];
+  const proposing = panel.speculation.usual();
+  const inputs = panel.options.inputs().filter(({ name }) => name !== "temperature");
+  for (const input of inputs) options[input.name] = optionValue(input, true);
+  for (const [name, text] of parts) {
+    if (["rule", "mode", "temperature", "seed", "speculate", "drafter"].includes(name)) continue;
+    const input = inputs.find((one) => flagOf(one) === name);
+    if (input) {
+      const value = input.type === "checkbox" ? truthIn(text) : numberIn(text);
+      if (value === undefined || !allows(input, value)) return `${name} ${text} given; ${expected(input)} expected.`;
+      options[input.name] = value;
+      continue;
+    }
+    const control = [...rule.controls, ...mode.controls, ...way.controls].find(({ flag }) => flag === name);
+    if (!control) return `${name} given for ${rule.name} and ${mode.name}, which have no control of that name.`;
+    const value = control.choices.length ? text : numberIn(text);
+    const wrong = problem(control, value);
+    if (wrong) return `${name} ${text} given; ${wrong} expected.`;
+    (rule.controls.includes(control) ? values : mode.controls.includes(control) ? mode_values : proposing)[control.name] = value;
+  }
+  const speculation = { way: way.name, drafter, values: proposing };
+  return { rule: rule.name, values, temperature, mode: mode.name, mode_values, seed, options, speculation };
+}
+
+/** @param {string} text */
+const numberIn = (text) => (text.trim() === "" ? NaN : Number(text));
+
+/** @param {string} text */
+const truthIn = (text) => (text === "true" ? true : text === "false" ? false : undefined);

@@ -1,0 +1,185 @@
+// @ts-check
+/** The presets of the sampling panel: choosing one, saving one's own, and carrying them in files. */
+
+import { optionValue } from "./options.js";
+import { ConnectionLost, ServerError, postJson } from "./transport.js";
+
+/** @typedef {import("./choice.js").Preset} Preset */
+
+const LARGEST = 200_000; // bytes of a file of presets
+
+const MARKUP = `
+  <div class="sm-presets">
+    <select aria-label="Preset" id="sm-preset"></select>
+    <button type="button" class="sm-save">Save</button>
+    <button type="button" class="sm-menu" aria-expanded="false" aria-controls="sm-files" aria-label="More about presets">More</button>
+  </div>
+  <form class="sm-naming" hidden>
+    <input type="text" name="name" maxlength="80" required placeholder="Name of the preset" aria-label="Name of the preset" autocomplete="off">
+    <button>Save</button><button type="button" class="sm-cancel">Cancel</button>
+  </form>
+  <div class="sm-files" id="sm-files" hidden>
+    <button type="button" class="sm-export">Export</button>
+    <button type="button" class="sm-import">Import…</button>
+    <button type="button" class="sm-delete">Delete</button>
+    <input type="file" accept=".json,application/json" aria-label="A file of presets" hidden>
+  </div>`;
+
+export class Presets {
+  /**
+   * @param {HTMLElement} box
+   * @param {import("./sampling.js").Sampling} panel
+   */
+  constructor(box, panel) {
+    this.box = box;
+    this.panel = panel;
+    this.known = panel.catalogue.presets;
+    this.own = panel.catalogue.own;
+    /** The names that the list was made of. */
+    this.listed = "";
+    box.innerHTML = MARKUP;
+    const on = (/** @type {string} */ selector, /** @type {string} */ event, /** @type {(event: any) => void} */ action) =>
+      this.find(selector).addEventListener(event, action);
+    on("#sm-preset", "change", (event) => this.choose(event.target.value));
+    on(".sm-save", "click", () => this.startNaming());
+    on(".sm-cancel", "click", () => this.endNaming());
+    on(".sm-naming", "submit", (event) => {
+      event.preventDefault();
+      this.save(event.target.elements.name.value.trim());
+    });
+    on(".sm-menu", "click", (event) => {
+      const open = event.currentTarget.getAttribute("aria-expanded") !== "true";
+      event.currentTarget.setAttribute("aria-expanded", String(open));
+      this.find(".sm-files").hidden = !open;
+    });
+    on(".sm-export", "click", () => this.export());
+    on(".sm-import", "click", () => this.find(".sm-files input").click());
+    on(".sm-files input", "change", (event) => this.import(event.target));
+    on(".sm-delete", "click", () => this.delete());
+  }
+
+  /** @param {string} selector @returns {any} */
+  find(selector) {
+    return this.box.querySelector(selector);
+  }
+
+  render() {
+    const select = this.find("#sm-preset");
+    const { known, own } = this;
+    const listed = JSON.stringify([known, own].map((list) => list.map(({ name }) => name)));
+    if (this.listed !== listed) {
+      this.listed = listed;
+      const group = (/** @type {string} */ label, /** @type {Preset[]} */ list, /** @type {string} */ kind) => {
+        const made = document.createElement("optgroup");
+        made.label = label;
+        list.forEach((preset, i) => made.append(new Option(preset.name, `${kind}${i}`)));
+        return made;
+      };
+      select.replaceChildren(new Option("Presets", ""), group("From the papers, and ours", known, "p"));
+      if (own.length) select.append(group("Yours", own, "o"));
+    }
+    const at = (/** @type {Preset[]} */ list, /** @type {string} */ kind) => {
+      const i = list.findIndex((preset) => this.isAt(preset));
+      return i < 0 ? "" : `${kind}${i}`;
+    };
+    select.value = at(own, "o") || at(known, "p");
+    this.find(".sm-delete").disabled = !select.value.startsWith("o");
+    this.find(".sm-export").disabled = !own.length;
+  }
+
+  /** @param {Preset} preset */
+  isAt(preset) {
+    const { choice, options } = this.panel;
+    return (
+      choice.isAt(preset) && preset.temperature === Number(options.temperature.value) &&
+      options.inputs().every((input) => !(input.name in preset) || /** @type {any} */ (preset)[input.name] === optionValue(input))
+    );
+  }
+
+  /** @param {string} key */
+  choose(key) {
+    const preset = (key.startsWith("o") ? this.own : this.known)[Number(key.slice(1))];
+    if (!key || !preset) return;
+    this.panel.notice("");
+    this.panel.take(preset);
+  }
+
+  // ---------------------------------------------------------------- one's own
+
+  get naming() {
+    return !this.find(".sm-naming").hidden;
+  }
+
+  startNaming() {
+    const form = this.find(".sm-naming");
+    form.hidden = false;
+    const input = /** @type {HTMLInputElement} */ (form.querySelector("input"));
+    input.value = this.own.find((preset) => this.isAt(preset))?.name ?? "";
+    input.focus();
+  }
+
+  endNaming() {
+    this.find(".sm-naming").hidden = true;
+    this.find(".sm-save").focus();
+  }
+
+  /** @param {string} name */
+  async save(name) {
+    const { choice, options } = this.panel;
+    const [k, length, temperature] = ["k", "length", "temperature"].map((option) => Number(options.input(option)?.value));
+    const { rule, values, mode, mode_values, seed } = choice.asked();
+    const preset = { name, rule, values, temperature, mode, mode_values, k, length, ...(choice.isDrawn() ? { seed } : {}) };
+    await this.attempt(async () => {
+      this.own = (await postJson("/api/presets/save", preset)).own;
+      this.endNaming();
+      this.panel.editor.toast(`Saved as ${name}.`);
+    });
+  }
+
+  async delete() {
+    const preset = this.own.find((one) => this.isAt(one));
+    if (!preset) return;
+    await this.attempt(async () => {
+      this.own = (await postJson("/api/presets/delete", { name: preset.name })).own;
+      this.panel.editor.toast(`Deleted ${preset.name}.`);
+    });
+  }
+
+  // ---------------------------------------------------------------- files
+
+  export() {
+    const link = document.createElement("a");
+    link.href = "/api/presets/export";
+    link.download = "polydraft-presets.json";
+    link.click();
+  }
+
+  /** @param {HTMLInputElement} input */
+  async import(input) {
+    const file = input.files?.[0];
+    input.value = ""; // the same file may be chosen again
+    if (!file) return;
+    if (file.size > LARGEST) {
+      this.panel.notice("The file is too large to hold presets.");
+      return;
+    }
+    const text = await file.text();
+    await this.attempt(async () => {
+      const { names, own } = await postJson("/api/presets/import", { text });
+      this.own = own;
+      this.panel.editor.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
+    });
+  }
+
+  /** @param {() => Promise<void>} action what may be refused, in words */
+  async attempt(action) {
+    try {
+      await action();
+      this.panel.notice("");
+    } catch (error) {
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      this.panel.notice(error.message);
+    }
+    this.panel.render();
+  }
+}

@@ -1,0 +1,88 @@
+// @ts-check
+/** Numbers, dates, origins and errors of the stores in words, and the small pieces of page that show them. */
+
+import { ServerError } from "./transport.js";
+
+const TYPED = "typed"; // the origin of what was written in the editor, and of phrases
+const SHOWN = 3; // origins that a search result names
+
+/**
+ * @param {HTMLFormElement} form
+ * @param {string} name
+ */
+export function field(form, name) {
+  return /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
+}
+
+/**
+ * @param {string} tag
+ * @param {string} className
+ * @param {string} markup of this file's own, never of anybody's data
+ */
+export function made(tag, className, markup) {
+  const element = document.createElement(tag);
+  element.className = className;
+  element.innerHTML = markup;
+  return element;
+}
+
+/**
+ * @param {HTMLElement} parent
+ * @param {string} selector
+ * @param {string} text
+ */
+export function setText(parent, selector, text) {
+  const element = parent.querySelector(selector);
+  if (element && element.textContent !== text) element.textContent = text;
+}
+
+/** @param {unknown} error */
+export function inWords(error) {
+  if (error instanceof ServerError) return [error.message, error.fix].filter(Boolean).join(" ");
+  return error instanceof Error ? error.message : String(error);
+}
+
+/** @param {string} origin */
+export function called(origin) {
+  if (origin === TYPED) return "Written here";
+  return origin.includes("://") ? origin : origin.replace(/^.*\/(?=[^/]+$)/, "");
+}
+
+/** @param {Record<string, number>} counts */
+export function sum(counts) {
+  return Object.values(counts).reduce((a, b) => a + b, 0);
+}
+
+/** @param {Record<string, number>} from */
+export function sources(from) {
+  const most = Object.entries(from).sort((a, b) => b[1] - a[1]);
+  const named = most.slice(0, SHOWN).map(([origin, n]) => `${called(origin)}${most.length > 1 ? ` (${n})` : ""}`);
+  return [...named, ...(most.length > SHOWN ? [`${most.length - SHOWN} more`] : [])].join(", ");
+}
+
+/**
+ * @param {number} n
+ * @param {string} what
+ */
+export function plural(n, what) {
+  return `${n.toLocaleString()} ${what}${n === 1 ? "" : "s"}`;
+}
+
+/** @param {number} bytes */
+export function size(bytes) {
+  if (bytes < 1e6) return `${Math.ceil(bytes / 1000).toLocaleString()} kB`;
+  return `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
+
+/** @param {string} date ISO 8601 */
+export function ago(date) {
+  const seconds = (Date.parse(date) - Date.now()) / 1000;
+  /** @type {[Intl.RelativeTimeFormatUnit, number][]} */
+  const units = [["year", 31_557_600], ["month", 2_629_800], ["day", 86_400], ["hour", 3600], ["minute", 60]];
+  for (const [unit, length] of units) {
+    if (-seconds >= length) return RELATIVE.format(Math.round(seconds / length), unit);
+  }
+  return "just now";
+}
