@@ -20,7 +20,8 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app import sampling_routes, stores_routes
+from app import documents_routes, sampling_routes, stores_routes
+from app.documents import DocumentFolder, documents_folder
 from app.offline import stay_offline
 from app.service import DraftRequest, DraftService, load_failure
 from core.errors import InputError
@@ -69,6 +70,7 @@ def create_app(service: DraftService) -> FastAPI:
 
     stores_routes.add_routes(app, service.stores, _parsed)
     sampling_routes.add_routes(app, service, _parsed)
+    documents_routes.add_routes(app, DocumentFolder(documents_folder()), _parsed)
 
     # Gradio has a route of this name too; the one registered first counts.
     @app.get("/manifest.json")
@@ -124,10 +126,10 @@ async def _refuse(_: Request, error: Exception) -> Response:
     return JSONResponse({"message": error.message, "fix": error.fix}, error.status, headers)
 
 
-async def _parsed(request: Request, kind: type[Body]) -> Body:
-    """The request's body as `kind`; _Refused says what is wrong with it."""
+async def _parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> Body:
+    """The request's body, of at most `limit` bytes, as `kind`; _Refused says what is wrong with it."""
     try:
-        data = json.loads(await _body(request))
+        data = json.loads(await _body(request, limit))
     except (ValueError, RecursionError):
         raise _Refused(422, "The request is no JSON.", "Send one JSON object.") from None
     if isinstance(data, dict):
@@ -143,17 +145,17 @@ async def _parsed(request: Request, kind: type[Body]) -> Body:
         raise _Refused(422, " ".join(wrong), fix) from None
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, limit: int) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
-        if len(body) > MAX_BODY:
+        if len(body) > limit:
             break
-    if len(body) > MAX_BODY:
+    if len(body) > limit:
         raise _Refused(
             413,
-            f"The request is larger than {MAX_BODY // 1024} kB.",
-            "Send only the end of the text before the caret.",
+            f"The request is larger than {limit // 1024:,} kB.",
+            "Send less at once; for drafts, only the end of the text before the caret.",
         )
     return bytes(body)
 

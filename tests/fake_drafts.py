@@ -7,6 +7,7 @@ import json
 import re
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Iterable
@@ -20,6 +21,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 
+from app.documents import DocumentFolder
+from app.documents_routes import add_routes as add_document_routes
 from app.page import STATIC, STATIC_URL, build_page, mount_arguments
 from app.personal import PersonalStores
 from app.server import _parsed, _refuse, _Refused
@@ -112,9 +115,10 @@ class ByteTokenizer:
         return bytes(ids).decode(errors="replace")
 
 
-def create_app(fake: FakeDrafts, stores: Path | None = None) -> FastAPI:
-    """The routes that the page knows, with `fake` behind them; `stores` is a folder of real stores."""
+def create_app(fake: FakeDrafts, stores: Path | None = None, documents: Path | None = None) -> FastAPI:
+    """The routes that the page knows, with `fake` behind them; `stores` and `documents` are folders of real ones."""
     app = FastAPI()
+    add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"), _parsed)
     if stores is not None:
         app.add_exception_handler(_Refused, _refuse)
         add_routes(app, lambda: PersonalStores(cast(Any, ByteTokenizer()), stores), _parsed)

@@ -1,0 +1,352 @@
+"""Documents as plain text files in one folder, for writers who asked the page to keep them there.
+
+    documents/                  0700
+        The lighthouse.txt      0600, UTF-8: the text and nothing else; other programs may read and change it
+        bin/                    the same for documents in the bin
+        .polydraft/             what a text file has no place for
+            kept                exists while documents are kept as files
+            ID.json             one document's name, title, caret, private ranges, and the digest of its text
+
+A file is written beside its place, flushed to the disk and renamed: a crash leaves the old text or the new one. A text
+is replaced only where it is still the one that its writer began with; otherwise `Changed` is raised, and both survive.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import filelock
+import platformdirs
+
+from core.errors import InputError
+
+ENDINGS = (".txt", ".md")
+OPENING = 80  # characters of the first line that stand for a title
+NAME = 60  # characters of a file's name
+WAIT = 10  # s for another server that works in the folder
+ID = re.compile(r"[0-9a-f][0-9a-f-]{7,63}")
+
+
+def documents_folder() -> Path:
+    """Where documents are kept as files, in the user's data folder."""
+    return platformdirs.user_data_path("polydraft", appauthor=False) / "documents"
+
+
+class Changed(InputError):
+    """The text on the disk is not the one that the writer began with."""
+
+
+@dataclass
+class Entry:
+    """One document without its text.
+
+    Attributes:
+        id: a UUID of the page or of this folder.
+        title: given by the writer, or empty; then `opening` stands for it.
+        opening: the beginning of the first line that is not empty.
+        words: counted at spaces.
+        caret: start and end of the selection, in UTF-16 units as the page counts.
+        private: ranges that were typed in incognito, in UTF-16 units.
+        keys: what the page counts to say how many keys drafts have saved.
+        created, changed: ms since 1970.
+        binned: when the document went into the bin, in ms since 1970; None outside the bin.
+        file: the text's name in the folder, or in bin/.
+        digest, stamp: SHA-256 of the file's bytes, and the size and time at which it was computed.
+    """
+
+    id: str
+    title: str = ""
+    opening: str = ""
+    words: int = 0
+    caret: list[int] = field(default_factory=lambda: [0, 0])
+    private: list[list[int]] = field(default_factory=list)
+    keys: dict[str, int] = field(default_factory=dict)
+    created: int = 0
+    changed: int = 0
+    binned: int | None = None
+    file: str = ""
+    digest: str = ""
+    stamp: list[int] = field(default_factory=list)
+
+
+class DocumentFolder:
+    """The documents in one folder. Several threads and several servers may work in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin, self.notes = folder, folder / "bin", folder / ".polydraft"
+        self._thread = threading.RLock()
+
+    @property
+    def kept(self) -> bool:
+        """Whether the writer wants documents kept here."""
+        return (self.notes / "kept").exists()
+
+    def keep(self, on: bool) -> None:
+        """From now on documents are kept here, or no more; the files stay where they are."""
+        with self._alone():
+            if on:
+                _replace(self.notes / "kept", b"")
+            else:
+                (self.notes / "kept").unlink(missing_ok=True)
+
+    def entries(self) -> list[Entry]:
+        """Every document, the last changed first. Text files that somebody has put into the folder become documents."""
+        if not self.notes.exists():
+            return []
+        with self._alone():
+            entries = {entry.id: entry for entry in map(self._noted, self._note_files()) if entry}
+            missing = [entry for entry in entries.values() if not self._path(entry).is_file()]
+            claimed = {self._path(entry) for entry in entries.values()}
+            for path in self._text_files():
+                if path not in claimed:
+                    entry = self._adopted(path, missing)
+                    entries[entry.id] = entry
+            for entry in missing:  # those left: their files were deleted by other means
+                self._note_file(entry.id).unlink(missing_ok=True)
+                del entries[entry.id]
+            for entry in entries.values():
+                self._refresh(entry)
+            return sorted(entries.values(), key=lambda entry: -entry.changed)
+
+    def read(self, id: str) -> tuple[Entry, str]:
+        """A document and its text.
+
+        Raises: InputError when there is none of this name.
+        """
+        with self._alone():
+            entry = self._known(id)
+            data = self._refresh(entry) or self._path(entry).read_bytes()
+            return entry, _decoded(data)
+
+    def write(self, entry: Entry, text: str, base: str | None) -> Entry:
+        """Put a document's text and its particulars in place of what is there.
+
+        Args:
+            entry: `file`, `digest`, `stamp`, `opening` and `words` are filled in here.
+            base: the digest of the text that the writer began with; None for a new document.
+        Raises: Changed when the file has another text by now, or is gone, or is there although it should be new.
+        """
+        with self._alone():
+            found = self._noted(self._note_file(entry.id))
+            if found and not self._path(found).is_file():
+                found = None
+            if found:
+                self._refresh(found)
+            if (found.digest if found else None) != base:
+                state = "has been changed elsewhere" if found else "is no longer there"
+                raise Changed(f"The file of “{entry.title or _opening(text) or 'Untitled'}” {state}.")
+            data = text.encode("utf-8", "replace")
+            entry.opening, entry.words, entry.digest = _opening(text), len(text.split()), _digest(data)
+            entry.binned = found.binned if found else entry.binned
+            entry.file = found.file if found else self._free_name(entry)
+            path = self._path(entry)
+            if not found or found.digest != entry.digest:
+                _replace(path, data)
+            self._stamp(entry, path)
+            self._note(entry)
+            # The name follows the title. It changes last: a crash in between leaves a text that its note still finds.
+            if found and Path(found.file).stem != (name := _file_name(entry)) and not _numbered(found.file, name):
+                self._move(entry, entry.binned, self._free_name(entry))
+            return entry
+
+    def put_in_bin(self, id: str, on: bool) -> None:
+        """Move a document into the bin, or out of it.
+
+        Raises: InputError when there is none of this name.
+        """
+        with self._alone():
+            entry = self._known(id)
+            if (entry.binned is not None) == on:
+                return
+            self._move(entry, _now() if on else None, entry.file)
+
+    def remove(self, id: str) -> None:
+        """Delete a document for good.
+
+        Raises: InputError when there is none of this name.
+        """
+        with self._alone():
+            entry = self._known(id)
+            self._path(entry).unlink(missing_ok=True)
+            self._note_file(id).unlink(missing_ok=True)
+
+    # ---------------------------------------------------------------- inside
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Make the folder where it is missing, and keep other threads and other servers out of it."""
+        with self._thread:
+            for folder in (self.folder, self.bin, self.notes):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            try:
+                with filelock.FileLock(self.notes / "lock", timeout=WAIT, mode=0o600):
+                    yield
+            except filelock.Timeout:
+                raise InputError(f"{self.folder} is in use by another program. Try again in a moment.") from None
+
+    def _path(self, entry: Entry) -> Path:
+        return (self.folder if entry.binned is None else self.bin) / entry.file
+
+    def _note_file(self, id: str) -> Path:
+        if not ID.fullmatch(id):
+            raise InputError(f"{id[:40]!r} given as a document's id; a UUID is expected.")
+        return self.notes / f"{id}.json"
+
+    def _note_files(self) -> list[Path]:
+        return sorted(self.notes.glob("*.json"))
+
+    def _text_files(self) -> list[Path]:
+        found: list[Path] = []
+        for folder in (self.folder, self.bin):
+            with suppress(FileNotFoundError):
+                found += [path for path in sorted(folder.iterdir()) if path.suffix.lower() in ENDINGS]
+        return [path for path in found if path.is_file() and not path.is_symlink() and path.name[0] != "."]
+
+    def _noted(self, path: Path) -> Entry | None:
+        """The particulars in a note; None where it is missing or damaged: its text is then taken as a new document."""
+        try:
+            note = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        known = {one.name for one in fields(Entry)}
+        if not isinstance(note, dict) or note.get("id") != path.stem or not _plain(note.get("file")):
+            return None
+        return Entry(**{name: value for name, value in note.items() if name in known})
+
+    def _known(self, id: str) -> Entry:
+        entry = self._noted(self._note_file(id))
+        if entry is None or not self._path(entry).is_file():
+            raise InputError("This document is no longer in the folder. Look into the list of documents.")
+        return entry
+
+    def _note(self, entry: Entry) -> None:
+        _replace(self._note_file(entry.id), json.dumps(asdict(entry), ensure_ascii=False).encode("utf-8", "replace"))
+
+    def _stamp(self, entry: Entry, path: Path) -> None:
+        state = path.stat()
+        entry.stamp = [state.st_size, state.st_mtime_ns]
+
+    def _refresh(self, entry: Entry) -> bytes | None:
+        """Bring up to date what is known of a text that another program has changed; its bytes if they were read."""
+        path = self._path(entry)
+        state = path.stat()
+        if entry.stamp == [state.st_size, state.st_mtime_ns]:
+            return None
+        data = path.read_bytes()
+        if _digest(data) != entry.digest:
+            text = _decoded(data)
+            entry.digest, entry.opening, entry.words = _digest(data), _opening(text), len(text.split())
+            entry.changed = state.st_mtime_ns // 1_000_000
+            if entry.private:  # where the private words stand now is not known: all of it is private
+                entry.private = [[0, len(text.encode("utf-16-le", "replace")) // 2]]
+        self._stamp(entry, path)
+        self._note(entry)
+        return data
+
+    def _adopted(self, path: Path, missing: list[Entry]) -> Entry:
+        """A text file that no note names: one that was renamed, or a new one."""
+        data = path.read_bytes()
+        binned = _now() if path.parent == self.bin else None
+        renamed = next((entry for entry in missing if entry.digest == _digest(data)), None)
+        if renamed:
+            missing.remove(renamed)
+            entry = renamed
+            entry.title = path.stem
+            entry.binned = binned if entry.binned is None else entry.binned if binned else None
+        else:
+            text, changed = _decoded(data), path.stat().st_mtime_ns // 1_000_000
+            entry = Entry(str(uuid.uuid4()), path.stem, _opening(text), len(text.split()), created=changed)
+            entry.changed, entry.digest, entry.binned = changed, _digest(data), binned
+        entry.file = path.name
+        self._stamp(entry, path)
+        self._note(entry)
+        return entry
+
+    def _move(self, entry: Entry, binned: int | None, name: str) -> None:
+        old = self._path(entry)
+        entry.binned, entry.file = binned, name
+        if self._path(entry).exists():
+            entry.file = self._free_name(entry)
+        old.replace(self._path(entry))
+        self._note(entry)
+
+    def _free_name(self, entry: Entry) -> str:
+        folder = self.folder if entry.binned is None else self.bin
+        taken = {path.name.casefold() for path in folder.iterdir()}
+        base, ending = _file_name(entry), Path(entry.file).suffix or ENDINGS[0]
+        name, number = f"{base}{ending}", 1
+        while name.casefold() in taken:
+            number += 1
+            name = f"{base} ({number}){ending}"
+        return name
+
+
+def _file_name(entry: Entry) -> str:
+    """A name that every system can store, without its ending."""
+    letters = re.sub(r"[^\w ,.'’()&+-]+", " ", entry.title or entry.opening)
+    name = " ".join(letters.split())[:NAME].strip(" .")
+    reserved = re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name, re.IGNORECASE)
+    return "Untitled" if not name or reserved else name
+
+
+def _numbered(file: str, name: str) -> bool:
+    return re.fullmatch(re.escape(name) + r" \(\d+\)", Path(file).stem) is not None
+
+
+def _plain(name: Any) -> bool:
+    """Whether a note's file name stays in its folder."""
+    return isinstance(name, str) and name not in ("", ".", "..") and not re.search(r"[/\\\0]", name)
+
+
+def _opening(text: str) -> str:
+    return next((line.strip()[:OPENING] for line in text[:10_000].splitlines() if line.strip()), "")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _decoded(data: bytes) -> str:
+    """Text as other programs write it: UTF-8, UTF-16 with its mark, or else a Western single-byte code."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file, readable by its owner alone, so that a crash leaves the old one or the new one."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")  # 0600
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    if os.name == "posix":  # the rename itself; elsewhere a folder cannot be opened
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,119 @@
+"""Documents as files, over HTTP. Thin: every route calls one method of `app.documents`.
+
+    GET  /api/documents          where documents are kept ("browser" or "files"), the folder, and every document in it
+    GET  /api/documents/ID       one document with its text
+    POST /api/documents/keep     {"where"}: "browser" or "files"
+    POST /api/documents/write    a document with its text and `base`, the revision that its writer began with
+    POST /api/documents/bin      {"id", "on"}
+    POST /api/documents/remove   {"id"}
+
+A text that was changed elsewhere is not replaced: the answer has status 409 and {"message", "fix", "changed": true}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, Literal, Protocol, TypeVar
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from app.documents import Changed, DocumentFolder, Entry
+from core.errors import InputError
+
+MAX_DOCUMENT = 32 << 20  # bytes of one request; a novel is 1 MB
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+class Parsed(Protocol):
+    """Reads a request's body as a model, or refuses it in words."""
+
+    async def __call__(self, request: Request, kind: type[Body], limit: int = ..., /) -> Body: ...
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Keep(_Request):
+    where: Literal["browser", "files"]
+
+
+class One(_Request):
+    id: str = Field(min_length=8, max_length=64)
+
+
+class Bin(One):
+    on: bool
+
+
+class Written(One):
+    title: str = Field(max_length=200)
+    text: str
+    base: str | None = Field(max_length=64)
+    caret: list[int] = Field(min_length=2, max_length=2)
+    private: list[list[int]] = Field(max_length=10_000)
+    keys: dict[str, int] = Field(max_length=8)
+    created: int
+    changed: int
+    binned: int | None
+
+
+def add_routes(app: FastAPI, folder: DocumentFolder, parsed: Parsed) -> None:
+    """Give the app these routes over one folder."""
+
+    async def call(method: Callable[..., Any], *arguments: Any) -> Any:
+        """Work with the disk, beside the event loop, its problems in words."""
+        try:
+            return await run_in_threadpool(method, *arguments)
+        except OSError as error:
+            raise InputError(f"{folder.folder} could not be used: {error.strerror or error}.") from error
+
+    @app.get("/api/documents")
+    async def listed() -> dict[str, Any]:
+        kept = await call(lambda: folder.kept)
+        entries = await call(folder.entries) if kept else []
+        where = "files" if kept else "browser"
+        return {"kept": where, "folder": str(folder.folder), "documents": list(map(_shown, entries))}
+
+    @app.get("/api/documents/{id}")
+    async def read(id: str) -> dict[str, Any]:
+        entry, text = await call(folder.read, id)
+        return {**_shown(entry), "text": text}
+
+    @app.post("/api/documents/keep")
+    async def keep(request: Request) -> dict[str, Any]:
+        await call(folder.keep, (await parsed(request, Keep)).where == "files")
+        return {}
+
+    @app.post("/api/documents/write")
+    async def write(request: Request) -> Response:
+        asked = await parsed(request, Written, MAX_DOCUMENT)
+        entry = Entry(**asked.model_dump(exclude={"text", "base"}))
+        try:
+            written = await call(folder.write, entry, asked.text, asked.base)
+        except Changed as error:
+            return JSONResponse({"message": str(error), "fix": "Keep your text as a copy.", "changed": True}, 409)
+        return JSONResponse(_shown(written))
+
+    @app.post("/api/documents/bin")
+    async def bin(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Bin)
+        await call(folder.put_in_bin, asked.id, asked.on)
+        return {}
+
+    @app.post("/api/documents/remove")
+    async def remove(request: Request) -> dict[str, Any]:
+        await call(folder.remove, (await parsed(request, One)).id)
+        return {}
+
+
+def _shown(entry: Entry) -> dict[str, Any]:
+    shown = asdict(entry)
+    del shown["stamp"]
+    shown["revision"] = shown.pop("digest")
+    return shown
