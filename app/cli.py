@@ -86,10 +86,14 @@ def start(
     precision: Precision = "file",
     port: Annotated[
         int | None,
-        typer.Option(help="Where the page is served; otherwise a free port.", min=1, max=65535, metavar="N"),
+        typer.Option(help="Where the page is served; otherwise 7893.", min=1, max=65535, metavar="N"),
     ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", metavar="", help="Only print the page's address.")
+    ] = False,
+    no_token: Annotated[
+        bool,
+        typer.Option("--no-token", metavar="", help="Let every user and program of this machine in, without a token."),
     ] = False,
 ) -> None:
     """Several ways to go on while you type, on your own machine.
@@ -105,7 +109,7 @@ def start(
         return
     from app.server import serve
 
-    serve(model, backend, port, not no_browser, precision)
+    serve(model, backend, port, not no_browser, precision, not no_token)
 
 
 @app.command()
@@ -285,6 +289,23 @@ def calibrate(
     c = made.overall
     typer.echo(f"{made.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from {made.samples} pairs")
     typer.echo(str(file))
+
+
+@app.command()
+def token(
+    new: Annotated[
+        bool, typer.Option("--new", metavar="", help="Make another; what had the old one must be given this one.")
+    ] = False,
+) -> None:
+    """Print the token that lets programs and browsers in.
+
+    Example: [bold]curl -H "Authorization: Bearer $(polydraft token)" http://127.0.0.1:7893/api/status[/]
+    """
+    from app import access
+
+    typer.echo(access.new_token() if new else access.token())
+    if new:
+        typer.echo("A Polydraft that runs keeps the old token until you start it again.", err=True)
 
 
 @app.command()

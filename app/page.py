@@ -10,12 +10,19 @@ from __future__ import annotations
 import re
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gradio as gr
+from fastapi import FastAPI
 from gradio.themes import Base
+from starlette.responses import HTMLResponse, JSONResponse
+from starlette.routing import Mount
 
+from app import csp
 from app.settings import options
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STATIC = Path(__file__).parent / "static"
 # Where the server has those files. Not /static: Gradio keeps files of its own there.
@@ -55,6 +62,7 @@ HEAD = f"""
 <link rel="stylesheet" href="{STATIC_URL}/editor.css">
 <link rel="stylesheet" href="{STATIC_URL}/sampling.css">
 {PRELOADS}
+<link rel="manifest" href="/manifest.json" crossorigin="use-credentials">
 <link rel="icon" href="{STATIC_URL}/icon.svg" type="image/svg+xml">
 <link rel="apple-touch-icon" href="{STATIC_URL}/icon-192.png">
 <meta name="theme-color" content="{PAPER}" media="(prefers-color-scheme: light)">
@@ -66,8 +74,64 @@ HEAD = f"""
 FRAME_CSS = ".gradio-container { padding: 0; max-width: none; }"
 
 
+# The only paths of Gradio that the page asks for. Gradio has many more: they take files from anybody, fetch addresses,
+# show files of this machine and describe the server.
+NEEDED = re.compile(
+    r"/|/assets/[\w.-]+|/theme\.css|/favicon\.ico|/static/js/iframeResizer\.contentWindow\.min\.js", re.ASCII
+)
+
+
+def mount(app: FastAPI) -> FastAPI:
+    """Put the page at / of an app, after the routes that it has, with no more of Gradio than the page needs."""
+    mounted = gr.mount_gradio_app(app, build_page(), path="/", **mount_arguments())
+    route = mounted.routes[-1]
+    assert isinstance(route, Mount), f"Gradio mounted {route!r} last; a Mount expected."
+    route.app = OnlyNeeded(route.app)
+    return mounted
+
+
+class OnlyNeeded:
+    """Gradio's app with all paths closed but those of `NEEDED`, and a policy for its page."""
+
+    def __init__(self, gradio: ASGIApp) -> None:
+        self.gradio = gradio
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if scope["type"] != "http" or scope["method"] not in ("GET", "HEAD") or not NEEDED.fullmatch(path):
+            await self._refuse(scope, receive, send)
+        elif path == "/":
+            await self._page(scope, receive, send)
+        else:
+            await self.gradio(scope, receive, send)
+
+    async def _refuse(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        what = {"message": f"There is nothing at {scope['path'][:80]}.", "fix": "Open the page at /."}
+        await JSONResponse(what, 404, {"Connection": "close"})(scope, receive, send)
+
+    async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The page's text tells which scripts may run, so all of it is needed before its headers are sent."""
+        status, body = 500, bytearray()
+
+        async def collect(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            elif message["type"] == "http.response.body":
+                body.extend(message.get("body", b""))
+
+        plain = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]  # not compressed
+        await self.gradio({**scope, "method": "GET", "headers": plain}, receive, collect)
+        html = body.decode()
+        policy = {"Content-Security-Policy": csp.of_the_page(html), "Cache-Control": "no-cache"}
+        await HTMLResponse(html, status, policy)(scope, receive, send)
+
+
 def build_page() -> gr.Blocks:
-    """The page with the editor in it. Mount it with `**mount_arguments()`."""
+    """The page with the editor in it; `mount` puts it on a server."""
     with gr.Blocks(title="Polydraft", analytics_enabled=False, fill_width=True, fill_height=True) as page:
         gr.HTML(
             elem_id="pd-component",  # not "polydraft": the browser would make that window.polydraft
@@ -79,13 +143,15 @@ def build_page() -> gr.Blocks:
 
 
 def mount_arguments() -> dict[str, Any]:
-    """Keyword arguments for `gr.mount_gradio_app`: look, icon, installable app, nothing that calls home."""
+    """Keyword arguments for `gr.mount_gradio_app`: look, icon, nothing that calls home.
+
+    Not `pwa`: browsers would fetch Gradio's manifest without the cookie. `HEAD` names ours.
+    """
     return {
         "theme": Base(font=SANS, font_mono=MONO).set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK),
         "css": FRAME_CSS,
         "head": HEAD,
-        "favicon_path": str(STATIC / "icon-512.png"),  # also the source of Gradio's own /pwa_icon
-        "pwa": True,
+        "favicon_path": str(STATIC / "icon-512.png"),
         "footer_links": [],
         "run_history": False,
         "ssr_mode": False,

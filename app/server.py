@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -20,22 +21,23 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app import documents_routes, sampling_routes, stores_routes
+from app import documents_routes, running, sampling_routes, stores_routes
+from app.access import Access, token
 from app.documents import DocumentFolder, documents_folder
+from app.guard import HOST, Guard
 from app.offline import stay_offline
+from app.private import gradio_folder
 from app.service import DraftRequest, DraftService, load_failure
 from core.errors import InputError
 
 if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from core.autocomplete import Autocomplete
 
 Body = TypeVar("Body", bound=BaseModel)
 
-HOST = "127.0.0.1"
-PORT = 7860
-PORTS_TRIED = 21  # the default port and the 20 after it
+PORT = 7893  # not Gradio's own 7860: what a browser keeps of the user's texts belongs to the port
 MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text
 
 
@@ -45,12 +47,15 @@ class LeaveRequest(BaseModel):
     tab: str = Field(min_length=1, max_length=64)
 
 
-def create_app(service: DraftService) -> FastAPI:
-    """The whole site over a draft service, which the caller starts and closes."""
-    stay_offline()
-    import gradio as gr
+def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
+    """The whole site over a draft service, which the caller starts and closes.
 
-    from app.page import STATIC, STATIC_URL, build_page, mount_arguments
+    Args:
+        access: demands the token; None lets every program of this machine in.
+    Raises: InputError where Gradio's folder cannot be used.
+    """
+    prepare_gradio()
+    from app.page import STATIC, STATIC_URL, mount
 
     app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(_Refused, _refuse)
@@ -72,15 +77,23 @@ def create_app(service: DraftService) -> FastAPI:
     sampling_routes.add_routes(app, service, _parsed)
     documents_routes.add_routes(app, DocumentFolder(documents_folder()), _parsed)
 
-    # Gradio has a route of this name too; the one registered first counts.
     @app.get("/manifest.json")
     async def manifest() -> Response:
         return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")
 
     app.mount(STATIC_URL, _PageFiles(directory=STATIC))
-    mounted = gr.mount_gradio_app(app, build_page(), path="/", **mount_arguments())
-    mounted.add_middleware(LocalOnly)
+    mounted = mount(app)
+    mounted.add_middleware(Guard, access=access)
     return mounted
+
+
+def prepare_gradio() -> None:
+    """Make Gradio, which is not imported yet, call nothing home and put its files where no other user has any.
+
+    Raises: InputError where its folder cannot be used.
+    """
+    stay_offline()
+    os.environ["GRADIO_TEMP_DIR"] = str(gradio_folder())
 
 
 class _PageFiles(StaticFiles):
@@ -193,49 +206,6 @@ def _in_words(detail: dict[str, Any]) -> str:
     return f"{name}: {detail['msg']}."
 
 
-class LocalOnly:
-    """Refuses whatever was not meant for this server by a page of this server.
-
-    Other pages in the same browser can reach 127.0.0.1 too, directly or through a host name of theirs that points
-    here; only the Host, Origin and Sec-Fetch-Site headers tell them apart.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] in ("http", "websocket"):
-            reason = self._reason(scope)
-            if reason:
-                if scope["type"] == "websocket":
-                    await send({"type": "websocket.close", "code": 1008, "reason": reason})
-                    return
-                fix = f"Open http://{HOST}:{scope['server'][1]} itself, on the machine where Polydraft runs."
-                await JSONResponse({"message": reason, "fix": fix}, 403)(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
-
-    def _reason(self, scope: Scope) -> str | None:
-        port = scope["server"][1]
-        names = {f"{name}:{port}" for name in (HOST, "localhost", "[::1]")}
-        if port == 80:  # the one port that browsers leave out
-            names |= {HOST, "localhost", "[::1]"}
-        headers: dict[bytes, list[str]] = {}
-        for name, value in scope["headers"]:
-            headers.setdefault(name, []).append(value.decode("latin-1").lower())
-        hosts = headers.get(b"host", [])
-        if len(hosts) != 1 or hosts[0] not in names:
-            return f"This server answers on 127.0.0.1 only, not as {', '.join(hosts)[:80] or 'nameless'}."
-        origins = headers.get(b"origin", [])
-        if any(origin not in {f"http://{name}" for name in names} for origin in origins):
-            return f"Pages of {', '.join(origins)[:80]} may not talk to Polydraft."
-        if scope["path"].startswith(("/api/", "/gradio_api/")):
-            sites = headers.get(b"sec-fetch-site", [])
-            if any(site not in ("same-origin", "none") for site in sites):
-                return "Pages of other sites may not talk to Polydraft."
-        return None
-
-
 # ---------------------------------------------------------------- serving
 
 
@@ -262,13 +232,24 @@ def serve(
     port: int | None = None,
     open_browser: bool = True,
     precision: Literal["file", "float32", "bfloat16"] = "file",
+    with_token: bool = True,
 ) -> None:
-    """Run the app until Ctrl+C. Without a port it takes the first free one from 7860 on; 0 means any.
+    """Run the app until Ctrl+C; or open the page of this user's app that runs at the port already.
 
-    Raises: InputError for a port that can't be had. A model that can't be loaded is told on the page.
+    Args:
+        port: None is `PORT`; 0 means any.
+        with_token: whether requests must show the user's token.
+    Raises: InputError for a port that cannot be had; ModelNotFound, ModelFileError for a model that is not there or
+        cannot be read. A model that fails later is told on the page.
     """
-    listener = _listen(port)  # first of all: a taken port is known before seconds of loading
-    address = f"http://{HOST}:{listener.getsockname()[1]}"
+    options = {"model": model_name, "backend": backend, "precision": precision, "with_token": with_token}
+    access = Access(token()) if with_token else None
+    wanted = PORT if port is None else port
+    listener = _listen(wanted)  # first of all: a taken port is known before seconds of loading
+    if listener is None:
+        _open_running(wanted, options, access, open_browser)
+        return
+    bound: int = listener.getsockname()[1]
 
     def load(name: str = model_name) -> Autocomplete:
         try:
@@ -278,18 +259,18 @@ def serve(
             raise
 
     def ready() -> None:
-        typer.echo(f"Polydraft is at {address}")
-        if open_browser:
-            _show(address)
+        _tell("Polydraft is at", bound, access, open_browser)
 
-    with listener:
+    with listener, running.marked(bound, options):
         stay_offline()
-        service = DraftService(load, model_name, by_name=load)
         # Both import much; one after the other, because two threads importing the same packages get in each
         # other's way. The model itself is loaded beside the running server.
         from core.autocomplete import load_autocomplete
+        from core.models.load import find_model
 
-        app = create_app(service)
+        find_model(model_name)  # a mistyped name ends the start; what fails later leaves the page up
+        service = DraftService(load, model_name, by_name=load)
+        app = create_app(service, access)
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
         logging.getLogger("uvicorn.error").addFilter(_not_about_leaving)
         service.start()
@@ -298,26 +279,58 @@ def serve(
         service.close()
 
 
-def _listen(port: int | None) -> socket.socket:
-    """A socket bound to this machine alone."""
-    wanted = [port] if port is not None else range(PORT, PORT + PORTS_TRIED)
-    for candidate in wanted:
-        # asyncio switches Nagle's algorithm off only where the protocol is spelled out; with it on, every first
-        # draft waits some 40 ms for the browser's delayed acknowledgement.
-        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-        if sys.platform != "win32":  # a port that was ours a moment ago; on Windows this would share it
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind((HOST, candidate))
-            # A bind alone may succeed beside another listener on the same port.
-            listener.listen(128)
-        except (OSError, OverflowError):
-            listener.close()
-            continue
-        return listener
-    if port is None:
-        raise InputError(f"Ports {PORT} to {PORT + PORTS_TRIED - 1} are all taken; choose another with --port.")
-    raise InputError(f"Port {port} can't be had, another program may use it; choose another with --port.")
+def _listen(port: int) -> socket.socket | None:
+    """A socket bound to this machine alone; None where the port is taken.
+
+    Raises: InputError where it cannot be had for another reason.
+    """
+    # asyncio switches Nagle's algorithm off only where the protocol is spelled out; with it on, every first
+    # draft waits some 40 ms for the browser's delayed acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    if sys.platform != "win32":  # a port that was ours a moment ago; on Windows this would share it
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+        # A bind alone may succeed beside another listener on the same port.
+        listener.listen(128)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            return None
+        why = error.strerror if isinstance(error, OSError) else "ports go up to 65535"
+        raise InputError(f"Port {port} can't be had: {why}. Choose another with --port.") from error
+    return listener
+
+
+def _open_running(port: int, options: dict[str, Any], access: Access | None, open_browser: bool) -> None:
+    """Open the page of the app that this user runs at the port. Raises InputError where another program has it."""
+    found = running.at(port)
+    if found is None:
+        raise InputError(
+            f"Port {port} is already in use by another program. Choose another with --port N; texts that you wrote at "
+            f"port {port} belong to that address and are there again once Polydraft has it."
+        )
+    different = [f"{name} {found.get(name)}" for name, value in options.items() if found.get(name) != value]
+    if different:
+        raise InputError(
+            f"Port {port} is already in use by Polydraft, started with {', '.join(different)}. End it first, "
+            "or start a second one beside it with --port N."
+        )
+    _tell("Polydraft runs already, at", port, access, open_browser)
+
+
+def _tell(words: str, port: int, access: Access | None, open_browser: bool) -> None:
+    """Print the page's address, and open it."""
+    address = f"http://{HOST}:{port}"
+    if access is None:
+        typer.echo(
+            "Warning: without a token every user and every program of this machine can read and change your "
+            f"personal stores through {address}.",
+            err=True,
+        )
+    typer.echo(f"{words} {address}" + (f"/?token={access.token}" if access else ""))
+    if open_browser:
+        _show(f"{address}/?ticket={access.ticket()}" if access else address)
 
 
 def _show(address: str) -> None:

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-import gradio as gr
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
@@ -23,9 +22,9 @@ from fastapi.staticfiles import StaticFiles
 
 from app.documents import DocumentFolder
 from app.documents_routes import add_routes as add_document_routes
-from app.page import STATIC, STATIC_URL, build_page, mount_arguments
+from app.guard import Guard
 from app.personal import PersonalStores
-from app.server import _parsed, _refuse, _Refused
+from app.server import _parsed, _refuse, _Refused, prepare_gradio
 from app.stores_routes import add_routes
 
 MARKET = " to the market and bought some bread"
@@ -116,7 +115,11 @@ class ByteTokenizer:
 
 
 def create_app(fake: FakeDrafts, stores: Path | None = None, documents: Path | None = None) -> FastAPI:
-    """The routes that the page knows, with `fake` behind them; `stores` and `documents` are folders of real ones."""
+    """The routes that the page knows, with `fake` behind them; `stores` and `documents` are folders of real ones. What
+    guards the real routes guards these, but for the token."""
+    prepare_gradio()
+    from app.page import STATIC, STATIC_URL, mount
+
     app = FastAPI()
     add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"), _parsed)
     if stores is not None:
@@ -156,7 +159,9 @@ def create_app(fake: FakeDrafts, stores: Path | None = None, documents: Path | N
         return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")
 
     app.mount(STATIC_URL, StaticFiles(directory=STATIC))
-    return gr.mount_gradio_app(app, build_page(), path="/", **mount_arguments())
+    mounted = mount(app)
+    mounted.add_middleware(Guard, access=None)
+    return mounted
 
 
 class Server:

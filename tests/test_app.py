@@ -12,10 +12,12 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from urllib.request import Request
 
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
 
+from app.bench.child import free_port
 from core.autocomplete import Autocomplete
 from core.samplers.view import look
 from tests.fake_drafts import FakeDrafts
@@ -37,18 +39,23 @@ WATCHED = """
             print("OUTSIDE", event, arguments, flush=True)
     sys.addaudithook(watch)
     from app.cli import main
-    sys.argv = ["polydraft", "--no-browser"]
+    sys.argv = ["polydraft", "--no-browser", "--port", PORT]
     main()
 """
 
 
 @dataclass
 class App:
-    url: str
+    url: str  # as printed, with the token
     process: subprocess.Popen[str]
 
+    @property
+    def host(self) -> str:
+        return self.url.split("/")[2]
+
     def ready(self) -> bool:
-        with urllib.request.urlopen(f"{self.url}/api/status", timeout=60) as answer:
+        headers = {"Authorization": f"Bearer {self.url.partition('?token=')[2]}"}
+        with urllib.request.urlopen(Request(f"http://{self.host}/api/status", headers=headers), timeout=60) as answer:
             return json.load(answer)["ready"]
 
     def close(self) -> str:
@@ -61,7 +68,7 @@ class App:
 def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     folder = tmp_path_factory.mktemp("data")
     process = subprocess.Popen(
-        [sys.executable, "-u", "-c", textwrap.dedent(WATCHED)],
+        [sys.executable, "-u", "-c", textwrap.dedent(WATCHED).replace("PORT", repr(str(free_port())))],
         # Personal stores of these tests' own; HOME for a Mac, where platformdirs asks for no XDG folder.
         env={**os.environ, "XDG_DATA_HOME": str(folder), **({"HOME": str(folder)} if sys.platform == "darwin" else {})},
         stdout=subprocess.PIPE,
@@ -70,7 +77,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     )
     assert process.stdout
     line = process.stdout.readline()
-    found = re.fullmatch(r"Polydraft is at (http://127\.0\.0\.1:\d+)\n", line)
+    found = re.fullmatch(r"Polydraft is at (http://127\.0\.0\.1:\d+/\?token=[\w-]+)\n", line)
     if not found:
         process.kill()
         pytest.fail(line + process.communicate()[0])
@@ -112,7 +119,7 @@ def test_three_drafts_appear_and_tab_takes_the_best(page: Page, app: App) -> Non
     editor.press("Control+z")
     assert editor.text == TEXT
     assert editor.errors == []
-    assert editor.hosts == {app.url.removeprefix("http://")}
+    assert editor.hosts == {app.host}
 
 
 def test_half_a_word_is_finished_and_typing_along_asks_nobody(page: Page, app: App) -> None:

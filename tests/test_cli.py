@@ -81,7 +81,7 @@ def test_every_command_explains_itself(command: str) -> None:
 
 def test_the_first_help_names_every_command() -> None:
     shown = runner.invoke(app, ["--help"]).stdout
-    for word in ("complete", "doctor", "bench", "ngram", "--model", "--backend", "--port", "--no-browser"):
+    for word in ("complete", "doctor", "bench", "ngram", "--model", "--backend", "--port", "--no-browser", "token"):
         assert word in shown
 
 
@@ -106,9 +106,23 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     server = SimpleNamespace(serve=lambda *arguments: served.append(arguments))
     monkeypatch.setitem(sys.modules, "app.server", server)
     assert runner.invoke(app, []).exit_code == 0
-    flags = ["--model", "m.gguf", "--backend", "torch", "--port", "8000", "--no-browser", "--precision", "bfloat16"]
+    flags = [
+        "--model",
+        "m.gguf",
+        "--backend",
+        "torch",
+        "--port",
+        "8000",
+        "--no-browser",
+        "--precision",
+        "bfloat16",
+        "--no-token",
+    ]
     assert runner.invoke(app, flags).exit_code == 0
-    assert served == [("default", "auto", None, True, "file"), ("m.gguf", "torch", 8000, False, "bfloat16")]
+    assert served == [
+        ("default", "auto", None, True, "file", True),
+        ("m.gguf", "torch", 8000, False, "bfloat16", False),
+    ]
 
 
 def test_the_readme_lists_every_setting_as_it_is() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -18,9 +20,10 @@ from typing import Any
 import pytest
 
 from app import server as serving
+from app.access import Access
 from app.server import MAX_BODY, create_app, serve
 from app.service import DraftService
-from core.errors import InputError
+from core.errors import InputError, ModelFileError, ModelNotFound
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import Server
 
@@ -28,16 +31,27 @@ ROOT = Path(__file__).parent.parent
 
 
 class Site:
-    """A real server over a scripted autocomplete."""
+    """A real server over a scripted autocomplete, asked by a program that knows the token."""
 
     def __init__(self) -> None:
         self.fake = FakeAutocomplete()
         self.service = DraftService(self.fake.real, "scripted", pace=0)
         self.service.start()
-        self.server = Server(create_app(self.service))
+        self.access = Access(secrets.token_urlsafe(32))
+        self.server = Server(create_app(self.service, self.access))
         self.port = self.server.port
 
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.access.token}"}
+
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+        return self.ask_as(method, path, body, self.bearer | headers)
+
+    def ask_as(
+        self, method: str, path: str, body: Any, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """With these headers alone; underscores stand for hyphens."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -93,7 +107,7 @@ def test_drafts_stream_line_by_line(site: Site) -> None:
 def test_the_first_line_is_there_before_the_last_is_made(site: Site) -> None:
     site.fake.model.step_s = 0.02
     connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
-    connection.request("POST", "/api/drafts", json.dumps(asked("early", length=30)))
+    connection.request("POST", "/api/drafts", json.dumps(asked("early", length=30)), site.bearer)
     response = connection.getresponse()
     before = len(site.fake.model.passes)
     assert json.loads(response.readline())["step"] == 1
@@ -107,7 +121,8 @@ def test_a_dead_browser_leaves_nothing_running(site: Site, leaves: bool) -> None
     tab = f"dead{leaves}"
     with socket.create_connection(("127.0.0.1", site.port)) as connection:
         body = json.dumps(asked(tab, length=32)).encode()
-        head = f"POST /api/drafts HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /api/drafts HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nContent-Length: {len(body)}\r\n"
+        head += f"Authorization: Bearer {site.access.token}\r\n\r\n"
         connection.sendall(head.encode() + body)
         assert connection.recv(10)
         if leaves:
@@ -222,36 +237,56 @@ def test_a_taken_port_is_an_error_in_words() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(InputError, match=f"Port {port} can't be had"):
+        with pytest.raises(InputError, match=f"Port {port} is already in use by another program"):
             serve(port=port, open_browser=False)
-    with pytest.raises(InputError, match="Port 70000"):
+    with pytest.raises(InputError, match="Port 70000 can't be had"):
         serve(port=70000, open_browser=False)
 
 
-def test_without_a_port_the_next_free_one_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_port_the_one_that_belongs_to_the_users_texts_is_taken_or_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert serving.PORT == 7893
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         monkeypatch.setattr(serving, "PORT", port)
-        with serving._listen(None) as listener:
-            assert port < listener.getsockname()[1] <= port + 20
-            assert listener.proto == socket.IPPROTO_TCP  # or else each answer begins 40 ms late
+        with pytest.raises(InputError, match=f"Port {port} is already in use.*--port.*belong to that address"):
+            serve(open_browser=False)
+    listener = serving._listen(0)
+    assert listener
+    with listener:
+        assert listener.proto == socket.IPPROTO_TCP  # or else each answer begins 40 ms late
 
 
-def child(code: str, **options: Any) -> subprocess.Popen[str]:
+def child(code: str, home: Path) -> subprocess.Popen[str]:
+    """A Python process whose user has nothing but `home`."""
+    folders = {name: str(home / name) for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")}
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        **options,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"} | folders,
     )
 
 
-def test_nothing_leaves_this_machine() -> None:
-    process = child("""
+def address_of(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Port and token of the app that a child serves, off its first line."""
+    assert process.stdout
+    line = process.stdout.readline()
+    found = re.fullmatch(r"Polydraft is at http://127\.0\.0\.1:(\d+)/\?token=([\w-]{43})\n", line)
+    if not found:
+        process.kill()
+        pytest.fail(line + "".join(process.communicate()))
+    return int(found[1]), found[2]
+
+
+def test_nothing_leaves_this_machine(tmp_path: Path) -> None:
+    process = child(
+        """
         import json, sys
 
         LOCAL = ("127.0.0.1", "localhost", "::1", "", None, b"127.0.0.1", b"localhost")
@@ -272,20 +307,22 @@ def test_nothing_leaves_this_machine() -> None:
 
         site = Site()
         lines = site.ask("POST", "/api/drafts", asked("a"))[1].splitlines()
-        for path in ("/", "/config", "/page/editor.js", "/manifest.json", "/theme.css", "/api/status"):
+        for path in ("/", "/page/editor.js", "/manifest.json", "/theme.css", "/api/status"):
             assert site.ask("GET", path)[0].status == 200, path
         time.sleep(0.5)  # whatever calls home does so from a thread
         site.server.stop()
         site.service.close()
         print(json.dumps({"lines": len(lines), "outside": outside}))
-    """)
+        """,
+        tmp_path,
+    )
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert json.loads(out.splitlines()[-1]) == {"lines": 11, "outside": []}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
-def test_serving_until_ctrl_c() -> None:
+def test_serving_until_ctrl_c(tmp_path: Path) -> None:
     process = child(
         """
         import core.autocomplete
@@ -299,39 +336,39 @@ def test_serving_until_ctrl_c() -> None:
 
         serve(port=0, open_browser=False)
         """,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        tmp_path,
     )
-    assert process.stdout
-    line = process.stdout.readline()
-    assert line.startswith("Polydraft is at http://127.0.0.1:"), process.communicate()
-    port = int(line.rsplit(":", 1)[1])
+    port, token = address_of(process)
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    connection.request("POST", "/api/drafts", json.dumps(asked("a", length=32)))
+    headers = {"Authorization": f"Bearer {token}"}
+    connection.request("POST", "/api/drafts", json.dumps(asked("a", length=32)), headers)
     assert connection.getresponse().readline()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert (out, err, process.returncode) == ("", "", 0)
 
 
-def test_a_model_that_cannot_be_loaded_leaves_the_page_up() -> None:
+def test_a_model_that_fails_while_it_is_loaded_leaves_the_page_up(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(b"GGUF and then nothing")
     process = child(
-        """
+        f"""
         from app.server import serve
 
-        serve("no/such/file.gguf", port=0, open_browser=False)
+        serve({str(broken)!r}, port=0, open_browser=False)
         """,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        tmp_path,
     )
     try:
-        assert process.stdout
-        port = int(process.stdout.readline().rsplit(":", 1)[1])
+        port, token = address_of(process)
+        headers = {"Authorization": f"Bearer {token}"}
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        connection.request("POST", "/api/drafts", json.dumps(asked("a")))
+        connection.request("POST", "/api/drafts", json.dumps(asked("a")), headers)
         (answer,) = connection.getresponse().read().splitlines()
         line = json.loads(answer)
         assert line["type"] == "error"
-        assert "file.gguf" in line["message"]
-        connection.request("GET", "/api/status")
+        assert "broken.gguf" in line["message"]
+        connection.request("GET", "/api/status", headers=headers)
         status = json.loads(connection.getresponse().read())
         assert not status["ready"]
         assert line["message"] in status["notice"]
@@ -341,3 +378,18 @@ def test_a_model_that_cannot_be_loaded_leaves_the_page_up() -> None:
         _, err = process.communicate(timeout=20)
     assert "Traceback" not in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["no/such/file.gguf", "nobody/has-this-model", "text.gguf", "folder", "closed.gguf"])
+def test_a_model_that_is_not_there_or_cannot_be_read_ends_the_start(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    Path("text.gguf").write_text("not a model")
+    Path("folder").mkdir()
+    Path("closed.gguf").symlink_to("closed.gguf")  # a loop cannot be opened, by root either
+    with pytest.raises((ModelNotFound, ModelFileError), match=re.escape(name)) as raised:
+        serve(name, port=0, open_browser=False)
+    assert "\n" not in str(raised.value)

@@ -140,7 +140,8 @@ def test_who_leaves_while_a_file_is_read_takes_it_back(stores: Stores, monkeypat
     monkeypatch.setattr(PersonalStores, "add_file", slowly)
     with socket.create_connection(("127.0.0.1", stores.server.port)) as line:
         body = b"words"
-        head = f"POST /api/stores/add?store=me&name=a.txt HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = "POST /api/stores/add?store=me&name=a.txt HTTP/1.1\r\n"
+        head += f"Host: 127.0.0.1:{stores.server.port}\r\nContent-Length: {len(body)}\r\n\r\n"
         line.sendall(head.encode() + body)
         assert half.wait(60)
     time.sleep(0.3)

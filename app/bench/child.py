@@ -14,8 +14,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from urllib.error import URLError
-from urllib.request import ProxyHandler, build_opener
+from urllib.request import ProxyHandler, Request, build_opener
 
+from app.access import token
 from app.bench.report import Options
 from core.errors import PolydraftError
 
@@ -29,17 +30,29 @@ class Child:
 
     Attributes:
         started: `time.perf_counter()` just before the process was created.
+        token: what it asks for; None where it asks for none.
     """
 
     url: str
     started: float
     process: subprocess.Popen[bytes]
     log: Any
+    token: str | None = None
+
+    @property
+    def page(self) -> str:
+        """The address that lets a browser in."""
+        return f"{self.url}/?token={self.token}" if self.token else self.url
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What lets any other program in."""
+        return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def get(self, path: str) -> bytes | None:
         """The body of an answer 200; None where there is none yet."""
         try:
-            with _DIRECT.open(self.url + path, timeout=10) as answer:
+            with _DIRECT.open(Request(self.url + path, headers=self.headers), timeout=10) as answer:
                 return answer.read() if answer.status == 200 else None
         except (URLError, OSError):
             return None
@@ -73,7 +86,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], port: int) -> Iterator[Child]:
+def running(command: list[str], port: int, token: str | None = None) -> Iterator[Child]:
     """A server process, ended afterwards."""
     with tempfile.TemporaryFile() as log:
         started = time.perf_counter()
@@ -82,7 +95,7 @@ def running(command: list[str], port: int) -> Iterator[Child]:
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
         )
         try:
-            yield Child(f"http://127.0.0.1:{port}", started, process, log)
+            yield Child(f"http://127.0.0.1:{port}", started, process, log, token)
         finally:
             process.terminate()
             try:
@@ -96,5 +109,5 @@ def running(command: list[str], port: int) -> Iterator[Child]:
 def running_app(options: Options) -> Iterator[Child]:
     port = free_port()
     command = [sys.executable, "-m", "app.cli", "--port", str(port), "--no-browser"]
-    with running([*command, "--model", options.model, "--backend", options.backend], port) as child:
+    with running([*command, "--model", options.model, "--backend", options.backend], port, token()) as child:
         yield child

@@ -74,7 +74,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
         with running_app(options) as child:
             child.wait(child.ready)
             page = browser.new_page(viewport={"width": 1280, "height": 800})
-            page.goto(child.url)
+            page.goto(child.page)
             page.wait_for_function("window.polydraft !== undefined")
             ours = type_at_rate(page, "polydraft", page.get_by_role("textbox", name="Your text"), chosen, progress)
             page.close()

@@ -87,6 +87,32 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
     return model
 
 
+def find_model(name: str) -> None:
+    """Look, in a moment, whether the model is on this machine and its first file can be read; nothing is loaded.
+
+    Raises: ModelNotFound, ModelFileError.
+    """
+    source, _ = _locate(name)
+    if isinstance(source, str):
+        from huggingface_hub import try_to_load_from_cache
+
+        if not isinstance(try_to_load_from_cache(source, "config.json"), str):
+            raise ModelNotFound(
+                f"There is no model {name!r} on this machine; check the name, or fetch it: `hf download {name}`."
+            )
+        return
+    first = source / "config.json" if source.is_dir() else source
+    try:
+        with first.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ModelFileError(f"{first} cannot be read: {error.strerror or error}.") from error
+    if source.is_file() and magic != b"GGUF":
+        raise ModelFileError(
+            f"{source} is not a GGUF file (it begins with {magic!r}); give a .gguf file or a model directory."
+        )
+
+
 def load_module(name: str = "default") -> TorchModel:
     """The model on torch with transformers' own layers, whose hidden states can be asked for: to train with.
 

@@ -1,0 +1,157 @@
+"""What stands before every route: requests from elsewhere and without the token are refused; headers for the browser.
+
+Three kinds of strangers can reach a port of this machine:
+
+    other pages in the user's browser      told by the Host, Origin and Sec-Fetch headers
+    other users of the machine             they do not know the token (app/access.py)
+    a page that shows ours in a frame      told to the browser by the headers of each answer
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import MutableHeaders
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+
+from app import csp
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from app.access import Access
+
+HOST = "127.0.0.1"
+NAMES = (HOST, "localhost", "[::1]")  # of this machine
+MISSING = Path(__file__).parent / "static" / "missing-token.html"
+OPENING = ("token", "ticket")  # what the address of the page may carry
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+# What was not read of a refused request's body must not be taken for the next request on this connection.
+CLOSE = {"Connection": "close"}
+
+Headers = Mapping[bytes, list[str]]
+
+
+class Guard:
+    """Refuses what was not meant for this server, or comes without the token.
+
+    Args:
+        access: knows the token; None demands none.
+    """
+
+    def __init__(self, app: ASGIApp, access: Access | None) -> None:
+        self.app, self.access = app, access
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Content-Security-Policy", csp.ANSWER)
+            await send(message)
+
+        headers: dict[bytes, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name, []).append(value.decode("latin-1"))
+        answer = self._answer(scope, headers)
+        if answer is None:
+            await self.app(scope, receive, send_with_headers)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await answer(scope, receive, send_with_headers)
+
+    def _answer(self, scope: Scope, headers: Headers) -> Response | None:
+        """What is answered in place of the route; None lets the request through."""
+        port = scope["server"][1]
+        if reason := _foreign(scope, headers):
+            fix = f"Open http://{HOST}:{port} itself, on the machine where Polydraft runs."
+            return JSONResponse({"message": reason, "fix": fix}, 403, CLOSE)
+        page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/"
+        if page and headers[b"host"][0].lower() not in (HOST, f"{HOST}:{port}"):
+            # What a browser keeps of the user's texts belongs to one address.
+            return RedirectResponse(f"http://{HOST}:{port}/{_query(scope)}", 307, {"Cache-Control": "no-store"})
+        query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True) if page else []
+        given = {name: value for name, value in query if name in OPENING}
+        if self.access is None:
+            return _clean(query) if given else None
+        if given and self._opens(given, scope):
+            answer = _clean(query)
+            answer.headers["Set-Cookie"] = self.access.cookie(port)
+            return answer
+        if self.access.shown_by(headers, port):
+            return _clean(query) if given else None
+        return _missing("text/html" in "".join(headers.get(b"accept", [])), bool(given))
+
+    def _opens(self, given: Mapping[str, str], scope: Scope) -> bool:
+        assert self.access is not None
+        client, server = scope.get("client"), tuple(scope["server"])
+        return self.access.is_token(given.get("token", "")) or self.access.is_ticket(
+            given.get("ticket", ""), tuple(client) if client else None, server
+        )
+
+
+def _foreign(scope: Scope, headers: Headers) -> str | None:
+    """Why a request is none of a page of this server, or of a program of this machine.
+
+    Other pages in the same browser can reach 127.0.0.1 too, directly or through a host name of theirs that points
+    here; only these headers tell them apart.
+    """
+    port = scope["server"][1]
+    names = {f"{name}:{port}" for name in NAMES}
+    if port == 80:  # the one port that browsers leave out
+        names |= set(NAMES)
+    hosts = [host.lower() for host in headers.get(b"host", [])]
+    if len(hosts) != 1 or hosts[0] not in names:
+        return f"This server answers on 127.0.0.1 only, not as {', '.join(hosts)[:80] or 'nameless'}."
+    origins = [origin.lower() for origin in headers.get(b"origin", [])]
+    if any(origin not in {f"http://{name}" for name in names} for origin in origins):
+        return f"Pages of {', '.join(origins)[:80]} may not talk to Polydraft."
+    if any(site not in ("same-origin", "none") for site in headers.get(b"sec-fetch-site", [])):
+        opened = scope["path"] == "/" and headers.get(b"sec-fetch-mode") == ["navigate"]
+        if not opened or headers.get(b"sec-fetch-dest", ["document"]) != ["document"]:
+            return "Pages of other sites may not talk to Polydraft."
+    return None
+
+
+def _query(scope: Scope) -> str:
+    return f"?{text}" if (text := scope["query_string"].decode("latin-1")) else ""
+
+
+def _clean(query: list[tuple[str, str]]) -> Response:
+    """To the page's address without what opened it, which so stays out of the browser's history."""
+    rest = urlencode([(name, value) for name, value in query if name not in OPENING])
+    return RedirectResponse("/" + (f"?{rest}" if rest else ""), 303, {"Cache-Control": "no-store"})
+
+
+def _missing(as_page: bool, given: bool) -> Response:
+    """What somebody sees who has not shown the token: a page in a browser, two sentences elsewhere."""
+    message = "The token in this address is not the one of this server." if given else "Polydraft asks for its token."
+    headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store", **CLOSE}
+    if not as_page:
+        fix = "Run `polydraft` to open the page, or send what `polydraft token` prints as `Authorization: Bearer`."
+        return JSONResponse({"message": message, "fix": fix}, 401, headers)
+    html = _page().replace("<!-- title -->", message)
+    return HTMLResponse(html, 401, {**headers, "Content-Security-Policy": csp.of_a_plain_page(html)})
+
+
+@cache
+def _page() -> str:
+    return MISSING.read_text(encoding="utf-8")
