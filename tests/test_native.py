@@ -6,7 +6,6 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,10 +17,9 @@ from torch import Tensor
 from transformers import LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from core.models import hf, native
+from core.models import hf
 from core.models.hf import TorchModel
-from core.models.lean import LeanLlama
-from core.models.native import CannotCompile, NativeLlama, why_not
+from core.models.native import NativeLlama, why_not
 from core.superposed import superpose
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
@@ -216,30 +214,7 @@ def test_in_bfloat16_a_token_is_its_embedding(rounded: TorchModel) -> None:
     assert torch.allclose(b.feed_embedding(rounded.embeddings[7]), by_id, atol=1e-3)
 
 
-# --- how it is built and kept
-
-
-@pytest.fixture
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty cache, and a compiler that writes down what it is asked."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    compiler = tmp_path / "compiler"
-    compiler.write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/asked\nexec c++ "$@"\n')
-    compiler.chmod(0o755)
-    monkeypatch.setenv("CXX", str(compiler))
-    native.library.cache_clear()
-    yield tmp_path
-    native.library.cache_clear()
-
-
-def test_it_is_compiled_once(elsewhere: Path) -> None:
-    for _ in range(2):
-        native.library.cache_clear()
-        assert native.library().polydraft_lanes() in (8, 16)
-    asked = (elsewhere / "asked").read_text().splitlines()
-    assert [" -o " in line for line in asked] == [False, True, False]  # it is only asked for this processor again
-    (kept,) = (elsewhere / "cache/polydraft/native").iterdir()
-    assert kept.suffix == ".so"
+# --- where it runs
 
 
 def test_no_second_pool_of_threads_comes_with_it() -> None:
@@ -250,32 +225,6 @@ def test_no_second_pool_of_threads_comes_with_it() -> None:
     maps = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     pools = {line.split()[-1] for line in maps.splitlines() if "omp" in line.rsplit("/", 1)[-1]}
     assert len(pools) == 1, pools
-
-
-@pytest.mark.parametrize(
-    ("compiler", "said"),
-    [
-        ("", "no C++ compiler was found"),
-        ("/nowhere/c++", "does not work"),
-        ("{folder}/broken", "cannot compile it (Sorry.)"),
-        ("{folder}/liar", "not loaded"),
-    ],
-)
-def test_without_a_compiler_that_works_the_model_runs_on_onednn_and_says_so(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, compiler: str, said: str
-) -> None:
-    (elsewhere / "broken").write_text("#!/bin/sh\necho Sorry. >&2\nexit 1\n")
-    (elsewhere / "liar").write_text('#!/bin/sh\nfor last; do :; done\n[ "$last" = /dev/null ] || echo no >"$last"\n')
-    for name in ("broken", "liar"):
-        (elsewhere / name).chmod(0o755)
-    monkeypatch.setenv("CXX", compiler.format(folder=elsewhere))
-    monkeypatch.setattr(native, "COMPILERS", ())
-    with pytest.raises(CannotCompile):
-        native.library()
-    model = hf.load(save_model(elsewhere / "model", tiny("compiled llama")), "tiny")
-    assert isinstance(model._module, LeanLlama)
-    assert said in (model.notice or "")
-    assert (model.notice or "").startswith("Drafts take twice as long as they could on this CPU: ")
 
 
 def test_where_it_is_compiled_nothing_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import gguf
-import numpy as np
 import torch
 import torch.nn.functional as F
-from gguf.gguf_reader import ReaderTensor
+from gguf.constants import GGMLQuantizationType
 from torch import Tensor
+
+from core.models.gguf_file import GGUFTensor
 
 BLOCK = 32  # inputs that share a scale
 # Types of GGUF: bits, and whether there are offsets in the file.
 TYPES = {
-    gguf.GGMLQuantizationType.Q4_0: (4, False),
-    gguf.GGMLQuantizationType.Q4_1: (4, True),
-    gguf.GGMLQuantizationType.Q8_0: (8, False),
+    GGMLQuantizationType.Q4_0: (4, False),
+    GGMLQuantizationType.Q4_1: (4, True),
+    GGMLQuantizationType.Q8_0: (8, False),
 }
 
 
@@ -71,13 +71,13 @@ class Coded:
         return torch.cat([*head, words.flatten(2)], -1).flatten(1)
 
     @staticmethod
-    def of(tensor: ReaderTensor) -> Coded | None:
+    def of(tensor: GGUFTensor) -> Coded | None:
         """A tensor of a GGUF file; None for one that has another type."""
-        if tensor.tensor_type not in TYPES or tensor.data.ndim != 2:
+        if tensor.kind not in TYPES or len(tensor.shape) != 2:
             return None
-        bits, both = TYPES[tensor.tensor_type]
+        bits, both = TYPES[tensor.kind]
         # (out, blocks, bytes): scale, offset, codes; with 4 bits those of inputs i and i + 16 share a byte.
-        block = torch.from_numpy(np.array(tensor.data)).unflatten(1, (-1, (4 if both else 2) + bits * BLOCK // 8))
+        block = torch.from_numpy(tensor.data()).unflatten(1, (-1, (4 if both else 2) + bits * BLOCK // 8))
         scales = block[..., :2].contiguous().view(torch.float16)[..., 0]
         if bits == 8:
             return Coded(8, scales, None, block[..., 2:].contiguous().view(torch.int8))

@@ -51,11 +51,10 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
-from transformers.integrations.gguf.reader import read_gguf_metadata
 from transformers.utils import logging
 
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
-from core.models import lean, native, native_gguf
+from core.models import gguf_check, gguf_file, lean, native, native_gguf
 from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain
 from core.models.coded import Coded
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
@@ -77,8 +76,10 @@ ROOM = 64  # columns
 _UNREADABLE = (
     OSError,
     ValueError,
-    KeyError,
-    IndexError,
+    ArithmeticError,
+    AssertionError,
+    LookupError,
+    MemoryError,
     TypeError,
     AttributeError,
     RuntimeError,
@@ -470,8 +471,9 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
     Raises: ModelNotFound for an id that neither the hub nor the local cache has; ModelFileError for files
         that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
     """
-    if isinstance(source, Path) and source.is_file() and dtype is None and not plain:
-        straight = _load_straight(source, name)
+    if isinstance(source, Path) and source.is_file():
+        gguf_check.check(gguf_file.read(source))
+        straight = _load_straight(source, name) if dtype is None and not plain else None
         if straight is not None:
             return straight
     from transformers import AutoConfig
@@ -508,31 +510,28 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
             tokenizer = _load_tokenizer(source, options, module, vocab_size)
         except _UNREADABLE as error:
             raise _unreadable(source, error, "the tokenizer of ") from error
-        model = TorchModel(module, tokenizer, name, _context_length(module))
+        try:
+            model = TorchModel(module, tokenizer, name, _context_length(module))
+        except _UNREADABLE as error:  # sizes that do not fit together show when the layers first run
+            raise _unreadable(source, error) from error
         return model if plain else made_lean(model, dtype, source if isinstance(source, Path) else None)
 
 
 def _load_straight(path: Path, name: str) -> TorchModel | None:
     """A GGUF file that is put into compiled code as it is, or None. It asks nothing of transformers that takes seconds
     to import."""
-    from core.models.load import read_gguf
-
+    file = gguf_file.read(path)
+    module = native_gguf.read(file)
+    if module is None:
+        return None
     try:
-        module = native_gguf.read(read_gguf(path))
-        if module is None:
-            return None
-        vocab_size = module.embed_tokens.num_embeddings
-        tokenizer = from_gguf(_tokenizer_metadata(path), vocab_size)
+        tokenizer = from_gguf(file.fields, module.embed_tokens.num_embeddings)
     except _UNREADABLE as error:
-        raise _unreadable(path, error) from error
+        raise _unreadable(path, error, "the tokenizer of ") from error
     if tokenizer is None:
         return None
-    read_gguf.cache_clear()
+    gguf_file.forget()
     return TorchModel(module, tokenizer, name, _context_length(module))
-
-
-def _tokenizer_metadata(path: Path) -> dict[str, Any]:
-    return read_gguf_metadata(str(path), ("tokenizer.ggml.tokens", "tokenizer.ggml.merges"))[0]
 
 
 def made_lean(model: TorchModel, dtype: torch.dtype | None = None, source: Path | None = None) -> TorchModel:
@@ -559,9 +558,7 @@ def made_lean(model: TorchModel, dtype: torch.dtype | None = None, source: Path 
 
 def _coded(path: Path) -> Callable[[str], Coded | None]:
     """What a GGUF file has of a name, if it is in a form that stays as it is."""
-    from core.models.load import read_gguf
-
-    tensors = {tensor.name: tensor for tensor in read_gguf(path).tensors}
+    tensors = gguf_file.read(path).tensors
     return lambda name: Coded.of(tensors[name]) if name in tensors else None
 
 
@@ -608,7 +605,7 @@ def _load_tokenizer(
     from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
     if isinstance(source, Path) and source.is_file():
-        tokenizer = from_gguf(_tokenizer_metadata(source), vocab_size)
+        tokenizer = from_gguf(gguf_file.read(source).fields, vocab_size)
         if tokenizer is not None:
             return tokenizer
         options = options | {"gguf_file": source.name}
@@ -745,18 +742,16 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def _read_once() -> Iterator[None]:
     """While transformers loads a GGUF file it parses it twice, and makes the table of tensor names for every module:
-    more than half of the time. Both are the same every time; `load_model` has parsed the file too."""
-    from core.models.load import read_gguf
-
+    more than half of the time. Both are the same every time."""
     reader, name_map = gguf.GGUFReader, gguf.get_tensor_name_map
     library: Any = gguf
-    library.GGUFReader = lambda path: read_gguf(Path(path))
+    library.GGUFReader = cache(reader)
     library.get_tensor_name_map = cache(name_map)
     try:
         yield
     finally:
         library.GGUFReader, library.get_tensor_name_map = reader, name_map
-        read_gguf.cache_clear()
+        gguf_file.forget()
 
 
 def _unreadable(source: Path | str, error: BaseException, part: str = "") -> ModelFileError:

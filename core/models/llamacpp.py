@@ -14,14 +14,15 @@ import re
 from pathlib import Path
 from typing import Any
 
-import gguf
 import llama_cpp.llama_cpp  # pyright: ignore[reportMissingImports]
 import numpy as np
 import torch
 from torch import Tensor
 
 from core.errors import ContextFull, ModelFileError
+from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain, path_to
+from core.models.gguf_file import GGUFFile
 
 MAX_CELLS = 8192  # positions in the cache, all sequences together
 MAX_SEQUENCES = 128  # sequence ids; llama.cpp itself allows 256
@@ -50,11 +51,13 @@ def _silent(level: int, text: bytes, user_data: object) -> None:
     """llama.cpp's own log; what matters reaches the user as our errors."""
 
 
-def load(path: Path, name: str, reader: gguf.GGUFReader | None = None) -> LlamaCppModel:
-    """The model in a GGUF file, which `reader` may have open already. Raises ModelFileError if it cannot be read."""
+def load(path: Path, name: str) -> LlamaCppModel:
+    """The model in a GGUF file. Raises ModelFileError if it cannot be read."""
+    file = gguf_file.read(path)
+    gguf_check.check(file)
     lib.llama_log_set(_silent, ctypes.c_void_p(0))
     lib.llama_backend_init()
-    return LlamaCppModel(path, name, reader or gguf.GGUFReader(path))
+    return LlamaCppModel(file, name)
 
 
 class LlamaCppTokenizer(Tokenizer):
@@ -98,19 +101,17 @@ class LlamaCppModel(LanguageModel):
     backend = "llama.cpp"
     device = "cpu"
 
-    def __init__(self, path: Path, name: str, reader: gguf.GGUFReader) -> None:
+    def __init__(self, file: GGUFFile, name: str) -> None:
         self.name = name
-        table = next((t for t in reader.tensors if t.name == "token_embd.weight"), None)
-        names, types = (reader.get_field(f"tokenizer.ggml.{f}") for f in ("tokens", "token_type"))
-        if table is None or names is None:
+        path, table = file.path, file.tensors.get("token_embd.weight")
+        names, types = (file.fields.get(f"tokenizer.ggml.{f}") for f in ("tokens", "token_type"))
+        if table is None or not isinstance(names, list):
             raise ModelFileError(
                 f"{path} is a GGUF file but holds no language model (no token embeddings or no tokenizer); "
                 "give the main model file."
             )
         # Exactly what the graph uses: feeding a row of it is feeding the token.
-        self.embeddings = torch.from_numpy(
-            np.ascontiguousarray(gguf.dequantize(table.data, table.tensor_type), dtype=np.float32)
-        )
+        self.embeddings = torch.from_numpy(table.unpacked())
         self.vocab_size, self.dim = self.embeddings.shape
 
         params = lib.llama_model_default_params()
@@ -121,6 +122,13 @@ class LlamaCppModel(LanguageModel):
             raise ModelFileError(
                 f"llama.cpp cannot read {path}: it is damaged or of an architecture this version does not know; "
                 "download it again or choose another model."
+            )
+        sizes = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model)), lib.llama_model_n_embd(self._model)
+        if sizes != self.embeddings.shape:  # what follows hands arrays of these sizes to native code
+            lib.llama_model_free(self._model)
+            raise ModelFileError(
+                f"{path} has token embeddings of the shape {tuple(self.embeddings.shape)}, where llama.cpp finds "
+                f"{sizes}; download it again."
             )
         self.context_length = min(MAX_CELLS, lib.llama_model_n_ctx_train(self._model))
         params = lib.llama_context_default_params()
@@ -135,7 +143,7 @@ class LlamaCppModel(LanguageModel):
             raise ModelFileError(f"llama.cpp has no memory for a context of {self.context_length} tokens of {name}.")
         self._memory = lib.llama_get_memory(self._context)
         vocab = lib.llama_model_get_vocab(self._model)
-        self.tokenizer = LlamaCppTokenizer(vocab, names.contents(), types.contents() if types else [])
+        self.tokenizer = LlamaCppTokenizer(vocab, names, types if isinstance(types, list) else [])
         self._free_ids = list(range(MAX_SEQUENCES - 1, -1, -1))
         self._token_batch = lib.llama_batch_init(BATCH, 0, MAX_SEQUENCES)
         self._embedding_batch = lib.llama_batch_init(BATCH, self.dim, MAX_SEQUENCES)

@@ -5,15 +5,13 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import platform
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
-import gguf
 import torch
-from gguf import GGUFReader
 
-from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
+from core.errors import BackendUnavailable, InputError, ModelNotFound
+from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel
 
 if TYPE_CHECKING:
@@ -62,7 +60,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
     source, label = _locate(name)
     file = source if isinstance(source, Path) and source.is_file() else None
     if file:
-        _check_gguf(file)
+        gguf_check.check(gguf_file.read(file))  # before native code sees it
     if precision not in get_args(Precision):
         raise InputError(f"Unknown precision {precision!r}; use one of {', '.join(get_args(Precision))}.")
     if backend == "llama.cpp":
@@ -121,8 +119,6 @@ def load_module(name: str = "default") -> TorchModel:
     from core.models import hf
 
     source, label = _locate(name)
-    if isinstance(source, Path) and source.is_file():
-        _check_gguf(source)
     return hf.load(source, label, plain=True)
 
 
@@ -139,38 +135,13 @@ def _locate(name: str) -> tuple[Path | str, str]:
     return name, name
 
 
-def _check_gguf(path: Path) -> None:
-    """Refuse what is no whole GGUF file before native code sees it."""
-    with path.open("rb") as file:
-        magic = file.read(4)
-    if magic != b"GGUF":
-        raise ModelFileError(
-            f"{path} is not a GGUF file (it begins with {magic!r}); give a .gguf file or a model directory."
-        )
-    try:
-        reader = read_gguf(path)
-        end = max((int(t.data_offset) + int(t.n_bytes) for t in reader.tensors), default=0)
-    except (ValueError, IndexError, KeyError, OverflowError, OSError, UnicodeDecodeError, TypeError) as error:
-        raise ModelFileError(f"{path} is a damaged or truncated GGUF file ({error}); download it again.") from None
-    if end == 0 or end > path.stat().st_size:
-        raise ModelFileError(
-            f"{path} is truncated: {path.stat().st_size} bytes given, {end} expected; download it again."
-        )
-
-
-@lru_cache(maxsize=1)
-def read_gguf(path: Path) -> gguf.GGUFReader:
-    """The file's metadata and tensors, mapped. Parsing takes a second: the check and the backend share it."""
-    return GGUFReader(path)
-
-
 def _faster_compiled(path: Path) -> bool:
     """Whether torch has compiled code for exactly this file, and for a kind of processor on which it was measured."""
     if platform.machine().lower() not in COMPARED:
         return False
     from core.models import native_gguf
 
-    return native_gguf.fits(read_gguf(path))
+    return native_gguf.fits(gguf_file.read(path))
 
 
 def _llama_cpp_problem(path: Path) -> str:
@@ -190,8 +161,8 @@ def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageMod
         raise InputError(
             f"Precision {precision!r} given for llama.cpp, which has weights as the file has them; add --backend torch."
         )
-    model = llamacpp.load(path, label, read_gguf(path))
-    read_gguf.cache_clear()
+    model = llamacpp.load(path, label)
+    gguf_file.forget()
     return model
 
 

@@ -17,11 +17,17 @@
 // a scale (and an offset) for every 32 inputs of an output, decoded in registers on their way to the sum. The factor of
 // an RMS norm is applied to the product that follows it. Shapes: B lines of n inputs each, D width, H query heads on K
 // key heads, w width of a head, I inner width, C columns of the cache.
+//
+// The caller owns all memory. What it has to see to stands at the fields of `Model` and `Pass`; everything of it that
+// sizes memory or leads to an address is checked again by `polydraft_fault` before a pass touches anything, in some
+// hundred comparisons: a pass takes milliseconds. What cannot be checked is that a pointer leads to as many numbers as
+// its field says.
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <omp.h>
@@ -39,6 +45,9 @@ constexpr int AHEAD = 2048;  // bytes: the hardware's own prefetch ends at each 
 constexpr int64_t IN_CACHE = 400'000;  // bytes of weights of which two lots and some inputs stay in a core's cache
 constexpr int64_t MANY = 13;           // inputs for which it pays to decode coded weights once
 constexpr int WIDEST = 256;            // of a head
+constexpr int64_t LARGEST = INT32_MAX;  // of a size: the product of two fits in 64 bits
+constexpr int64_t MOST = int64_t{1} << 40;  // numbers between two matrices: products and sums end here
+constexpr int64_t THREADS = 1024;
 constexpr float UNSEEN = -1e30f;
 
 typedef float Vec __attribute__((vector_size(4 * LANES)));
@@ -93,31 +102,38 @@ struct Matrix {
   const char* panels;  // ceil(out / PANEL) panels, each as its kind has it
   const float* bias;   // (out,) or null
   const float* norm;   // (in,) what the inputs are multiplied with, or null
-  int64_t out, in;
-  Kind kind;
+  int64_t out, in;     // with coded weights, `in` is a multiple of BLOCK
+  int64_t kind;        // a Kind
+  int64_t bytes;       // of all panels
 };
 
 struct Layer {
-  Matrix qkv, out, gate_up, down;  // gate_up: a panel of the gate, one of up, the next of the gate, …
+  Matrix qkv;      // D -> (H + 2 key heads) · w; the first layer's may have other inputs, those of `entering`
+  Matrix out;      // H · w -> D
+  Matrix gate_up;  // D -> a panel of the gate, one of up, the next of the gate, …, for I outputs each
+  Matrix down;     // I -> D
 };
 
+// All sizes are above 0, `heads` a multiple of `key_heads`, `width` one of LANES up to WIDEST.
 struct Model {
   int64_t layers, dim, heads, key_heads, width, inner;
-  double eps;
-  const Layer* layer;
-  Matrix head;
+  double eps;  // finite, not below 0
+  const Layer* layer;  // (layers,)
+  Matrix head;         // D -> V
 };
 
 struct Pass {
-  int64_t lines, n, past, threads;
+  int64_t lines, n, past, threads;     // B, n and threads above 0
   float* h;                            // (B·n, D): embeddings; then the residual stream, and what leaves the last layer
-  const float* entering;               // (B·n, …) what the first layer's keys are made of, or null: h, normed
+  const float* entering;               // (B·n, in) what the first layer's keys are made of, or null: h, normed
+  int64_t entering_width;              // in, as wide as the first layer's inputs
   const float *cos, *sin;              // (B·n, w)
   const uint8_t* seen;                 // (B, n, C) what each input sees, or null: everything up to itself
   float* cache;                        // keys of the first layer; `of_plane` further its values, then the second's keys
   int64_t of_plane, of_line, of_head;  // strides of the cache in numbers; a column's w numbers lie together
+  int64_t cache_size;                  // numbers from `cache` to the end of its memory
   const int64_t* kept;                 // which of the B·n inputs logits are wanted after
-  int64_t kept_count;
+  int64_t kept_count;                  // at most B·n
   float* logits;           // (kept, V)
   const int64_t* watched;  // layers whose entering residual stream is wanted, ascending; `layers` for the last's leaving
   int64_t watched_count;
@@ -369,7 +385,7 @@ void product(const Matrix& m, const float* x, int64_t rows, const float* scale, 
       own.sums[at / BLOCK] = sum<LANES>(total);
     }
   }
-  switch (m.kind) {
+  switch (static_cast<Kind>(m.kind)) {
     case FLOAT32: return product_of<PAIR, Float32>(m, x, rows, scale, own, take);
     case BFLOAT16: return product_of<PAIR, Bfloat16>(m, x, rows, scale, own, take);
     case BITS8: return product_of<PAIR, Coded<8>>(m, x, rows, scale, own, take);
@@ -423,19 +439,23 @@ Attend attend_of(std::integer_sequence<int, N...>, int64_t width) {
   return ways[width / LANES - 1];
 }
 
+// a · b for numbers from 0 on, or MOST if that is less.
+int64_t times(int64_t a, int64_t b) { return b && a > MOST / b ? MOST : a * b; }
+
 // Numbers that `run` needs room for, the shared ones and each thread's own.
 struct Room {
   int64_t qkv, attended, acted, last, scale, sums, weighed, scores, decoded;
 
   Room(const Model& m, const Pass& p) {
-    const int64_t rows = p.lines * p.n, columns = p.past + p.n, widest = std::max({m.dim, m.inner, m.heads * m.width});
-    qkv = rows * (m.heads + 2 * m.key_heads) * m.width;
-    attended = rows * m.heads * m.width;
-    acted = rows * m.inner;
-    last = p.kept_count * m.dim;
+    const int64_t rows = p.lines * p.n, columns = p.past + p.n, entering = m.layer[0].qkv.in;
+    const int64_t widest = std::max({m.dim, m.inner, m.heads * m.width, entering});
+    qkv = times(rows, (m.heads + 2 * m.key_heads) * m.width);
+    attended = times(rows, m.heads * m.width);
+    acted = times(rows, m.inner);
+    last = times(p.kept_count, m.dim);
     scale = rows;
-    sums = rows * ((2 * widest + BLOCK) / BLOCK);  // the first layer may be given twice as many inputs
-    weighed = rows * m.dim;
+    sums = times(rows, (widest + BLOCK) / BLOCK);
+    weighed = times(rows, std::max(m.dim, entering));
     scores = (columns + LANES - 1) / LANES * LANES;
     decoded = IN_CACHE / 4;
   }
@@ -443,6 +463,67 @@ struct Room {
   int64_t shared() const { return qkv + attended + acted + last; }
   int64_t own() const { return scale + sums + weighed + scores + decoded; }
 };
+
+bool sizes(std::initializer_list<int64_t> all) {
+  return std::all_of(all.begin(), all.end(), [](int64_t size) { return 0 < size && size <= LARGEST; });
+}
+
+// Whether a matrix is of this shape, and its panels are as many bytes as that takes.
+bool fits(const Matrix& m, int64_t out, int64_t in) {
+  if (!m.panels || m.out != out || m.in != in || !sizes({out, in})) return false;
+  const int64_t panels = (out + PANEL - 1) / PANEL;
+  switch (m.kind) {
+    case FLOAT32: return m.bytes == panels * Float32::bytes(in);
+    case BFLOAT16: return m.bytes == panels * Bfloat16::bytes(in);
+    case BITS8: return in % BLOCK == 0 && m.bytes == panels * Coded<8>::bytes(in);
+    case BITS4: return in % BLOCK == 0 && m.bytes == panels * Coded<4>::bytes(in);
+  }
+  return false;
+}
+
+const char* fault_of(const Model& m) {
+  if (!m.layer || !sizes({m.layers, m.dim, m.heads, m.key_heads, m.width, m.inner})) return "a size is not above 0";
+  if (m.heads % m.key_heads) return "the heads are no multiple of the key heads";
+  if (m.width % LANES || m.width > WIDEST) return "the heads are of a width that is not computed here";
+  if (!(m.eps >= 0) || std::isinf(m.eps)) return "the norms' epsilon is no number from 0 on";
+  const int64_t queries = m.heads * m.width, all = queries + 2 * m.key_heads * m.width;
+  const int64_t both = (m.inner + PANEL - 1) / PANEL * 2 * PANEL;
+  for (int64_t l = 0; l < m.layers; l++) {
+    const Layer& layer = m.layer[l];
+    if (!fits(layer.qkv, all, l ? m.dim : layer.qkv.in)) return "queries, keys and values have another shape";
+    if (!fits(layer.out, m.dim, queries)) return "the output of attention has another shape";
+    if (!fits(layer.gate_up, both, m.dim)) return "gate and up have another shape";
+    if (!fits(layer.down, m.dim, m.inner)) return "down has another shape";
+  }
+  return fits(m.head, m.head.out, m.dim) ? nullptr : "the output rows have another shape";
+}
+
+const char* fault_of(const Model& m, const Pass& p) {
+  if (!sizes({p.lines, p.n, p.threads}) || p.threads > THREADS) return "no inputs, or no threads";
+  const int64_t rows = p.lines * p.n, columns = p.past + p.n;
+  if (p.past < 0 || p.past > LARGEST || !sizes({rows, columns})) return "too many inputs";
+  if (!p.h || !p.cos || !p.sin || !p.cache) return "something is not given";
+  if (p.entering ? p.entering_width != m.layer[0].qkv.in : m.layer[0].qkv.in != m.dim) {
+    return "the first layer's inputs have another width";
+  }
+  for (const int64_t stride : {p.of_plane, p.of_line, p.of_head}) {
+    if (stride < 0 || stride > MOST) return "the cache's strides are wrong";
+  }
+  // Each of the factors is below 2^32 and MOST is 2^40: `times` ends at MOST, and so do its sums fit.
+  const int64_t last = times(2 * m.layers - 1, p.of_plane) + times(p.lines - 1, p.of_line) +
+                       times(m.key_heads - 1, p.of_head) + times(columns, m.width);
+  if (last > p.cache_size) return "the cache has no room for the inputs";
+  if (p.kept_count < 0 || p.kept_count > rows) return "more inputs are kept than there are";
+  if (p.kept_count && (!p.kept || !p.logits)) return "something is not given";
+  for (int64_t i = 0; i < p.kept_count; i++) {
+    if (p.kept[i] < 0 || p.kept[i] >= rows) return "an input is kept that is not there";
+  }
+  if (p.watched_count < 0 || (p.watched_count && (!p.watched || !p.features))) return "something is not given";
+  for (int64_t i = 0; i < p.watched_count; i++) {
+    if (p.watched[i] < (i ? p.watched[i - 1] : 0) || p.watched[i] > m.layers) return "a layer is watched that is not there";
+  }
+  return nullptr;
+}
 
 void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   const int64_t rows = p.lines * p.n, D = m.dim, w = m.width, heads = m.heads + 2 * m.key_heads;
@@ -538,9 +619,16 @@ int64_t polydraft_panel() { return PANEL; }
 
 int64_t polydraft_lanes() { return LANES; }
 
-// Advance every line by n inputs: keys and values go to the cache, logits and features to where `pass` says. What was
-// checked by the caller is not checked again. Returns 0, or 1 where there is no memory for what lies between.
+// What of the model is not as its fields have it, and, where a pass is given, of that; null if nothing is.
+const char* polydraft_fault(const Model* model, const Pass* pass) {
+  const char* found = fault_of(*model);
+  return found || !pass ? found : fault_of(*model, *pass);
+}
+
+// Advance every line by n inputs: keys and values go to the cache, logits and features to where `pass` says. Returns 0,
+// 1 where there is no memory for what lies between, or 2 where `polydraft_fault` finds something; then nothing is done.
 int polydraft_forward(const Model* model, const Pass* pass) {
+  if (polydraft_fault(model, pass)) return 2;
   const Model& m = *model;
   const Pass& p = *pass;
   const Room room(m, p);

@@ -1,8 +1,8 @@
 """The Llama family on a CPU at the speed of its memory: a whole pass in one call of compiled code, `native.cpp`.
 
-The code is compiled when it is first needed, in about three seconds, for exactly this processor, and kept in the user's
-cache; `why_not` says what is missing where that fails. It takes the place of transformers' module inside `TorchModel`
-and is called like it, with a cache that has `block`.
+The code is compiled when it is first needed, in about three seconds, and kept (`native_library`); `why_not` says what
+is missing where that fails. It takes the place of transformers' module inside `TorchModel` and is called like it, with
+a cache that has `block`.
 
 In float32 the logits are the module's but for the order of additions. So they are where the weights stay as a GGUF file
 has them, in 4 or 8 bits, which is how they are kept if it has them so: what they stand for is the same. In bfloat16
@@ -12,47 +12,40 @@ half as many bytes are read; only weights are rounded: what lies between them, t
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import os
-import shlex
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Callable
-from ctypes import POINTER, Structure, c_double, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import platformdirs
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from core.errors import ContextFull
-from core.models import lean
+from core.models import lean, native_library
 from core.models.coded import Coded, Weight, in_panels, joined
+from core.models.native_library import CannotCompile
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 SOURCE = Path(__file__).with_name("native.cpp")
 OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
-COMPILERS = ("c++", "g++", "clang++")
-COMPILE_SECONDS = 120
 WIDEST = 256  # of a head
 SAMPLE = 64  # rows of a matrix that are compared with what a file has
 
 
+NO_MEMORY = 1  # what `polydraft_forward` returns
 KINDS = (torch.float32, torch.bfloat16, 8, 4)  # of weights, as `native.cpp` numbers them: types, and bits of coded ones
 
 
 class _Matrix(Structure):
     _fields_ = [
         *((name, c_void_p) for name in ("panels", "bias", "norm")),
-        *((name, c_int64) for name in ("out", "inputs", "kind")),
+        *((name, c_int64) for name in ("out", "inputs", "kind", "bytes")),
     ]
 
 
@@ -72,8 +65,10 @@ class _Model(Structure):
 class _Pass(Structure):
     _fields_ = [
         *((name, c_int64) for name in ("lines", "n", "past", "threads")),
-        *((name, c_void_p) for name in ("h", "entering", "cos", "sin", "seen", "cache")),
-        *((name, c_int64) for name in ("of_plane", "of_line", "of_head")),
+        *((name, c_void_p) for name in ("h", "entering")),
+        ("entering_width", c_int64),
+        *((name, c_void_p) for name in ("cos", "sin", "seen", "cache")),
+        *((name, c_int64) for name in ("of_plane", "of_line", "of_head", "cache_size")),
         ("kept", c_void_p),
         ("kept_count", c_int64),
         ("logits", c_void_p),
@@ -83,43 +78,13 @@ class _Pass(Structure):
     ]
 
 
-class CannotCompile(Exception):
-    """In one clause: what is missing."""
-
-
 @cache
 def library() -> ctypes.CDLL:
-    """The compiled code, from the user's cache where it was compiled before. Raises CannotCompile."""
-    compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
-    if not compiler:
-        raise CannotCompile("no C++ compiler was found (Debian, Ubuntu: apt-get install g++)")
-    # What the compiler says of itself and of this processor: another one, and it is compiled anew.
-    target = _run(*compiler, *OPTIONS, "-dM", "-E", "-x", "c++", os.devnull)
-    key = hashlib.sha256("\n".join([SOURCE.read_text(), *OPTIONS, target]).encode()).hexdigest()[:16]
-    folder = platformdirs.user_cache_path("polydraft") / "native"
-    path = folder / f"{key}.so"
-    try:
-        if not path.exists():
-            folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as made:
-                _run(*compiler, *OPTIONS, str(SOURCE), "-o", f"{made}/native.so")
-                Path(made, "native.so").rename(path)
-        found = ctypes.CDLL(str(path))
-    except OSError as error:
-        raise CannotCompile(f"its compiled code cannot be kept in {folder}, or not loaded ({error})") from error
-    found.polydraft_forward.argtypes = [POINTER(_Model), POINTER(_Pass)]
+    """The compiled code. Raises CannotCompile."""
+    found = native_library.load(SOURCE, OPTIONS)
+    found.polydraft_forward.argtypes = found.polydraft_fault.argtypes = [POINTER(_Model), POINTER(_Pass)]
+    found.polydraft_fault.restype = c_char_p
     return found
-
-
-def _run(*command: str) -> str:
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_SECONDS)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise CannotCompile(f"the C++ compiler does not work ({error})") from error
-    if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it says nothing"])[0]
-        raise CannotCompile(f"{command[0]} cannot compile it ({said})")
-    return done.stdout
 
 
 def why_not(module: PreTrainedModel) -> str:
@@ -127,6 +92,9 @@ def why_not(module: PreTrainedModel) -> str:
     reason = lean.why_not_llama(module)
     if reason:
         return reason
+    heads, key_heads = module.config.num_attention_heads, module.config.num_key_value_heads
+    if heads % key_heads:
+        return f"its {heads} attention heads cannot share {key_heads} key heads evenly"
     return why_not_width(lean.head_width(module.config))
 
 
@@ -188,7 +156,7 @@ class Compiled:
             dtype: float32 or bfloat16, in which weights are kept that are not coded.
             norm: (D,) of the norm before the output rows, unless it stands in those.
         """
-        self._library = library()
+        self._library, self._shape = library(), shape
         self._panel = self._library.polydraft_panel()
         self._held: list[Tensor] = []  # what the structures point to
         self.dim, self.outputs = shape.dim, len(output[0])
@@ -203,6 +171,8 @@ class Compiled:
             layer=(_Layer * len(layers))(*(self._layer(layer, dtype) for layer in layers)),
             head=self._matrix(*output, dtype, norm),
         )
+        if fault := self._library.polydraft_fault(self._model, None):
+            raise ValueError(f"The weights do not fit together: {fault.decode()}.")
 
     def __call__(
         self,
@@ -230,9 +200,8 @@ class Compiled:
         Raises: ContextFull where there is no memory for what lies between.
         """
         B, n, _ = h.shape
-        held = [h, *turn, seen, entering]
-        assert all(x is None or x.is_contiguous() for x in held) and block.stride()[3:] == (block.shape[4], 1)
         kept = torch.arange(B * n) if kept is None else kept.contiguous()
+        self._check(h, turn, block, past, seen, kept, entering)
         logits = torch.empty(len(kept), self.outputs)
         layers = torch.tensor(sorted(watched))
         features = torch.empty(B, n, len(watched) * self.dim)
@@ -245,6 +214,7 @@ class Compiled:
                 threads=torch.get_num_threads(),
                 h=h.data_ptr(),
                 entering=None if entering is None else entering.data_ptr(),
+                entering_width=0 if entering is None else entering.shape[2],
                 cos=turn[0].data_ptr(),
                 sin=turn[1].data_ptr(),
                 seen=None if seen is None else seen.data_ptr(),
@@ -252,6 +222,7 @@ class Compiled:
                 of_plane=block.stride(0),
                 of_line=block.stride(1),
                 of_head=block.stride(2),
+                cache_size=block.untyped_storage().nbytes() // 4 - block.storage_offset(),
                 kept=kept.data_ptr(),
                 kept_count=len(kept),
                 logits=logits.data_ptr(),
@@ -260,9 +231,33 @@ class Compiled:
                 features=features.data_ptr(),
             ),
         )
-        if failed:
+        if failed == NO_MEMORY:
             raise ContextFull("The memory is full; close sequences or shorten the text.")
+        assert not failed, "a pass that the compiled code refuses"
         return logits, features
+
+    def _check(
+        self,
+        h: Tensor,
+        turn: tuple[Tensor, Tensor],
+        block: Tensor,
+        past: int,
+        seen: Tensor | None,
+        kept: Tensor,
+        entering: Tensor | None,
+    ) -> None:
+        """What the compiled code cannot see: that its pointers lead to as many numbers as `native.cpp` expects."""
+        B, n, dim = h.shape
+        s, columns = self._shape, past + n
+        floats = [h, *turn, block] if entering is None else [h, *turn, block, entering]
+        assert all(x.dtype == torch.float32 and x.device.type == "cpu" for x in floats) and kept.dtype == torch.int64
+        assert all(x is None or x.is_contiguous() for x in (h, *turn, seen, entering)), "strides"
+        assert dim == s.dim and all(x.shape == (B, n, s.width) for x in turn), "shapes of the inputs"
+        assert block.shape[0] >= 2 * self._model.layers and block.shape[1:3] == (B, s.key_heads), "shape of the cache"
+        assert block.shape[3] >= columns and block.shape[4] == s.width, "shape of the cache"
+        assert block.stride()[3:] == (s.width, 1), "strides of the cache"
+        assert seen is None or (seen.dtype == torch.bool and seen.numel() == B * n * columns), "the mask"
+        assert entering is None or entering.shape[:2] == (B, n), "shapes of the inputs"
 
     def _layer(self, maps: LayerMaps, dtype: torch.dtype) -> _Layer:
         # A panel of the gate, then the same one of up, so that whoever has the one has the other.
@@ -290,11 +285,14 @@ class Compiled:
                 panels = F.pad(panels, (0, 0, 0, inputs % 2)).unflatten(1, (-1, 2)).transpose(2, 3)
             panels = panels.contiguous()
         self._held.append(panels)
-        return _Matrix(panels.data_ptr(), self._address(bias), self._address(norm), out, inputs, KINDS.index(kind))
+        addresses = panels.data_ptr(), self._address(bias, out), self._address(norm, inputs)
+        return _Matrix(*addresses, out, inputs, KINDS.index(kind), panels.nbytes)
 
-    def _address(self, x: Tensor | None) -> int | None:
+    def _address(self, x: Tensor | None, numbers: int) -> int | None:
         if x is None:
             return None
+        if x.numel() != numbers:
+            raise ValueError(f"A bias or norm of {x.numel()} numbers given; {numbers} expected.")
         self._held.append(x.to(torch.float32).contiguous())
         return self._held[-1].data_ptr()
 

@@ -1,0 +1,257 @@
+"""GGUF files: their metadata and tensors, checked against the file's own size before anything is read or allocated.
+
+A file may come from anywhere, so this parser believes no number in it. Every count, length and offset is compared with
+the bytes that are really there; a file that lies ends in one ModelFileError. It reads and does not map: a file that is
+cut short while it is read gives an error too, where a mapped one would end the process with SIGBUS.
+
+    magic "GGUF", u32 version, u64 tensors, u64 fields          numbers are little-endian
+    fields: text key, u32 type, value                           a text is a u64 length and UTF-8
+    tensors: text name, u32 dimensions, u64 each, u32 type, u64 offset from `start`
+    start: the next multiple of the alignment; the tensors' data, none over another
+
+What the tensors mean, and whether they fit the metadata, is `gguf_check`'s affair.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from functools import lru_cache
+from io import BufferedReader
+from math import prod
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf.quants import dequantize
+
+from core.errors import ModelFileError
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+HEADER = 64 << 20  # bytes before the tensors' data; the largest vocabularies of today take 20 MB
+DIMENSIONS = 4
+ALIGNMENT = 32  # where a file states none
+_FIRST = 4 << 20  # bytes of the header that are read at once
+_SENTENCE = 200  # characters of what is wrong; a name in the file may be as long as the file
+
+# Types of a field's value: their struct formats, and the two that have a length.
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_TEXT, _ARRAY = 8, 9
+# The least that each takes in a file, so that a count can be refused before a loop runs over it.
+_LEAST_TEXT, _LEAST_FIELD, _LEAST_TENSOR = 8, 8 + 4 + 1, 8 + 4 + 8 + 4 + 8
+
+_PLAIN: dict[GGMLQuantizationType, type[np.generic]] = {
+    GGMLQuantizationType.F16: np.float16,
+    GGMLQuantizationType.F32: np.float32,
+    GGMLQuantizationType.F64: np.float64,
+    GGMLQuantizationType.I8: np.int8,
+    GGMLQuantizationType.I16: np.int16,
+    GGMLQuantizationType.I32: np.int32,
+    GGMLQuantizationType.I64: np.int64,
+}
+
+
+@dataclass(frozen=True)
+class GGUFTensor:
+    """One tensor of a file, whose data is read when it is asked for.
+
+    Attributes:
+        kind: its type: plain numbers, or blocks of a few bits each.
+        shape: outermost first, (out, in) of a matrix.
+        offset, bytes: where in the file its data is; this lies inside the file.
+    """
+
+    name: str
+    kind: GGMLQuantizationType
+    shape: tuple[int, ...]
+    offset: int
+    bytes: int
+    _file: BufferedReader = field(repr=False)
+
+    def data(self) -> np.ndarray:
+        """A copy: numbers of this shape, or for coded kinds bytes (…, bytes of a row). Raises ModelFileError."""
+        found = np.empty(self.bytes, np.uint8)
+        self._file.seek(self.offset)
+        if self._file.readinto(found.data) != self.bytes:
+            raise ModelFileError(f"{self._file.name} was cut short while it was read; download it again.")
+        return found.view(_PLAIN.get(self.kind, np.uint8)).reshape(*self.shape[:-1], -1)
+
+    def unpacked(self) -> np.ndarray:
+        """What the data stands for, float32 of this shape. Raises ModelFileError."""
+        try:
+            return np.ascontiguousarray(dequantize(self.data(), self.kind), dtype=np.float32)
+        except NotImplementedError:
+            raise ModelFileError(
+                f"{self._file.name} has {self.name} in the type {self.kind.name}, which cannot be unpacked here; "
+                "choose another model file."
+            ) from None
+
+
+@dataclass(frozen=True)
+class GGUFFile:
+    """What a file says of itself.
+
+    Attributes:
+        fields: metadata by key: numbers, texts, truth values, and lists of these.
+        tensors: by name.
+    """
+
+    path: Path
+    fields: dict[str, Any]
+    tensors: dict[str, GGUFTensor]
+
+    @property
+    def architecture(self) -> Any:
+        return self.fields.get("general.architecture")
+
+    def said(self, key: str, default: Any = None) -> Any:
+        """A field of the architecture."""
+        return self.fields.get(f"{self.architecture}.{key}", default)
+
+
+def read(path: Path) -> GGUFFile:
+    """The file's metadata and tensors. The last file stays read: the check and the backend share it.
+
+    Raises: ModelFileError for anything but a whole GGUF file.
+    """
+    try:
+        stat = path.stat()
+        return _read(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read ({error.strerror or error}); check the file.") from error
+
+
+@lru_cache(maxsize=1)
+def _read(path: Path, size: int, *_changed: int) -> GGUFFile:
+    return _Parser(path, path.open("rb"), size).file()
+
+
+def forget() -> None:
+    """Close the file that was read last, once its model is made."""
+    _read.cache_clear()
+
+
+class _Parser:
+    """Reads the header from its beginning to its end; `_at` is the byte it has come to."""
+
+    def __init__(self, path: Path, file: BufferedReader, size: int) -> None:
+        self._path, self._file, self._size = path, file, size
+        self._bytes, self._at = file.read(_FIRST), len(MAGIC)
+
+    def file(self) -> GGUFFile:
+        magic = self._bytes[: len(MAGIC)]
+        if magic != MAGIC:
+            raise ModelFileError(
+                f"{self._path} is not a GGUF file (it begins with {magic!r}); give a .gguf file or a model directory."
+            )
+        (version,) = self._unpack("<I", "its version")
+        if version not in VERSIONS:
+            self._damaged(f"version {version}, where {VERSIONS[0]} or {VERSIONS[1]} is expected")
+        tensors, fields = self._unpack("<QQ", "its counts")
+        self._expect(fields, _LEAST_FIELD, "fields of metadata")
+        found: dict[str, Any] = {}
+        for _ in range(fields):
+            key = self._text("a field's name")
+            if key in found:
+                self._damaged(f"the field {key!r} twice")
+            (kind,) = self._unpack("<I", key)
+            found[key] = self._value(kind, key)
+        self._expect(tensors, _LEAST_TENSOR, "tensors")
+        if not tensors:
+            self._damaged("no tensors")
+        stated = [self._tensor() for _ in range(tensors)]
+        return GGUFFile(self._path, found, self._placed(stated, found.get("general.alignment", ALIGNMENT)))
+
+    def _value(self, kind: int, key: str) -> Any:
+        if kind in _NUMBERS:
+            return self._unpack(f"<{_NUMBERS[kind]}", key)[0]
+        if kind == _TEXT:
+            return self._text(key)
+        if kind != _ARRAY:
+            self._damaged(f"a value of the unknown type {kind} for {key!r}")
+        of, count = self._unpack("<IQ", key)
+        if of in _NUMBERS:
+            self._expect(count, struct.calcsize(_NUMBERS[of]), f"numbers of {key!r}")
+            return list(self._unpack(f"<{count}{_NUMBERS[of]}", key))
+        if of != _TEXT:
+            self._damaged(f"a list of the unknown type {of} for {key!r}")
+        self._expect(count, _LEAST_TEXT, f"texts of {key!r}")
+        return [self._text(key) for _ in range(count)]
+
+    def _tensor(self) -> tuple[str, GGMLQuantizationType, tuple[int, ...], int]:
+        name = self._text("a tensor's name")
+        (dimensions,) = self._unpack("<I", name)
+        if not 1 <= dimensions <= DIMENSIONS:
+            self._damaged(f"{dimensions} dimensions for {name!r}, where 1 to {DIMENSIONS} are expected")
+        shape = self._unpack(f"<{dimensions}Q", name)[::-1]
+        if 0 in shape:
+            self._damaged(f"the empty shape {shape} for {name!r}")
+        number, offset = self._unpack("<IQ", name)
+        try:
+            kind = GGMLQuantizationType(number)
+        except ValueError:
+            self._damaged(f"the unknown type {number} for {name!r}")
+        return name, kind, shape, offset
+
+    def _placed(
+        self, stated: list[tuple[str, GGMLQuantizationType, tuple[int, ...], int]], alignment: Any
+    ) -> dict[str, GGUFTensor]:
+        """The tensors, each where its data lies in the file."""
+        if type(alignment) is not int or not 0 < alignment <= HEADER or alignment & (alignment - 1):
+            self._damaged(f"an alignment of {alignment!r}, where a power of two is expected")
+        start = -(-self._at // alignment) * alignment
+        found: dict[str, GGUFTensor] = {}
+        end, before = 0, ""  # of the tensors so far, in the order of their places
+        for name, kind, shape, offset in sorted(stated, key=lambda each: each[3]):
+            block, size = GGML_QUANT_SIZES[kind]
+            if shape[-1] % block:
+                self._damaged(f"rows of {shape[-1]} numbers for {name!r}, which has blocks of {block}")
+            length = prod(shape) // block * size
+            if offset % alignment:
+                self._damaged(f"the offset {offset} for {name!r}, which is no multiple of {alignment}")
+            if start + offset + length > self._size:
+                self._damaged(f"{name!r} up to byte {start + offset + length}, but only {self._size} bytes")
+            if offset < end:
+                self._damaged(f"{name!r} over {before!r}")
+            if name in found:
+                self._damaged(f"the tensor {name!r} twice")
+            found[name] = GGUFTensor(name, kind, shape, start + offset, length, self._file)
+            end, before = offset + length, name
+        return found
+
+    # --- bytes
+
+    def _take(self, count: int, what: str) -> int:
+        """Where the next `count` bytes begin; they are in memory and are passed."""
+        start = self._at
+        self._at = end = start + count
+        if end > len(self._bytes):
+            if end > min(self._size, HEADER):
+                limit = f"only {self._size} bytes" if end > self._size else f"at most {HEADER} may be metadata"
+                self._damaged(f"{what!r} up to byte {end}, but {limit}")
+            self._bytes += self._file.read(max(len(self._bytes), end - len(self._bytes)))
+            if end > len(self._bytes):
+                self._damaged(f"only {len(self._bytes)} bytes")
+        return start
+
+    def _unpack(self, form: str, what: str) -> tuple[Any, ...]:
+        return struct.unpack_from(form, self._bytes, self._take(struct.calcsize(form), what))
+
+    def _text(self, what: str) -> str:
+        (length,) = self._unpack("<Q", what)
+        start = self._take(length, what)
+        try:
+            return self._bytes[start : start + length].decode()
+        except UnicodeDecodeError:
+            self._damaged(f"a text that is no UTF-8 for {what!r}")
+
+    def _expect(self, count: int, each: int, what: str) -> None:
+        """Refuse a count of things that the rest of the file has no room for."""
+        if count * each > self._size - self._at:
+            self._damaged(f"{count} {what} announced, but only {self._size} bytes")
+
+    def _damaged(self, found: str) -> NoReturn:
+        found = found if len(found) <= _SENTENCE else found[: _SENTENCE - 1] + "…"
+        raise ModelFileError(f"{self._path} is a damaged or truncated GGUF file (it has {found}); download it again.")

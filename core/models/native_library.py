@@ -1,0 +1,138 @@
+"""C++ code compiled for exactly this processor, kept in the user's cache and loaded from there.
+
+Loaded code runs with all that this process may do, so the folder is the user's own and closed to others. Its bytes are
+compared with a digest beside them before the system maps them, for a file that was cut short would end the process
+with SIGBUS; one that differs is compiled anew, once. The name stands for source, options and processor and not for the
+compiler: code that is there runs where no compiler is any more.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import platformdirs
+
+from core.models.probe import cpu
+
+COMPILERS = ("c++", "g++", "clang++")
+COMPILE_SECONDS = 120
+PRIVATE = 0o700
+
+
+class CannotCompile(Exception):
+    """In one clause: what is missing."""
+
+
+def load(source: Path, options: tuple[str, ...]) -> ctypes.CDLL:
+    """The code of a source file, compiled with these options if that was not done before.
+
+    A failure is remembered as long as this process runs: a compiler may take minutes to fail. Raises CannotCompile.
+    """
+    found = _tried(source, options)
+    if isinstance(found, str):
+        raise CannotCompile(found)
+    return found
+
+
+@cache
+def _tried(source: Path, options: tuple[str, ...]) -> ctypes.CDLL | str:
+    """The library, or why there is none."""
+    folder = platformdirs.user_cache_path("polydraft") / "native"
+    try:
+        _make_private(folder)
+        path = folder / f"{_key(source, options)}.so"
+        if not _intact(path):
+            _build(source, options, path)
+        return ctypes.CDLL(str(path))
+    except CannotCompile as error:
+        return str(error)
+    except OSError as error:
+        return f"its compiled code cannot be kept in {folder}, or not loaded ({error})"
+
+
+def forget() -> None:
+    """Try again at the next call; libraries that are loaded stay."""
+    _tried.cache_clear()
+
+
+def _key(source: Path, options: tuple[str, ...]) -> str:
+    machine = [sys.platform, platform.machine(), *platform.libc_ver(), cpu()]
+    return hashlib.sha256("\n".join([source.read_text(encoding="utf-8"), *options, *machine]).encode()).hexdigest()[:16]
+
+
+def _make_private(folder: Path) -> None:
+    """Make the folder, or close it to others where it is ours. Raises CannotCompile where it is another's."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=PRIVATE, exist_ok=True)
+    found = folder.stat()
+    if not _ours(found):
+        raise CannotCompile(
+            f"its compiled code is kept in {folder}, which belongs to another user (uid {found.st_uid}); remove that "
+            "folder, or set XDG_CACHE_HOME to one of your own"
+        )
+    if stat.S_IMODE(found.st_mode) != PRIVATE:
+        folder.chmod(PRIVATE)
+
+
+def _ours(found: os.stat_result) -> bool:
+    return not hasattr(os, "getuid") or found.st_uid == os.getuid()
+
+
+def _digest_of(path: Path) -> Path:
+    return path.with_suffix(".sha256")
+
+
+def _intact(path: Path) -> bool:
+    """Whether this is a library that was written to its end, by us, and that others could not change."""
+    try:
+        with path.open("rb") as file:
+            about = os.fstat(file.fileno())
+            digest = hashlib.sha256(file.read()).hexdigest()
+        return _ours(about) and not about.st_mode & 0o022 and _digest_of(path).read_text(encoding="utf-8") == digest
+    except (FileNotFoundError, UnicodeDecodeError):
+        return False
+
+
+def _build(source: Path, options: tuple[str, ...], path: Path) -> None:
+    """Compile into `path`; who reads it meanwhile finds what was there before, or all of the new."""
+    compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
+    if not compiler:
+        raise CannotCompile("no C++ compiler was found (Debian, Ubuntu: apt-get install g++)")
+    with tempfile.TemporaryDirectory(dir=path.parent) as made:
+        library, digest = Path(made, "library"), Path(made, "digest")
+        _run(*compiler, *options, str(source), "-o", str(library))
+        digest.write_text(hashlib.sha256(library.read_bytes()).hexdigest(), encoding="utf-8")
+        library.chmod(PRIVATE)
+        for file, place in ((library, path), (digest, _digest_of(path))):
+            _to_disk(file)
+            file.replace(place)
+    _to_disk(path.parent)
+
+
+def _to_disk(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _run(*command: str) -> None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=COMPILE_SECONDS)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise CannotCompile(f"the C++ compiler does not work ({error})") from error
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["it says nothing"])[0]
+        raise CannotCompile(f"{command[0]} cannot compile it ({said})")
