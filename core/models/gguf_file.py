@@ -81,7 +81,8 @@ class GGUFTensor:
     def unpacked(self) -> np.ndarray:
         """What the data stands for, float32 of this shape. Raises ModelFileError."""
         try:
-            return np.ascontiguousarray(dequantize(self.data(), self.kind), dtype=np.float32)
+            with np.errstate(all="ignore"):  # a scale may be no number; the model then says so when it is tried
+                return np.ascontiguousarray(dequantize(self.data(), self.kind), dtype=np.float32)
         except NotImplementedError:
             raise ModelFileError(
                 f"{self._file.name} has {self.name} in the type {self.kind.name}, which cannot be unpacked here; "

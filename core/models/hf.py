@@ -765,5 +765,6 @@ def _unreadable(source: Path | str, error: BaseException, part: str = "") -> Mod
 
 
 def _first_line(error: BaseException) -> str:
-    line = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    line = " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".")
     return line if len(line) <= 200 else line[:199] + "…"

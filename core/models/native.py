@@ -214,7 +214,7 @@ class Compiled:
                 threads=torch.get_num_threads(),
                 h=h.data_ptr(),
                 entering=None if entering is None else entering.data_ptr(),
-                entering_width=0 if entering is None else entering.shape[2],
+                entering_width=0 if entering is None else entering.shape[-1],
                 cos=turn[0].data_ptr(),
                 sin=turn[1].data_ptr(),
                 seen=None if seen is None else seen.data_ptr(),
@@ -257,7 +257,7 @@ class Compiled:
         assert block.shape[3] >= columns and block.shape[4] == s.width, "shape of the cache"
         assert block.stride()[3:] == (s.width, 1), "strides of the cache"
         assert seen is None or (seen.dtype == torch.bool and seen.numel() == B * n * columns), "the mask"
-        assert entering is None or entering.shape[:2] == (B, n), "shapes of the inputs"
+        assert entering is None or entering.numel() == B * n * entering.shape[-1], "shapes of the inputs"
 
     def _layer(self, maps: LayerMaps, dtype: torch.dtype) -> _Layer:
         # A panel of the gate, then the same one of up, so that whoever has the one has the other.

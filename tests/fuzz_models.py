@@ -1,0 +1,308 @@
+"""Model files that lie, by the thousand, against the loader and compiled code under AddressSanitizer and UBSan.
+
+`make fuzz` runs 20,000 cases; `make fuzz ARGS="--first 7 --cases 1"` runs case 7 again. Four cases of five are files
+(`tiny_gguf.mutated`): each must be refused in one sentence, or be a model that computes. The fifth hands compiled code
+sizes that do not fit, past the checks of the file: each must be refused before anything is touched, or computed.
+
+Child processes run the cases, one after the other, so that a crash or a hang is a finding and ends nothing but them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+CASES = 20_000
+SECONDS = 30  # that one case may take
+STARTING = 300  # seconds until a child has compiled the code and loaded its libraries
+SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
+READY = "ready"
+ASAN = "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:max_allocation_size_mb=4096:handle_segv=1"
+
+
+@dataclass
+class Found:
+    """Verdicts of all cases, and what each case that went wrong said."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    wrong: dict[int, str] = field(default_factory=dict)
+    seconds: float = 0.0
+
+    @property
+    def cases(self) -> int:
+        return self.verdicts.total()
+
+    def __str__(self) -> str:
+        counts = ", ".join(f"{count} {verdict}" for verdict, count in self.verdicts.most_common())
+        lines = [f"{self.cases} cases in {self.seconds:.0f} s: {counts}; {len(self.wrong)} went wrong."]
+        return "\n".join(lines + [f"--- case {seed}\n{said}" for seed, said in sorted(self.wrong.items())])
+
+
+def fuzz(first: int = 0, cases: int = CASES, workers: int = 1, limit: float = float("inf")) -> Found:
+    """Run cases `first` … and end after `limit` seconds, whatever is left."""
+    found, begun = Found(), time.monotonic()
+    seeds: queue.SimpleQueue[int] = queue.SimpleQueue()
+    for seed in range(first, first + cases):
+        seeds.put(seed)
+    threads = [threading.Thread(target=_oversee, args=(seeds, found, begun + limit)) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    found.seconds = time.monotonic() - begun
+    return found
+
+
+def _oversee(seeds: queue.SimpleQueue[int], found: Found, end: float) -> None:
+    """Hand seeds to a child, and to a new one where a case ended it."""
+    child: Child | None = None
+    while time.monotonic() < end:
+        try:
+            seed = seeds.get_nowait()
+        except queue.Empty:
+            break
+        child = child or Child()
+        said = child.ask(seed)
+        if said is None:
+            found.verdicts["crash or hang"] += 1
+            found.wrong[seed] = child.last_words()
+            child = None
+            continue
+        verdict, _, rest = said.partition(" ")
+        found.verdicts[verdict] += 1
+        if verdict == "raised":
+            found.wrong[seed] = rest.replace("\\n", "\n")
+    if child is not None:
+        child.end()
+
+
+class Child:
+    """A process that runs the cases whose seeds it is given."""
+
+    def __init__(self) -> None:
+        self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child
+        root = str(Path(__file__).parents[1])
+        runtime = subprocess.check_output([os.environ.get("CXX", "c++"), "-print-file-name=libasan.so"], text=True)
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--child"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=os.environ
+            | {"PYTHONPATH": root, "LD_PRELOAD": runtime.strip(), "ASAN_OPTIONS": ASAN}
+            | {"UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"},
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._started = self._next(STARTING) == READY
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._said.put(line.rstrip("\n"))
+        self._said.put(None)
+
+    def _next(self, seconds: float) -> str | None:
+        try:
+            return self._said.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def ask(self, seed: int) -> str | None:
+        """What the child found, or None where it is gone or does not answer; then it is ended."""
+        assert self._process.stdin is not None
+        said = None
+        if self._started:
+            self._process.stdin.write(f"{seed}\n")
+            self._process.stdin.flush()
+            said = self._next(SECONDS)
+        if said is None:
+            self._process.kill()
+            self._process.wait()
+        return said
+
+    def last_words(self) -> str:
+        self._errors.seek(0)
+        words = self._errors.read().decode("utf-8", "replace")
+        return f"exit code {self._process.returncode} (-9: it hung)\n{words[:4000]}"
+
+    def end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+# --- in the child
+
+
+def serve() -> None:
+    import torch
+
+    from core.models import native
+
+    native.OPTIONS = (*native.OPTIONS, *SANITIZED)
+    native.library()
+    torch.set_num_threads(2)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "x.gguf")
+        _answer(READY)
+        for line in sys.stdin:
+            seed = int(line)
+            try:
+                verdict = of_sizes(seed) if seed % 5 == 4 else of_a_file(seed, path)
+            except Exception:  # noqa: BLE001 - whatever it is, this case went wrong, and the next one follows
+                verdict = "raised " + traceback.format_exc().replace("\n", "\\n")
+            _answer(verdict)
+
+
+def _answer(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def of_a_file(seed: int, path: Path) -> str:
+    import torch
+    from tiny_gguf import mutated
+
+    from core.errors import PolydraftError
+    from core.models import load_model
+
+    path.write_bytes(mutated(seed))
+    try:
+        model = load_model(str(path), "torch")
+    except PolydraftError as error:
+        assert "\n" not in str(error), "more than a sentence"
+        return "refused"
+    rng = random.Random(seed)
+    ids = [rng.randrange(model.vocab_size) for _ in range(rng.choice((1, 5, 20)))][: model.context_length - 1]
+    model.tokenizer.decode([*model.tokenizer.encode("Ab ab, 1 é\n"), *ids])
+    sequence = model.open()
+    logits = sequence.feed(ids)
+    assert logits.shape == (model.vocab_size,)
+    fork = sequence.fork()
+    if sequence.length < model.context_length:
+        sequence.feed_embedding(model.embeddings[0])
+        fork.feed([model.vocab_size - 1])
+    sequence.rewind(0)
+    assert torch.allclose(sequence.feed(ids), logits, atol=1e-2, rtol=1e-2, equal_nan=True)
+    return "model"
+
+
+MODEL, MATRIX = ("dim", "heads", "key_heads", "width", "inner", "eps"), ("out", "inputs", "kind", "bytes")
+PASS = ("lines", "n", "past", "threads", "of_plane", "of_line", "of_head", "cache_size", "kept_count", "entering_width")
+
+
+def of_sizes(seed: int) -> str:
+    """A pass of a small model with one to three numbers changed in what compiled code is given.
+
+    Left out are those of which it cannot know better: how many layers, output rows and watched layers there are.
+    """
+    import torch
+    from tiny_gguf import NUMBERS
+
+    from core.models import native
+    from core.models.native import _Model, _Pass
+
+    rng = random.Random(seed)
+    columns, rows = 8, rng.choice((1, 3, 6))
+    shape = native.Shape(dim=32, heads=2, key_heads=rng.choice((1, 2)), width=16, inner=64, eps=1e-5)
+    heads, dtype = shape.heads + 2 * shape.key_heads, rng.choice((torch.float32, torch.bfloat16))
+
+    def weight(out: int, inputs: int) -> native.Map:
+        return torch.randn(out, inputs), None
+
+    layers = [
+        native.LayerMaps(weight(heads * 16, 32), weight(32, 32), weight(64, 32), weight(64, 32), weight(32, 64))
+        for _ in range(2)
+    ]
+    made = native.Compiled(shape, layers, weight(100, 32), dtype, torch.ones(32))
+    block = torch.zeros(4, 1, shape.key_heads, columns, 16)
+    kept, watched = torch.arange(rows), torch.tensor([0, 2])
+    held = h, turn, logits, features = (
+        torch.randn(1, rows, 32),
+        torch.zeros(1, rows, 16),
+        torch.zeros(rows, 100),
+        torch.zeros(1, rows, 64),
+    )
+    model = _Model.from_buffer_copy(made._model)
+    first = type(model.layer[0]) * 2
+    copied = first.from_buffer_copy((first).from_address(ctypes.addressof(model.layer.contents)))
+    model.layer = ctypes.cast(copied, type(model.layer))
+    stated = _Pass(
+        lines=1,
+        n=rows,
+        threads=2,
+        h=h.data_ptr(),
+        cos=turn.data_ptr(),
+        sin=turn.data_ptr(),
+        cache=block.data_ptr(),
+        of_plane=block.stride(0),
+        of_line=block.stride(1),
+        of_head=block.stride(2),
+        cache_size=block.numel(),
+        kept=kept.data_ptr(),
+        kept_count=rows,
+        logits=logits.data_ptr(),
+        watched=watched.data_ptr(),
+        watched_count=2,
+        features=features.data_ptr(),
+    )
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        target, name = _place(rng, model, stated)
+        near = getattr(target, name)
+        found = rng.choice(
+            (near + 1, near - 1, near * 2, near // 2, -near, 0, rng.choice(NUMBERS), -rng.choice(NUMBERS))
+        )
+        if name == "eps":
+            found = rng.choice((0.0, -1.0, float("nan"), float("inf"), 1.0))
+        elif name == "cache_size":
+            found = min(found, near)  # it says what memory there is
+        elif name in ("n", "lines") and found > 0:
+            found = max(found, 9)  # the memory of inputs is the caller's word; more than the cache has is not
+        setattr(target, name, found if isinstance(found, float) else (found + 2**63) % 2**64 - 2**63)
+    if rng.random() < 0.2:
+        kept[rng.randrange(rows)] = rng.choice((-1, rows, 2**40))
+    if rng.random() < 0.2:
+        watched[rng.randrange(2)] = rng.choice((-1, 1, 3, 2**40))
+    code = native.library().polydraft_forward(model, stated)
+    assert (code == 2) == bool(native.library().polydraft_fault(model, stated)) and len(held) == 4
+    return {0: "computed", 1: "refused", 2: "refused"}[code]
+
+
+def _place(rng: random.Random, model: Any, stated: Any) -> tuple[Any, str]:
+    where = rng.random()
+    if where < 0.4:
+        return stated, rng.choice(PASS)
+    if where < 0.6:
+        return model, rng.choice(MODEL)
+    matrix = getattr(model.layer[rng.randrange(2)], rng.choice(("qkv", "out", "gate_up", "down")))
+    return matrix, rng.choice(MATRIX)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--cases", type=int, default=CASES)
+    parser.add_argument("--first", type=int, default=0, help="the first case; a case's number is its seed")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        serve()
+    else:
+        result = fuzz(args.first, args.cases, args.workers)
+        sys.stdout.write(f"{result}\n")
+        sys.exit(1 if result.wrong else 0)
