@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 
-from core.errors import BackendUnavailable, InputError, ModelNotFound
+from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
 from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel
 
@@ -86,7 +86,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
 
 
 def find_model(name: str) -> None:
-    """Look, in a moment, whether the model is on this machine and its first file can be read; nothing is loaded.
+    """Look, in a moment, whether the model is on this machine and its file is whole; nothing is loaded.
 
     Raises: ModelNotFound, ModelFileError.
     """
@@ -99,16 +99,13 @@ def find_model(name: str) -> None:
                 f"There is no model {name!r} on this machine; check the name, or fetch it: `hf download {name}`."
             )
         return
-    first = source / "config.json" if source.is_dir() else source
-    try:
-        with first.open("rb") as file:
-            magic = file.read(4)
-    except OSError as error:
-        raise ModelFileError(f"{first} cannot be read: {error.strerror or error}.") from error
-    if source.is_file() and magic != b"GGUF":
-        raise ModelFileError(
-            f"{source} is not a GGUF file (it begins with {magic!r}); give a .gguf file or a model directory."
-        )
+    if source.is_dir():
+        try:
+            (source / "config.json").open("rb").close()
+        except OSError as error:
+            raise ModelFileError(f"{source / 'config.json'} cannot be read: {error.strerror or error}.") from error
+        return
+    gguf_check.check(gguf_file.read(source))
 
 
 def load_module(name: str = "default") -> TorchModel:
