@@ -61,6 +61,7 @@ PRELOADS = "\n".join(f'<link rel="modulepreload" href="{STATIC_URL}/{name}">' fo
 HEAD = f"""
 <link rel="stylesheet" href="{STATIC_URL}/editor.css">
 <link rel="stylesheet" href="{STATIC_URL}/sampling.css">
+<link rel="stylesheet" href="{STATIC_URL}/documents.css">
 {PRELOADS}
 <link rel="manifest" href="/manifest.json" crossorigin="use-credentials">
 <link rel="icon" href="{STATIC_URL}/icon.svg" type="image/svg+xml">

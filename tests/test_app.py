@@ -136,6 +136,7 @@ def test_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
     editor = opened(page, app)
     editor.write(TEXT)
     wait_until_done(editor)
+    editor.open_settings()
     page.get_by_role("slider", name="Drafts").fill("7")
     editor.wait(lambda: len(editor.drafts()) == 7, "seven drafts")
     page.get_by_role("slider", name="Length").fill("2")
@@ -219,6 +220,7 @@ def test_a_tab_that_dies_in_the_middle_leaves_the_others_served(browser: Browser
     for _ in range(5):
         with browser.new_context() as context:
             editor = opened(context.new_page(), app)
+            editor.open_settings()
             page_settings = editor.page.get_by_role("slider", name="Length")
             page_settings.fill("32")
             editor.write("A text whose drafts nobody waits for")

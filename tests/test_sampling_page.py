@@ -356,7 +356,7 @@ def test_the_chart_follows_the_text(panel: Panel) -> None:
         ),
         "the chart of the new place",
     )
-    panel.page.get_by_role("button", name="Clear").click()
+    panel.page.get_by_role("button", name="New", exact=True).click()
     expect(panel.region).to_contain_text("Write something")
 
 

@@ -427,7 +427,7 @@ def test_incognito_holds_for_the_tab_and_for_nothing_else(
     learner.box.focus()
     learner.write("A secret.\n")
     learner.settle()
-    learner.page.evaluate("polydraft.editor.saveNow()")
+    learner.page.evaluate("polydraft.documents.saveNow()")
     learner.reload()
     expect(switch).to_have_attribute("aria-pressed", "true")
     assert "A secret." in learner.text

@@ -29,10 +29,12 @@ export class Connection {
 
   async check() {
     try {
-      const { model, backend, device, notice } = await serverStatus();
+      const status = await serverStatus();
+      const { model, backend, device, notice } = status;
+      this.root.dispatchEvent(new CustomEvent("pd-status", { detail: status }));
       const where = device && device !== "cpu" ? `${backend} on ${device}` : backend;
       this.find(".pd-model").textContent = `${model} · ${where}`;
-      this.find(".pd-remark").textContent = notice ?? "";
+      this.find(".pd-remark").textContent = backend === "loading" ? "" : notice ?? "";
       this.found();
       if (backend === "loading") setTimeout(() => this.check(), LOADING);
     } catch (error) {
@@ -63,7 +65,7 @@ export class Connection {
     this.offline = true;
     this.notices.notice("connection", {
       message: "The connection to Polydraft is lost. Your text is safe here.",
-      fix: "If you have closed it, start it again; this page finds it by itself.",
+      fix: "If you have closed it, start it again: this page will reconnect by itself.",
     });
     this.retry(1000);
   }
@@ -82,6 +84,7 @@ export class Connection {
     this.offline = false;
     this.timers.stop("retry");
     this.notices.notice("connection", null);
+    this.notices.notice("server", null); // what failed while it was away can be tried again
     this.notices.toast("Connected again.");
     this.told.found();
   }

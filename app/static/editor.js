@@ -14,6 +14,7 @@
  *   editor.before()                       the text before the caret; null where no drafts belong
  *   editor.ask(how), editor.abort()       drafts for this place now; none, until something changes
  *   editor.settings, editor.sampling      what requests carry; editor.settingsChanged() asks with them
+ *   editor.pause(on)                      no drafts for now; or go on
  *   editor.forgetAnswers()                answers kept for going back count no longer
  *   editor.notice(kind, problem)          a problem in words, until it is solved (problem: null)
  *   editor.toast(message, options)        a sentence for a moment
@@ -28,20 +29,23 @@
  *     pd-figures   figures of speculation; detail: the figures or null
  */
 
+import { setUpAppearance } from "./appearance.js";
 import { CaretMap } from "./caret.js";
 import { Connection } from "./connection.js";
+import { setUpCounts } from "./counts.js";
+import { Documents } from "./documents.js";
+import { setUpDocumentsPanel } from "./documents_panel.js";
 import { agreeing, firstWord, hasEnoughLeft, hasHugeParagraph, wordStem } from "./drafting.js";
+import { setUpFind } from "./find.js";
 import { Ghost } from "./ghost.js";
 import { Keys } from "./keys.js";
 import { Layout } from "./layout.js";
 import { Learning } from "./learning.js";
-import { recallText } from "./memory.js";
 import { Notices } from "./notices.js";
 import { setUpSampling } from "./panel.js";
 import { ANDROID } from "./platform.js";
 import { Requests } from "./requests.js";
 import { DraftList } from "./rows.js";
-import { Saving } from "./saving.js";
 import { SettingsBar } from "./settings_bar.js";
 import { setUpTabs } from "./tabs.js";
 import { insertAsTyped } from "./taking.js";
@@ -76,6 +80,8 @@ export class Editor {
     /** Whether the reader has moved to a draft by hand. */
     this.chosen = false;
     this.dismissed = false;
+    /** Whether the writer wants no drafts for now. */
+    this.paused = false;
     this.composing = false;
     /** The newest request that has been answered. @type {{n: number, before: string} | null} */
     this.answered = null;
@@ -141,7 +147,6 @@ export class Editor {
     this.setUpText();
     this.layout = new Layout(this);
     this.layout.reserveRoom();
-    this.saving = new Saving(this);
     setUpTools(root, this);
     addEventListener("pagehide", leave);
     this.connection.check();
@@ -161,9 +166,6 @@ export class Editor {
 
   setUpText() {
     const { textarea } = this;
-    // What somebody quick has typed before this script arrived is not lost.
-    textarea.value = recallText() + textarea.value;
-    textarea.setSelectionRange(textarea.value.length, textarea.value.length);
     // On a touch screen focusing would open the keyboard over a page nobody has seen yet.
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
 
@@ -269,7 +271,7 @@ export class Editor {
   /** The text before the caret, or null where no drafts belong: nothing written, a selection, a composition. */
   before() {
     const { textarea } = this;
-    if (this.composing && !ANDROID) return null;
+    if (this.paused || this.composing && !ANDROID) return null;
     if (textarea.selectionStart !== textarea.selectionEnd) return null;
     const before = this.text.slice(0, textarea.selectionStart);
     return before.trim() ? before : null;
@@ -289,8 +291,14 @@ export class Editor {
     });
   }
 
-  saveNow() {
-    this.saving.now();
+  /**
+   * Stop drafting, or go on.
+   * @param {boolean} on
+   */
+  pause(on) {
+    this.paused = on;
+    if (on) this.clear();
+    else this.ask({});
   }
 
   // ---------------------------------------------------------------- asking
@@ -495,7 +503,7 @@ export class Editor {
 
   /**
    * @param {string} message
-   * @param {{undo?: boolean}} options
+   * @param {{undo?: () => void, long?: boolean}} options
    */
   toast(message, options = {}) {
     this.notices.toast(message, options);
@@ -522,8 +530,13 @@ export function mount(element) {
   const viewport = document.querySelector("meta[name=viewport]");
   viewport?.setAttribute("content", "width=device-width, initial-scale=1, interactive-widget=resizes-content");
   const editor = new Editor(root);
+  const documents = new Documents(root, editor);
   const learning = new Learning(root, editor);
   setUpTabs(root, editor, learning);
   setUpSampling(root, editor);
-  Object.assign(window, { polydraft: { counters: editor.counters, editor } });
+  setUpDocumentsPanel(root, editor, documents);
+  setUpFind(root, editor);
+  setUpAppearance(root, editor);
+  setUpCounts(root, editor, documents);
+  documents.start().then(() => Object.assign(window, { polydraft: { counters: editor.counters, editor, documents } }));
 }

@@ -9,14 +9,8 @@ export class Layout {
   constructor(editor) {
     this.editor = editor;
     const { root, textarea, map } = editor;
-    new ResizeObserver(() => {
-      map.reset();
-      const { left, width } = map.column();
-      root.style.setProperty("--column-left", `${left}px`);
-      root.style.setProperty("--column-width", `${width}px`);
-      this.reserveRoom();
-      editor.drawGhost();
-    }).observe(textarea, { box: "border-box" }); // where the column stands, not only how wide it is
+    // Where the column stands, not only how wide it is.
+    new ResizeObserver(() => this.measure()).observe(textarea, { box: "border-box" });
     document.fonts?.addEventListener("loadingdone", () => map.reset());
 
     // The part of the window that a phone's keyboard leaves free.
@@ -24,6 +18,17 @@ export class Layout {
     const fit = () => root.style.setProperty("--height", `${viewport?.height ?? innerHeight}px`);
     viewport?.addEventListener("resize", fit);
     fit();
+  }
+
+  /** The column or its face is not what it was. */
+  measure() {
+    const { root, map } = this.editor;
+    map.reset();
+    const { left, width } = map.column();
+    root.style.setProperty("--column-left", `${left}px`);
+    root.style.setProperty("--column-width", `${width}px`);
+    this.reserveRoom();
+    this.editor.drawGhost();
   }
 
   /** The list keeps the height of k rows, and the text room for a ghost of that length: nothing jumps while typing. */

@@ -1,28 +1,18 @@
 // @ts-check
 /**
- * What survives a reload: the text and the settings. Each tab keeps its own text (sessionStorage), so that two tabs
- * do not overwrite each other; a new tab starts with the text last written anywhere (localStorage), unless that tab
- * was incognito.
+ * What the browser's small storage keeps: the settings, incognito, which document a tab has open, and what is not yet
+ * in a document. sessionStorage belongs to the tab and survives a reload; localStorage belongs to the address.
  */
 
-const TEXT = "polydraft.text";
+const TEXT = "polydraft.text"; // where versions before documents kept the text
 const SETTINGS = "polydraft.settings";
 const INCOGNITO = "polydraft.incognito";
+const TAB = "polydraft.tab";
+const LAST = "polydraft.last";
+export const UNSAVED = "polydraft.unsaved."; // + id
 
-/** @returns {string} */
-export function recallText() {
-  return attempt(() => sessionStorage.getItem(TEXT) ?? localStorage.getItem(TEXT)) ?? "";
-}
-
-/**
- * @param {string} text
- * @returns {boolean} false when the browser has no room for it, or allows no storage
- */
-export function keepText(text) {
-  const here = attempt(() => (sessionStorage.setItem(TEXT, text), true));
-  const everywhere = isIncognito() || attempt(() => (localStorage.setItem(TEXT, text), true));
-  return Boolean(here && everywhere);
-}
+/** @typedef {import("./document.js").Document} Document */
+/** @typedef {{id: string, caret: number[], scroll: number}} Place the document that a tab has open, and where in it */
 
 /** Whether what is written in this tab is for this tab alone. */
 export function isIncognito() {
@@ -42,6 +32,70 @@ export function recallSettings() {
 /** @param {Record<string, number | boolean>} settings */
 export function keepSettings(settings) {
   attempt(() => localStorage.setItem(SETTINGS, JSON.stringify(settings)));
+}
+
+/** @returns {Place | null} */
+export function recallPlace() {
+  return attempt(() => JSON.parse(sessionStorage.getItem(TAB) ?? "null"));
+}
+
+/** @param {Place} place */
+export function keepPlace(place) {
+  attempt(() => sessionStorage.setItem(TAB, JSON.stringify(place)));
+}
+
+/** The document that was written in last, in any tab. */
+export function lastDocument() {
+  return attempt(() => localStorage.getItem(LAST));
+}
+
+/** @param {string} id */
+export function keepLastDocument(id) {
+  attempt(() => localStorage.setItem(LAST, id));
+}
+
+/**
+ * Keep what a document does not have yet: because the page goes before it could be saved, or, in incognito, for this
+ * tab alone.
+ * @param {Document} document its `revision` is the one that this text began with
+ * @param {boolean} forTab
+ * @returns {boolean} false where the browser has no room for it, or allows no storage
+ */
+export function keepUnsaved(document, forTab) {
+  const storage = () => (forTab ? sessionStorage : localStorage);
+  return attempt(() => (storage().setItem(UNSAVED + document.id, JSON.stringify(document)), true)) ?? false;
+}
+
+/**
+ * @param {string} id
+ * @param {boolean} forTab
+ */
+export function forgetUnsaved(id, forTab) {
+  attempt(() => (forTab ? sessionStorage : localStorage).removeItem(UNSAVED + id));
+}
+
+/**
+ * @param {boolean} forTab
+ * @returns {Document[]}
+ */
+export function recallUnsaved(forTab) {
+  const read = () => {
+    const storage = forTab ? sessionStorage : localStorage;
+    const keys = Object.keys(storage).filter((key) => key.startsWith(UNSAVED));
+    return keys.map((key) => JSON.parse(storage.getItem(key) ?? "null")).filter(Boolean);
+  };
+  return attempt(read) ?? [];
+}
+
+/** Texts that versions before documents kept: this tab's first. @returns {string[]} */
+export function oldTexts() {
+  const texts = attempt(() => [sessionStorage.getItem(TEXT), localStorage.getItem(TEXT)]) ?? [];
+  return [...new Set(texts.filter((text) => text?.trim()))].map(String);
+}
+
+export function forgetOldTexts() {
+  attempt(() => sessionStorage.removeItem(TEXT));
+  attempt(() => localStorage.removeItem(TEXT));
 }
 
 /**

@@ -14,10 +14,12 @@ export class Notices {
     this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-notice"));
     this.toastBox = /** @type {HTMLElement} */ (root.querySelector(".pd-toast"));
     this.live = /** @type {HTMLElement} */ (root.querySelector(".pd-live"));
+    /** What the toast's button does. */
+    this.undo = () => {};
     this.toastBox.querySelector("button")?.addEventListener("click", () => {
       textarea.focus();
-      document.execCommand("undo");
       this.toastBox.hidden = true;
+      this.undo();
     });
   }
 
@@ -46,14 +48,15 @@ export class Notices {
   /**
    * Show a sentence for a moment.
    * @param {string} message
-   * @param {{undo?: boolean}} options `undo`: with a button that undoes the last change of the text
+   * @param {{undo?: () => void, long?: boolean}} options `undo`: with a button that does this; `long`: for longer
    */
-  toast(message, { undo = false } = {}) {
+  toast(message, { undo, long = Boolean(undo) } = {}) {
     const { toastBox } = this;
     toastBox.hidden = false;
     /** @type {HTMLElement} */ (toastBox.firstElementChild).textContent = message;
     /** @type {HTMLElement} */ (toastBox.lastElementChild).hidden = !undo;
-    this.timers.later("toast", undo ? 8000 : 2500, () => (toastBox.hidden = true));
+    if (undo) this.undo = undo;
+    this.timers.later("toast", long ? 8000 : 2500, () => (toastBox.hidden = true));
   }
 
   /**

@@ -30,9 +30,8 @@ export class SettingsBar {
         changed();
       });
     }
-    // Open where there is room for it, closed on a phone, until the reader decides otherwise.
-    const roomy = matchMedia("(min-width: 720px) and (min-height: 600px)").matches;
-    disclose(/** @type {HTMLButtonElement} */ (root.querySelector("[data-do=settings]")), roomy);
+    // Writing comes first: they open on demand.
+    disclose(/** @type {HTMLButtonElement} */ (root.querySelector("[data-do=settings]")), false);
   }
 
   /** All settings back to their defaults. */

@@ -1,5 +1,5 @@
 // @ts-check
-/** The buttons in the bar above the text: copy, download, clear, keys; and the examples below an empty page. */
+/** Buttons of the page that need no part of their own: copy, keys, settings; and the examples below an empty page. */
 
 import { disclose } from "./dom.js";
 
@@ -13,8 +13,6 @@ export function setUpTools(root, editor) {
   /** @type {Record<string, (button: HTMLButtonElement) => void>} */
   const actions = {
     copy: () => copy(editor),
-    download: () => download(editor),
-    clear: () => clear(editor),
     keys: () => dialog.showModal(),
     settings: (button) => disclose(button),
     more: (button) => disclose(button),
@@ -54,26 +52,4 @@ async function copy(editor) {
     if (!copied) return editor.toast("The browser did not allow copying. Select the text and copy it by hand.");
   }
   return editor.toast("Copied.");
-}
-
-/** @param {import("./editor.js").Editor} editor */
-function download(editor) {
-  const text = editor.textarea.value;
-  if (!text) return editor.toast("There is nothing to download yet.");
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/plain;charset=utf-8" }));
-  link.download = "polydraft.txt";
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-  return editor.toast("Saved as polydraft.txt.");
-}
-
-/** @param {import("./editor.js").Editor} editor */
-function clear(editor) {
-  const { textarea } = editor;
-  if (!textarea.value) return editor.toast("The page is empty already.");
-  textarea.focus();
-  textarea.select();
-  document.execCommand("delete");
-  return editor.toast("Cleared.", { undo: true });
 }

@@ -10,6 +10,8 @@ export class ServerError extends Error {
   constructor(message, fix = "") {
     super(message);
     this.fix = fix;
+    /** Whether a document was changed elsewhere, and so was not replaced. */
+    this.changed = false;
   }
 }
 
@@ -118,8 +120,8 @@ async function reach(path, init) {
 /** @param {Response} response */
 async function inWords(response) {
   try {
-    const { message, fix } = await response.json();
-    if (message) return new ServerError(message, fix);
+    const { message, fix, changed = false } = await response.json();
+    if (message) return Object.assign(new ServerError(message, fix), { changed });
   } catch {
     // Not our JSON: a proxy's page or a crashed server; the status is all there is to say.
   }

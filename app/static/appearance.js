@@ -1,0 +1,152 @@
+// @ts-check
+/**
+ * How the page looks to its writer: font, size, width and spacing of the text; focus mode, which leaves text and drafts
+ * alone on the page; and the line that stands in for drafts that are paused or not there yet.
+ */
+
+import { keyCaps } from "./dom.js";
+import { MAC } from "./platform.js";
+import { Popup } from "./popup.js";
+
+const KEPT = "polydraft.view";
+const FOCUS = "polydraft.focus"; // of this tab
+const ALT = MAC ? "⌥" : "Alt";
+const FOCUS_KEYS = [ALT, "Enter"];
+const PAUSE_KEYS = [ALT, "0"];
+
+/**
+ * @param {HTMLElement} root
+ * @param {import("./editor.js").Editor} editor
+ */
+export function setUpAppearance(root, editor) {
+  /** @type {<T extends HTMLElement>(selector: string) => T} */
+  const find = (selector) => /** @type {any} */ (root.querySelector(selector));
+  const box = find("#pd-view");
+  const inputs = /** @type {HTMLInputElement[]} */ ([...box.querySelectorAll("input")]);
+  const popup = new Popup(find("[data-do=view]"), box, { back: () => editor.textarea.focus() });
+
+  // ---------------------------------------------------------------- font, size, width, spacing
+
+  /** @returns {Record<string, string>} by name, as the inputs spell them */
+  function chosen() {
+    const read = inputs.filter(({ type, checked }) => type !== "radio" || checked);
+    return Object.fromEntries(read.map(({ name, value }) => [name.replace("vw-", ""), value]));
+  }
+
+  function apply() {
+    const { font, size, width, spacing } = chosen();
+    root.dataset.font = font;
+    root.style.setProperty("--size", String(Number(size) / 100));
+    root.style.setProperty("--measure", `${Number(width) / 2}em`); // a letter is about half an em wide
+    root.style.setProperty("--leading", spacing);
+    for (const [name, shown] of [["size", `${size}\u00a0%`], ["width", `${width} letters`], ["spacing", Number(spacing).toFixed(1)]]) {
+      find(`output[for=vw-${name}]`).textContent = shown;
+      const input = /** @type {HTMLInputElement} */ (find(`#vw-${name}`));
+      input.setAttribute("aria-valuetext", shown);
+      const filled = (Number(input.value) - Number(input.min)) / (Number(input.max) - Number(input.min));
+      input.style.setProperty("--filled", `${100 * filled}%`);
+    }
+    editor.layout.measure();
+  }
+
+  const kept = recall();
+  for (const input of inputs) {
+    const value = kept[input.name.replace("vw-", "")];
+    if (input.type === "radio") input.checked = value === undefined ? input.defaultChecked : input.value === value;
+    else if (value !== undefined) input.value = String(value); // the browser keeps it between min and max
+    input.addEventListener("input", () => {
+      apply();
+      keep(chosen());
+    });
+  }
+  if (!inputs.some(({ type, checked }) => type === "radio" && checked)) inputs[0].checked = true;
+  apply();
+  find("[data-do=view-reset]").addEventListener("click", () => {
+    for (const input of inputs) {
+      if (input.type === "radio") input.checked = input.defaultChecked;
+      else input.value = input.defaultValue;
+    }
+    apply();
+    keep(null);
+  });
+
+  // ---------------------------------------------------------------- focus mode
+
+  /** @param {boolean} on */
+  function focusMode(on) {
+    root.toggleAttribute("data-focus", on);
+    attempt(() => sessionStorage.setItem(FOCUS, on ? "on" : "off"));
+    if (on) popup.close();
+    find(".pd-leave-focus").hidden = !on;
+    editor.layout.measure();
+    editor.textarea.focus();
+  }
+
+  find("[data-do=focus]").addEventListener("click", () => focusMode(true));
+  find(".pd-leave-focus").addEventListener("click", () => focusMode(false));
+  if (attempt(() => sessionStorage.getItem(FOCUS)) === "on") focusMode(true);
+
+  // ---------------------------------------------------------------- pausing, and waiting for the model
+
+  const line = find(".pd-state");
+  const pauseButton = find("[data-do=pause]");
+  let loading = false;
+
+  function drawState() {
+    pauseButton.setAttribute("aria-pressed", String(editor.paused));
+    line.hidden = !editor.paused && !loading;
+    if (editor.paused) line.innerHTML = `Drafts are paused. ${keyCaps(PAUSE_KEYS)} brings them back.`;
+    else if (loading) line.textContent = "Starting…";
+  }
+
+  function pause() {
+    editor.pause(!editor.paused);
+    drawState();
+    editor.textarea.focus();
+  }
+
+  pauseButton.addEventListener("click", pause);
+  root.addEventListener("pd-status", (event) => {
+    loading = /** @type {CustomEvent} */ (event).detail.backend === "loading";
+    drawState();
+  });
+
+  // ---------------------------------------------------------------- keys
+
+  editor.addKey({ keys: PAUSE_KEYS, does: "Pause drafts, or bring them back" });
+  editor.addKey({ keys: FOCUS_KEYS, does: "Focus mode: text and drafts only" });
+  addEventListener("keydown", (event) => {
+    const { altKey, ctrlKey, metaKey, shiftKey, code } = event;
+    if (!altKey || ctrlKey || metaKey || shiftKey || event.isComposing || root.dataset.tab === "stores") return;
+    if (code === "Enter" || code === "NumpadEnter") focusMode(!root.hasAttribute("data-focus"));
+    else if (code === "Digit0" || code === "Numpad0") pause();
+    else return;
+    event.preventDefault();
+  });
+  find("[data-do=focus] .vw-keys").innerHTML = keyCaps(FOCUS_KEYS);
+  find("[data-do=pause] .vw-keys").innerHTML = keyCaps(PAUSE_KEYS);
+}
+
+/** @returns {Record<string, unknown>} */
+function recall() {
+  return attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "{}")) ?? {};
+}
+
+/** @param {Record<string, string> | null} choice null forgets it */
+function keep(choice) {
+  attempt(() => (choice ? localStorage.setItem(KEPT, JSON.stringify(choice)) : localStorage.removeItem(KEPT)));
+}
+
+/**
+ * Storage throws when it is full, switched off or damaged; then the choice lasts as long as the page.
+ * @template T
+ * @param {() => T} action
+ * @returns {T | null}
+ */
+function attempt(action) {
+  try {
+    return action();
+  } catch {
+    return null;
+  }
+}

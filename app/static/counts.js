@@ -1,0 +1,81 @@
+// @ts-check
+/**
+ * The quiet line under the text: words, and how many keys drafts have saved in this document. The technical figures
+ * stand in its tooltip, and beside it after a click.
+ *
+ *   keys saved = 1 - keys pressed / keys that the same text takes without drafts
+ *
+ * A key is pressed for each letter, each deletion and each draft that is taken; pasted text counts on neither side. A
+ * draft that is undone was not taken.
+ */
+
+import { countWords } from "./counting.js";
+import { disclose } from "./dom.js";
+import { plural } from "./documents_panel.js";
+import { Timers } from "./timers.js";
+
+const COUNT_AFTER = 150; // ms without a change until words are counted
+
+/**
+ * @param {HTMLElement} root
+ * @param {import("./editor.js").Editor} editor
+ * @param {import("./documents.js").Documents} documents
+ */
+export function setUpCounts(root, editor, documents) {
+  const { textarea } = editor;
+  const line = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-counts"));
+  const technical = /** @type {HTMLElement} */ (root.querySelector(".pd-technical"));
+  const timers = new Timers();
+  let words = 0;
+  let counting = 0;
+  /** The draft that was taken last, while it stands. @type {{at: number, text: string} | null} */
+  let last = null;
+
+  textarea.addEventListener("input", (event) => {
+    const { inputType = "", data = null } = /** @type {InputEvent} */ (event);
+    const { keys } = documents.current;
+    if (editor.inserting) {
+      const text = data ?? "";
+      if (text === textarea.value) return; // an example: no draft
+      keys.takes += 1;
+      keys.taken += text.length;
+      last = { at: textarea.selectionStart - text.length, text };
+    } else if (inputType.startsWith("insertText") || inputType === "insertCompositionText") {
+      keys.typed += Math.max(1, data?.length ?? 1);
+    } else if (!/^insertFrom/.test(inputType)) {
+      keys.typed += 1;
+      if (inputType === "historyUndo" && last && !textarea.value.startsWith(last.text, last.at)) {
+        keys.takes -= 1;
+        keys.taken -= last.text.length;
+        last = null;
+      }
+    }
+  });
+  root.addEventListener("pd-text", () => timers.later("count", COUNT_AFTER, count));
+  root.addEventListener("pd-document", draw);
+  line.addEventListener("click", () => disclose(line));
+  line.addEventListener("pointerenter", tooltip);
+  line.addEventListener("focus", tooltip);
+
+  async function count() {
+    const n = ++counting;
+    const { text } = editor;
+    const found = await countWords(text, () => n !== counting && editor.text !== text);
+    if (n !== counting) return;
+    words = found;
+    draw();
+  }
+
+  function draw() {
+    const { typed, taken, takes } = documents.current.keys;
+    const saved = taken ? 1 - (typed + takes) / (typed + taken) : 0;
+    const percent = Math.round(100 * saved);
+    line.textContent = plural(words, "word") + (percent > 0 ? ` · ${percent}\u00a0% of keys saved` : "");
+  }
+
+  /** The technical line as it stands at the moment. */
+  function tooltip() {
+    const parts = [...technical.querySelectorAll(".pd-model, .pd-figures > span")];
+    line.title = parts.map(({ textContent }) => textContent?.trim()).filter(Boolean).join(" · ");
+  }
+}

@@ -1,0 +1,63 @@
+// @ts-check
+/** What a document is, wherever it is kept: its text and what goes with it. */
+
+/**
+ * A document without its text. `title`: given by the writer, or empty; then `opening`, the beginning of its first
+ * line, stands for it. `caret`: start and end of the selection. `privateRanges`: what was typed in incognito.
+ * `keys`: see counts.js. `created`, `changed`, `binned`: ms since 1970; `binned` is null outside the bin.
+ * `revision`: names the text as it is kept; empty while it is kept nowhere.
+ * @typedef {{id: string, title: string, opening: string, words: number, caret: number[], privateRanges: number[][],
+ *            keys: {typed: number, taken: number, takes: number}, created: number, changed: number,
+ *            binned: number | null, revision: string}} Entry
+ */
+
+/** @typedef {Entry & {text: string}} Document */
+
+/**
+ * A place that keeps documents; `file_documents.js` and `browser_documents.js` are the two. `write` replaces a text
+ * only where `base` is still its revision ("" for a new document) and throws `Changed` otherwise.
+ * @typedef {{where: "browser" | "files", list: () => Promise<Entry[]>, read: (id: string) => Promise<Document | null>,
+ *            write: (document: Document, base: string) => Promise<Entry>,
+ *            putInBin: (id: string, on: boolean) => Promise<void>, remove: (id: string) => Promise<void>}} Store
+ */
+
+const OPENING = 80; // characters of the first line that stand for a title
+
+/** The text that is kept is not the one that the writer began with. */
+export class Changed extends Error {}
+
+/**
+ * @param {Partial<Document>} known
+ * @returns {Document}
+ */
+export function newDocument(known = {}) {
+  const now = Date.now();
+  return {
+    id: crypto.randomUUID(), title: "", opening: "", words: 0, caret: [0, 0], privateRanges: [],
+    keys: { typed: 0, taken: 0, takes: 0 }, created: now, changed: now, binned: null, revision: "", text: "",
+    ...known,
+  };
+}
+
+/** @param {{title: string, opening: string}} entry */
+export function titleOf({ title, opening }) {
+  return title || opening || "Untitled";
+}
+
+/**
+ * The beginning of the first line that is not empty.
+ * @param {string} text
+ */
+export function openingOf(text) {
+  const line = text.slice(0, 10_000).split("\n").find((line) => line.trim()) ?? "";
+  return [...line.trim().slice(0, 2 * OPENING)].slice(0, OPENING).join("");
+}
+
+/**
+ * A file name for a document, without its ending.
+ * @param {{title: string, opening: string}} entry
+ */
+export function fileNameOf(entry) {
+  const name = titleOf(entry).replace(/[^\p{L}\p{M}\p{N} ,.'’()&+_-]+/gu, " ").replace(/\s+/g, " ").slice(0, 60);
+  return name.replace(/^[. ]+|[. ]+$/g, "") || "Untitled";
+}

@@ -1,0 +1,74 @@
+// @ts-check
+/** Documents that the server keeps as plain text files; see app/documents_routes.py. */
+
+import { Changed } from "./document.js";
+import { ServerError, getJson, postJson } from "./transport.js";
+
+/** @typedef {import("./document.js").Document} Document */
+/** @typedef {import("./document.js").Entry} Entry */
+
+const NO_KEYS = { typed: 0, taken: 0, takes: 0 };
+
+/** Where documents are kept, and the folder for files. */
+export async function whereKept() {
+  const { kept, folder } = await getJson("/api/documents");
+  return { where: /** @type {"browser" | "files"} */ (kept), folder: /** @type {string} */ (folder) };
+}
+
+/** @param {"browser" | "files"} where */
+export async function keepIn(where) {
+  await postJson("/api/documents/keep", { where });
+}
+
+export class FileDocuments {
+  constructor() {
+    this.where = /** @type {const} */ ("files");
+  }
+
+  /** @returns {Promise<Entry[]>} the last changed first */
+  async list() {
+    return (await getJson("/api/documents")).documents.map(ours);
+  }
+
+  /**
+   * @param {string} id
+   * @returns {Promise<Document | null>} null where there is none of this name
+   */
+  async read(id) {
+    if (!(await this.list()).some((entry) => entry.id === id)) return null;
+    return ours(await getJson(`/api/documents/${encodeURIComponent(id)}`));
+  }
+
+  /**
+   * @param {Document} document
+   * @param {string} base
+   * @returns {Promise<Entry>}
+   */
+  async write({ id, title, text, caret, privateRanges, keys, created, changed, binned }, base) {
+    const asked = { id, title, text, caret, private: privateRanges, keys, created, changed, binned, base: base || null };
+    try {
+      return ours(await postJson("/api/documents/write", asked));
+    } catch (error) {
+      if (error instanceof ServerError && error.changed) throw new Changed(error.message);
+      throw error;
+    }
+  }
+
+  /**
+   * @param {string} id
+   * @param {boolean} on
+   */
+  async putInBin(id, on) {
+    await postJson("/api/documents/bin", { id, on });
+  }
+
+  /** @param {string} id */
+  async remove(id) {
+    await postJson("/api/documents/remove", { id });
+  }
+}
+
+/** @param {any} theirs */
+function ours({ private: privateRanges, keys, file: _, ...entry }) {
+  return { ...entry, privateRanges, keys: { ...NO_KEYS, ...keys } };
+}

@@ -1,0 +1,38 @@
+// @ts-check
+/** What opens from a button and lies over the page: Esc, a click beside it, and the button itself close it again. */
+
+export class Popup {
+  /**
+   * @param {HTMLButtonElement} button with aria-controls
+   * @param {HTMLElement} box
+   * @param {{opened?: () => void, back: () => void}} told `back`: gives the focus back to the text
+   */
+  constructor(button, box, { opened = () => {}, back }) {
+    this.button = button;
+    this.box = box;
+    this.opened = opened;
+    this.back = back;
+    button.addEventListener("click", () => (box.hidden ? this.open() : this.close()));
+    box.addEventListener("keydown", (event) => {
+      if (event.key !== "Escape" || event.defaultPrevented) return;
+      event.preventDefault();
+      this.close();
+    });
+    document.addEventListener("pointerdown", ({ target }) => {
+      const inside = target instanceof Node && (box.contains(target) || button.contains(target));
+      if (!inside && !box.hidden) this.close({ focus: false });
+    });
+  }
+
+  open() {
+    this.box.hidden = false;
+    this.button.setAttribute("aria-expanded", "true");
+    this.opened();
+  }
+
+  close({ focus = true } = {}) {
+    this.box.hidden = true;
+    this.button.setAttribute("aria-expanded", "false");
+    if (focus) this.back();
+  }
+}
