@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from core.drafting.candidates import PROPOSALS
+from core.drafting.drafts import Drafts, Options
 from core.healing import Healer
 from core.models import LanguageModel, Row, Sequence, load_model
 from core.modes import Drafting, Mode, begin
@@ -24,7 +26,6 @@ from core.places import likeliest_place, only
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
-from core.superposed import PROPOSALS, Drafts, Options
 from core.text import shown
 
 WINDOW = 1024  # tokens of text before the caret that the model sees

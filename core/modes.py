@@ -1,4 +1,4 @@
-"""The ways to make drafts, all with the steps of `core.superposed.Superposition`: rows, advance, close, Drafts.
+"""The ways to make drafts, all with the steps of `core.drafting.driver.Driven`: rows, advance, close, Drafts.
 
     superposed           one row for all drafts, and exact steps
     branching            the k likeliest first tokens, each continued greedily in a row of its own
@@ -13,6 +13,7 @@ Knows ids and logits. Shapes: V vocabulary, d drafts, m candidates.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,10 +23,13 @@ from torch import Tensor
 
 from core.controls import SPECULATING, checked_mode
 from core.dice import Dice
+from core.drafting.candidates import Candidates
+from core.drafting.drafts import Drafts, Kept, Options
+from core.drafting.driver import Driven
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.places import likeliest_place, only
-from core.superposed import Drafts, Options, Superposition
+from core.superposed import superposed
 
 if TYPE_CHECKING:
     from core.speculated import Speculated, Speculation
@@ -59,7 +63,7 @@ class Mode:
 
 
 class Drafting(Protocol):
-    """Drafts of one prefix while they grow; see `Superposition`."""
+    """Drafts of one prefix while they grow; see `core.drafting.driver.Driven`."""
 
     done: bool
 
@@ -75,11 +79,13 @@ def begin(
     mode: Mode | None = None,
     word_ids: Iterable[int] = (),
     starts: list[np.ndarray] | None = None,
+    kept: Ids[Kept] = (),
 ) -> Drafting:
     """Drafts after `prefix_ids`, which `sequence` holds; advance with the logits after the prefix first.
 
-    `word_ids` and `starts` are those of `Superposition`: places where a half-typed word may be gone on with. The
-    modes with rows of their own begin at the likeliest of these places alone.
+    `word_ids` and `starts` are those of `superposed`: places where a half-typed word may be gone on with. The modes
+    with rows of their own begin at the likeliest of these places alone. `kept` are rows that stay where they are, of
+    superposed drafts.
     """
     mode = mode or Mode()
     o = options
@@ -95,8 +101,8 @@ def begin(
     if mode.name == "greedy":  # one draft: what is superposed is its own token
         o = _greedy(o)
     elif mode.name == "branching":  # exact to the end
-        o = replace(o, distinct=True, exact_steps=max(o.length - 1, 0), reset_every=None)
-    return Superposition(sequence, prefix_ids, o, word_ids, starts)
+        o = replace(o, distinct=True, exact_steps=max(o.length - 1, 0), forks=0, reset_every=None)
+    return Driven(lambda logits: superposed(logits, sequence, prefix_ids, o, place.word, starts, kept))
 
 
 def draft(
@@ -349,7 +355,7 @@ class Spliced:
             self.done = self._sampled.done
             if not self.done and self._step == self._tokens:
                 self._sampled.rows()  # gives a row to drafts that have none yet
-                after = replace(self.options, length=self.options.length - self._tokens, first_ids=None)
+                after = replace(self.options, length=self.options.length - self._tokens, first_ids=None, forks=0)
                 self._parts = [_Part(stem, self._prefix, after) for stem in self._sampled.drafts]
             return drafts
         rest = iter(logits)
@@ -400,7 +406,7 @@ class _Part:
 
     def __init__(self, stem: _Draft, prefix: list[int], options: Options) -> None:
         self.stem, self._prefix, self._options = stem, prefix, options
-        self._superposition: Superposition | None = None
+        self._superposition: Driven | None = None
         self._rows: list[Row] | None = None
         self.latest: Drafts | None = None
 
@@ -425,8 +431,9 @@ class _Part:
         if self.done:
             return
         if self._superposition is None:
-            assert self.stem.sequence is not None
-            self._superposition = Superposition(self.stem.sequence, self._prefix + self.stem.ids, self._options)
+            sequence, prefix, o = self.stem.sequence, self._prefix + self.stem.ids, self._options
+            assert sequence is not None
+            self._superposition = Driven(lambda logits: superposed(logits, sequence, prefix, o))
         self.latest = self._superposition.advance(logits)
 
     def close(self) -> None:
@@ -435,7 +442,7 @@ class _Part:
 
 
 def _greedy(o: Options) -> Options:
-    return replace(o, k=1, distinct=True, exact_steps=0, reset_every=None)
+    return replace(o, k=1, distinct=True, exact_steps=0, forks=0, reset_every=None)
 
 
 class _Speculating:
@@ -490,14 +497,15 @@ class _Speculating:
         from core.speculated import Greedily, Speculated
 
         o, places = _greedy(self._options), self._places
-        state = Superposition(self._sequence, self._prefix, o, places.word, places.starts)
+        state = Driven(lambda x: superposed(x, self._sequence, self._prefix, o, places.word, places.starts))
         first = state.advance(logits)
         at = len(first.ids[0]) - 1 if first.ids else 0
         rows: list[Sequence | None] = [None] * len(first.ids)
         if rows and o.length > 1:
             rows[0] = row = self._sequence.fork()
             row.rewind(len(self._prefix) + at)
-        greedily = Greedily(state.scored)
+        state.close()
+        greedily = Greedily(lambda x, context: Candidates(o).scored(x, context)[:2])
         assert self._mode.speculation is not None
         return Speculated(
             self._prefix,

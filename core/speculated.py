@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from core.dice import Dice
+from core.drafting.drafts import Drafts, Options
 from core.models.base import Row, Sequence
 from core.speculative.calibration import Calibration
 from core.speculative.drafters.base import Drafter
 from core.speculative.generate import Generation, Memory
 from core.speculative.generate import Options as Speculating
-from core.superposed import Drafts, Options
 
 Rule = Callable[[Tensor, Tensor], Tensor]
 
@@ -89,7 +89,7 @@ class _Part:
 
 
 class Speculated:
-    """Drafts that grow by several tokens per pass; the steps are those of `core.superposed.Superposition`.
+    """Drafts that grow by several tokens per pass; the steps are those of `core.drafting.driver.Driven`.
 
     Args:
         first: the drafts with one token each.

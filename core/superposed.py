@@ -1,10 +1,14 @@
 """Superposed Decoding: k drafts out of one forward pass per token (Shen et al., arXiv 2405.18400).
 
 The model is fed one mixed embedding per step, the average of the drafts' latest tokens weighted by the drafts'
-probabilities (eqs. 3-4), and the k drafts are read out of the one distribution it returns. Two things are ours
-and can be switched off: *distinct beginnings* (the drafts start with k different tokens and each lineage is
-kept alive) and *exact steps* (for the first r steps after the first, each draft's own token runs beside the
-superposed row, in one batch). `distinct=False, exact_steps=0, mixing="geometric"` is the paper's method.
+probabilities (eqs. 3-4), and the k drafts are read out of the one distribution it returns. Three things are ours and
+can be switched off:
+
+* *distinct*: each draft is a lineage of its own and is kept alive;
+* *forks*: the drafts part where the probability is (`core.drafting.forks`), not all at their first token;
+* *exact steps*: for r tokens after it has parted, each draft's own token runs beside the superposed row, in one batch.
+
+`distinct=False, forks=0, exact_steps=0, mixing="geometric"` is the paper's method.
 
 Knows ids and logits; nothing of text, files or widgets. Shapes: V vocabulary, D width, d drafts, m candidates.
 """
@@ -12,480 +16,258 @@ Knows ids and logits; nothing of text, files or widgets. Shapes: V vocabulary, D
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence as Ids
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.errors import InputError
+from core.drafting.beginnings import beginnings
+from core.drafting.candidates import Candidates
+from core.drafting.drafts import Draft, Drafts, Kept, Options, snapshot
+from core.drafting.driver import Drafting, grown
+from core.drafting.forks import Continuations
+from core.drafting.rows import first_drafts, forked_drafts
 from core.models.base import LanguageModel, Row, Sequence
-from core.ngram.interpolation import Geometric, Interpolation, Linear
 
-LEAST = -103.0  # log-probability below which float32 knows no probability any more
-GROUP = 64  # logits of which only the largest is looked at first
-PROPOSALS = 3  # candidates per draft that a personal store may add to those of the model
 MAJORITY = 0.5  # of the mixture's weight: what is read out of it is then mostly this draft's
 
-Rule = Callable[[Tensor, Tensor], Tensor]  # (input_ids (1, n), logits (1, V)) -> logits (1, V), as in transformers
+Mix = Callable[[Tensor, list[int], np.ndarray], Tensor]  # (V, D), ids (d,), gamma (d,) -> the inputs of a row
 
 
-@dataclass(frozen=True)
-class Drafts:
-    """The drafts after one step, best first.
+def mixed_embedding(embeddings: Tensor, ids: list[int], gamma: np.ndarray) -> Tensor:
+    """The superposed embedding (1, D): Σ γ_i z(id_i), eq. 3."""
+    return torch.from_numpy(gamma.astype(np.float32)[None] @ embeddings.numpy()[ids])
 
-    Attributes:
-        ids: token ids of each draft, without the prefix; an ended draft includes the token that ended it.
-        logprobs: natural logarithm of each draft's score: Σ over its tokens, at τ, n-grams mixed in.
-        beginnings: probability of each draft's first token.
-        lineages: which beginning each draft grew from, 0 … k-1; a draft keeps its number while it grows.
-        own: how many leading tokens of each draft rest on the draft itself: exact ones, then superposed ones for
-            as long as the draft carries most of the mixture or the n-grams know its last three tokens. What
-            follows was read out of a mixture that mostly belongs to other drafts.
-        personal: for each draft and token, whether a personal store decided on it: without that store another token
-            would stand there, or, for a first token, the draft would not.
-        ended: whether each draft has met a stop token. Only with distinct beginnings: else see `finished`.
-        finished: drafts that met a stop token and their scores, best first.
-        step: 1 after the first token.
-        done: nothing follows.
-        how: for each draft and token, how it came and its LTS where it has one; [] without speculation.
-        figures: what speculation came to, see `core.speculated.Figures`.
+
+def superposed(
+    logits: list[Tensor],
+    sequence: Sequence,
+    prefix_ids: list[int],
+    options: Options,
+    word_ids: Iterable[int] = (),
+    starts: list[np.ndarray] | None = None,
+    kept: Ids[Kept] = (),
+    score: Candidates | None = None,
+    mix: Mix = mixed_embedding,
+) -> Drafting:
+    """Algorithm 1 for one prefix: yields the rows of the next pass and the drafts so far, and is sent their logits.
+
+    Args:
+        logits: (V,) after the prefix, then after each of the first tokens of the word, as many as are known.
+        sequence: holds the prefix, and the tokens of the word whose logits are given; afterwards the prefix alone.
+        word_ids: tokens of a half-typed word. Drafts may begin after the first n of them, with a token of `starts[n]`.
+        kept: rows of an earlier request that stay where they are.
+        score, mix: how tokens are scored and embeddings mixed, where that is done on a device.
     """
+    o, word, prefix, floor = options, list(word_ids), list(prefix_ids), len(prefix_ids)
+    score, embeddings, pieces = score or Candidates(o), sequence.model.embeddings, sequence.model.tokenizer.pieces
+    stop = sequence.model.tokenizer.eos_ids if o.stop_ids is None else o.stop_ids
+    starts = [np.asarray(o.first_ids)] if starts is None and o.first_ids is not None else starts
+    random = np.random.default_rng(o.seed)
+    settled_on = Draft([], [], 0)  # what resets have made text
+    drafts: list[Draft] = []  # best first
+    finished: list[Draft] = []
+    step = 0
 
-    ids: list[list[int]]
-    logprobs: list[float]
-    beginnings: list[float]
-    lineages: list[int]
-    own: list[int]
-    personal: list[list[bool]]
-    ended: list[bool]
-    finished: list[tuple[list[int], float]]
-    step: int
-    done: bool
-    how: list[list[tuple[str, float | None]]] = field(default_factory=list)
-    figures: Any = None
+    def so_far(**state: bool) -> Drafts:
+        return snapshot(drafts, finished, settled_on, o, step=step, **{"done": False, "settled": True, **state})
 
+    try:
+        while True:  # once, or once for every reset
+            # 1. The first token: one pass gives the beginnings of all drafts (eq. 1).
+            step += 1
+            found = beginnings(logits, prefix, score, pieces, word, starts, [row.ids for row in kept])
+            tree = Continuations(found, pieces, stop)
+            parting = bool(o.forks and o.distinct and len(kept) < o.k)
+            drafts, over = first_drafts(tree, o, kept, fill=not (parting and kept))
+            finished = best_of(finished + over, o.k)
 
-@dataclass
-class _Draft:
-    ids: list[int]
-    logprob: float
-    beginning: float
-    lineage: int
-    own: int = 1
-    personal: list[bool] = field(default_factory=list)  # one per token
-    ended: bool = False
-    sequence: Sequence | None = field(default=None, repr=False)  # its own, during exact steps
+            # 2. Forks: each pass expands the likeliest node of the tree; then the best k paths become the drafts.
+            if parting:
+                for _ in range(o.forks):
+                    node = tree.unexpanded()
+                    if node is None or node.depth >= o.length:
+                        break
+                    (after,) = yield [row_of(sequence, prefix, node.ids)], so_far(settled=False)
+                    step += 1
+                    tree.expand(node, *score.scored(after, prefix + node.ids))
+                drafts = forked_drafts(tree, o, drafts, kept)
+                finished = [d for d in drafts if d.ended]
 
+            # 3. The drafts grow: each by its own best token (distinct), or the best k of d × m (eq. 2).
+            length, fed = o.length - len(settled_on.ids), 0  # fed: superposed positions in the cache
+            while growing := [d for d in drafts if not d.ended and not d.rests and d.tokens < length]:
+                at = min(d.tokens for d in growing)
+                due = [d for d in growing if d.tokens == at]  # the others know this token already, and wait for it
+                exact = [d for d in due if at < d.stem + o.exact_steps]
+                for draft in drafts:
+                    if draft not in exact:
+                        draft.close()
+                rows = [own_row(d, sequence, prefix) for d in exact]
+                if any(d.stem + o.exact_steps < length for d in growing):
+                    # The superposed row begins where the best draft does, and follows one token behind the drafts.
+                    before = begun(sequence, prefix, growing[0]) if not fed else []
+                    mixed = mixtures(growing, range(fed, at), embeddings, mix if not before else mixed_embedding)
+                    inputs = torch.cat([*before, *mixed])
+                    rows.insert(0, Row(sequence, inputs, silent=len(exact) == len(due)))
+                    fed = at
+                logits = yield rows, so_far()
+                step += 1
+                drafts, over = grow(drafts, growing, exact, logits, prefix, score, stop, pieces)
+                finished = best_of(finished + over, o.k)
+                if at + 1 == o.reset_every:
+                    break
 
-@dataclass(frozen=True)
-class Options:
-    """How drafts are made; the defaults are the product's. See `superpose` for what each one means."""
-
-    k: int = 3
-    length: int = 10
-    ngrams: Any = None
-    alpha: float | None = None
-    tau: float = 1.0
-    candidates: int | None = None
-    penalty: float = 200.0
-    rule: Rule | None = None
-    distinct: bool = True
-    exact_steps: int = 1
-    mixing: Literal["linear", "geometric"] = "linear"
-    stop_ids: frozenset[int] | None = None
-    first_ids: np.ndarray | None = None
-    reset_every: int | None = None
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        for name, low in (("k", 1), ("length", 1), ("exact_steps", 0)):
-            if getattr(self, name) < low:
-                raise InputError(f"{name} {getattr(self, name)} given; at least {low} expected.")
-        if not self.tau > 0:
-            raise InputError(f"tau {self.tau} given; a temperature above 0 expected.")
-        if self.candidates is not None and self.candidates < self.k:
-            raise InputError(f"{self.candidates} candidates given for {self.k} drafts; at least as many expected.")
-        if self.mixing not in ("linear", "geometric"):
-            raise InputError(f"mixing {self.mixing!r} given; 'linear' or 'geometric' expected.")
-        if self.reset_every is not None and self.reset_every < 1:
-            raise InputError(f"reset_every {self.reset_every} given; at least 1 step expected.")
-
-    def interpolation(self) -> Interpolation | None:
-        """The n-gram rule these options name, or None without n-grams."""
-        if self.ngrams is None or isinstance(self.ngrams, Interpolation):
-            return self.ngrams
-        alpha: dict[str, Any] = {} if self.alpha is None else {"alpha": self.alpha}
-        if self.mixing == "geometric":
-            return Geometric(self.ngrams, penalty=self.penalty, **alpha)
-        return Linear(self.ngrams, **alpha)
-
-
-class Superposition:
-    """The drafts of one prefix while they grow, without the model: `rows` says what the next pass needs,
-    `advance` takes its logits. So the passes of many prefixes can be joined into one.
-
-    Where a word is half typed, drafts may begin at several places inside it: after `prefix_ids` and the first n of
-    `word_ids`, with a token of `starts[n]`. The likeliest beginnings of all places are taken.
-
-    `sequence` holds `prefix_ids` and those of `word_ids` whose logits come first; after `close` it holds nothing
-    but tokens of the two.
-    """
-
-    def __init__(
-        self,
-        sequence: Sequence,
-        prefix_ids: list[int],
-        options: Options,
-        word_ids: Iterable[int] = (),
-        starts: list[np.ndarray] | None = None,
-    ) -> None:
-        self.options = options
-        self._sequence, self._prefix = sequence, list(prefix_ids)
-        self._word = list(word_ids)
-        self._starts = starts if starts or options.first_ids is None else [np.asarray(options.first_ids)]
-        self._floor = len(prefix_ids)  # positions that stay
-        self._m = options.candidates or 3 * options.k
-        self._ngrams = options.interpolation()
-        eos = sequence.model.tokenizer.eos_ids
-        self._stop = eos if options.stop_ids is None else options.stop_ids
-        self._drafts: list[_Draft] = []  # alive, best first
-        self._finished: list[_Draft] = []
-        self._stem = _Draft([], 0.0, 1.0, 0)  # what a reset has settled on
-        self._since_reset = 0
-        self._random = np.random.default_rng(options.seed)
-        self._step = 0
-        self.done = False
-
-    def advance(self, logits: list[Tensor]) -> Drafts:
-        """One step: logits (V,) of each of `rows()`; at the very start those after the prefix, then after each of the
-        first tokens of the word, as many as are known."""
-        o = self.options
-        if not self._drafts:
-            self._begin(logits)
-        else:
-            # Exact rows follow the superposed row, if there is one, in the order of the drafts.
-            exact = sum(draft.sequence is not None for draft in self._drafts)
-            self._grow(logits[len(logits) - exact :] if exact else logits, shared=not exact)
-        self._step += 1
-        self._since_reset += 1
-        alive = [draft for draft in self._drafts if not draft.ended]
-        self.done = self._step >= o.length or not alive
-        drafts = self._snapshot()
-        if not self.done and o.reset_every and self._since_reset == o.reset_every:
-            self._reset(alive)
-        if self.done:
-            self.close()
-        return drafts
-
-    def rows(self) -> list[Row]:
-        """What the next pass needs: the superposed row, and during exact steps one row per draft."""
-        if self.done:
-            return []
-        if not self._drafts:  # just reset: the settled draft's own tokens
-            return [Row(self._sequence, self._prefix[self._sequence.length :])]
-        alive = [draft for draft in self._drafts if not draft.ended]
-        rows = []
-        exact = self._since_reset <= self.options.exact_steps
-        if self._since_reset < self.options.length and self.options.exact_steps < self.options.length - 1:
-            rows.append(Row(self._sequence, self._superpose(alive), silent=exact))
-        if exact:
-            self._give_sequences(alive)
-            rows += [Row(d.sequence, d.ids[-1:]) for d in alive if d.sequence is not None]
-        else:
-            self._close_sequences()
-        return rows
-
-    def close(self) -> None:
-        """Stop here: drop what is no real token from the cache. Safe at any step, and twice."""
-        self.done = True
-        self._close_sequences()
-        if self._sequence.length > self._floor:
-            self._sequence.rewind(self._floor)
-
-    def _superpose(self, alive: list[_Draft]) -> Tensor:
-        """The mixed embedding (1, D) of the drafts' latest tokens (eqs. 3-4)."""
-        gamma = _normalised(np.array([draft.logprob for draft in alive]))  # p_i / Σ p_j, eq. 4
-        z = self._sequence.model.embeddings.numpy()[[draft.ids[-1] for draft in alive]]  # (d, D)
-        return torch.from_numpy(gamma.astype(np.float32)[None] @ z)  # eq. 3
-
-    def _begin(self, logits: list[Tensor]) -> None:
-        """The first token: the best k beginnings, each a draft of its own (eq. 1)."""
-        o = self.options
-        found = self._beginnings(logits)
-        by_others = sorted(found, key=lambda f: -f[2])[: o.k]  # what would be chosen without personal stores
-        anyway = {tuple(ids) for ids, _, _ in by_others}
-        for ids, score, _ in found if o.distinct else found[: 2 * o.k]:
-            personal = [False] * (len(ids) - 1) + [tuple(ids) not in anyway]
-            draft = _Draft(ids, score, float(np.exp(score)), len(self._drafts), own=len(ids), personal=personal)
-            if ids[-1] in self._stop and not o.distinct:
-                self._finish(draft)
-            elif len(self._drafts) < o.k:
-                draft.ended = ids[-1] in self._stop
-                if draft.ended:
-                    self._finish(draft)
-                self._drafts.append(draft)
-        if len(logits) > 1:  # beginnings at several places: each draft's own sequence stands at its own
-            prefix = len(self._prefix)
-            for draft in self._drafts if o.exact_steps else []:
-                draft.sequence = self._sequence.fork()
-                draft.sequence.rewind(prefix + len(draft.ids) - 1)
-            # The superposed row goes on from where the best draft begins.
-            self._floor = prefix + (len(self._drafts[0].ids) - 1 if self._drafts else 0)
-            self._sequence.rewind(self._floor)
-
-    def _beginnings(self, logits: list[Tensor]) -> list[tuple[list[int], float, float]]:
-        """Tokens after the prefix, their scores, and what those would be without personal stores; best first."""
-        if self._starts is None or self._stem.ids:
-            candidates, logq = self._candidates(logits[0], [self._prefix])
-            scores, without = (s[0].tolist() for s in self._mix(logq[None], [self._prefix], candidates))
-            found = [([token], s, w) for token, s, w in zip(candidates.tolist(), scores, without, strict=True)]
-            return sorted((f for f in found if np.isfinite(f[1])), key=lambda f: -f[1])
-        path, total = 0.0, 0.0  # log-probability of the word's tokens so far; probability of all beginnings
-        places: list[list[tuple[list[int], float, float]]] = []
-        for n, (after, allowed) in enumerate(zip(logits, self._starts, strict=False)):
-            stem = self._word[:n]
-            candidates, logq, mass = self._candidates_among(after, self._prefix + stem, allowed)
-            onward = self._word[n : n + 1] if n + 1 < len(logits) else []
-            weighed = np.append(logq, [_logprob(after, token, self.options.tau) for token in onward])
-            tokens = np.append(candidates, onward).astype(np.int64)
-            scores, without = (s[0] for s in self._mix(weighed[None], [self._prefix + stem], tokens))
-            m = len(candidates)
-            places.append(
-                [
-                    ([*stem, int(token)], path + float(score), path + float(other))
-                    for token, score, other in zip(candidates, scores[:m], without[:m], strict=True)
-                ]
+            # 4. Done; or a reset (section 5.3): one draft, drawn by its probability, becomes text.
+            alive = [d for d in drafts if not d.ended and d.tokens < length]
+            if not o.reset_every or not alive:
+                break
+            drawn = alive[random.choice(len(alive), p=normalised([d.logprob for d in alive]))]
+            latest = so_far()
+            for draft in drafts:
+                draft.close()
+            drafts = []
+            sequence.rewind(len(prefix))
+            settled_on = Draft(
+                settled_on.ids + drawn.ids,
+                [settled_on.logprob + drawn.logprob],
+                0,
+                personal=settled_on.personal + drawn.personal,
             )
-            total += np.exp(path) * max(mass + float(np.exp(scores[:m]).sum() - np.exp(logq).sum()), 0.0)
-            path += float(scores[m]) if onward else 0.0
-        if not self.options.distinct:  # the paper's drafts have one history: the likeliest place is theirs
-            places = [max(places, key=lambda place: sum(np.exp(score) for _, score, _ in place))]
-        pieces = self._sequence.model.tokenizer.pieces
-        best: dict[bytes, tuple[list[int], float, float]] = {}
-        for ids, score, other in (beginning for place in places for beginning in place):
-            text = b"".join(pieces[i] for i in ids)  # the same text at two places is one draft
-            if np.isfinite(score) and (text not in best or score > best[text][1]):
-                best[text] = ids, score, other
-        share = float(np.log(total)) if total > 0 else 0.0
-        return sorted(((ids, s - share, w - share) for ids, s, w in best.values()), key=lambda f: -f[1])
-
-    def _grow(self, logits: list[Tensor], shared: bool) -> None:
-        """One more token: d × m hypotheses (eq. 2), of which k are kept."""
-        o = self.options
-        alive = [draft for draft in self._drafts if not draft.ended]
-        contexts = [self._prefix + draft.ids for draft in alive]
-        if shared:
-            candidates, logq = self._candidates(logits[0], contexts)
-            scores, without = self._mix(np.repeat(logq[None], len(alive), 0), contexts, candidates)
-            table = np.repeat(candidates[None], len(alive), 0)
-        else:
-            pairs = [self._candidates(x, [c]) for x, c in zip(logits, contexts, strict=True)]
-            table, logq = _stacked(pairs)
-            scores, without = self._mix(logq, contexts, table)
-            if (empty := np.isneginf(logq)).any():
-                scores, without = (np.where(empty, -np.inf, s) for s in (scores, without))
-        standing = np.array([draft.logprob for draft in alive])
-        gamma = _normalised(standing)
-        totals = scores + standing[:, None]  # (d, m)
-        if o.distinct:  # each lineage goes on with its own best token
-            picks = list(enumerate(totals.argmax(1).tolist())) if totals.size else []
-        else:  # the best 2k of all, so that k remain when some of them end
-            flat = np.argsort(-totals, axis=None, kind="stable")[: 2 * o.k]
-            picks = [divmod(int(i), totals.shape[1]) for i in flat]
-        grown: list[_Draft] = []
-        for d, c in picks:
-            score = float(totals[d, c])
-            if not np.isfinite(score):
-                continue
-            parent, token = alive[d], int(table[d, c])
-            child = _Draft([*parent.ids, token], score, parent.beginning, parent.lineage, parent.own)
-            # Only where each lineage takes its own best is there one token that would stand here otherwise.
-            decided = o.distinct and int(np.argmax(without[d])) != c
-            child.personal = [*parent.personal, decided]
-            if parent.own == len(parent.ids) and (
-                not shared or gamma[d] >= MAJORITY or self._known([*contexts[d][-2:], token])
-            ):
-                child.own += 1
-            if token in self._stop:
-                child.ended = True
-                self._finish(child)
-                if o.distinct:
-                    grown.append(child)
-            elif len(grown) < o.k:
-                # A parent's own sequence goes to its first child; later children make theirs anew.
-                child.sequence, parent.sequence = parent.sequence, None
-                grown.append(child)
-        if not grown:  # everything was ruled out: what stood stays, and the drafts end here
-            for draft in alive:
-                draft.ended = True
-            return
-        self._close_sequences()
-        self._drafts = [draft for draft in self._drafts if draft.ended] + grown
-        self._drafts.sort(key=lambda draft: -draft.logprob)
-
-    def scored(self, logits: Tensor, context: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """What one draft may go on with after `context`: ids (m,), and log-probabilities with the n-grams mixed in."""
-        candidates, logq = self._candidates(logits, [context])
-        return candidates, self._mix(logq[None], [context], candidates)[0][0]
-
-    def _candidates(self, logits: Tensor, contexts: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
-        """The m likeliest tokens at τ, best first, then what a personal store proposes after any of the contexts:
-        ids (m,) and log-probabilities (m,)."""
-        o = self.options
-        if o.rule is not None:
-            logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
-        x = logits.numpy()
-        best = likeliest(x, self._m)
-        if len(more := self._proposed(contexts, best)):
-            best = np.append(best, more)
-        # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
-        # model's own, so that n-grams can be mixed in and a beginning's probability means what it says.
-        q = x[best].astype(np.float64) / o.tau - log_total(x, o.tau)
-        keep = q > LEAST
-        tokens, q = best[keep], q[keep]
-        if not o.distinct and len(q):
-            q = q - np.logaddexp.reduce(q)
-        return tokens, q
-
-    def _candidates_among(
-        self, logits: Tensor, context: list[int], allowed: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray, float]:
-        """The m likeliest of some tokens, then what of them a personal store proposes: ids (m,), log-probabilities (m,)
-        among all tokens, and the probability of everything allowed. A rule crops what is allowed."""
-        o = self.options
-        if len(allowed) == 0:
-            return allowed, np.zeros(0), 0.0
-        some = logits.numpy()[allowed]
-        mass = log_total(some, o.tau) - log_total(logits.numpy(), o.tau)
-        if o.rule is not None:
-            masked = torch.full_like(logits, -torch.inf)
-            masked[torch.from_numpy(allowed)] = torch.from_numpy(some)
-            some = o.rule(torch.tensor([context]), masked[None])[0].numpy()[allowed]
-        best = likeliest(some, self._m)
-        if len(more := self._proposed([context], allowed[best])):
-            best = np.append(best, np.flatnonzero(np.isin(allowed, more)))
-        q = some[best].astype(np.float64) / o.tau - log_total(some, o.tau) + mass
-        keep = np.isfinite(q)
-        return allowed[best[keep]], q[keep], float(np.exp(mass))
-
-    def _proposed(self, contexts: list[list[int]], have: np.ndarray) -> np.ndarray:
-        """What the n-grams propose after these contexts and is no candidate yet."""
-        if self._ngrams is None:
-            return np.zeros(0, dtype=np.int64)
-        found = {i for ids in self._ngrams.proposals(contexts, PROPOSALS) for i in ids}
-        return np.array(sorted(found - set(have.tolist())) if found else [], dtype=np.int64)
-
-    def _mix(
-        self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7); and what they
-        would be without personal stores, the same array where there are none."""
-        return (logq, logq) if self._ngrams is None else self._ngrams.scores_without(logq, contexts, candidates)
-
-    def _known(self, ids: list[int]) -> bool:
-        return self._ngrams is not None and self._ngrams.knows(ids)
-
-    def _finish(self, draft: _Draft) -> None:
-        self._finished.append(draft)
-        self._finished.sort(key=lambda d: -d.logprob)
-        del self._finished[self.options.k :]
-
-    def _snapshot(self) -> Drafts:
-        stem = self._stem
-        return Drafts(
-            ids=[stem.ids + d.ids for d in self._drafts],
-            logprobs=[stem.logprob + d.logprob for d in self._drafts],
-            beginnings=[d.beginning for d in self._drafts],
-            lineages=[d.lineage for d in self._drafts],
-            own=[len(stem.ids) + d.own for d in self._drafts],
-            personal=[stem.personal + d.personal for d in self._drafts],
-            ended=[d.ended for d in self._drafts],
-            finished=[(stem.ids + d.ids, stem.logprob + d.logprob) for d in self._finished],
-            step=self._step,
-            done=self.done,
-        )
-
-    def _reset(self, alive: list[_Draft]) -> None:
-        """Section 5.3: one draft, drawn by its probability, becomes text, and drafts start anew from it."""
-        weights = np.exp([d.logprob - max(x.logprob for x in alive) for d in alive])
-        drawn = alive[self._random.choice(len(alive), p=weights / weights.sum())]
-        self._close_sequences()
-        self._sequence.rewind(len(self._prefix))
-        self._prefix += drawn.ids
-        self._stem = _Draft(
-            self._stem.ids + drawn.ids,
-            self._stem.logprob + drawn.logprob,
-            drawn.beginning,
-            0,
-            personal=self._stem.personal + drawn.personal,
-        )
-        self._drafts, self._since_reset = [], 0
-
-    def _give_sequences(self, alive: list[_Draft]) -> None:
-        for draft in alive:
-            if draft.sequence is None:
-                base = self._sequence.fork()
-                base.rewind(len(self._prefix))
-                if len(draft.ids) > 1:  # a second child of one parent: its path so far, again
-                    base.feed(draft.ids[:-1])
-                draft.sequence = base
-
-    def _close_sequences(self) -> None:
-        for draft in self._drafts:
-            if draft.sequence is not None:
-                draft.sequence.close()
-            draft.sequence = None
+            prefix, word, starts, kept = prefix + drawn.ids, [], None, ()
+            logits = yield [Row(sequence, drawn.ids)], latest
+        yield [], so_far(done=True)
+    finally:
+        for draft in drafts:
+            draft.close()
+        if sequence.length > floor:
+            sequence.rewind(floor)
 
 
-def _normalised(logprobs: np.ndarray) -> np.ndarray:
-    return np.exp(logprobs - np.logaddexp.reduce(logprobs))
+def mixtures(growing: list[Draft], places: range, embeddings: Tensor, mix: Mix) -> list[Tensor]:
+    """What the superposed row holds at some places: the drafts' tokens there, weighted by γ_i = p_i / Σ p_j (eq. 4)."""
+    if len(places) > 1:
+        mix = mixed_embedding
+    return [
+        mix(embeddings, [d.ids[d.start + i] for d in growing], normalised([d.totals[i] for d in growing]))
+        for i in places
+    ]
 
 
-# NumPy and one thread for what is done once per step: torch's second thread would wait for a core on which one of
-# llama.cpp's still spins.
+def grow(
+    drafts: list[Draft],
+    growing: list[Draft],
+    exact: list[Draft],
+    logits: list[Tensor],
+    prefix: list[int],
+    score: Candidates,
+    stop: frozenset[int],
+    pieces: Ids[bytes],
+) -> tuple[list[Draft], list[Draft]]:
+    """One more token for the shortest of the growing drafts; returns all drafts, and those that met a stop token.
 
-
-def log_total(logits: np.ndarray, tau: float) -> float:
-    """Logarithm of the normaliser at τ."""
-    x = logits / tau if tau != 1 else logits
-    peak = x.max(initial=-np.inf)
-    if not np.isfinite(peak):
-        return float(peak)
-    shifted = x - peak
-    np.exp(shifted, out=shifted)
-    return float(peak + np.log(shifted.sum()))
-
-
-def likeliest(x: np.ndarray, m: int) -> np.ndarray:
-    """Where the m largest are, largest first; equals in the order of their index.
-
-    The m-th largest of some maxima of disjoint groups is a bound from below, which few elements reach.
+    Args:
+        growing: what the mixture is made of. exact: those of the shortest with logits of their own.
+        logits: of the superposed row, if there was one, then of each exact draft.
     """
-    m = min(m, len(x))
-    groups = len(x) // GROUP
-    if groups > m:
-        maxima = x[: groups * GROUP].reshape(GROUP, groups).max(0)
-        bound = np.partition(maxima, groups - m)[groups - m]
-        found = np.flatnonzero(x >= bound)
-    else:
-        found = np.arange(len(x))
-    return found[np.argsort(-x[found], kind="stable")[:m]]
+    o, at = score.options, min(d.tokens for d in growing)
+    gamma = dict(zip(growing, normalised([d.totals[at - 1] for d in growing]), strict=True))
+    after: dict[Draft, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}  # ids, scores, scores without personal stores
+    shared = [d for d in growing if d.tokens == at and d not in exact]
+    if exact:
+        own = logits[len(logits) - len(exact) :]
+        after |= zip(exact, zip(*score.apart(own, [prefix + d.ids for d in exact]), strict=True), strict=True)
+    if shared:
+        found = score.shared(logits[0], [prefix + d.ids for d in shared])
+        after |= zip(shared, zip(*found, strict=True), strict=True)
+
+    def child(draft: Draft, c: int) -> Draft:
+        ids, scores, without = after[draft]
+        token = int(ids[c])
+        # Only where each lineage takes its own best is there one token that would stand here otherwise.
+        personal = o.distinct and int(np.argmax(without)) != c
+        own = draft in exact or gamma[draft] >= MAJORITY or score.known([*(prefix + draft.ids)[-2:], token])
+        grown = draft.child(token, draft.logprob + float(scores[c]), personal, own)
+        grown.ended = token in stop
+        return grown
+
+    if o.distinct:  # each lineage goes on with its own best token
+        over: list[Draft] = []
+        for i, draft in enumerate(drafts):
+            if draft not in after:
+                continue
+            ids, scores, _ = after[draft]
+            c = int(scores.argmax()) if len(scores) else -1
+            if c < 0 or not np.isfinite(scores[c]):  # everything was ruled out
+                draft.ended = True
+            elif np.exp(scores[c]) < o.end_below and begins_word(pieces[ids[c]]):
+                draft.rests = True  # going on is likelier wrong than right
+            else:
+                drafts[i] = child(draft, c)
+                drafts[i].sequence, draft.sequence = draft.sequence, None
+                over += [drafts[i]] if drafts[i].ended else []
+        if not o.forks:
+            drafts.sort(key=lambda d: -d.logprob)
+        return drafts, over
+
+    # The best 2k of d × m hypotheses (eq. 2), so that k remain when some of them end.
+    totals = [(draft.logprob + float(s), n, c) for n, draft in enumerate(after) for c, s in enumerate(after[draft][1])]
+    best = sorted((t for t in totals if np.isfinite(t[0])), key=lambda t: (-t[0], t[1], t[2]))[: 2 * o.k]
+    parents = list(after)
+    children = [(parents[n], child(parents[n], c)) for _, n, c in best]
+    alive = [(parent, one) for parent, one in children if not one.ended][: o.k]
+    if not children:  # everything was ruled out: what stood stays, and the drafts end here
+        for draft in growing:
+            draft.ended = True
+        return drafts, []
+    for parent, one in alive:  # a parent's own sequence goes to its first child; later ones make theirs anew
+        one.sequence, parent.sequence = parent.sequence, None
+    for draft in growing:
+        draft.close()
+    return [one for _, one in alive], [one for _, one in children if one.ended]
 
 
-def _logprob(logits: Tensor, token: int, tau: float) -> float:
-    return float(logits[token]) / tau - log_total(logits.numpy(), tau)
+def row_of(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
+    """Lets a sequence that holds the prefix hold `ids` after it: keeps what they share, feeds the rest."""
+    at = len(prefix)
+    last = min(sequence.length, len(prefix) + len(ids) - 1)
+    while at < last and sequence.inputs[at] == ids[at - len(prefix)]:
+        at += 1
+    sequence.rewind(at)
+    return Row(sequence, ids[at - len(prefix) :])
 
 
-def _stacked(rows: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Candidates and log-probabilities of d drafts as tables (d, m); a shorter row ends in places of no probability."""
-    m = max(len(ids) for ids, _ in rows)
-    table = np.zeros((len(rows), m), dtype=np.int64)
-    logq = np.full((len(rows), m), -np.inf)
-    for row, (ids, q) in enumerate(rows):
-        table[row, : len(ids)], logq[row, : len(q)] = ids, q
-    return table, logq
+def own_row(draft: Draft, sequence: Sequence, prefix: list[int]) -> Row:
+    """The row of a draft's own latest token, on a sequence of its own."""
+    if draft.sequence is None:
+        draft.sequence = sequence.fork()
+    return row_of(draft.sequence, prefix, draft.ids)
+
+
+def begun(sequence: Sequence, prefix: list[int], best: Draft) -> list[Tensor]:
+    """Rewinds to the beginning of the best draft; embeddings (n, D) of the word's tokens before it that are missing."""
+    if not best.start:
+        sequence.rewind(len(prefix))
+        return []
+    missing = row_of(sequence, prefix, best.ids[: best.start + 1]).inputs
+    return [sequence.model.embeddings[torch.tensor(missing[:-1])]] if len(missing) > 1 else []
+
+
+def begins_word(piece: bytes) -> bool:
+    """Whether a token leaves the word before it whole."""
+    return not piece[:1].isalnum() and piece[:1] < b"\x80"
+
+
+def best_of(finished: list[Draft], k: int) -> list[Draft]:
+    return sorted(finished, key=lambda d: -d.logprob)[:k]
+
+
+def normalised(logprobs: Ids[float]) -> np.ndarray:
+    """Probabilities (n,) that sum to 1, from natural logarithms."""
+    x = np.array(logprobs)
+    return np.exp(x - np.logaddexp.reduce(x))
 
 
 def superpose(
@@ -497,7 +279,7 @@ def superpose(
     sequence: Sequence | None = None,
     **options: Any,
 ) -> Generator[Drafts, None, None]:
-    """Grow k drafts after `prefix_ids`; yields all of them after every step and may be stopped at any.
+    """Grow k drafts after `prefix_ids`; yields all of them after every pass and may be stopped at any.
 
     Args:
         k, length: number of drafts, tokens per draft.
@@ -507,8 +289,11 @@ def superpose(
         tau: temperature τ, divides the logits before everything else but `rule`.
         candidates: tokens considered per step, the same for all drafts; None means 3k, as the authors have it.
         rule: crops the logits, as a transformers LogitsProcessor.
-        distinct: different first tokens, each lineage kept alive. False: the paper's top k of d × m.
-        exact_steps: r steps after the first in which each draft's own token runs through the model as well.
+        distinct: each draft is a lineage of its own, kept alive. False: the paper's top k of d × m.
+        forks: passes spent on finding where the drafts part; 0: all part at their first token.
+        exact_steps: r steps after that in which each draft's own token runs through the model as well.
+        end_below: a draft ends before a word whose first token is less probable than this; 0: at `length` alone.
+        least_branch: no draft parts from the others with less probability than this, unless there is no other.
         stop_ids: tokens that end a draft; None means the tokenizer's ends of text.
         first_ids: the only tokens a draft may begin with (token healing); probabilities are given that.
         reset_every, seed: section 5.3's resets every s steps; the draw is seeded.
@@ -531,48 +316,5 @@ def superpose_batch(
     **options: Any,
 ) -> Iterator[list[Drafts]]:
     """`superpose` for several prefixes, all of them in one pass per step; yields the drafts of each."""
-    return grown(model, prefixes, Options(k=k, length=length, **options), sequences)
-
-
-def grown(
-    model: LanguageModel,
-    prefixes: Iterable[list[int]],
-    options: Options,
-    sequences: list[Sequence] | None = None,
-    superposition: type[Superposition] = Superposition,
-    step: Callable[[list[Row]], list[Tensor]] | None = None,
-) -> Iterator[list[Drafts]]:
-    """The drafts of each prefix, step by step.
-
-    Args:
-        superposition: what keeps the drafts of a prefix.
-        step: what its rows are answered with after the first step; None is the model's pass.
-    """
-    prefixes = [list(prefix) for prefix in prefixes]
-    if not all(prefixes):
-        raise InputError("An empty prefix given; at least one token id expected.")
-    own = sequences is None
-    held: list[Sequence] = [model.open() for _ in prefixes] if sequences is None else sequences
-    states: list[Superposition] = []
-    try:
-        known = [s.resume(ids) for s, ids in zip(held, prefixes, strict=True)]
-        feeding = [Row(s, p[s.length :]) for s, p, x in zip(held, prefixes, known, strict=True) if x is None]
-        fed = iter(model.forward(feeding) if feeding else [])
-        first = [next(fed) if x is None else x for x in known]
-        states = [superposition(s, ids, options) for s, ids in zip(held, prefixes, strict=True)]
-        latest = [state.advance([x]) for state, x in zip(states, first, strict=True)]
-        yield latest
-        while any(not state.done for state in states):
-            rows = [state.rows() for state in states]
-            found = iter((step or model.forward)([row for part in rows for row in part]))
-            latest = [
-                state.advance([next(found) for _ in part]) if part else before
-                for state, part, before in zip(states, rows, latest, strict=True)
-            ]
-            yield latest
-    finally:
-        for made in states:
-            made.close()
-        if own:
-            for s in held:
-                s.close()
+    made = Options(k=k, length=length, **options)
+    return grown(model, list(prefixes), lambda s, ids: lambda logits: superposed(logits, s, ids, made), sequences)

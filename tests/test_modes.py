@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from core.controls import CATALOG, MODE_CONTROLS, MODES, PRESETS, Preset, checked
+from core.drafting.drafts import Options
 from core.errors import InputError
 from core.modes import Mode, begin, draft
 from core.samplers import Rule, TopK
 from core.samplers.catalog import RULES, sampler
 from core.samplers.view import look, sweep, top_w_map
-from core.superposed import Options
 
 ENDLESS = frozenset[int]()
 every_mode = pytest.mark.parametrize("mode", MODES)

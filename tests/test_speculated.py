@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from core.controls import MODES
+from core.drafting.drafts import Options
 from core.modes import Mode, begin
 from core.samplers import TopK
 from core.speculated import Speculation, Speculator
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.tree import TokenTree
-from core.superposed import Options
 from tests.table_model import TableModel
 
 PREFIX = [0, 1, 2, 3, 1]

@@ -11,8 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.drafting.candidates import likeliest
 from core.errors import InputError
-from core.superposed import likeliest, superpose, superpose_batch
+from core.superposed import superpose, superpose_batch
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
 # Of a score, a sum over 10 tokens: float32 sums in another order (oneDNN's) differ by up to 4e-4 from the authors';

@@ -13,9 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.drafting.drafts import Drafts
 from core.models import Row, Sequence
 from core.ngram import Interpolation, NgramStore
-from core.superposed import Drafts, superpose
+from core.superposed import superpose
 
 NEVER = frozenset[int]()  # no token ends a draft: all of them are of the same length
 NUCLEUS = 0.9  # p of nucleus sampling, as the paper's

@@ -11,11 +11,12 @@ from app.evals.options import LENGTH, Options, Place, places, texts
 from app.evals.scores import Score, half_interval, scored, summary
 from app.settings import DraftSettings
 from core.autocomplete import load_autocomplete
+from core.drafting.drafts import Drafts
 from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram import Interpolation
 from core.ngram.shelf import interpolation
-from core.superposed import Drafts, superpose
+from core.superposed import superpose
 
 PLACES = 300
 K = 3

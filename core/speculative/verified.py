@@ -23,6 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.drafting.candidates import PROPOSALS, likeliest, log_total
+from core.drafting.drafts import Drafts
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.ngram.interpolation import Interpolation
@@ -31,7 +33,7 @@ from core.speculative.acceptance import typical
 from core.speculative.calibration import Calibration
 from core.speculative.target import softmax
 from core.speculative.tree import TokenTree
-from core.superposed import PROPOSALS, Drafts, likeliest, log_total, superpose
+from core.superposed import superpose
 
 THETA = 0.3
 NODES = 16  # tokens of the tree that `refine` has looked at

@@ -1,0 +1,67 @@
+"""The first tokens of drafts: after the text, or at any token boundary inside a half-typed word."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Ids
+
+import numpy as np
+from torch import Tensor
+
+from core.drafting.candidates import Candidates, log_total
+from core.drafting.forks import Beginning
+
+
+def beginnings(
+    logits: list[Tensor],
+    prefix: list[int],
+    score: Candidates,
+    pieces: Ids[bytes],
+    word: Ids[int] = (),
+    starts: list[np.ndarray] | None = None,
+    kept: Ids[list[int]] = (),
+) -> list[Beginning]:
+    """First tokens after the prefix with those of the word before them, ln P, and ln P without personal stores; the
+    likeliest first. With `starts` the probabilities are given that the text goes on at one of these places.
+
+    Args:
+        logits: (V,) after the prefix, then after each of the word's first tokens, as many as are known.
+        starts: the tokens that may follow at each place; None is any, after the prefix.
+        kept: token ids of rows whose first tokens are beginnings whatever their probability.
+    """
+    if starts is None:
+        tokens, scores, without = score.scored(logits[0], prefix, [ids[0] for ids in kept])
+        found = [([int(t)], float(s), float(w)) for t, s, w in zip(tokens, scores, without, strict=True)]
+        return sorted((f for f in found if np.isfinite(f[1])), key=lambda f: -f[1])
+    path, total = 0.0, 0.0  # ln P of the word's tokens so far; probability of all beginnings
+    places: list[list[Beginning]] = []
+    for n, (after, allowed) in enumerate(zip(logits, starts, strict=False)):
+        stem = list(word[:n])
+        context = prefix + stem
+        also = [ids[n] for ids in kept if ids[:n] == stem and len(ids) > n]
+        candidates, logq, mass = score.among(after, context, allowed, also)
+        onward = word[n : n + 1] if n + 1 < len(logits) else []
+        weighed = np.append(logq, [_logprob(after, token, score.options.tau) for token in onward])
+        tokens = np.append(candidates, onward).astype(np.int64)
+        scores, without = (s[0] for s in score.mixed(weighed[None], [context], tokens))
+        m = len(candidates)
+        places.append(
+            [
+                ([*stem, int(token)], path + float(s), path + float(w))
+                for token, s, w in zip(candidates, scores[:m], without[:m], strict=True)
+            ]
+        )
+        total += np.exp(path) * max(mass + float(np.exp(scores[:m]).sum() - np.exp(logq).sum()), 0.0)
+        path += float(scores[m]) if onward else 0.0
+    if not score.options.distinct:  # the paper's drafts have one history: the likeliest place is theirs
+        places = [max(places, key=lambda place: sum(np.exp(s) for _, s, _ in place))]
+    best: dict[bytes, Beginning] = {}
+    for ids, s, w in (beginning for place in places for beginning in place):
+        text = b"".join(pieces[i] for i in ids)  # the same text at two places is one beginning
+        if np.isfinite(s) and (text not in best or s > best[text][1]):
+            best[text] = ids, s, w
+    share = float(np.log(total)) if total > 0 else 0.0
+    return sorted(((ids, s - share, w - share) for ids, s, w in best.values()), key=lambda f: -f[1])
+
+
+def _logprob(logits: Tensor, token: int, tau: float) -> float:
+    return float(logits[token]) / tau - log_total(logits.numpy(), tau)

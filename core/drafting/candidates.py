@@ -1,0 +1,145 @@
+"""Scores of the tokens that may come next: the model's likeliest, with what the n-grams know mixed in.
+
+Shapes: V vocabulary, d drafts, m candidates. Scores are natural logarithms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.drafting.drafts import Options
+
+LEAST = -103.0  # log-probability below which float32 knows no probability any more
+GROUP = 64  # logits of which only the largest is looked at first
+PROPOSALS = 3  # candidates per draft that a personal store may add to those of the model
+
+
+class Candidates:
+    """The tokens that some options let a draft go on with, and their scores."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.m = options.candidates or 3 * options.k
+        self.ngrams = options.interpolation()
+
+    def after(
+        self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The m likeliest tokens at τ, best first, then what a personal store proposes after any of the contexts, and
+        `also`: ids (m,) and log-probabilities (m,)."""
+        o = self.options
+        if o.rule is not None:
+            logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
+        x = logits.numpy()
+        best = likeliest(x, self.m)
+        if len(more := self._proposed(contexts, best, also)):
+            best = np.append(best, more)
+        # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
+        # model's own, so that n-grams can be mixed in and a beginning's probability means what it says.
+        q = x[best].astype(np.float64) / o.tau - log_total(x, o.tau)
+        keep = q > LEAST
+        tokens, q = best[keep], q[keep]
+        if not o.distinct and len(q):
+            q = q - np.logaddexp.reduce(q)
+        return tokens, q
+
+    def among(
+        self, logits: Tensor, context: list[int], allowed: np.ndarray, also: Iterable[int] = ()
+    ) -> tuple[np.ndarray, np.ndarray, float]:
+        """The m likeliest of some tokens, then what of them a personal store proposes, and `also`: ids (m,),
+        log-probabilities (m,) among all tokens, and the probability of everything allowed. A rule crops what is
+        allowed."""
+        o = self.options
+        if len(allowed) == 0:
+            return allowed, np.zeros(0), 0.0
+        some = logits.numpy()[allowed]
+        mass = log_total(some, o.tau) - log_total(logits.numpy(), o.tau)
+        if o.rule is not None:
+            masked = torch.full_like(logits, -torch.inf)
+            masked[torch.from_numpy(allowed)] = torch.from_numpy(some)
+            some = o.rule(torch.tensor([context]), masked[None])[0].numpy()[allowed]
+        best = likeliest(some, self.m)
+        if len(more := self._proposed([context], allowed[best], also)):
+            best = np.append(best, np.flatnonzero(np.isin(allowed, more)))
+        q = some[best].astype(np.float64) / o.tau - log_total(some, o.tau) + mass
+        keep = np.isfinite(q)
+        return allowed[best[keep]], q[keep], float(np.exp(mass))
+
+    def mixed(
+        self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7); and what they
+        would be without personal stores, the same array where there are none."""
+        return (logq, logq) if self.ngrams is None else self.ngrams.scores_without(logq, contexts, candidates)
+
+    def scored(
+        self, logits: Tensor, context: list[int], also: Iterable[int] = ()
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """What one draft may go on with after `context`: ids (m,), scores (m,), and those without personal stores."""
+        tokens, logq = self.after(logits, [context], also)
+        scores, without = self.mixed(logq[None], [context], tokens)
+        return tokens, scores[0], without[0]
+
+    def shared(self, logits: Tensor, contexts: list[list[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same of d drafts that share a distribution: ids and scores (d, m)."""
+        tokens, logq = self.after(logits, contexts)
+        scores, without = self.mixed(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
+        return np.repeat(tokens[None], len(contexts), 0), scores, without
+
+    def apart(self, logits: list[Tensor], contexts: list[list[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same of d drafts with a distribution each; a shorter row ends in places of no probability."""
+        pairs = [self.after(x, [c]) for x, c in zip(logits, contexts, strict=True)]
+        m = max(len(ids) for ids, _ in pairs)
+        table = np.zeros((len(pairs), m), dtype=np.int64)
+        logq = np.full((len(pairs), m), -np.inf)
+        for row, (ids, q) in enumerate(pairs):
+            table[row, : len(ids)], logq[row, : len(q)] = ids, q
+        scores, without = self.mixed(logq, contexts, table)
+        if (empty := np.isneginf(logq)).any():
+            scores, without = (np.where(empty, -np.inf, s) for s in (scores, without))
+        return table, scores, without
+
+    def known(self, ids: list[int]) -> bool:
+        """Whether the n-grams have seen these tokens in a row."""
+        return self.ngrams is not None and self.ngrams.knows(ids)
+
+    def _proposed(self, contexts: list[list[int]], have: np.ndarray, also: Iterable[int]) -> np.ndarray:
+        found = set(also)
+        if self.ngrams is not None:
+            found |= {i for ids in self.ngrams.proposals(contexts, PROPOSALS) for i in ids}
+        return np.array(sorted(found - set(have.tolist())) if found else [], dtype=np.int64)
+
+
+# NumPy and one thread for what is done once per step: torch's second thread would wait for a core on which one of
+# llama.cpp's still spins.
+
+
+def log_total(logits: np.ndarray, tau: float) -> float:
+    """Logarithm of the normaliser at τ."""
+    x = logits / tau if tau != 1 else logits
+    peak = x.max(initial=-np.inf)
+    if not np.isfinite(peak):
+        return float(peak)
+    shifted = x - peak
+    np.exp(shifted, out=shifted)
+    return float(peak + np.log(shifted.sum()))
+
+
+def likeliest(x: np.ndarray, m: int) -> np.ndarray:
+    """Where the m largest are, largest first; equals in the order of their index.
+
+    The m-th largest of some maxima of disjoint groups is a bound from below, which few elements reach.
+    """
+    m = min(m, len(x))
+    groups = len(x) // GROUP
+    if groups > m:
+        maxima = x[: groups * GROUP].reshape(GROUP, groups).max(0)
+        bound = np.partition(maxima, groups - m)[groups - m]
+        found = np.flatnonzero(x >= bound)
+    else:
+        found = np.arange(len(x))
+    return found[np.argsort(-x[found], kind="stable")[:m]]

@@ -1,0 +1,153 @@
+"""Where k drafts part: the tree of continuations, and the k paths of it that are worth most.
+
+What k drafts are worth to a writer is the expected length of the longest one that comes true:
+
+    E[longest match] = Σ P(node), over the union of the nodes of the k paths.
+
+`Continuations` is as much of the tree as some passes have seen. `choose` takes the path that adds most to the union,
+again and again. In a tree that is the best choice, not only a good one: docs/superposed-decoding.md has the proof.
+
+Knows scores and the bytes of tokens; runs no pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+Beginning = tuple[list[int], float, float]  # ids, ln P, ln P without personal stores
+
+
+@dataclass(eq=False)
+class Node:
+    """One more token of the text.
+
+    Attributes:
+        ids: tokens from the prefix to this one.
+        text: their bytes.
+        start: how many of `ids` belong to the half-typed word before the first own token.
+        logprob: ln P(node): of all of `ids`, given the prefix and what is typed.
+        without: the same without personal stores.
+        stops: it ends the draft.
+        children: what may come next; [] until the node is expanded.
+    """
+
+    ids: list[int]
+    text: bytes
+    start: int
+    logprob: float
+    without: float
+    stops: bool = False
+    parent: Node | None = None
+    children: list[Node] = field(default_factory=list)
+    expanded: bool = False
+
+    @property
+    def depth(self) -> int:
+        """How many own tokens lead to it, itself included."""
+        return len(self.ids) - self.start
+
+    @property
+    def path(self) -> list[Node]:
+        """From the first own token to this one."""
+        return [*(self.parent.path if self.parent else []), self]
+
+
+class Continuations:
+    """The tree of continuations, as far as it is known."""
+
+    def __init__(self, beginnings: Iterable[Beginning], pieces: Sequence[bytes], stop: frozenset[int]) -> None:
+        self._pieces, self._stop = pieces, stop
+        self.roots = [
+            self._node(ids, self.text(ids), len(ids) - 1, score, without, None) for ids, score, without in beginnings
+        ]
+
+    def unexpanded(self) -> Node | None:
+        """The likeliest node whose children are not known, None where there is none."""
+        return max((n for n in self.leaves() if not n.stops), key=lambda n: n.logprob, default=None)
+
+    def expand(self, node: Node, tokens: np.ndarray, scores: np.ndarray, without: np.ndarray) -> None:
+        """Note what may follow a node: token ids, ln p and ln p without personal stores, (m,) each."""
+        node.expanded = True
+        node.children = [
+            self._node(
+                [*node.ids, int(token)],
+                node.text + self._pieces[token],
+                node.start,
+                node.logprob + float(score),
+                node.without + float(other),
+                node,
+            )
+            for token, score, other in zip(tokens, scores, without, strict=True)
+            if np.isfinite(score)
+        ]
+
+    def text(self, ids: Iterable[int]) -> bytes:
+        return b"".join(self._pieces[i] for i in ids)
+
+    def leaves(self) -> list[Node]:
+        """The nodes whose children are not known."""
+        found, open_ = [], list(self.roots)
+        while open_:
+            node = open_.pop()
+            open_ += node.children
+            if not node.children and not node.expanded:
+                found.append(node)
+        return found
+
+    def nodes(self) -> list[Node]:
+        found, open_ = [], list(self.roots)
+        while open_:
+            found.append(node := open_.pop())
+            open_ += node.children
+        return found
+
+    def _node(
+        self, ids: list[int], text: bytes, start: int, logprob: float, without: float, parent: Node | None
+    ) -> Node:
+        return Node(ids, text, start, logprob, without, ids[-1] in self._stop, parent)
+
+
+def choose(leaves: Iterable[Node], k: int, kept: Sequence[bytes] = (), least: float = 0.0) -> list[Node]:
+    """The k leaves whose paths, with the kept rows, cover most probability; first the one that adds most.
+
+    Args:
+        kept: texts of rows that stay. A node is covered where one of them begins with it.
+        least: leaves that part from the others with less probability are left out, unless nothing else is there.
+    """
+    left = list(leaves)
+    rows = list(kept)
+    chosen: list[Node] = []
+    while left and len(chosen) < k:
+        gains = [(gain, leaf) for leaf in left for gain, branch in [_gain(leaf, rows)] if branch >= least or not rows]
+        gain, leaf = max(gains, key=lambda pair: pair[0], default=(0.0, left[0]))
+        if gain <= 0:
+            break
+        chosen.append(leaf)
+        rows.append(leaf.text)
+        # A leaf whose text a row begins with says nothing new.
+        left = [other for other in left if not leaf.text.startswith(other.text)]
+    return chosen
+
+
+def _gain(leaf: Node, rows: Sequence[bytes]) -> tuple[float, float]:
+    """The probability that a leaf's path adds to what the rows cover, and that of its first node outside them."""
+    new = [node for node in leaf.path if not any(row.startswith(node.text) for row in rows)]
+    p = [float(np.exp(node.logprob)) for node in new]
+    return sum(p), p[0] if p else 0.0
+
+
+def branches(nodes: Iterable[Node], rows: Sequence[bytes]) -> list[float]:
+    """For each row, the probability of the first known node on it that no other row goes through; of the deepest known
+    one where they part further on; nan where none of it is known."""
+    found = []
+    nodes = sorted(nodes, key=lambda node: len(node.text))
+    for i, row in enumerate(rows):
+        others = [other for j, other in enumerate(rows) if j != i]
+        on = [node for node in nodes if row.startswith(node.text)]
+        alone = [node for node in on if not any(other.startswith(node.text) for other in others)]
+        node = alone[0] if alone else on[-1] if on else None
+        found.append(float(np.exp(node.logprob)) if node else float("nan"))
+    return found

@@ -1,0 +1,111 @@
+"""Which drafts there are, and in which rows: after the first pass, and once it is known where they part.
+
+A row that is shown keeps its place. It goes on growing, or it is replaced once, when the drafts are chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence as Ids
+
+import numpy as np
+
+from core.drafting.drafts import Draft, Kept, Options
+from core.drafting.forks import Continuations, Node, branches, choose
+
+UNSEEN = math.log(0.5)  # ln p of a kept row's token that no pass has looked at
+
+
+def first_drafts(
+    tree: Continuations, o: Options, kept: Ids[Kept] = (), fill: bool = True
+) -> tuple[list[Draft], list[Draft]]:
+    """The drafts after the first pass, best first: the kept rows, and with `fill` the likeliest beginnings besides; and
+    those that have met a stop token."""
+    by_others = sorted(tree.roots, key=lambda node: -node.without)[: o.k]  # the beginnings without personal stores
+    if not o.distinct:
+        roots = tree.roots[: 2 * o.k]
+        drafts = [_draft([node], n) for n, node in enumerate([r for r in roots if not r.stops][: o.k])]
+        return drafts, [_draft([node], 0) for node in roots if node.stops]
+    drafts = [_kept_draft(row, tree) for row in kept]
+    texts = [tree.text(row.ids) for row in kept]
+    free = [row for row in range(o.k) if row not in {one.row for one in kept}]
+    for node in tree.roots if fill else ():
+        if not free:
+            break
+        p = math.exp(node.logprob)
+        if any(text.startswith(node.text) for text in texts) or (p < o.least_branch and drafts):
+            continue
+        drafts.append(_draft([node], free.pop(0), [node not in by_others]))
+        texts.append(node.text)
+    _say_branches(drafts, tree)
+    return drafts, [draft for draft in drafts if draft.ended]
+
+
+def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids[Kept] = ()) -> list[Draft]:
+    """The drafts once the tree is known, the one that comes true furthest first: the kept rows, and in the free ones the
+    paths that add most to them."""
+    texts = [tree.text(row.ids) for row in kept]
+    chosen = choose(tree.leaves(), o.k - len(kept), texts, o.least_branch)
+    free = [row for row in range(o.k) if row not in {one.row for one in kept}]
+    rows: dict[int, int] = {}  # by the number of the leaf
+    if chosen and not kept:
+        rows[0] = free.pop(0)  # the best is the first
+    for n, leaf in enumerate(chosen):  # what goes on with a beginning that is shown stands where that stood
+        at = next((d.row for d in shown if d.row in free and leaf.text.startswith(tree.text(d.ids))), None)
+        if n not in rows and at is not None:
+            rows[n] = at
+            free.remove(at)
+    for n in range(len(chosen)):
+        if n not in rows:
+            rows[n] = free.pop(0)
+    on_paths = {node for leaf in chosen for node in leaf.path}
+    drafts = [_kept_draft(row, tree) for row in kept]
+    drafts += [
+        _draft(leaf.path, rows[n], [_is_personal(node, tree, on_paths) for node in leaf.path])
+        for n, leaf in enumerate(chosen)
+    ]
+    _say_branches(drafts, tree)
+    return sorted(drafts, key=lambda draft: -sum(map(math.exp, draft.totals[: draft.stem])))
+
+
+def _draft(path: list[Node], row: int, personal: Ids[bool] = (False,)) -> Draft:
+    last = path[-1]
+    return Draft(
+        list(last.ids),
+        [node.logprob for node in path],
+        row,
+        start=last.start,
+        stem=len(path),
+        own=len(last.ids),
+        personal=[False] * last.start + list(personal),
+        ended=last.stops,
+    )
+
+
+def _kept_draft(row: Kept, tree: Continuations) -> Draft:
+    totals: list[float] = []
+    known = {tuple(node.ids): node.logprob for node in tree.nodes()}
+    for n in range(len(row.ids)):
+        totals.append(known.get(tuple(row.ids[: n + 1]), (totals[-1] if totals else 0.0) + UNSEEN))
+    return Draft(
+        list(row.ids),
+        totals,
+        row.row,
+        stem=len(row.ids),
+        own=len(row.ids),
+        personal=[False] * len(row.ids),
+        rests=not row.grows,
+    )
+
+
+def _is_personal(node: Node, tree: Continuations, on_paths: set[Node]) -> bool:
+    """Whether without personal stores another token would stand here."""
+    siblings = node.parent.children if node.parent else tree.roots
+    places = sum(one in on_paths for one in siblings)
+    return node not in sorted(siblings, key=lambda one: -one.without)[:places]
+
+
+def _say_branches(drafts: list[Draft], tree: Continuations) -> None:
+    """Give each draft the probability with which it parts from the others."""
+    for draft, p in zip(drafts, branches(tree.nodes(), [tree.text(d.ids) for d in drafts]), strict=True):
+        draft.branch = p if np.isfinite(p) else 0.0
