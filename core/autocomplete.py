@@ -8,6 +8,7 @@ join the passes of several people into one, and stop between any two.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Ids
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 from torch import Tensor
 
 from core.drafting.candidates import PROPOSALS
-from core.drafting.drafts import Drafts, Options
+from core.drafting.drafts import Drafts, Kept, Options
 from core.healing import Healer
 from core.models import LanguageModel, Row, Sequence, load_model
 from core.modes import Drafting, Mode, begin
@@ -28,6 +29,7 @@ from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
 from core.text import shown
 
+SHORT = 4  # tokens left of a kept row, below which it grows again
 WINDOW = 1024  # tokens of text before the caret that the model sees
 Came = tuple[int, int, str, float | None]  # from where to where, how, and the LTS
 BASE_STORE = Path(__file__).resolve().parent.parent / "assets" / "base.ngram"
@@ -40,7 +42,8 @@ class TextDraft:
     Attributes:
         id: stays with the draft while it grows.
         text: exactly what picking it inserts at the caret.
-        probability: of its beginning, given what is typed.
+        probability: how likely the writer is to take this branch: of the token with which the draft parts from the
+            others, given what is typed.
         whole: of all its tokens.
         finished: it ended its line.
         personal: from where to where in `text` a personal store decided on the words; it ends before the second.
@@ -54,6 +57,14 @@ class TextDraft:
     finished: bool
     personal: tuple[tuple[int, int], ...] = ()
     how: tuple[Came, ...] = ()
+
+
+@dataclass(frozen=True)
+class KeptRow:
+    """A row that the reader still sees: its number, and exactly what is left of it at the caret."""
+
+    id: int
+    text: str
 
 
 class Autocomplete:
@@ -97,6 +108,7 @@ class Session:
         self.autocomplete = autocomplete
         self.sequence = autocomplete.model.open()
         self.weighed = Weighed([], [], [])
+        self.shown: dict[int, TextDraft] = {}  # by number, the rows that the latest completion made
 
     def complete(
         self,
@@ -109,6 +121,8 @@ class Session:
         personal_weight: float = PERSONAL_WEIGHT,
         stores: list[str] | None = None,
         verify: int = 0,
+        kept: Ids[KeptRow] = (),
+        grow: bool = False,
         **options: Any,
     ) -> Completion:
         """Start drafts after the text before the caret; the session's previous completion must be closed.
@@ -120,6 +134,10 @@ class Session:
             alpha, personal_weight, stores: of the base store and the personal stores; see `mixture`.
             verify: tokens of superposed drafts that one more pass checks once they are there, where the text is
                 likeliest to go; a draft is corrected where it fails and goes on from there, in its place. 0 for none.
+            kept: rows of an earlier completion that the reader still sees and that agree with the text. They keep their
+                numbers, and grow once they are short. The other rows are filled. For superposed drafts of distinct
+                lineages; other modes make all rows anew.
+            grow: let every row grow to the full length on its own, wherever it would have ended before.
             options: of `core.superposed.superpose`, the rule among them. With `ngrams` the stores are those given there
                 instead; with mixing="geometric" it is the base store alone.
         Raises: InputError for an option out of range.
@@ -129,7 +147,12 @@ class Session:
         else:
             options.setdefault("ngrams", self.autocomplete.ngrams)
             options["alpha"] = alpha
-        return Completion(self, before, heal, one_line, mode or Mode(), options, verify)
+        mode = mode or Mode()
+        if grow:
+            options |= {"end_below": 0.0, "exact_steps": max(options.get("length", Options.length) - 1, 0)}
+        if mode.name != "superposed" or not options.get("distinct", True):
+            kept = ()
+        return Completion(self, before, heal, one_line, mode, options, verify, kept, grow)
 
     def close(self) -> None:
         self.sequence.close()
@@ -153,7 +176,9 @@ class Completion:
     Attributes:
         drafts: the newest, likeliest beginning first (by the paper's rule: likeliest draft first); [] before the
             first pass, unless the cache knew the answer.
-        step: 0 before the first drafts, then the tokens that each draft has.
+        step: 0 before the first drafts, then the passes that made them.
+        settled: from now on rows only grow; before, a row may still be replaced.
+        best: number of the draft that is likely to come true furthest; None before the first ones.
         reused, fed: tokens of the text that were in the cache, and that had to be fed.
         figures: what speculation came to, where there is some; see `core.speculated.Figures`.
         checked: the model has looked at the drafts; see `verify` of `Session.complete`.
@@ -169,6 +194,8 @@ class Completion:
         mode: Mode,
         options: dict[str, Any],
         verify: int = 0,
+        kept: Ids[KeptRow] = (),
+        grow: bool = False,
     ) -> None:
         self._autocomplete = a = session.autocomplete
         self._session, self._sequence = session, session.sequence
@@ -176,7 +203,8 @@ class Completion:
         self._one_line = one_line
         self._options, self._mode = options, mode
         self._verify = verify
-        self._sure: dict[int, int] = {}  # by lineage, tokens of its first step
+        self._kept, self._grow = kept, grow
+        self._earlier = dict(session.shown)
         self._made: Options | None = None
         self.checked = False
         Options(**options)  # refuses values out of range before anything is fed
@@ -186,6 +214,8 @@ class Completion:
         self.drafts: list[TextDraft] = []
         self.figures: Any = None
         self.step = 0
+        self.settled = False
+        self.best: int | None = None
         self.done = False
         self.fed = 0
         self._first: tuple[list[Tensor], list[np.ndarray]] | None = None  # what the drafts began with
@@ -282,7 +312,8 @@ class Completion:
             # Drafts rewind into the word: they do so on a branch, and its tokens stay cached.
             self._session.weighed = Weighed(healing.prefix_ids, healing.word_ids, logits)
             sequence = self._branch = sequence.fork()
-        self._drafting = begin(sequence, healing.prefix_ids, options, self._mode, healing.word_ids, starts)
+        kept = self._kept_rows(options)
+        self._drafting = begin(sequence, healing.prefix_ids, options, self._mode, healing.word_ids, starts, kept)
         self._first = logits, starts
         self._show(self._drafting.advance(logits))
 
@@ -298,7 +329,7 @@ class Completion:
             drafts,
             judge=Judge(o.interpolation(), o.candidates or 3 * o.k),
             nodes=self._verify,
-            sure=[self._sure[lineage] + o.exact_steps for lineage in drafts.lineages],
+            sure=drafts.exact,
             stop_ids=o.stop_ids,
         )
         self._drafting = refining = Refining(drafts, refinement)
@@ -309,8 +340,8 @@ class Completion:
         self.step = drafts.step
         self.done = drafts.done
         self.figures = drafts.figures
-        if not self._sure:
-            self._sure = {lineage: len(ids) for ids, lineage in zip(drafts.ids, drafts.lineages, strict=True)}
+        self.settled = drafts.settled
+        self.best = drafts.lineages[0] if drafts.lineages else None
         distinct = self._mode.name != "superposed" or self._options.get("distinct", True)
         rows = [
             # Only what is the draft's own is worth a reader's eye; the rest drifts into other drafts.
@@ -327,7 +358,7 @@ class Completion:
                 drafts.ids,
                 drafts.own if distinct else [len(ids) for ids in drafts.ids],
                 drafts.logprobs,
-                drafts.beginnings,
+                drafts.branches or drafts.beginnings,
                 drafts.lineages,
                 drafts.ended,
                 drafts.personal,
@@ -336,7 +367,8 @@ class Completion:
             )
         ]
         if distinct:
-            rows.sort(key=lambda draft: draft.id)  # by their beginnings: a draft stays where the eye found it
+            rows = [self._with_earlier(row) for row in rows]
+            rows.sort(key=lambda draft: draft.id)  # a draft stays where the eye found it
         else:
             # The paper's rule: finished drafts stand beside the living; several may share a lineage.
             rows += [
@@ -352,11 +384,42 @@ class Completion:
                 seen.add(row.text)
                 self.drafts.append(row)
         del self.drafts[self._mode.most(self._options.get("k", Options.k)) :]
+        self._session.shown = {row.id: row for row in self.drafts}
         superposed = distinct and self._mode.name == "superposed" and not self._options.get("reset_every")
         if self.done and self._verify and superposed and drafts.ids and not self.checked:
             self._refine(drafts)
         elif self.done:
             self.close()
+
+    def _kept_rows(self, o: Options) -> list[Kept]:
+        """The kept rows as tokens after the prefix; without those that cannot be continued as they stand."""
+        try:
+            typed = self._healing.rests[0].decode("utf-8")
+        except UnicodeDecodeError:
+            return []
+        rows = []
+        for row in self._kept:
+            ids = self._autocomplete.model.tokenizer.encode(typed + row.text)
+            left = len(ids) - len(self._healing.word_ids)
+            if row.id < o.k and self._text(ids) == row.text:
+                rows.append(Kept(row.id, ids, left < (o.length if self._grow else min(SHORT, o.length))))
+        return rows
+
+    def _with_earlier(self, row: TextDraft) -> TextDraft:
+        """A kept row with what is known of its words since they were drafted."""
+        kept = next((one for one in self._kept if one.id == row.id), None)
+        earlier = self._earlier.get(row.id)
+        if (
+            kept is None
+            or earlier is None
+            or not row.text.startswith(kept.text)
+            or not earlier.text.endswith(kept.text)
+        ):
+            return row
+        gone = len(earlier.text) - len(kept.text)
+        spans = tuple((max(a - gone, 0), b - gone) for a, b in earlier.personal if b > gone)
+        since = tuple((a, b) for a, b in row.personal if a >= len(kept.text))
+        return replace(row, personal=spans + since)
 
     def _spans(self, ids: list[int], personal: list[bool]) -> tuple[tuple[int, int], ...]:
         """Where in the draft's text the tokens stand that a personal store decided on; neighbours are joined."""

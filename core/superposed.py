@@ -28,7 +28,7 @@ from core.drafting.candidates import Candidates
 from core.drafting.drafts import Draft, Drafts, Kept, Options, snapshot
 from core.drafting.driver import Drafting, grown
 from core.drafting.forks import Continuations
-from core.drafting.rows import first_drafts, forked_drafts
+from core.drafting.rows import first_drafts, forked_drafts, worth_keeping
 from core.models.base import LanguageModel, Row, Sequence
 
 MAJORITY = 0.5  # of the mixture's weight: what is read out of it is then mostly this draft's
@@ -80,6 +80,7 @@ def superposed(
             step += 1
             found = beginnings(logits, prefix, score, pieces, word, starts, [row.ids for row in kept])
             tree = Continuations(found, pieces, stop)
+            kept = worth_keeping(tree, o, kept)
             parting = bool(o.forks and o.distinct and len(kept) < o.k)
             drafts, over = first_drafts(tree, o, kept, fill=not (parting and kept))
             finished = best_of(finished + over, o.k)
@@ -93,6 +94,7 @@ def superposed(
                     (after,) = yield [row_of(sequence, prefix, node.ids)], so_far(settled=False)
                     step += 1
                     tree.expand(node, *score.scored(after, prefix + node.ids))
+                kept = worth_keeping(tree, o, kept)
                 drafts = forked_drafts(tree, o, drafts, kept)
                 finished = [d for d in drafts if d.ended]
 
@@ -293,7 +295,7 @@ def superpose(
         forks: passes spent on finding where the drafts part; 0: all part at their first token.
         exact_steps: r steps after that in which each draft's own token runs through the model as well.
         end_below: a draft ends before a word whose first token is less probable than this; 0: at `length` alone.
-        least_branch: no draft parts from the others with less probability than this, unless there is no other.
+        min_branch: no draft parts from the others with less probability than this, unless there is no other.
         stop_ids: tokens that end a draft; None means the tokenizer's ends of text.
         first_ids: the only tokens a draft may begin with (token healing); probabilities are given that.
         reset_every, seed: section 5.3's resets every s steps; the draw is seeded.

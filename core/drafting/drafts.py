@@ -32,7 +32,7 @@ class Options:
     exact_steps: int = 1
     forks: int = 0
     end_below: float = 0.0
-    least_branch: float = 0.0
+    min_branch: float = 0.0
     mixing: Literal["linear", "geometric"] = "linear"
     stop_ids: frozenset[int] | None = None
     first_ids: np.ndarray | None = None
@@ -45,7 +45,7 @@ class Options:
                 raise InputError(f"{name} {getattr(self, name)} given; at least {low} expected.")
         if not self.tau > 0:
             raise InputError(f"tau {self.tau} given; a temperature above 0 expected.")
-        for name in ("end_below", "least_branch"):
+        for name in ("end_below", "min_branch"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} {getattr(self, name)} given; a probability from 0 to below 1 expected.")
         if self.candidates is not None and self.candidates < self.k:

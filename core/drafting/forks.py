@@ -50,6 +50,10 @@ class Node:
         return len(self.ids) - self.start
 
     @property
+    def row(self) -> Path:
+        return Path(self.ids, self.text)
+
+    @property
     def path(self) -> list[Node]:
         """From the first own token to this one."""
         return [*(self.parent.path if self.parent else []), self]
@@ -61,7 +65,8 @@ class Continuations:
     def __init__(self, beginnings: Iterable[Beginning], pieces: Sequence[bytes], stop: frozenset[int]) -> None:
         self._pieces, self._stop = pieces, stop
         self.roots = [
-            self._node(ids, self.text(ids), len(ids) - 1, score, without, None) for ids, score, without in beginnings
+            self._node(ids, self.row(ids).text, len(ids) - 1, score, without, None)
+            for ids, score, without in beginnings
         ]
 
     def unexpanded(self) -> Node | None:
@@ -84,8 +89,8 @@ class Continuations:
             if np.isfinite(score)
         ]
 
-    def text(self, ids: Iterable[int]) -> bytes:
-        return b"".join(self._pieces[i] for i in ids)
+    def row(self, ids: list[int]) -> Path:
+        return Path(ids, b"".join(self._pieces[i] for i in ids))
 
     def leaves(self) -> list[Node]:
         """The nodes whose children are not known."""
@@ -110,15 +115,35 @@ class Continuations:
         return Node(ids, text, start, logprob, without, ids[-1] in self._stop, parent)
 
 
-def choose(leaves: Iterable[Node], k: int, kept: Sequence[bytes] = (), least: float = 0.0) -> list[Node]:
+@dataclass(frozen=True)
+class Path:
+    """The tokens of a row, from the prefix on, and their bytes."""
+
+    ids: list[int]
+    text: bytes
+
+    def passes(self, node: Node) -> bool:
+        """Whether the row goes through a node: by its tokens, or by its text where a word ends there. A text may have
+        been split into other tokens than the tree's."""
+        n = len(node.text)
+        if self.ids[: len(node.ids)] == node.ids:
+            return True
+        return self.text.startswith(node.text) and not (
+            _in_word(self.text[n - 1 : n]) and _in_word(self.text[n : n + 1])
+        )
+
+
+def _in_word(byte: bytes) -> bool:
+    return byte.isalnum() or byte >= b"\x80"
+
+
+def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: float = 0.0) -> list[Node]:
     """The k leaves whose paths, with the kept rows, cover most probability; first the one that adds most.
 
     Args:
-        kept: texts of rows that stay. A node is covered where one of them begins with it.
         least: leaves that part from the others with less probability are left out, unless nothing else is there.
     """
-    left = list(leaves)
-    rows = list(kept)
+    left, rows = list(leaves), list(kept)
     chosen: list[Node] = []
     while left and len(chosen) < k:
         gains = [(gain, leaf) for leaf in left for gain, branch in [_gain(leaf, rows)] if branch >= least or not rows]
@@ -126,28 +151,27 @@ def choose(leaves: Iterable[Node], k: int, kept: Sequence[bytes] = (), least: fl
         if gain <= 0:
             break
         chosen.append(leaf)
-        rows.append(leaf.text)
-        # A leaf whose text a row begins with says nothing new.
-        left = [other for other in left if not leaf.text.startswith(other.text)]
+        rows.append(leaf.row)
+        left = [other for other in left if not leaf.row.passes(other)]
     return chosen
 
 
-def _gain(leaf: Node, rows: Sequence[bytes]) -> tuple[float, float]:
+def _gain(leaf: Node, rows: Sequence[Path]) -> tuple[float, float]:
     """The probability that a leaf's path adds to what the rows cover, and that of its first node outside them."""
-    new = [node for node in leaf.path if not any(row.startswith(node.text) for row in rows)]
+    new = [node for node in leaf.path if not any(row.passes(node) for row in rows)]
     p = [float(np.exp(node.logprob)) for node in new]
     return sum(p), p[0] if p else 0.0
 
 
-def branches(nodes: Iterable[Node], rows: Sequence[bytes]) -> list[float]:
+def branches(nodes: Iterable[Node], rows: Sequence[Path]) -> list[float]:
     """For each row, the probability of the first known node on it that no other row goes through; of the deepest known
     one where they part further on; nan where none of it is known."""
     found = []
     nodes = sorted(nodes, key=lambda node: len(node.text))
     for i, row in enumerate(rows):
         others = [other for j, other in enumerate(rows) if j != i]
-        on = [node for node in nodes if row.startswith(node.text)]
-        alone = [node for node in on if not any(other.startswith(node.text) for other in others)]
+        on = [node for node in nodes if row.passes(node)]
+        alone = [node for node in on if not any(other.passes(node) for other in others)]
         node = alone[0] if alone else on[-1] if on else None
         found.append(float(np.exp(node.logprob)) if node else float("nan"))
     return found

@@ -27,31 +27,37 @@ def first_drafts(
         drafts = [_draft([node], n) for n, node in enumerate([r for r in roots if not r.stops][: o.k])]
         return drafts, [_draft([node], 0) for node in roots if node.stops]
     drafts = [_kept_draft(row, tree) for row in kept]
-    texts = [tree.text(row.ids) for row in kept]
+    rows = [tree.row(row.ids) for row in kept]
     free = [row for row in range(o.k) if row not in {one.row for one in kept}]
     for node in tree.roots if fill else ():
         if not free:
             break
         p = math.exp(node.logprob)
-        if any(text.startswith(node.text) for text in texts) or (p < o.least_branch and drafts):
+        if any(row.passes(node) for row in rows) or (p < o.min_branch and drafts):
             continue
         drafts.append(_draft([node], free.pop(0), [node not in by_others]))
-        texts.append(node.text)
+        rows.append(node.row)
     _say_branches(drafts, tree)
     return drafts, [draft for draft in drafts if draft.ended]
+
+
+def worth_keeping(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept]:
+    """The kept rows that the writer may still take; at least one of them."""
+    p = branches(tree.nodes(), [tree.row(row.ids) for row in kept])
+    stay = [row for row, branch in zip(kept, p, strict=True) if branch >= o.min_branch]
+    return stay or list(kept[:1])
 
 
 def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids[Kept] = ()) -> list[Draft]:
     """The drafts once the tree is known, the one that comes true furthest first: the kept rows, and in the free ones the
     paths that add most to them."""
-    texts = [tree.text(row.ids) for row in kept]
-    chosen = choose(tree.leaves(), o.k - len(kept), texts, o.least_branch)
+    chosen = choose(tree.leaves(), o.k - len(kept), [tree.row(row.ids) for row in kept], o.min_branch)
     free = [row for row in range(o.k) if row not in {one.row for one in kept}]
     rows: dict[int, int] = {}  # by the number of the leaf
     if chosen and not kept:
         rows[0] = free.pop(0)  # the best is the first
     for n, leaf in enumerate(chosen):  # what goes on with a beginning that is shown stands where that stood
-        at = next((d.row for d in shown if d.row in free and leaf.text.startswith(tree.text(d.ids))), None)
+        at = next((d.row for d in shown if d.row in free and leaf.ids[: len(d.ids)] == d.ids), None)
         if n not in rows and at is not None:
             rows[n] = at
             free.remove(at)
@@ -107,5 +113,5 @@ def _is_personal(node: Node, tree: Continuations, on_paths: set[Node]) -> bool:
 
 def _say_branches(drafts: list[Draft], tree: Continuations) -> None:
     """Give each draft the probability with which it parts from the others."""
-    for draft, p in zip(drafts, branches(tree.nodes(), [tree.text(d.ids) for d in drafts]), strict=True):
+    for draft, p in zip(drafts, branches(tree.nodes(), [tree.row(d.ids) for d in drafts]), strict=True):
         draft.branch = p if np.isfinite(p) else 0.0
