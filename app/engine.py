@@ -169,7 +169,10 @@ class Engine:
             session = self._sessions[request.tab] = self.autocomplete.open()
         self._sessions.move_to_end(request.tab)
         drafting = settings.drafting() | sampling.options(self.autocomplete, settings)
-        job.completion = session.complete(request.before, **drafting)
+        from core.autocomplete import KeptRow  # torch comes with it
+
+        kept = [KeptRow(row.id, row.text) for row in request.kept]
+        job.completion = session.complete(request.before, kept=kept, grow=request.grow, **drafting)
         if settings.speculates and drafting["mode"].speculation is None:
             job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
             self._chore = self._chore or speculation.chore(self.autocomplete)
@@ -183,9 +186,10 @@ class Engine:
         if completion.step and job.first is None:
             job.first = now, completion.step
             self._latest[request.tab] = request.n, completion
-        due = not job.sent or now - job.sent_at >= self._pace
+        settled = completion.settled and not job.settled
+        due = not job.sent or settled or now - job.sent_at >= self._pace
         if completion.done or (due and completion.step != job.step):
-            job.step = completion.step
+            job.step, job.settled = completion.step, completion.settled
             drafts = [
                 {
                     "id": draft.id,
@@ -199,13 +203,16 @@ class Engine:
                 for draft in completion.drafts
                 if draft.probability >= request.settings.min_confidence
             ]
-            if completion.done or drafts != job.sent:
+            if completion.done or settled or drafts != job.sent:
                 job.sent, job.sent_at = drafts, now
                 event: Event = {
                     "type": "drafts",
                     "n": request.n,
                     "step": completion.step,
+                    "settled": completion.settled,
                     "done": completion.done,
+                    "best": completion.best,
+                    "hidden": len(completion.drafts) - len(drafts),
                     "drafts": drafts,
                 }
                 figures = job.figures if completion.figures is None else asdict(completion.figures)

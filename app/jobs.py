@@ -30,6 +30,7 @@ class Job:
         self.dropped = False
         self.completion: Completion | None = None
         self.step = 0
+        self.settled = False  # what was sent last only grows
         self.sent: list[Event] = []
         self.sent_at = 0.0
         self.first: tuple[float, int] | None = None  # when the first drafts were there, and their step

@@ -29,7 +29,7 @@ STATIC = Path(__file__).parent / "static"
 STATIC_URL = "/page"
 
 # What everybody sees; every other option stands under "More".
-SIMPLE = ("k", "length", "temperature", "min_confidence")
+SIMPLE = ("k", "length", "end_below", "temperature", "min_confidence")
 
 # One click on one of these shows what the page does, in three kinds of writing.
 EXAMPLES = (

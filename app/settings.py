@@ -140,6 +140,35 @@ class DraftSettings(BaseModel):
         le=31,
         step=1,
     )
+    forks: int = _option(
+        3,
+        "Forks",
+        "Passes spent on finding where the text may go different ways. 0: every draft starts with a different word.",
+        ge=0,
+        le=16,
+        step=1,
+    )
+    end_below: float = _option(
+        0.1,
+        "End when unsure",
+        "A draft ends before a word that is less likely than this. 0: drafts end only at their length.",
+        ge=0.0,
+        le=0.9,
+        step=0.05,
+    )
+    min_branch: float = _option(
+        0.01,
+        "Least likely draft",
+        "A row stays empty rather than show a draft that you would take less often than this.",
+        ge=0.0,
+        le=0.5,
+        step=0.01,
+    )
+    refill: bool = _option(
+        True,
+        "Fresh at every key",
+        "Every key requests drafts for the rows that no longer fit. Off: only when no row fits any more.",
+    )
     verify: int = _option(
         0,
         "Checked tokens",
@@ -176,7 +205,7 @@ class DraftSettings(BaseModel):
         weight = 1.0 if self.ngrams else 0.0
         return {
             **self.model_dump(
-                exclude={"min_confidence", "ngrams", "alpha", "personal_weight", "temperature", "sampling"}
+                exclude={"min_confidence", "refill", "ngrams", "alpha", "personal_weight", "temperature", "sampling"}
             ),
             "alpha": weight * self.alpha,
             "personal_weight": weight * self.personal_weight,

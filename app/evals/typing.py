@@ -1,16 +1,22 @@
 """`eval typing`: a simulated typist writes a text by the page's rules and takes a draft whenever that saves keys.
 
-The typist sees what the page shows: drafts after every key, trimmed while the typed text agrees with one of them, asked
-for anew when it does not. A draft is taken whole with one key, or the shown first one word by word with one key a word,
-after one key for every draft it stands below the first. What is taken is right to its last letter: the typist never
-corrects.
+The typist sees what the page shows: after every key the rows that still agree keep their places, and the others are
+filled anew. One key takes a whole draft, in whatever row; one key takes the first word of a draft, in whatever row; one
+key types a character. What is taken is right to its last letter: the typist never corrects.
+
+The same passages are also measured as ChaI-TeA does (arXiv 2412.18377): at the beginning of each word the typist looks
+at all beginnings of drafts that end at a word, and takes the longest right one, for one key at any rank; where none is
+right, the whole word is typed.
+
+    saved@k = (accepted characters - acceptances) / (characters - 1)
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
@@ -18,15 +24,16 @@ from app.bench.report import Report
 from app.evals.options import Options, texts
 from app.evals.scores import half_interval
 from app.settings import DraftSettings
-from core.autocomplete import Autocomplete, Session, load_autocomplete
+from core.autocomplete import Autocomplete, KeptRow, Session, TextDraft, load_autocomplete
+from core.modes import Mode
 
 CHARACTERS = 1500  # written per kind of text
 PASSAGE = 250  # characters written in one place
 BEFORE = 400  # characters of the text that stand there already
 KS = (1, 3, 5, 9)
+PEERS_K = 3  # drafts of the peers that have several
 
-# One press of Ctrl+→: a word with the spaces before it and what sticks to it.
-_WORD = re.compile(r"\s*\S+")
+_WORD = re.compile(r"\s*\S+")  # a word with the spaces before it and the punctuation at its end
 
 
 @dataclass(frozen=True)
@@ -36,47 +43,93 @@ class Passage:
     rest: str
 
 
+@dataclass(frozen=True)
+class Way:
+    """How the drafts are made that a typist sees.
+
+    Attributes:
+        mode: None is superposed.
+        refill: rows that agree stay while the others are filled; otherwise all drafts are made anew at every key.
+    """
+
+    name: str
+    settings: DraftSettings
+    mode: str | None = None
+    refill: bool = True
+
+
+@dataclass
+class Typed:
+    """What it took to write a passage: keys by what they did, and characters."""
+
+    characters: int
+    keys: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def saved(self) -> float:
+        """Percent of the keys."""
+        return 100 * (1 - self.keys.total() / self.characters)
+
+
+def ways(ngrams: bool) -> list[Way]:
+    """The drafts as the page has them for each k, then its peers."""
+
+    def settings(k: int, **changes: Any) -> DraftSettings:
+        return DraftSettings(k=k, ngrams=ngrams, **changes)
+
+    return [
+        *(Way("as shipped", settings(k)) for k in KS),
+        *(Way("distinct beginnings", settings(k, forks=0)) for k in KS[1:]),
+        Way("one greedy draft", settings(1, end_below=0), "greedy", refill=False),
+        Way("branching greedy", settings(PEERS_K, end_below=0), "branching", refill=False),
+        Way("beam", settings(PEERS_K, end_below=0), "beam", refill=False),
+    ]
+
+
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, personal=False)
     written = passages(texts(options.text), options.repetitions or CHARACTERS)
-    report = Report("eval typing")
-    saved: dict[tuple[str, bool, int], list[float]] = {}
+    compared = ways(autocomplete.ngrams is not None)
+    results: dict[Way, list[tuple[str, Typed, float]]] = {way: [] for way in compared}
     for number, passage in enumerate(written):
-        for with_stores in (False, True) if autocomplete.ngrams is not None else (False,):
-            for k in KS:
-                progress(f"passage {number + 1} of {len(written)}, k={k}")
-                keys = typed(autocomplete, passage, k, with_stores)
-                percent = 100 * (1 - keys / len(passage.rest))
-                saved.setdefault((passage.kind, with_stores, k), []).append(percent)
+        for way in compared:
+            progress(f"passage {number + 1} of {len(written)}: {way.name}, k={way.settings.k}")
+            saved_at_k = 100 * chai_tea(autocomplete, passage, way)
+            results[way].append((passage.kind, typed(autocomplete, passage, way), saved_at_k))
     autocomplete.model.close()
-    kinds = sorted({kind for kind, _, _ in saved})
+    return judged(results)
+
+
+def judged(results: dict[Way, list[tuple[str, Typed, float]]]) -> Report:
+    """Rows for every kind of text and all together, and the targets over all."""
+    report = Report("eval typing")
+    kinds = sorted({kind for found in results.values() for kind, _, _ in found})
     for kind in [*kinds, "all"] if len(kinds) > 1 else kinds:
-        for with_stores in (False, True):
-            for k in KS:
-                values = _of(saved, kind, with_stores, k)
-                if values:
-                    report.rows.append(_row(kind, with_stores, k, values))
-    best = autocomplete.ngrams is not None
-    one, three = (fmean(_of(saved, "all", best, k)) for k in (1, 3))
-    report.target("keys saved, three drafts / one", three / one if one > 0 else float("nan"), ">= 1.25")
+        for way, found in results.items():
+            report.rows.append(_row(kind, way, [one for one in found if kind in (one[0], "all")]))
+    saved = {(way.name, way.settings.k): fmean(t.saved for _, t, _ in found) for way, found in results.items()}
+    greedy = saved["one greedy draft", 1]
+    for k, least in ((3, 60), (5, 63), (9, 67)):
+        report.target(f"keys saved in percent, k={k}", saved["as shipped", k], f">= {least}")
+    ratio = saved["as shipped", 3] / greedy if greedy > 0 else float("nan")
+    report.target("keys saved, k=3 / one greedy draft", ratio, ">= 1.42")
     return report
 
 
-def _of(saved: dict[tuple[str, bool, int], list[float]], kind: str, with_stores: bool, k: int) -> list[float]:
-    return [
-        v for key, values in saved.items() if key[1:] == (with_stores, k) and kind in (key[0], "all") for v in values
-    ]
-
-
-def _row(kind: str, with_stores: bool, k: int, values: list[float]) -> dict[str, Any]:
+def _row(kind: str, way: Way, found: list[tuple[str, Typed, float]]) -> dict[str, Any]:
+    saved = [t.saved for _, t, _ in found]
+    keys = sum((t.keys for _, t, _ in found), Counter[str]())
     return {
         "kind": kind,
-        "k": k,
-        "ngrams": "yes" if with_stores else "no",
-        "passages": len(values),
-        "keys_saved_percent": fmean(values),
-        "ci": half_interval(values),
+        "drafts": way.name,
+        "k": way.settings.k,
+        "passages": len(found),
+        "keys_saved_percent": fmean(saved),
+        "ci": half_interval(saved),
+        "saved_at_k_percent": fmean(at_k for _, _, at_k in found),
+        "at_k_ci": half_interval([at_k for _, _, at_k in found]),
+        **{f"{name}_keys": keys[name] / keys.total() for name in ("character", "word", "draft")},
     }
 
 
@@ -96,47 +149,67 @@ def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
     return [turn[i] for i in range(max(map(len, turns))) for turn in turns if i < len(turn)]
 
 
-def typed(autocomplete: Autocomplete, passage: Passage, k: int, with_stores: bool) -> int:
-    """Keys it takes to write the passage."""
-    options = DraftSettings(k=k, ngrams=with_stores)
+def typed(autocomplete: Autocomplete, passage: Passage, way: Way) -> Typed:
+    """Write the passage with as few keys as the drafts allow."""
     session = autocomplete.open()
-    at, keys = 0, 0
-    shown: list[str] = []
+    written, at = Typed(len(passage.rest)), 0
+    rows: list[KeptRow] = []
     while at < len(passage.rest):
         rest = passage.rest[at:]
-        if not shown:
-            shown = drafted(autocomplete, session, passage.before + passage.rest[:at], options, rest)
-        cost, length = best_move(shown, rest)
-        keys, at = keys + cost, at + length
-        written = rest[:length]
-        shown = [draft[length:] for draft in shown if draft.startswith(written) and len(draft) > length]
+        drafts = drafted(autocomplete, session, passage.before + passage.rest[:at], way, rest, rows)
+        key, length = best_move([draft.text for draft in drafts], rest)
+        written.keys[key] += 1
+        at += length
+        taken = rest[:length]
+        rows = [KeptRow(d.id, d.text[length:]) for d in drafts if d.text.startswith(taken) and len(d.text) > length]
     session.close()
-    return keys
+    return written
 
 
-def best_move(shown: list[str], rest: str) -> tuple[int, int]:
-    """(keys, characters) of what saves most: a draft, some words of one, or one typed character."""
-    best = (1, 1)
-    for number, draft in enumerate(shown):
-        options = [(1, len(draft))] if draft and rest.startswith(draft) else []
-        taken = 0
-        for keys, word in enumerate(_WORD.finditer(draft), start=1):
-            if not rest.startswith(word[0], taken):
-                break
-            taken = word.end()
-            options.append((number + keys, taken))
-        best = max([best, *options], key=lambda move: (move[1] - move[0], -move[0]))
-    return best
+def best_move(shown: list[str], rest: str) -> tuple[str, int]:
+    """The key that writes most of `rest`, and how many characters: a draft, the first word of one, or a character."""
+    moves = [("character", 1)]
+    moves += [("draft", len(draft)) for draft in shown if draft and rest.startswith(draft)]
+    words = [word[0] for draft in shown if (word := _WORD.match(draft))]
+    moves += [("word", len(word)) for word in words if rest.startswith(word)]
+    return max(moves, key=lambda move: move[1])
+
+
+def chai_tea(autocomplete: Autocomplete, passage: Passage, way: Way) -> float:
+    """saved@k of a passage, 0 to 1."""
+    session = autocomplete.open()
+    at, accepted, acceptances = 0, 0, 0
+    while at < len(passage.rest):
+        rest = passage.rest[at:]
+        drafts = drafted(autocomplete, session, passage.before + passage.rest[:at], way, rest)
+        length = max((right_words(draft.text, rest) for draft in drafts), default=0)
+        if length:
+            accepted, acceptances = accepted + length, acceptances + 1
+        else:
+            word = _WORD.match(rest)
+            length = len(word[0]) if word else len(rest)
+        at += length
+    session.close()
+    return (accepted - acceptances) / (len(passage.rest) - 1)
+
+
+def right_words(draft: str, rest: str) -> int:
+    """Characters of the longest beginning of a draft that ends at a word and is what the writer writes."""
+    ends = [word.end() for word in _WORD.finditer(draft)]
+    return max((end for end in ends if rest.startswith(draft[:end]) and not rest[end : end + 1].isalnum()), default=0)
 
 
 def drafted(
-    autocomplete: Autocomplete, session: Session, before: str, settings: DraftSettings, rest: str | None = None
-) -> list[str]:
+    autocomplete: Autocomplete, session: Session, before: str, way: Way, rest: str, rows: list[KeptRow] | None = None
+) -> list[TextDraft]:
     """The drafts after `before`, as far as they matter to who writes `rest` next: they are not grown any further once
-    none agrees with it. None: to their end."""
-    completion = session.complete(before, **settings.drafting())
+    none agrees with it."""
+    mode = {} if way.mode is None else {"mode": Mode(way.mode)}
+    kept = rows if way.refill and rows else []
+    completion = session.complete(before, kept=kept, **mode, **way.settings.drafting())
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
-        if rest is not None and completion.step and not any(rest.startswith(d.text) for d in completion.drafts):
+        # Beam search may still drop a draft for another one's continuation.
+        if completion.settled and way.mode != "beam" and not any(rest.startswith(d.text) for d in completion.drafts):
             completion.close()
-    return [draft.text for draft in completion.drafts if draft.probability >= settings.min_confidence]
+    return [draft for draft in completion.drafts if draft.probability >= way.settings.min_confidence]

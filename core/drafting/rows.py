@@ -49,7 +49,7 @@ def worth_keeping(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept
 
 
 def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids[Kept] = ()) -> list[Draft]:
-    """The drafts once the tree is known, the one that comes true furthest first: the kept rows, and in the free ones the
+    """The drafts once the tree is known, the most useful one first: the kept rows, and in the free ones the
     paths that add most to them."""
     chosen = choose(tree.leaves(), o.k - len(kept), [tree.row(row.ids) for row in kept], o.min_branch)
     free = [row for row in range(o.k) if row not in {one.row for one in kept}]
