@@ -88,8 +88,8 @@ def superposed(
             # 2. Forks: each pass expands the likeliest node of the tree; then the best k paths become the drafts.
             if parting:
                 for _ in range(o.forks):
-                    node = tree.unexpanded()
-                    if node is None or node.depth >= o.length:
+                    node = tree.unexpanded(o.length - len(settled_on.ids))
+                    if node is None:
                         break
                     (after,) = yield [row_of(sequence, prefix, node.ids)], so_far(settled=False)
                     step += 1

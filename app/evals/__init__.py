@@ -17,7 +17,8 @@ from ngram_builder.work import write_durably
 # Name -> what it measures. Each is a module of this package with `measure(options, progress) -> Report`.
 EVALS = {
     "drafts": "matching tokens and time: greedy, nucleus, beam, branching greedy, Superposed; with and without n-grams",
-    "typing": "keys that a typist saves with 1, 3, 5 and 9 drafts",
+    "typing": "keys that a typist saves with 1, 3, 5 and 9 drafts, beside distinct beginnings, greedy, branching, beam",
+    "keytype": "KeyTypeBench's cases of inline prose completion: the best draft, and the best of 3 and of 9",
     "personal": "what a personal store adds, learnt from one text of a writer and tested on another",
     "verified": "superposed drafts before and after one pass that checks them, beside branching greedy",
     "lossless": "greedy text with speculation beside text without, token by token, on every prompt",

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from app.settings import DraftSettings
 from core.drafting.drafts import Drafts
 from core.models import Row, Sequence
 from core.ngram import Interpolation, NgramStore
@@ -20,6 +21,8 @@ from core.superposed import superpose
 
 NEVER = frozenset[int]()  # no token ends a draft: all of them are of the same length
 NUCLEUS = 0.9  # p of nucleus sampling, as the paper's
+SHIPPED = DraftSettings()
+FORKS = sorted({3, 6, SHIPPED.forks} - {0})
 SHORTLIST = 40  # tokens that sampling looks at: sorting the whole vocabulary would slow the peer down
 
 Going = Callable[[list[list[int]]], bool]
@@ -72,15 +75,18 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
             ),
         ]
         found += [Named(f"superposed, r={r}", mixed is not None, superposed(mixed, r)) for r in exact_steps]
+        found += [
+            Named(f"forks={n}", mixed is not None, superposed(mixed, SHIPPED.exact_steps, forks=n)) for n in FORKS
+        ]
     return found
 
 
-def superposed(rule: Interpolation | None, r: int | None = None, one: bool = False) -> Method:
+def superposed(rule: Interpolation | None, r: int | None = None, one: bool = False, forks: int = 0) -> Method:
     """Ours. With r = length - 1 every draft runs for itself: branching greedy; with one draft, greedy."""
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         steps = length - 1 if r is None else r
-        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "candidates": 3 * k}
+        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "candidates": 3 * k, "forks": forks}
         return _superposed(sequence, prefix, 1 if one else k, length, going, options)
 
     return draft
@@ -102,7 +108,7 @@ def _superposed(
     growing = superpose(sequence.model, prefix, k, length, sequence=sequence, stop_ids=NEVER, **options)
     with closing(growing):
         for last in growing:
-            if not going(last.ids):
+            if last.settled and not going(last.ids):
                 break
     assert last is not None
     return last.ids

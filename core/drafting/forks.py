@@ -2,9 +2,10 @@
 
 What k drafts are worth to a writer is the expected length of the longest one that comes true:
 
-    E[longest match] = Σ P(node), over the union of the nodes of the k paths.
+    E[longest match] = Σ P(node) · length(node), over the union of the nodes of the k paths,
 
-`Continuations` is as much of the tree as some passes have seen. `choose` takes the path that adds most to the union,
+where a node is one more token and its length is in bytes, for a writer saves keys. `Continuations` is as much of the
+tree as some passes have seen. `choose` takes the path that adds most to the union,
 again and again. In a tree that is the best choice, not only a good one: docs/superposed-decoding.md has the proof.
 
 Knows scores and the bytes of tokens; runs no pass.
@@ -12,6 +13,7 @@ Knows scores and the bytes of tokens; runs no pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -45,6 +47,11 @@ class Node:
     expanded: bool = False
 
     @property
+    def worth(self) -> float:
+        """What the node adds to the expected match, in bytes."""
+        return math.exp(self.logprob) * (len(self.text) - (len(self.parent.text) if self.parent else 0))
+
+    @property
     def depth(self) -> int:
         """How many own tokens lead to it, itself included."""
         return len(self.ids) - self.start
@@ -69,9 +76,10 @@ class Continuations:
             for ids, score, without in beginnings
         ]
 
-    def unexpanded(self) -> Node | None:
-        """The likeliest node whose children are not known, None where there is none."""
-        return max((n for n in self.leaves() if not n.stops), key=lambda n: n.logprob, default=None)
+    def unexpanded(self, depth: int) -> Node | None:
+        """The likeliest node of fewer own tokens than `depth` whose children are not known; None where there is none."""
+        open_ = (n for n in self.leaves() if not n.stops and n.depth < depth)
+        return max(open_, key=lambda n: n.logprob, default=None)
 
     def expand(self, node: Node, tokens: np.ndarray, scores: np.ndarray, without: np.ndarray) -> None:
         """Note what may follow a node: token ids, ln p and ln p without personal stores, (m,) each."""
@@ -138,7 +146,7 @@ def _in_word(byte: bytes) -> bool:
 
 
 def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: float = 0.0) -> list[Node]:
-    """The k leaves whose paths, with the kept rows, cover most probability; first the one that adds most.
+    """The k leaves whose paths, with the kept rows, are worth most; first the one that adds most.
 
     Args:
         least: leaves that part from the others with less probability are left out, unless nothing else is there.
@@ -157,10 +165,26 @@ def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: flo
 
 
 def _gain(leaf: Node, rows: Sequence[Path]) -> tuple[float, float]:
-    """The probability that a leaf's path adds to what the rows cover, and that of its first node outside them."""
+    """What a leaf's path adds to what the rows cover, and the probability of its first node outside them."""
     new = [node for node in leaf.path if not any(row.passes(node) for row in rows)]
-    p = [float(np.exp(node.logprob)) for node in new]
-    return sum(p), p[0] if p else 0.0
+    return sum(node.worth for node in new), (math.exp(new[0].logprob) if new else 0.0)
+
+
+def weak(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
+    """The kept row that covers least, where another path would cover more than 1 / `share` times as much; else None. A
+    row that parts from the others beyond what is known covers enough."""
+    alone = []
+    for row in kept:
+        on = [node for node in nodes if row.passes(node) and not any(o.passes(node) for o in kept if o is not row)]
+        alone.append(sum(node.worth for node in on) if on else math.inf)
+    least = min(range(len(kept)), key=alone.__getitem__)
+    others = [row for row in kept if row is not kept[least]]
+    leaves = [node for node in nodes if not node.children and not node.expanded]
+    chosen = choose(leaves, k - len(others), others)
+    if len(chosen) < k - len(others) or kept[least].passes(chosen[-1]):
+        return None
+    rows = [*others, *(leaf.row for leaf in chosen[:-1])]
+    return least if alone[least] < share * _gain(chosen[-1], rows)[0] else None
 
 
 def branches(nodes: Iterable[Node], rows: Sequence[Path]) -> list[float]:

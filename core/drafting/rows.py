@@ -11,8 +11,10 @@ from collections.abc import Sequence as Ids
 import numpy as np
 
 from core.drafting.drafts import Draft, Kept, Options
-from core.drafting.forks import Continuations, Node, branches, choose
+from core.drafting.forks import Continuations, Node, branches, choose, weak
 
+import os
+STAYS = float(os.environ.get("PD_S","0.5"))  # a kept row stays while it is worth so much of the best path that is left out
 UNSEEN = math.log(0.5)  # ln p of a kept row's token that no pass has looked at
 
 
@@ -42,10 +44,13 @@ def first_drafts(
 
 
 def worth_keeping(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept]:
-    """The kept rows that the writer may still take; at least one of them."""
-    p = branches(tree.nodes(), [tree.row(row.ids) for row in kept])
-    stay = [row for row, branch in zip(kept, p, strict=True) if branch >= o.min_branch]
-    return stay or list(kept[:1])
+    """The kept rows that stay: those that the writer may still take, and that no other path is worth far more than."""
+    nodes, stay = tree.nodes(), list(kept)
+    p = branches(nodes, [tree.row(row.ids) for row in stay])
+    stay = [row for row, branch in zip(stay, p, strict=True) if branch >= o.min_branch]
+    while o.forks and stay and (least := weak(nodes, o.k, [tree.row(row.ids) for row in stay], STAYS)) is not None:
+        del stay[least]
+    return stay
 
 
 def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids[Kept] = ()) -> list[Draft]:

@@ -1,0 +1,175 @@
+"""`eval keytype`: KeyTypeBench's cases of inline prose completion, scored by its rules, for one draft and the best of k.
+
+A shown text is acceptable when it equals an acceptable text, begins with it, or is a shorter beginning of it that ends at
+a boundary after something word-like. Where a case wants an insertion, an acceptable text counts 1, nothing shown .3, a
+wrong text 0; where it wants silence, nothing shown counts 1 and anything else 0. Quality is the mean.
+
+KeyTypeBench shows one suggestion. The page shows k, so two more figures stand beside it: whether the best draft is
+acceptable at its best cut, and whether one of the k drafts is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from app.bench import text as own_text
+from app.bench.report import Report
+from app.evals.options import Options
+from app.evals.scores import half_interval
+from app.settings import DraftSettings
+from core.autocomplete import Autocomplete, Session, TextDraft, load_autocomplete
+from core.errors import InputError
+
+KS = (1, 3, 9)
+SILENT = 0.3  # what nothing shown counts where something was wanted
+SURE = 0.3  # branch probability from which the cautious row shows its best draft
+OWN_CASES = 60  # made of the project's own text, where no cases are given
+
+
+@dataclass(frozen=True)
+class Case:
+    """A place in a text and what may be shown there.
+
+    Attributes:
+        acceptable: texts; none where silence is wanted.
+        tokens: length of the shown text, at most.
+    """
+
+    before: str
+    after: str
+    acceptable: tuple[str, ...]
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was drafted for a case: each draft, best first, its branch probability, and the best one cut to length."""
+
+    case: Case
+    drafts: list[str]
+    probability: float
+    cut: str
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    wanted = cases(options.text)[: options.repetitions]
+    progress("loading the model")
+    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    report = Report("eval keytype")
+    session = autocomplete.open()
+    for k in KS:
+        answers = []
+        for number, case in enumerate(wanted):
+            progress(f"k={k}, case {number + 1} of {len(wanted)}")
+            answers.append(answered(autocomplete, session, case, k))
+        for name, some in (
+            ("no text after", [a for a in answers if not a.case.after]),
+            ("text after", [a for a in answers if a.case.after]),
+        ):
+            if some:
+                report.rows.append(_row(name, k, some))
+    session.close()
+    autocomplete.model.close()
+    return report
+
+
+def cases(path: Path | None) -> list[Case]:
+    """The cases of a file in KeyTypeBench's form, or some of the project's own text. Raises InputError."""
+    if path is None:
+        places = own_text.words(own_text.load(), OWN_CASES)
+        return [Case(p.before, "", (" ".join(p.document[p.at : p.at + 60].split()[:4]),), 4) for p in places]
+    try:
+        lines = path.read_text("utf-8").splitlines()
+        return [_case(json.loads(line)) for line in lines if line.strip()]
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}. Name KeyTypeBench's core.jsonl.") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} holds no cases in KeyTypeBench's form ({error}); name its core.jsonl.") from error
+
+
+def _case(read: dict[str, Any]) -> Case:
+    context, expected = read["context"], read["expected"]
+    acceptable = expected["shownAcceptable"] if expected["kind"] == "insert" else []
+    return Case(
+        context["beforeCursor"], context["afterCursor"], tuple(acceptable), int(read["limits"]["maxCompletionTokens"])
+    )
+
+
+def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int) -> Answer:
+    """The drafts of the page's default settings."""
+    completion = session.complete(case.before, **DraftSettings(k=k).drafting())
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    drafts = sorted(completion.drafts, key=lambda draft: draft.id != completion.best)
+    if not drafts:
+        return Answer(case, [], 0.0, "")
+    return Answer(case, [d.text for d in drafts], drafts[0].probability, _cut(autocomplete, drafts[0], case.tokens))
+
+
+def _cut(autocomplete: Autocomplete, draft: TextDraft, tokens: int) -> str:
+    tokenizer = autocomplete.model.tokenizer
+    return tokenizer.decode(tokenizer.encode(draft.text)[:tokens]).rstrip("\ufffd")
+
+
+def _row(places: str, k: int, answers: Sequence[Answer]) -> dict[str, Any]:
+    insert = [a for a in answers if a.case.acceptable]
+    cut = [acceptable(a.cut, a.case.acceptable) for a in insert]
+    best = [at_best_cut(a.drafts[:1], a.case.acceptable) for a in insert]
+    any_ = [at_best_cut(a.drafts, a.case.acceptable) for a in insert]
+    return {
+        "cases": places,
+        "k": k,
+        "count": len(answers),
+        "best_cut_acceptable": fmean(cut) if cut else float("nan"),
+        "best_acceptable": fmean(best) if best else float("nan"),
+        "best_of_k": fmean(any_) if any_ else float("nan"),
+        "best_of_k_ci": half_interval([float(x) for x in any_]),
+        **_shown("", answers, 0.0),
+        **_shown("cautious_", answers, SURE),
+    }
+
+
+def _shown(name: str, answers: Sequence[Answer], least: float) -> dict[str, float]:
+    """KeyTypeBench's four figures of the best draft, shown where its branch is at least so probable."""
+    points, shown, right, wrong = [], 0, 0, 0
+    for a in answers:
+        visible = bool(a.cut.strip()) and a.probability >= least
+        good = visible and acceptable(a.cut, a.case.acceptable)
+        shown, right, wrong = shown + visible, right + good, wrong + (visible and not good)
+        points.append(float(good) if visible else SILENT if a.case.acceptable else 1.0)
+    insert = sum(bool(a.case.acceptable) for a in answers)
+    return {
+        f"{name}quality": fmean(points),
+        f"{name}precision": right / shown if shown else float("nan"),
+        f"{name}coverage": right / insert if insert else float("nan"),
+        f"{name}wrong_show": wrong / len(answers),
+    }
+
+
+def at_best_cut(drafts: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether some beginning of some draft that ends at a word is acceptable."""
+    return any(acceptable(draft[: end.end()], wanted) for draft in drafts for end in re.finditer(r"\S+(?=\s|$)", draft))
+
+
+def acceptable(shown: str, wanted: Sequence[str]) -> bool:
+    """Whether a shown text is one of those wanted, begins with one, or is a beginning of one that ends at a boundary."""
+    text = " ".join(shown.split())
+    return any(_fits(text, " ".join(one.split())) for one in wanted)
+
+
+def _fits(text: str, wanted: str) -> bool:
+    if not text or not wanted:
+        return False
+    if text.startswith(wanted):
+        return True
+    bare = text.rstrip(".,;:!?…)]}\"'’”")  # closing punctuation aside
+    if not bare or not wanted.startswith(bare) or not re.search(r"\w", bare):
+        return False
+    following = wanted[len(bare) : len(bare) + 1]
+    return following.isspace() or bool(re.match(r"\w", bare[-1])) != bool(re.match(r"\w", following))
