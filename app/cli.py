@@ -70,7 +70,7 @@ _CONTEXT = 28  # characters of the text that stand before each draft
 def _flag(name: str) -> Any:
     """The flag of one setting: its range, default and help text are those of `app.settings`."""
     option = _OPTIONS[name]
-    dashed = "--" + name.replace("_", "-")
+    dashed = option["flag"]
     if option["kind"] == "bool":
         return typer.Option(option["default"], f"{dashed}/--no-{dashed[2:]}", metavar="", help=option["explain"])
     return typer.Option(
@@ -122,6 +122,9 @@ def complete(
     length: int = _flag("length"),
     tau: float = _flag("tau"),
     exact_steps: int = _flag("exact_steps"),
+    forks: int = _flag("forks"),
+    end_below: float = _flag("end_below"),
+    min_branch: float = _flag("min_branch"),
     verify: int = _flag("verify"),
     distinct: bool = _flag("distinct"),
     min_confidence: float = _flag("min_confidence"),
@@ -161,6 +164,9 @@ def complete(
         temperature=temperature,
         tau=tau,
         exact_steps=exact_steps,
+        forks=forks,
+        end_below=end_below,
+        min_branch=min_branch,
         verify=verify,
         distinct=distinct,
         min_confidence=min_confidence,

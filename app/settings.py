@@ -22,8 +22,11 @@ from core.controls import (
 from core.errors import InputError
 
 
-def _option(default: Any, label: str, explain: str, *, step: float | None = None, **limits: Any) -> Any:
-    return Field(default, title=label, description=explain, json_schema_extra={"step": step}, **limits)
+def _option(
+    default: Any, label: str, explain: str, *, step: float | None = None, page_only: bool = False, **limits: Any
+) -> Any:
+    extra = {"step": step, "page_only": page_only}
+    return Field(default, title=label, description=explain, json_schema_extra=extra, **limits)
 
 
 class SpeculationSettings(BaseModel):
@@ -119,7 +122,7 @@ class DraftSettings(BaseModel):
     min_confidence: float = _option(
         0.0,
         "Minimum confidence",
-        "Drafts whose beginning is less probable than this stay hidden.",
+        "Drafts that you would take less often than this stay hidden.",
         ge=0.0,
         le=0.95,
         step=0.01,
@@ -149,7 +152,7 @@ class DraftSettings(BaseModel):
         step=1,
     )
     end_below: float = _option(
-        0.1,
+        0.3,
         "End when unsure",
         "A draft ends before a word that is less likely than this. 0: drafts end only at their length.",
         ge=0.0,
@@ -168,6 +171,7 @@ class DraftSettings(BaseModel):
         True,
         "Fresh at every key",
         "Every key requests drafts for the rows that no longer fit. Off: only when no row fits any more.",
+        page_only=True,
     )
     verify: int = _option(
         0,
@@ -178,7 +182,9 @@ class DraftSettings(BaseModel):
         step=1,
     )
     distinct: bool = _option(
-        True, "Distinct beginnings", "Every draft starts with a different word. Off: the paper's own rule."
+        True,
+        "Distinct beginnings",
+        "Every draft is a line of its own and is kept. Off: the paper's own rule, without forks.",
     )
     ngrams: bool = _option(True, "N-grams", "What often follows in much text, and in yours, weighs in.")
     alpha: float = _option(
@@ -213,12 +219,14 @@ class DraftSettings(BaseModel):
 
 
 def options() -> list[dict[str, Any]]:
-    """One entry per setting, in order: name, label, explain, default, kind ("int", "float", "bool"), min, max, step."""
+    """One entry per setting, in order: name, its flag of `polydraft complete` ("" for a setting of the page alone), label,
+    explain, default, kind ("int", "float", "bool"), min, max, step."""
     fields = DraftSettings.model_json_schema()["properties"]
     kinds = {"integer": "int", "number": "float", "boolean": "bool"}
     return [
         {
             "name": name,
+            "flag": "" if field["page_only"] else "--" + name.replace("_", "-"),
             "label": field["title"],
             "explain": field["description"],
             "default": field["default"],

@@ -81,7 +81,7 @@ class FakeCompletion:
         self.done = self.closed = False
         self.drafts: list[TextDraft] = []
         self.figures: Any = None
-        self.step = 0
+        self.step, self.settled, self.best = 0, False, 0
         self.reused, self.fed = len(before), 1
         if known:
             self.advance([])
@@ -92,6 +92,7 @@ class FakeCompletion:
     def advance(self, logits: list[str]) -> None:
         assert not self.closed
         self.step += 1
+        self.settled = self.step > 1 or self.length == 1  # a first state, then one in which the rows are chosen
         self.done = self.step == self.length
         self.drafts = [
             TextDraft(i, f" {word}" * self.step, 0.4 / (i + 1), 0.4 / (i + 1) / self.step, self.done)

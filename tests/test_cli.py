@@ -88,7 +88,9 @@ def test_the_first_help_names_every_command() -> None:
 def test_every_setting_is_a_flag_with_its_own_help_and_default() -> None:
     shown = runner.invoke(app, ["complete", "--help"], terminal_width=200, env={"COLUMNS": "200"}).stdout
     for option in options():
-        assert "--" + option["name"].replace("_", "-") in shown
+        if not option["flag"]:
+            continue
+        assert option["flag"] in shown
         assert option["explain"] in shown
         if option["kind"] != "bool":
             assert f"[default: {option['default']}]" in shown
@@ -128,10 +130,10 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_readme_lists_every_setting_as_it_is() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
     for option in options():
-        flag = "--" + option["name"].replace("_", "-")
+        flag = f"`{option['flag']}`" if option["flag"] else "–"
         default, limits = option["default"], f"{option['min']:g}-{option['max']:g}" if option["max"] else ""
         default = ("on" if default else "off") if option["kind"] == "bool" else default
-        assert f"| {option['label']} | `{flag}` | {default} | {limits}".rstrip() in readme
+        assert f"| {option['label']} | {flag} | {default} | {limits}".rstrip() in readme
 
 
 # --- complete ----------------------------------------------------------------------------------------------
@@ -140,6 +142,7 @@ def test_the_readme_lists_every_setting_as_it_is() -> None:
 def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
     flags = ["--k", "5", "--length", "4", "--tau", "0.5", "--exact-steps", "2", "--no-distinct"]
     flags += ["--alpha", "0.5", "--personal-weight", "0.25", "--store", "me", "--verify", "12"]
+    flags += ["--forks", "2", "--end-below", "0.2", "--min-branch", "0.05"]
     assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
     assert fake.asked == {
         "text": "Thank",
@@ -147,6 +150,9 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
         "length": 4,
         "tau": 0.5,
         "exact_steps": 2,
+        "forks": 2,
+        "end_below": 0.2,
+        "min_branch": 0.05,
         "verify": 12,
         "distinct": False,
         "alpha": 0.5,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -12,14 +13,15 @@ from typer.testing import CliRunner
 from app.bench.report import Report
 from app.cli import app
 from app.evals.drafts import KS, judged, plots, telling
+from app.evals.keytype import acceptable, at_best_cut, cases
 from app.evals.methods import methods
 from app.evals.options import LENGTH, Options, places, texts
 from app.evals.personal import judged as judged_personal
 from app.evals.personal import learn_and_test
 from app.evals.scores import Score, common, half_interval, scored, summary
-from app.evals.typing import best_move, drafted, passages
+from app.evals.typing import Passage, Way, best_move, drafted, passages, right_words
 from app.settings import DraftSettings
-from core.autocomplete import Autocomplete
+from core.autocomplete import Autocomplete, TextDraft
 from core.errors import InputError
 from core.ngram.shelf import interpolation
 from tests.ngram_tools import WordTokenizer
@@ -50,17 +52,67 @@ def test_a_summary_counts_exact_matches_and_says_how_sure_it_is() -> None:
 @pytest.mark.parametrize(
     ("shown", "rest", "move"),
     [
-        ([], " hello", (1, 1)),
-        ([" hello there"], " hello there, you", (1, 12)),  # the whole draft
-        ([" hello you"], " hello there", (1, 6)),  # its first word
-        ([" no", " hello there x"], " hello there", (3, 12)),  # one key down, two words
-        ([" a"], " a", (1, 2)),
-        (["x"], "y", (1, 1)),
-        ([" hel"], " hello", (1, 4)),  # a whole draft may end inside a word
+        ([], " hello", ("character", 1)),
+        ([" hello there"], " hello there, you", ("draft", 12)),
+        ([" hello you"], " hello there", ("word", 6)),
+        ([" no", " hello there x"], " hello there", ("word", 6)),  # of any draft, for one key
+        ([" end. And"], " end, however", ("word", 4)),  # without the punctuation after it
+        ([". And"], ". But", ("character", 1)),
+        ([" a"], " a", ("draft", 2)),
+        (["x"], "y", ("character", 1)),
+        ([" hel"], " hello", ("draft", 4)),  # a whole draft may end inside a word
     ],
 )
-def test_the_typist_makes_the_move_that_saves_most(shown: list[str], rest: str, move: tuple[int, int]) -> None:
+def test_the_typist_makes_the_move_that_writes_most(shown: list[str], rest: str, move: tuple[str, int]) -> None:
     assert best_move(shown, rest) == move
+
+
+def test_a_passage_is_measured_as_chai_tea_does(autocomplete: Autocomplete) -> None:
+    """Nothing right: every word is typed. Everything right: one acceptance for the whole passage."""
+    from app.evals import typing
+
+    passage = Passage("a", "It was", " a dark night")
+    way = Way("", DraftSettings(k=1))
+    for text, saved in ((" nothing", 0.0), (" a dark night", (13 - 1) / 12), (" a dark day", (7 - 1) / 12)):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(typing, "drafted", lambda *_, text=text: [TextDraft(0, text, 1.0, 1.0, False)])
+            assert typing.chai_tea(autocomplete, passage, way) == pytest.approx(saved)
+
+
+def test_right_words_end_at_words() -> None:
+    assert right_words(" a dark day", " a dark night") == len(" a dark")
+    assert right_words(" dark", " darkness") == 0
+    assert right_words(" dark.", " dark, and") == 0
+
+
+@pytest.mark.parametrize(
+    ("shown", "good"),
+    [
+        ("will reply with", True),
+        ("will reply with what the terminal", True),  # goes on where the acceptable text ends
+        ("will rep", False),  # ends inside a word
+        ("will reply,", True),  # closing punctuation aside
+        ("  will   reply ", True),
+        ("may reply", False),
+        ("", False),
+        ("(", False),
+    ],
+)
+def test_keytype_accepts_what_its_rules_accept(shown: str, good: bool) -> None:
+    assert acceptable(shown, ["will reply with what the"]) is good
+
+
+def test_the_best_cut_of_any_draft_counts() -> None:
+    assert at_best_cut(["no", "will reply at once"], ["will reply with what the"])
+    assert not at_best_cut(["no", "may reply"], ["will reply with what the"])
+
+
+def test_keytype_cases_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text("{}\n")
+    for path in (tmp_path / "bad.jsonl", tmp_path / "none.jsonl"):
+        with pytest.raises(InputError, match=r"core\.jsonl"):
+            cases(path)
+    assert all(case.acceptable and not case.after for case in cases(None))
 
 
 def test_passages_are_taken_in_turns_and_begin_before_a_word() -> None:
@@ -92,18 +144,18 @@ def test_without_a_past_the_first_half_is_learnt_and_the_second_tested() -> None
 
 
 def test_targets_compare_with_peers_of_the_same_run() -> None:
-    names = ["greedy", "nucleus", "beam", "branching greedy", "superposed, r=1", "superposed, r=3"]
+    names = ["greedy", "nucleus", "beam", "branching greedy", "superposed, r=2", "forks=3"]
     results = {
-        (name, ngrams, k): [Score("book", 2 if "superposed" in name else 1, 0, 0.0, 5.0 if ngrams else 10.0)] * 4
+        (name, ngrams, k): [Score("book", 2 if "forks" in name else 1, 0, 0.0, 5.0 if ngrams else 10.0)] * 4
         for name in names
         for ngrams in (False, True)
         for k in KS
     }
     targets = {t.name: t for t in judged(results, 3).targets}
-    assert targets["r=1, k=3: match / branching greedy with n-grams"].value == 2
-    assert targets["r=1, k=3: time / branching greedy with n-grams"].value == 1
-    assert not targets["r=1, k=3: time / branching greedy with n-grams"].met
-    assert targets["r=3, k=3: match / beam without n-grams"].met
+    assert targets["forks=3, k=3: match / branching greedy with n-grams"].value == 2
+    assert targets["forks=3, k=3: time / branching greedy with n-grams"].value == 1
+    assert not targets["forks=3, k=3: time / branching greedy with n-grams"].met
+    assert targets["forks=3, k=3: match / beam without n-grams"].met
 
 
 def test_a_gain_is_in_percent_of_the_base_store_alone() -> None:
@@ -162,20 +214,19 @@ def test_stopping_drafts_that_can_tell_no_more_changes_no_matching_figure(autoco
 
 
 def test_the_typist_loses_nothing_by_looking_no_further_than_drafts_agree(autocomplete: Autocomplete) -> None:
-    settings = DraftSettings(k=5)
+    way = Way("", DraftSettings(k=5))
     text = texts(None)["sample"][0]
     session = autocomplete.open()
     fewer = 0
     for at in (400, 403, 450, 512, 700):
         rest = text[at : at + 200]
-        whole = drafted(autocomplete, session, text[:at], settings)
-        part = drafted(autocomplete, session, text[:at], settings, rest)
+        part = [draft.text for draft in drafted(autocomplete, session, text[:at], way, rest)]
+        completion = session.complete(text[:at], **way.settings.drafting())
+        while not completion.done:
+            completion.advance(autocomplete.model.forward(completion.rows()))
+        whole = [draft.text for draft in completion.drafts]
         assert best_move(part, rest) == best_move(whole, rest)
         fewer += part != whole
-        for a, b in zip(whole, part, strict=True):
-            agreeing = common(a, rest)
-            assert a.startswith(b)
-            assert common(b, rest) == agreeing
     session.close()
     assert fewer
 
@@ -200,9 +251,9 @@ def test_quality_is_drawn_against_time_one_point_for_each_method() -> None:
     assert {"superposed, r = 0 …", "superposed, bare", "greedy"} <= {e.text for e in drawn.iter()}
 
 
-@pytest.mark.parametrize("name", ["drafts", "personal", "typing", "tune"])
+@pytest.mark.parametrize("name", ["drafts", "keytype", "personal", "typing", "tune"])
 def test_each_evaluation_runs_on_the_sample(name: str) -> None:
-    few = {"drafts": "2", "personal": "3", "typing": "30", "tune": "10"}[name]
+    few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "30", "tune": "10"}[name]
     flags = [
         "--json",
         "--prefixes",
@@ -218,7 +269,7 @@ def test_each_evaluation_runs_on_the_sample(name: str) -> None:
     found = json.loads(result.stdout)
     assert found["name"] == f"eval {name}"
     assert found["rows"]
-    assert found["targets"]
+    assert found["targets"] or name == "keytype"
 
 
 def test_an_unknown_evaluation_names_the_known_ones() -> None:

@@ -72,11 +72,10 @@ def test_branches_are_disjoint_events(tree, k):
 
 
 def test_no_row_is_spent_on_what_hardly_ever_comes():
-    tree = Continuations(
-        [([0], math.log(0.9), 0.0), ([1], math.log(0.05), 0.0), ([2], math.log(0.001), 0.0)], LETTERS, NEVER
-    )
+    found = [([token], math.log(p), math.log(p)) for token, p in enumerate((0.9, 0.05, 0.001))]
+    tree = Continuations(found, LETTERS, NEVER)
     assert [leaf.ids for leaf in choose(tree.leaves(), 3, least=0.01)] == [[0], [1]]
-    only = Continuations([([2], math.log(0.001), 0.0)], LETTERS, NEVER)
+    only = Continuations(found[2:], LETTERS, NEVER)
     assert [leaf.ids for leaf in choose(only.leaves(), 3, least=0.01)] == [[2]]  # there is nothing else
 
 
@@ -109,8 +108,7 @@ def _common(a: list[int], b: list[int]) -> int:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1000), st.integers(2, 4))
 def test_forks_cover_more_than_distinct_beginnings(seed, k):
-    """With every token exact, k drafts that fork are worth at least what k distinct beginnings are, to the depth that
-    the passes have seen."""
+    """To the depth that the passes have seen, k drafts that fork are worth at least what k distinct beginnings are."""
     model, prefix = TableModel(seed=seed), [1, 2]
 
     def worth(drafts: list[list[int]]) -> float:

@@ -67,10 +67,28 @@ def test_events_of_one_request() -> None:
 
 
 def test_a_page_is_not_told_of_every_step() -> None:
-    """The first drafts at once, the last when they are done, and between them no more than the pace allows."""
+    """The first drafts at once, the chosen rows at once, the last when they are done, and between them no more than the
+    pace allows."""
     with running(FakeAutocomplete(), pace=1000) as service:
         *drafts, _ = run(all_of(service.stream(ask("a", 1, length=9))))
-    assert [line["step"] for line in drafts] == [1, 9]
+    assert [line["step"] for line in drafts] == [1, 2, 9]
+    assert [line["settled"] for line in drafts] == [False, True, True]
+
+
+def test_rows_that_the_page_keeps_reach_the_drafting() -> None:
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        kept = [{"id": 1, "text": " rest"}]
+        request = DraftRequest(tab="a", n=1, before="Once", kept=kept, grow=True)  # pyright: ignore[reportArgumentType]
+        run(all_of(service.stream(request)))
+        options = fake.sessions[-1].completions[-1].options
+    assert [(row.id, row.text) for row in options["kept"]] == [(1, " rest")]
+    assert options["grow"] is True
+
+
+def test_a_row_is_kept_once() -> None:
+    with pytest.raises(ValueError, match="each id once"):
+        DraftRequest(tab="a", n=1, before="", kept=[{"id": 1, "text": "a"}] * 2)  # pyright: ignore[reportArgumentType]
 
 
 def test_drafts_from_the_cache_need_no_pass() -> None:

@@ -1,8 +1,8 @@
-"""`eval keytype`: KeyTypeBench's cases of inline prose completion, scored by its rules, for one draft and the best of k.
+"""`eval keytype`: KeyTypeBench's cases of inline prose completion, by its rules, for one draft and the best of k.
 
-A shown text is acceptable when it equals an acceptable text, begins with it, or is a shorter beginning of it that ends at
-a boundary after something word-like. Where a case wants an insertion, an acceptable text counts 1, nothing shown .3, a
-wrong text 0; where it wants silence, nothing shown counts 1 and anything else 0. Quality is the mean.
+A shown text is acceptable when it equals an acceptable text, begins with it, or is a shorter beginning of it that ends
+at a boundary after something word-like. Where a case wants an insertion, an acceptable text counts 1, nothing shown .3,
+a wrong text 0; where it wants silence, nothing shown counts 1 and anything else 0. Quality is the mean.
 
 KeyTypeBench shows one suggestion. The page shows k, so two more figures stand beside it: whether the best draft is
 acceptable at its best cut, and whether one of the k drafts is.
@@ -158,7 +158,7 @@ def at_best_cut(drafts: Sequence[str], wanted: Sequence[str]) -> bool:
 
 
 def acceptable(shown: str, wanted: Sequence[str]) -> bool:
-    """Whether a shown text is one of those wanted, begins with one, or is a beginning of one that ends at a boundary."""
+    """Whether a shown text is one wanted, begins with one, or is a beginning of one that ends at a boundary."""
     text = " ".join(shown.split())
     return any(_fits(text, " ".join(one.split())) for one in wanted)
 

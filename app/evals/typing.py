@@ -33,7 +33,9 @@ BEFORE = 400  # characters of the text that stand there already
 KS = (1, 3, 5, 9)
 PEERS_K = 3  # drafts of the peers that have several
 
-_WORD = re.compile(r"\s*\S+")  # a word with the spaces before it and the punctuation at its end
+# What one key takes of a draft: a word with the spaces before it, or punctuation.
+_PIECE = re.compile(r"\s*(?:[^\W_]+(?:['’_.-][^\W_]+)*|[^\w\s]+|_+)")
+_WORD = re.compile(r"\s*\S+")  # for ChaI-TeA: up to the next space
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Passage:
     rest: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Way:
     """How the drafts are made that a typist sees.
 
@@ -170,7 +172,7 @@ def best_move(shown: list[str], rest: str) -> tuple[str, int]:
     """The key that writes most of `rest`, and how many characters: a draft, the first word of one, or a character."""
     moves = [("character", 1)]
     moves += [("draft", len(draft)) for draft in shown if draft and rest.startswith(draft)]
-    words = [word[0] for draft in shown if (word := _WORD.match(draft))]
+    words = [word[0] for draft in shown if (word := _PIECE.match(draft))]
     moves += [("word", len(word)) for word in words if rest.startswith(word)]
     return max(moves, key=lambda move: move[1])
 

@@ -1,4 +1,4 @@
-"""Runs generators of drafts: step by step, for a caller that joins the rows of many people into one pass, or to the end.
+"""Runs generators of drafts: step by step, for a caller that joins many people's rows in one pass, or to the end.
 
 A way of making drafts is a generator: it yields the rows of the next pass and the drafts so far, and is sent the rows'
 logits. No rows: it is done.

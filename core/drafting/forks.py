@@ -77,7 +77,7 @@ class Continuations:
         ]
 
     def unexpanded(self, depth: int) -> Node | None:
-        """The likeliest node of fewer own tokens than `depth` whose children are not known; None where there is none."""
+        """The likeliest node, of fewer own tokens than `depth`, whose children are not known; None without one."""
         open_ = (n for n in self.leaves() if not n.stops and n.depth < depth)
         return max(open_, key=lambda n: n.logprob, default=None)
 

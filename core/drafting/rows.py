@@ -13,8 +13,7 @@ import numpy as np
 from core.drafting.drafts import Draft, Kept, Options
 from core.drafting.forks import Continuations, Node, branches, choose, weak
 
-import os
-STAYS = float(os.environ.get("PD_S","0.5"))  # a kept row stays while it is worth so much of the best path that is left out
+STAYS = 0.7  # a kept row stays while it is worth so much of the best path that is left out
 UNSEEN = math.log(0.5)  # ln p of a kept row's token that no pass has looked at
 
 
