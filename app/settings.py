@@ -219,7 +219,7 @@ class DraftSettings(BaseModel):
 
 
 def options() -> list[dict[str, Any]]:
-    """One entry per setting, in order: name, its flag of `polydraft complete` ("" for a setting of the page alone), label,
+    """One entry per setting, in order: name, flag of `polydraft complete` ("" for a setting of the page alone), label,
     explain, default, kind ("int", "float", "bool"), min, max, step."""
     fields = DraftSettings.model_json_schema()["properties"]
     kinds = {"integer": "int", "number": "float", "boolean": "bool"}
