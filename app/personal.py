@@ -76,9 +76,14 @@ class PersonalStores:
         """
         from core.ngram.personal import PARAGRAPH
 
-        names = self.learning()
+        names, refused = self.learning(), list[InputError]()
         for name in names:
-            self.learn(name, text, PARAGRAPH if finished else 1)
+            try:
+                self.learn(name, text, PARAGRAPH if finished else 1)
+            except InputError as error:
+                refused.append(error)  # it is full; the others learn all the same
+        if refused:
+            raise refused[0]
         return names
 
     def learn(self, name: str, text: str, times: int | None = None) -> int:

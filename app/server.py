@@ -253,7 +253,7 @@ def serve(
 
     def load(name: str = model_name) -> Autocomplete:
         try:
-            return load_autocomplete(name, backend, precision=precision)
+            return load_autocomplete(name, backend, precision=precision, beside=True)
         except Exception as error:
             typer.echo(" ".join(load_failure(error)).strip(), err=True)
             raise

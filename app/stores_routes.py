@@ -151,7 +151,7 @@ def add_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parse
         folder = tempfile.TemporaryDirectory(prefix="polydraft-")  # readable by its owner alone
         try:
             path = Path(folder.name) / _file_name(name)
-            await _receive(request, path)
+            await _receive(request, path, name)
         except OSError as error:
             folder.cleanup()
             raise InputError(f"{name} could not be taken in: {error.strerror or error}.") from error
@@ -186,21 +186,21 @@ def _by_origin(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _file_name(name: str) -> str:
-    """The last part of what the page calls a file: its ending says how it is read."""
+    """A file's name that says how it is read, as the last part of what the page calls it does."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1].replace("\0", "")
     if last in ("", ".", ".."):
         raise InputError(f"{name!r} given as a file's name.")
-    return last[-120:]
+    return "file" + "".join(Path(last).suffixes)[-40:]  # the rest may be longer than a file system allows
 
 
-async def _receive(request: Request, path: Path) -> None:
+async def _receive(request: Request, path: Path, name: str) -> None:
     size = 0
     with path.open("wb") as file:
         async for chunk in request.stream():
             size += len(chunk)
             if size > MAX_FILE:
                 raise InputError(
-                    f"{path.name} is larger than {MAX_FILE >> 30} GiB; use `polydraft ngram add` or `ngram build`."
+                    f"{name} is larger than {MAX_FILE >> 30} GiB; use `polydraft ngram add` or `ngram build`."
                 )
             file.write(chunk)
 

@@ -448,11 +448,12 @@ def load_autocomplete(
     store: Path | None = BASE_STORE,
     personal: bool = True,
     precision: Any = "file",
+    beside: bool = False,
 ) -> Autocomplete:
     """The model by name, with the base n-gram store where it belongs to the model's tokenizer.
 
     `backend` and `precision` are those of `load_model`. With `personal`, drafts use the user's personal stores that are
-    on, too.
+    on, too. With `beside`, drafts never wait for the counts of much personal text: a thread makes them (`Shelf`).
 
     Raises: what `load_model` raises. A store that cannot be used is a notice, not an error.
     """
@@ -464,5 +465,7 @@ def load_autocomplete(
             ngrams = NgramStore.open(store, fingerprint=loaded.tokenizer.fingerprint)
         except StoreError as error:
             notices.append(f"No n-grams: {error}")
-    shelf = Shelf(loaded.tokenizer) if personal else None
+    shelf = Shelf(loaded.tokenizer, beside=beside) if personal else None
+    if shelf and beside:
+        shelf.active()  # they begin to count
     return Autocomplete(loaded, ngrams, " ".join(notices) or None, shelf)

@@ -15,7 +15,7 @@ import zstandard
 
 from core.errors import InputError
 from ngram_builder.pipeline import BuildReport, merge
-from ngram_builder.readers import Damage, File, Reading, expand, read_file
+from ngram_builder.readers import Damage, File, Reading, expand, read_file, spelled
 
 if TYPE_CHECKING:
     from core.ngram import NgramStore
@@ -68,12 +68,12 @@ def add_file(
     read replaces nothing.
 
     Args:
-        progress: called before the file is read, and then with the share of it that was (0 to 1). What it raises
-            ends the adding, and the store is as it was.
+        progress: called with the share of the file that was read (0 to 1), before it and then again and again, also
+            within a document. What it raises ends the adding, and the store is as it was.
     """
     added, done = Added(), 0
 
-    def consumed(size: int) -> None:
+    def consumed(size: int = 0) -> None:
         nonlocal done
         done += size
         progress(min(done / file.size, 1.0) if file.size else 0.0)
@@ -88,7 +88,7 @@ def add_file(
             raise _NothingRead
 
     with suppress(_NothingRead):
-        added.tokens = store.add(origin, texts())
+        added.tokens = store.add(origin, texts(), consumed)
         added.files = 1
     return added
 
@@ -99,8 +99,8 @@ class _NothingRead(Exception):
 
 def origin_of(file: Any) -> str:
     """What a file is called in a store: its whole path, so that it is found again from any folder; a URL as it is."""
-    name = str(file)
-    return name if "://" in name else str(Path(name).resolve())
+    name = file.address if isinstance(file, File) else str(file)
+    return spelled(name if "://" in name else str(Path(name).resolve()))
 
 
 def export(store: PersonalStore, out: Path) -> int:
@@ -155,7 +155,7 @@ def _line(entry: dict[str, Any]) -> bytes:
 
 
 def _exported(path: Path) -> Iterator[StoredText]:
-    from core.ngram.personal import StoredText
+    from core.ngram.personal import MOST_TIMES, StoredText
 
     with path.open("rb") as file:
         lines = _lines(file, path)
@@ -170,7 +170,7 @@ def _exported(path: Path) -> Iterator[StoredText]:
                 case {"end": int(documents)} if documents == number - 2 and not ended:
                     ended = True
                 case {"origin": str(origin), "added": str(added), "times": int(times), "passages": [*passages]} if (
-                    times > 0 and all(isinstance(text, str) for text in passages)
+                    0 < times <= MOST_TIMES and all(isinstance(text, str) for text in passages)
                 ):
                     yield StoredText(origin, added, times, tuple(passages))
                 case _:

@@ -199,7 +199,7 @@ def test_a_letter_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
     letter = docx.Document()
     letter.add_paragraph("a" * 3_000_000)
     letter.save(str(tmp_path / "bomb.docx"))
-    monkeypatch.setattr(readers.base, "LONGEST", 1 << 19)
+    monkeypatch.setattr(readers.base, "FREE", 1 << 19)
     found, (place,) = read(tmp_path)
     assert found == []
     assert "unpacks to" in place.reason

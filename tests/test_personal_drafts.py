@@ -24,7 +24,7 @@ PHRASE = "Yours ever, Wilhelmina Featherstonehaugh of Little Piddlington."
 
 
 def counts(*passages: list[int]) -> Counts:
-    return Counts(64, 6, [(ids, 1) for ids in passages])
+    return Counts.of(64, [(ids, 1) for ids in passages])
 
 
 def test_stores_are_mixed_in_one_after_the_other_each_by_its_weight() -> None:

@@ -20,6 +20,7 @@ from core.errors import InputError
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.personal import FRESH, PARAGRAPH, PHRASE, TYPED, PersonalStore
+from core.ngram.tally import Tally
 from tests.kill_writers import TOKENIZER as WIDE
 from tests.kill_writers import phrase
 from tests.ngram_tools import WordTokenizer, brute_force
@@ -47,7 +48,7 @@ def store(tmp_path: Path) -> PersonalStore:
 def test_counts_are_those_of_brute_force(
     at_once: list[list[int]], later: list[list[int]], contexts: list[list[int]]
 ) -> None:
-    counts = Counts(8, 6, [(ids, 1) for ids in at_once])
+    counts = Counts.of(8, [(ids, 1) for ids in at_once])
     for passage in later:
         counts.add(passage)
     grams, totals = brute_force(at_once + later, ORDERS, dict.fromkeys(ORDERS, 1))
@@ -76,7 +77,7 @@ def test_counts_are_those_of_brute_force(
 @given(contexts=st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=6), min_size=1, max_size=3))
 @settings(max_examples=30, deadline=None)
 def test_candidates_of_their_own_for_every_context(contexts: list[list[int]]) -> None:
-    counts = Counts(8, 6, [([0, 1, 2, 3, 0, 1, 2, 4], 1), ([5, 1, 2, 3], 1)])
+    counts = Counts.of(8, [([0, 1, 2, 3, 0, 1, 2, 4], 1), ([5, 1, 2, 3], 1)])
     table = np.array([[(i + row) % 8 for i in range(4)] for row in range(len(contexts))])
     together = counts.evidence(contexts, table, [2, 4])
     for row, context in enumerate(contexts):
@@ -85,18 +86,18 @@ def test_candidates_of_their_own_for_every_context(contexts: list[list[int]]) ->
 
 
 def test_the_most_frequent_continuations_come_first() -> None:
-    counts = Counts(100, 3, [([1, i], 1) for i in range(50)] + [([1, 7], 2), ([1, 30], 1)])
+    counts = Counts.of(100, [([1, i], 1) for i in range(50)] + [([1, 7], 2), ([1, 30], 1)], order=3)
     assert counts.continuations([1], 2) == [(7, 3), (30, 2)]
     assert counts.continuations([99], 2) == []
 
 
 def test_an_order_that_is_not_there_is_refused() -> None:
     with pytest.raises(InputError, match="Order 7"):
-        Counts(8, 6).evidence([[1]], [1], [7])
+        Counts.of(8).evidence([[1]], [1], [7])
     with pytest.raises(InputError, match="Candidates of shape"):
-        Counts(8, 6).evidence([[1]], [[1], [2]])
+        Counts.of(8).evidence([[1]], [[1], [2]])
     with pytest.raises(InputError, match="below 8"):
-        Counts(8, 6, [([8], 1)])
+        Counts.of(8, [([8], 1)])
 
 
 # ---------------------------------------------------------------- the store
@@ -141,7 +142,7 @@ def test_an_added_phrase_counts_at_the_next_look_up_without_counting_anew(
 ) -> None:
     store.add("file", ["1 2 3"])
     store.evidence([[4]], [5])
-    monkeypatch.setattr(PersonalStore, "_count_all", None)
+    monkeypatch.setattr(Tally, "brought_up_to_date", None)
     store.learn("4 5 6")
     known = store.evidence([[0, 4]], [5, 6], [2])
     assert known.counts.tolist() == [[[2 * PARAGRAPH, 0]]]  # as a line of its own, and within one

@@ -136,7 +136,7 @@ def places(
     chance, found = random.Random(0), []
     sequence = model.open()
     for fold, (low, high) in enumerate(pairwise(cuts)):
-        others = Counts(len(model.tokenizer.pieces), ORDER, [(ids[:low], 1), (ids[high:], 1)])
+        others = Counts.of(len(model.tokenizer.pieces), [(ids[:low], 1), (ids[high:], 1)], ORDER)
         for number in range(count // FOLDS):
             progress(f"place {fold * (count // FOLDS) + number + 1} of {count}")
             at = chance.randrange(low + context, high)

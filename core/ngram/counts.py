@@ -1,9 +1,7 @@
-"""Counts of all n-grams of a small text, in memory: what a personal store looks things up in.
+"""Counts of all n-grams of one person's text, in memory: what a personal store looks things up in.
 
-A trie laid out in one sorted array: node i stands for an n-gram, its key is (node of the n-gram without its last
-token) · V + last token, and nodes are numbered in order of their keys, shorter n-grams first. So keys ascend, a
-node's children are neighbours, and all look-ups of one depth are one binary search over many keys at once. Some 25
-bytes an n-gram. What was added since the array was made stands beside it in dictionaries, and counts at once.
+A sorted list of windows (`windows.py`) holds nearly all of it. What was added since the list was made stands beside it
+in dictionaries, and counts at once; `settled` merges it into a new list.
 
 Knows token ids; knows neither text nor files.
 """
@@ -16,9 +14,29 @@ import numpy as np
 
 from core.errors import InputError
 from core.ngram.store import Candidates, Contexts, Evidence
+from core.ngram.windows import BITS, NOWHERE, ORDER, SHIFTS, SYMBOL, Windows
 
-NOWHERE = -1
-NO_KEY = -2
+REMEMBERED = 1 << 16  # n-grams whose counts are remembered
+_FEW = 32  # windows of a range that are looked at one by one
+# From the windows of one context of so many symbols to those of the next, in `hi`; and what of `lo` belongs to it.
+_WIDTHS = np.int64(1) << np.array([3, 2, 1, 0, 0, 0]) * BITS
+_KEPT = -(np.int64(1) << np.array([3, 3, 3, 3, 2, 1]) * BITS) & ((1 << 3 * BITS) - 1)
+_UNKNOWN = SYMBOL  # the symbol of an id out of range; no window holds it
+
+
+def windows_of(
+    passages: Iterable[tuple[Sequence[int] | np.ndarray, int]], vocab_size: int, order: int = ORDER
+) -> Windows:
+    """Count passages of token ids, each as often as stands beside it. Raises InputError for an id of V or above."""
+    parts: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
+    times_of: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
+    for passage, times in passages:
+        parts += [np.asarray(passage, dtype=np.int64), np.array([NOWHERE])]
+        times_of.append(np.full(len(passage) + 1, times))
+    ids = np.concatenate(parts)
+    if len(ids) and ids.max() >= vocab_size:
+        raise InputError(f"Token {ids.max()} given; ids below {vocab_size} expected.")
+    return Windows.of(ids, np.concatenate(times_of), order)
 
 
 class Counts:
@@ -26,111 +44,81 @@ class Counts:
 
     Attributes:
         orders: those that give probabilities: 2 … order.
-        fresh: tokens added since the array was made; looking things up gets slower with them.
-        version: changes whenever the counts do.
+        windows: all but the fresh passages.
+        fresh: tokens added since the windows were made; looking things up gets slower with them.
     """
 
-    def __init__(
-        self, vocab_size: int, order: int, passages: Iterable[tuple[Sequence[int] | np.ndarray, int]] = ()
-    ) -> None:
-        """
+    def __init__(self, vocab_size: int, windows: Windows, order: int = ORDER) -> None:
+        if not 2 <= order <= ORDER:
+            raise InputError(f"n-grams of up to {order} tokens asked for; 2 to {ORDER} can be counted.")
+        if vocab_size >= _UNKNOWN:
+            raise InputError(f"A vocabulary of {vocab_size} tokens given; fewer than {_UNKNOWN} expected.")
+        self.orders = tuple(range(2, order + 1))
+        self.windows, self.fresh = windows, 0
+        self._v, self._order = vocab_size, order
+        self._added: dict[tuple[int, ...], dict[int, int]] = {}  # context -> continuation -> count
+        self._passages: list[tuple[list[int], int]] = []  # the same
+        self._known: dict[tuple[int, ...], int] = {}
+
+    @classmethod
+    def of(
+        cls, vocab_size: int, passages: Iterable[tuple[Sequence[int] | np.ndarray, int]] = (), order: int = ORDER
+    ) -> Counts:
+        """Count passages.
+
         Args:
             vocab_size: V; ids of V and above are no tokens.
-            order: of the longest n-grams, 2 or more.
             passages: token ids, and how many times each counts; an n-gram does not cross from one to the next.
+            order: of the longest n-grams, 2 to 6.
         """
-        self.orders = tuple(range(2, order + 1))
-        self._v, self._order = vocab_size, order
-        self.version = 0
-        self.rebuild(passages)
-
-    def rebuild(self, passages: Iterable[tuple[Sequence[int] | np.ndarray, int]]) -> None:
-        """Count anew, forgetting everything else."""
-        self.version += 1
-        self.fresh = 0
-        self._added: dict[tuple[int, ...], dict[int, int]] = {}  # context -> continuation -> count
-        parts: list[np.ndarray] = []
-        weights: list[np.ndarray] = []
-        for passage, times in passages:
-            parts += [np.asarray(passage, dtype=np.int64), np.array([NOWHERE])]
-            weights.append(np.full(len(passage) + 1, times))
-        ids = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-        times_at = np.concatenate(weights) if weights else np.zeros(0, dtype=np.int64)
-        if len(ids) and ids.max() >= self._v:
-            raise InputError(f"Token {ids.max()} given; ids below {self._v} expected.")
-        at = np.flatnonzero(ids != NOWHERE)  # where the n-grams of this length begin
-        keys, counts = [np.zeros(1, dtype=np.int64)], [times_at[at].sum(keepdims=True)]  # the root
-        node = np.zeros(len(at), dtype=np.int64)
-        first = 1  # number of the first node of this length
-        for n in range(1, self._order + 1):
-            last = at + n - 1
-            inside = last < len(ids)
-            at, node, last = at[inside], node[inside], last[inside]
-            inside = ids[last] != NOWHERE
-            at, node = at[inside], node[inside]
-            found, where = np.unique(node * self._v + ids[last[inside]], return_inverse=True)
-            keys.append(found)
-            counts.append(np.bincount(where, times_at[at], minlength=len(found)).astype(np.int64))
-            node = first + where
-            first += len(found)
-        self._keys = np.concatenate(keys)
-        self._keys[0] = -1  # smaller than any child's, and nobody's
-        self._counts = np.concatenate(counts)
-        parents = self._keys[1:] // self._v
-        # Children of node i are nodes starts[i] … starts[i + 1] - 1.
-        self._starts = 1 + np.searchsorted(parents, np.arange(len(self._keys) + 1))
-        self._totals = np.zeros(len(self._keys), dtype=np.int64)
-        np.add.at(self._totals, parents, self._counts[1:])
-        # The first step of every look-up, without a search.
-        self._tokens = np.full(self._v, NOWHERE, dtype=np.int64)
-        ones = np.arange(self._starts[0], self._starts[1])
-        self._tokens[self._keys[ones]] = ones
-        self._known: dict[tuple[int, ...], int] = {}
+        return cls(vocab_size, windows_of(passages, vocab_size, order), order)
 
     def add(self, passage: Sequence[int], times: int = 1) -> None:
         """Count one more passage, at once."""
         ids = [int(i) for i in passage]
         if ids and not 0 <= min(ids) <= max(ids) < self._v:
             raise InputError(f"Tokens from {min(ids)} to {max(ids)} given; ids from 0 to {self._v - 1} expected.")
-        self.version += 1
         self.fresh += len(ids)
+        self._passages.append((ids, times))
         self._known.clear()
         for n in range(self._order):  # tokens of context
             for i in range(len(ids) - n):
                 following = self._added.setdefault(tuple(ids[i : i + n]), {})
                 following[ids[i + n]] = following.get(ids[i + n], 0) + times
 
-    def __len__(self) -> int:
-        """n-grams in the array, of all orders; what was added since is not counted."""
-        return len(self._keys) - 1
+    def settled(self) -> Windows:
+        """The windows with what was added since."""
+        return self.windows.merged(windows_of(self._passages, self._v, self._order))
 
     @property
     def nbytes(self) -> int:
-        return self._keys.nbytes + self._counts.nbytes + self._starts.nbytes + self._totals.nbytes + self._tokens.nbytes
+        """Of the windows; what was added since is not counted."""
+        return self.windows.nbytes
+
+    # ---------------------------------------------------------------- one n-gram
 
     def count(self, ids: Sequence[int]) -> int:
         """How often this n-gram was seen; the empty one as often as there are tokens."""
         gram = tuple(ids)
         known = self._known.get(gram)
         if known is None:
-            if len(self._known) > 1 << 16:
+            if len(self._known) > REMEMBERED:
                 self._known.clear()
             known = self._known[gram] = self._count(gram)
         return known
 
     def total(self, ids: Sequence[int]) -> int:
         """How often anything followed this context."""
-        context = tuple(ids)
-        node = self._node(context)
-        return (int(self._totals[node]) if node >= 0 else 0) + sum(self._added.get(context, {}).values())
+        return sum(count for _, count in self.continuations(ids))
 
     def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
         """What followed this context: (id, count), most frequent first, then by id."""
-        node, following = self._node(tuple(context)), dict(self._added.get(tuple(context), {}))
-        if node >= 0:
-            low, high = self._starts[node], self._starts[node + 1]
-            tokens, counts = self._keys[low:high] - node * self._v, self._counts[low:high]
-            if limit is not None and not following and high - low > 4 * limit:
+        following = dict(self._added.get(tuple(context), {}))
+        symbols = self._symbols(context)
+        if symbols is not None and len(symbols) < self._order:
+            tokens, counts = self.windows.next(self.windows.range(symbols), len(symbols))
+            tokens, counts = tokens[tokens > 0] - 1, counts[tokens > 0]
+            if limit is not None and not following and len(tokens) > 4 * limit:
                 best = np.argpartition(-counts, limit)[:limit]
                 # Ties at the edge: whichever; all of them follow equally often.
                 tokens, counts = tokens[best], counts[best]
@@ -140,13 +128,25 @@ class Counts:
 
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
         """All n-grams with count and total, in no particular order; the empty one, with count 0, as a context."""
-        grams: list[tuple[int, ...]] = [()]
-        tokens, parents = self._keys % self._v, self._keys // self._v
-        for i in range(1, len(self._keys)):
-            grams.append((*grams[int(parents[i])], int(tokens[i])))
-        new = {(*context, token) for context, following in self._added.items() for token in following}
-        for gram in {*grams, *new}:
-            yield gram, self._count(gram) if gram else 0, self.total(gram)
+        windows = self.settled()
+        yield (), 0, windows.weight
+        yield from windows.ngrams()
+
+    def _count(self, gram: tuple[int, ...]) -> int:
+        symbols = self._symbols(gram)
+        fresh = self._added.get(gram[:-1], {}).get(gram[-1], 0) if gram else sum(self._added.get((), {}).values())
+        if symbols is None:
+            return fresh
+        first, end = self.windows.range(symbols)
+        return int(self.windows.before[end]) - int(self.windows.before[first]) + fresh
+
+    def _symbols(self, gram: Sequence[int]) -> list[int] | None:
+        """The n-gram as symbols; None when no window can begin with it."""
+        if len(gram) > self._order or not all(0 <= token < self._v for token in gram):
+            return None
+        return [token + 1 for token in gram]
+
+    # ---------------------------------------------------------------- many at once
 
     def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
         """Counts behind each candidate; see `NgramStore.evidence`."""
@@ -157,29 +157,141 @@ class Counts:
         ids = np.asarray(candidates, dtype=np.int64)
         if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
             raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
-        d, m, reach = len(contexts), ids.shape[-1], wanted[-1] - 1 if wanted else 0
-        tails = np.full((d, reach), NOWHERE, dtype=np.int64)  # the last tokens of each context
-        for row, context in enumerate(contexts):
-            tail = context[max(len(context) - reach, 0) :]
-            tails[row, reach - len(tail) :] = tail
-        tails[tails >= self._v] = NOWHERE
-        nodes = self._nodes(tails, wanted)  # (d, N)
-        seen, totals = self._counts[nodes].astype(float), self._totals[nodes].astype(float)
-        types = (self._starts[nodes + 1] - self._starts[nodes]).astype(float)
-        seen[nodes == NOWHERE] = totals[nodes == NOWHERE] = types[nodes == NOWHERE] = 0
-        counts = np.zeros((d, len(wanted), m))
-        rows, columns = np.nonzero(totals)
-        if len(rows):
-            asked = nodes[rows, columns, None] * self._v + (ids[rows] if ids.ndim == 2 else ids)
-            asked[asked // self._v != nodes[rows, columns, None]] = NO_KEY  # an id out of range
-            at = self._find(asked)
-            counts[rows, columns] = np.where(at >= 0, self._counts[at], 0)
+        d, m = len(contexts), ids.shape[-1]
+        known = Evidence(wanted, np.zeros((d, len(wanted), m)), *(np.zeros((d, len(wanted))) for _ in range(3)))
+        if len(self.windows) and d and wanted:
+            self._look_up(known, self._tails(contexts), np.where((ids >= 0) & (ids < self._v), ids + 1, _UNKNOWN))
         if self._added:
-            self._add_fresh(contexts, ids, nodes, Evidence(wanted, counts, totals, seen, types))
-        return Evidence(wanted, counts, totals, seen, types)
+            self._add_fresh(contexts, ids, known)
+        return known
 
-    def _add_fresh(self, contexts: Contexts, ids: np.ndarray, nodes: np.ndarray, known: Evidence) -> None:
-        """Add to `known` what was counted since the array was made."""
+    def _look_up(self, known: Evidence, tails: np.ndarray, symbols: np.ndarray) -> None:
+        """Fill in what the windows know after `tails` (d, 5) about the candidates `symbols` (m,) or (d, m).
+
+        A context is written (row, column) of `known`. Those that few windows may begin with are looked at window by
+        window, all of them at once; in the range of another the candidates are searched for.
+        """
+        windows, lengths = self.windows, np.array(known.orders) - 1
+        reach = tails.shape[1]
+        # What `hi` and `lo` begin with in the windows of each context, (d, 5), for contexts of 1 to 5 symbols.
+        hi, lo = np.zeros_like(tails), np.zeros_like(tails)
+        for place in range(reach):
+            word, shift = (hi, 2 - place) if place < 3 else (lo, 5 - place)
+            word[:, place:] |= tails[:, place:][:, ::-1] << BITS * shift
+        hi = hi[:, lengths - 1]  # (d, N)
+        bounds = windows.hi.searchsorted(np.concatenate([hi, hi + _WIDTHS[lengths]]))
+        first, end = bounds[: len(tails)], bounds[len(tails) :]
+        size = end - first  # of the ranges that share the first three symbols
+        few = ((size > 0) & (size <= _FEW)).nonzero()
+        if len(few[0]):
+            self._look_at(known, few, first[few], size[few], lo, lengths[few[1]], symbols)
+        many = size > _FEW
+        short = (many & (lengths < 3)).nonzero()
+        if len(short[0]):
+            self._search_short(known, short, hi[short], (first[short], end[short]), lengths[short[1]], symbols)
+        for row, column in zip(*(axis.tolist() for axis in (many & (lengths > 2)).nonzero()), strict=True):
+            self._search(known, row, column, (int(first[row, column]), int(end[row, column])), lo[row], symbols)
+
+    def _look_at(
+        self,
+        known: Evidence,
+        contexts: tuple[np.ndarray, ...],
+        first: np.ndarray,
+        size: np.ndarray,
+        lo: np.ndarray,
+        length: np.ndarray,
+        symbols: np.ndarray,
+    ) -> None:
+        """Look at every window of small ranges (q,); t windows in all."""
+        assert known.types is not None
+        windows, (rows, columns) = self.windows, contexts
+        starts = size.cumsum() - size
+        at = (first - starts).repeat(size)  # (t,)
+        at += np.arange(len(at))
+        place = length.repeat(size)
+        words = windows.lo[at]
+        # Beyond three symbols a range holds windows of other contexts, too.
+        own = words & _KEPT[place] == lo[rows, length - 1].repeat(size)
+        next_ = np.where(place < 3, windows.hi[at], words) >> SHIFTS[place] & SYMBOL
+        weights = (windows.before[at + 1] - windows.before[at]) * own.astype(np.float64)
+        goes_on = next_ > 0
+        followed = weights * goes_on
+        new = own & goes_on & (windows.shared[at] <= place)  # another symbol than in the window before
+        sums = np.add.reduceat(np.stack([weights, followed, new]), starts, axis=1)
+        known.seen[contexts], known.totals[contexts], known.types[contexts] = sums
+        some = followed.nonzero()[0]
+        if len(some):
+            asked = symbols if symbols.ndim == 1 else symbols[rows.repeat(size)[some]]
+            hits, candidate = (next_[some][:, None] == asked).nonzero()
+            hit = some[hits]
+            context = np.arange(len(rows)).repeat(size)[hit]
+            np.add.at(known.counts, (rows[context], columns[context], candidate), followed[hit])
+
+    def _search_short(
+        self,
+        known: Evidence,
+        contexts: tuple[np.ndarray, ...],
+        prefix: np.ndarray,
+        within: tuple[np.ndarray, np.ndarray],
+        length: np.ndarray,
+        symbols: np.ndarray,
+    ) -> None:
+        """Search large ranges (q,) for the candidates after one or two symbols."""
+        assert known.types is not None
+        windows, (first, end) = self.windows, within
+        before, words = windows.before, windows.hi
+        width = _WIDTHS[length + 1]
+        ended = words[first] - prefix < width
+        known.seen[contexts] = before[end] - before[first]
+        known.totals[contexts] = before[end] - before[first + ended]
+        known.types[contexts] = windows.changes[length - 1, end - 1] - windows.changes[length - 1, first] + 1 - ended
+        asked = symbols if symbols.ndim == 1 else symbols[contexts[0]]
+        begin = prefix[:, None] + asked * width[:, None]  # (q, m)
+        at = words.searchsorted(begin)
+        beyond = words[np.minimum(at, len(words) - 1)] - begin  # of the first window, if it is one of this candidate's
+        hits = ((beyond >= 0) & (beyond < width[:, None])).nonzero()
+        found = at[hits]
+        counts = np.zeros(begin.shape)
+        counts[hits] = before[words.searchsorted(begin[hits] + width[hits[0]])] - before[found]
+        known.counts[contexts] = counts
+
+    def _search(
+        self,
+        known: Evidence,
+        row: int,
+        column: int,
+        within: tuple[int, int],
+        lo: np.ndarray,
+        symbols: np.ndarray,
+    ) -> None:
+        """Search a large range for one context of three symbols or more, and for every candidate after it."""
+        assert known.types is not None
+        windows, (first, end) = self.windows, within
+        length = known.orders[column] - 1
+        prefix, width = int(lo[length - 1]), 1 << BITS * (5 - length)
+        if length > 3:
+            inside = windows.lo[first:end].searchsorted(np.array([prefix, prefix + (width << BITS)]))
+            first, end = first + int(inside[0]), first + int(inside[1])
+            if first == end:
+                return
+        words, before = windows.lo[first:end], windows.before[first : end + 1]
+        ended = prefix + width > int(words[0])
+        known.seen[row, column] = before[-1] - before[0]
+        known.totals[row, column] = before[-1] - before[int(ended)]
+        known.types[row, column] = np.count_nonzero(windows.shared[first + 1 : end] == length) + 1 - ended
+        begin = prefix + (symbols if symbols.ndim == 1 else symbols[row]) * width
+        at = before[words.searchsorted(np.concatenate([begin, begin + width]))]
+        known.counts[row, column] = at[len(begin) :] - at[: len(begin)]
+
+    def _tails(self, contexts: Contexts) -> np.ndarray:
+        """The last five tokens of each context as symbols (d, 5); one that no window holds where there is none."""
+        reach = ORDER - 1
+        tails = [[NOWHERE] * (reach - len(context)) + list(context[-reach:]) for context in contexts]
+        ids = np.array(tails, dtype=np.int64)
+        return np.where((ids >= 0) & (ids < self._v), ids + 1, _UNKNOWN)
+
+    def _add_fresh(self, contexts: Contexts, ids: np.ndarray, known: Evidence) -> None:
+        """Add to `known` what was counted since the windows were made."""
         assert known.types is not None
         for row, context in enumerate(contexts):
             candidates = (ids[row] if ids.ndim == 2 else ids).tolist()
@@ -195,47 +307,5 @@ class Counts:
                 if following:
                     known.totals[row, column] += sum(following.values())
                     known.counts[row, column] += [following.get(i, 0) for i in candidates]
-                    node = nodes[row, column]
-                    before = self._find(node * self._v + np.array(list(following))) if node >= 0 else np.array([])
-                    known.types[row, column] += len(following) - int((before >= 0).sum())
-
-    def _nodes(self, tails: np.ndarray, orders: Sequence[int]) -> np.ndarray:
-        """The nodes (d, N) of the last n-1 tokens for each order n; NOWHERE where there is none."""
-        reach = tails.shape[1]
-        lengths = np.array(orders, dtype=np.int64) - 1
-        begins = np.clip(reach - lengths, 0, reach)  # in `tails`
-        nodes = np.zeros((len(tails), len(lengths)), dtype=np.int64)
-        for step in range(reach):
-            active = np.flatnonzero(lengths > step)
-            tokens, before = tails[:, begins[active] + step], nodes[:, active]
-            if step == 0:
-                nodes[:, active] = np.where(tokens >= 0, self._tokens[tokens], NOWHERE)
-            else:
-                nodes[:, active] = self._find(
-                    np.where((before >= 0) & (tokens >= 0), before * self._v + tokens, NO_KEY)
-                )
-        return nodes
-
-    def _find(self, keys: np.ndarray) -> np.ndarray:
-        """The nodes of these keys; NOWHERE for keys of none."""
-        at = np.searchsorted(self._keys, keys)
-        at[at == len(self._keys)] = 0
-        at[self._keys[at] != keys] = NOWHERE
-        return at
-
-    def _node(self, gram: tuple[int, ...]) -> int:
-        node = 0
-        for token in gram:
-            if not 0 <= token < self._v:
-                return NOWHERE
-            low, high = self._starts[node], self._starts[node + 1]
-            key = node * self._v + token
-            node = int(low + np.searchsorted(self._keys[low:high], key))
-            if node >= high or self._keys[node] != key:
-                return NOWHERE
-        return node
-
-    def _count(self, gram: tuple[int, ...]) -> int:
-        node = self._node(gram)
-        fresh = self._added.get(gram[:-1], {}).get(gram[-1], 0) if gram else self.fresh
-        return (int(self._counts[node]) if node >= 0 else 0) + fresh
+                    before = [self.windows.range([*(t + 1 for t in gram), i + 1]) for i in following]
+                    known.types[row, column] += sum(first == end for first, end in before)

@@ -1,8 +1,9 @@
 """A personal store: what one person wrote, in one SQLite file, looked up like any other store.
 
-The file holds texts and their token ids; the counts are made from them in memory (`counts.py`) and follow every
-commit, this process's or another's. So an added phrase counts at the next look-up, and what is forgotten is gone with
-its text: there is nothing else it could have been counted into.
+The file holds texts and their token ids; the counts are made from them in memory (`tally.py`, `counts.py`) and follow
+every commit, this process's or another's. So an added phrase counts at the next look-up, and what is forgotten is gone
+with its text: there is nothing else it could have been counted into. Where a store is opened `beside`, a thread takes
+in larger changes, and look-ups are answered with the former counts meanwhile (`following.py`).
 
 Durable: write-ahead log, every commit synced to the disk. Private: readable by its owner alone, deleted content
 overwritten with zeros (secure_delete), the log emptied after forgetting.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -26,22 +27,34 @@ from sqlite_utils import Database
 from core.errors import InputError
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
+from core.ngram.following import Following
 from core.ngram.store import Candidates, Contexts, Evidence
+from core.ngram.tally import BREAK, Tally
+from core.ngram.windows import ORDER
 
 if TYPE_CHECKING:  # its module imports torch
     from core.models.base import Tokenizer
 
 VERSION = 1  # PRAGMA user_version
-ORDER = 6  # of the longest n-grams
 TYPED = "typed"  # origin of what was learned while writing
 PATIENCE = 10.0  # seconds to wait for another program's write
-FRESH = 8192  # tokens counted one by one before all counts are made anew
+FRESH = 8192  # tokens counted one by one before they are merged into the sorted counts
+LARGEST = 10_000_000  # tokens of a store
+LONGEST = 8 * LARGEST  # characters added at a time
+MOST_TIMES = 1000  # as often may a text count
 
-_IDS = (
+_NEW = (
     "SELECT passages.id, times, ids FROM passages JOIN documents ON document = documents.id "
     "WHERE passages.id > ? ORDER BY passages.id"
 )
-_BREAK = 0xFFFFFFFF  # between the parts of a passage's ids, which no n-gram crosses
+# How many tokens a document has is read from the index alone, not past all texts.
+_INDEX = "CREATE INDEX IF NOT EXISTS passages_tokens ON passages(document, tokens)"
+_SIZE = "SELECT coalesce(sum(tokens), 0) FROM passages"
+_TEXTS = "SELECT origin, text FROM passages JOIN documents ON document = documents.id"
+_ENCODED = 1 << 15  # characters tokenised at a time
+_MOMENT = 0.02  # seconds that a look-up waits for counts that are brought up to date beside it
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SPACE = re.compile(r"(?<!\s)\s")
 _SHORT = 400  # characters; a text up to this long is a phrase: it may stand in the middle of a line too
 _NEXT = r"[^\S\n]*(\w[\w'’-]*|[^\w\s]+)"  # the word after a phrase, or the marks
 # How many times a phrase counts that was added on purpose, and a paragraph that was just written. What a long text has
@@ -88,6 +101,15 @@ class Forgotten:
     complete: bool
 
 
+@dataclass(frozen=True)
+class _Ready:
+    """A passage as it is stored. `tokens` are those of the text; `ids` may hold more (`PersonalStore._ready`)."""
+
+    text: str
+    tokens: int
+    ids: bytes
+
+
 class PersonalStore:
     """One personal store. Use it from one thread at a time; each thread or process may open its own.
 
@@ -97,7 +119,9 @@ class PersonalStore:
         fingerprint: of the tokenizer whose ids these are.
     """
 
-    def __init__(self, path: Path, connection: sqlite3.Connection, tokenizer: Tokenizer | None) -> None:
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, tokenizer: Tokenizer | None, beside: bool = False
+    ) -> None:
         """Use `PersonalStore.open`."""
         self.path = path
         self._db, self._tokenizer = Database(connection), tokenizer
@@ -105,17 +129,23 @@ class PersonalStore:
         self._about: dict[str, str] = {}
         self._counts: Counts | None = None
         self._seen: int | None = None  # data_version of the state that was read
-        self._last = self._removals = 0
+        self._last = 0  # number of the last passage that is counted
+        self._tally = Tally.empty()
+        self._beside, self._following = beside, None
         self._file = _identity(path)
 
     @classmethod
-    def open(cls, path: str | Path, tokenizer: Tokenizer | None = None, create: bool = False) -> PersonalStore:
+    def open(
+        cls, path: str | Path, tokenizer: Tokenizer | None = None, create: bool = False, beside: bool = False
+    ) -> PersonalStore:
         """Open a store, or make an empty one.
 
         Args:
             path: the file.
             tokenizer: whose ids will be looked up; needed to add text and to forget phrases.
             create: make the file when there is none.
+            beside: a look-up never waits for counts of more than a few new tokens: a thread brings them up to date,
+                and it answers with the former ones.
 
         Raises: StoreError when there is none, or it is no personal store of this version and tokenizer.
         """
@@ -132,7 +162,7 @@ class PersonalStore:
             raise StoreError(f"{path} cannot be opened: {error.strerror or error}.") from error
         with _sentences(path):
             connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
-        store = cls(path, connection, tokenizer)
+        store = cls(path, connection, tokenizer, beside)
         try:
             store._prepare(create)
         except BaseException:
@@ -141,6 +171,8 @@ class PersonalStore:
         return store
 
     def close(self) -> None:
+        if self._following:
+            self._following.stop()
         self._db.close()
 
     def __enter__(self) -> PersonalStore:
@@ -183,6 +215,17 @@ class PersonalStore:
         """What followed this context: (id, count), most frequent first; as of the last `evidence` or `refresh`."""
         return self._loaded().continuations(context, limit)
 
+    def prepare(self) -> None:
+        """Count what is in it, or let a thread begin to: later look-ups are the faster for it."""
+        self._loaded()
+
+    @property
+    def up_to_date(self) -> bool:
+        """Whether look-ups are answered with what is committed; False while a thread brings the counts up to date."""
+        self._loaded()
+        self.refresh()
+        return self._following is None
+
     def refresh(self) -> bool:
         """Take in what was committed since, by whoever; some microseconds when nothing was. Whether anything was.
 
@@ -190,9 +233,15 @@ class PersonalStore:
         """
         with _sentences(self.path):
             version = self._db.execute("PRAGMA data_version").fetchone()[0]
-            if version == self._seen:
+            done = self._following and self._following.done.is_set()
+            if version == self._seen and not done:
                 return False
-            self._read()
+            try:
+                if done:
+                    self._follow()
+                self._read()
+            except InputError as error:
+                raise StoreError(f"{self.path} is damaged: {error}") from error
             self._seen = version
             return True
 
@@ -240,7 +289,7 @@ class PersonalStore:
     def where(self, ids: Sequence[int]) -> dict[str, int]:
         """How often these tokens stand in what came from each origin."""
         found: dict[str, int] = {}
-        for origin, blob in self._query("SELECT origin, ids FROM passages JOIN documents ON document = documents.id"):
+        for origin, blob in self._rows("SELECT origin, ids FROM passages JOIN documents ON document = documents.id"):
             # A phrase's second part is its beginning once more.
             if times := max(_occurrences(part, ids) for part in _parts(blob)):
                 found[origin] = found.get(origin, 0) + times
@@ -249,7 +298,7 @@ class PersonalStore:
     def places(self, phrase: str) -> dict[str, int]:
         """At how many places a phrase stands, by origin: those that `forget` would remove."""
         pattern, found = _whole_words(phrase), dict[str, int]()
-        for origin, text in self._query("SELECT origin, text FROM passages JOIN documents ON document = documents.id"):
+        for origin, text in self._rows(_TEXTS):
             if times := len(pattern.findall(text)):
                 found[origin] = found.get(origin, 0) + times
         return found
@@ -259,7 +308,7 @@ class PersonalStore:
         what came from each origin. Words are found as `places` finds them."""
         pattern = re.compile(_whole_words(phrase).pattern + _NEXT, re.IGNORECASE)
         found: dict[str, dict[str, int]] = {}
-        for origin, text in self._query("SELECT origin, text FROM passages JOIN documents ON document = documents.id"):
+        for origin, text in self._rows(_TEXTS):
             for match in pattern.finditer(text):
                 origins = found.setdefault(match[1], {})
                 origins[origin] = origins.get(origin, 0) + 1
@@ -297,18 +346,23 @@ class PersonalStore:
 
     # ---------------------------------------------------------------- writing; every method is one transaction
 
-    def add(self, origin: str, documents: Iterable[str]) -> int:
+    def add(self, origin: str, documents: Iterable[str], going: Callable[[], None] = lambda: None) -> int:
         """Put documents in, in place of all that came from the same origin before. Returns their tokens.
 
-        All or nothing: when the program ends half-way, the store is as it was.
+        All or nothing: when the program ends half-way, the store is as it was. Others may write to it while the
+        documents are read.
+
+        Args:
+            going: called every few thousand characters; what it raises ends the adding.
+        Raises: InputError when the store would get too large.
         """
+        stays = self._query(f"{_SIZE} JOIN documents ON document = documents.id WHERE origin <> ?", [origin])[0][0]
+        held = list(self._prepared(documents, stays, going))
         with self._writing():
             before = [row[0] for row in self._db.execute("SELECT id FROM documents WHERE origin = ?", [origin])]
             self._remove(before)
-            tokens = 0
-            for text in documents:
-                if text.strip():
-                    tokens += self._insert(origin, [text], PHRASE if len(text) <= _SHORT else 1)
+            tokens = sum(self._insert(origin, [one], PHRASE if len(one.text) <= _SHORT else 1) for one in held)
+            self._check_size()
         if before:
             self._scrub()
         return tokens
@@ -316,22 +370,36 @@ class PersonalStore:
     def learn(self, text: str, times: int = PARAGRAPH, origin: str = TYPED) -> int:
         """Put one phrase or paragraph in, beside what is there; it counts `times` times. Returns its tokens;
         committed when it returns."""
-        if times < 1:
-            raise InputError(f"{times} times given; at least once expected.")
+        if not 1 <= times <= MOST_TIMES:
+            raise InputError(f"{times} times given; 1 to {MOST_TIMES} expected.")
         if not text.strip():
             return 0
+        ready = self._ready(text)
         with self._writing():
-            return self._insert(origin, [text], times)
+            self._insert(origin, [ready], times)
+            self._check_size()
+        return ready.tokens
 
     def restore(self, documents: Iterable[StoredText]) -> int:
-        """Put documents in as `texts` gave them, but those that are here already. Returns their tokens."""
+        """Put documents in as `texts` gave them, but those that are here already. Returns their tokens.
+
+        Raises: InputError when the store would get too large.
+        """
+        here, held, held_tokens = {_mark(text) for text in self.texts()}, list[tuple[StoredText, list[_Ready]]](), 0
+        before = self._tokens()
+        for text in documents:
+            if _mark(text) not in here:
+                held.append((text, list(self._prepared(text.passages, before + held_tokens))))
+                held_tokens += sum(passage.tokens for passage in held[-1][1])
         with self._writing():
-            here = {(text.origin, text.added, text.passages) for text in self.texts()}
-            return sum(
-                self._insert(text.origin, text.passages, text.times, text.added)
-                for text in documents
-                if (text.origin, text.added, text.passages) not in here
+            here = {_mark(text) for text in self.texts()}  # somebody may have been faster
+            tokens = sum(
+                self._insert(text.origin, passages, text.times, text.added)
+                for text, passages in held
+                if _mark(text) not in here
             )
+            self._check_size()
+        return tokens
 
     def forget(self, what: str) -> Forgotten:
         """Remove everything that came from the origin `what`, or, where there is no such origin, every place at
@@ -384,9 +452,20 @@ class PersonalStore:
             self._db.execute("PRAGMA secure_delete = ON")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute("PRAGMA foreign_keys = ON")
+            # Not every file system can keep a write-ahead log: it needs memory that programs share.
+            mode = self._db.execute("PRAGMA journal_mode").fetchone()[0]
+            if mode != "wal":  # asked first: setting it takes a lock
+                mode = self._db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise StoreError(
+                    f"{self.path.parent} is no place for personal stores: SQLite keeps no write-ahead log there, only "
+                    f"{mode!r}. A network drive is the usual reason. Put your data folder on a disk of this machine "
+                    "(on Linux: set XDG_DATA_HOME)."
+                )
             if version == 0:
-                self._db.enable_wal()
                 self._create()
+            elif not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'passages_tokens'").fetchone():
+                self._db.execute(_INDEX)
         self._about = self._read_about()
         if self._tokenizer is not None and self._about.get("fingerprint") != self._tokenizer.fingerprint:
             name = self._about.get("tokenizer", "another model")
@@ -413,7 +492,7 @@ class PersonalStore:
                 "documents(id) ON DELETE CASCADE, text TEXT NOT NULL, tokens INTEGER NOT NULL, ids BLOB NOT NULL)"
             )
             self._db.table("documents").create_index(["origin"])
-            self._db.table("passages").create_index(["document"])
+            self._db.execute(_INDEX)
             for key, value in {
                 "fingerprint": self._tokenizer.fingerprint,
                 "tokenizer": getattr(self._tokenizer, "name", "") or "the model it was made with",
@@ -456,6 +535,11 @@ class PersonalStore:
         with _sentences(self.path):
             return self._db.execute(sql, values).fetchall()
 
+    def _rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
+        """Rows one by one: not all texts at once."""
+        with _sentences(self.path):
+            yield from self._db.execute(sql)
+
     def _set(self, key: str, value: str) -> None:
         self._db.table("about").upsert({"key": key, "value": value}, pk="key")
 
@@ -463,63 +547,110 @@ class PersonalStore:
         return dict(self._query("SELECT key, value FROM about"))
 
     def _read(self) -> None:
-        """Take in the state of the file: what is new, or everything when something was removed."""
-        self._db.execute("BEGIN")  # one state for all that is read
+        """Take in the state of the file."""
+        self._about = self._read_about()
+        if self._counts is None or self._counted_at_once():
+            return
+        if not self._beside:
+            self._take(self._tally.brought_up_to_date(self._db.conn, self._vocab_size))
+        elif self._following is None:
+            self._following = Following(self.path, self._tally, self._vocab_size)
+            if self._following.done.wait(_MOMENT):
+                self._follow()
+
+    def _counted_at_once(self) -> bool:
+        """Count what is new, where it is little and nothing was removed; whether that was all."""
+        assert self._counts is not None
+        if int(self._about["removals"]) != self._tally.removals:
+            return False
+        new, tokens = [], self._counts.fresh
+        for row in self._db.execute(_NEW, [self._last]):
+            tokens += len(row[2]) // 4
+            if tokens > FRESH:
+                return False
+            new.append(row)
+        for number, times, blob in new:
+            for ids in _parts(blob):
+                self._counts.add(ids.tolist(), times)
+            self._last = number
+        return True
+
+    def _follow(self) -> None:
+        """Take what the thread has counted, and what came since."""
+        assert self._following is not None
+        following, self._following = self._following, None
         try:
-            self._about = self._read_about()
-            if self._counts is None:
-                return
-            removals = int(self._about["removals"])
-            if removals != self._removals:
-                self._count_all()
-                return
-            new = self._db.execute(_IDS, [self._last]).fetchall()
-            if self._counts.fresh + sum(len(blob) // 4 for _, _, blob in new) > max(FRESH, len(self._counts) // 100):
-                self._count_all()
-                return
-            for number, times, blob in new:
-                for ids in _parts(blob):
-                    self._counts.add(ids.tolist(), times)
-                self._last = number
-        finally:
-            self._db.execute("COMMIT")
+            self._take(following.tally())
+        except MemoryError as error:
+            raise StoreError(f"{self.path} takes more memory to count than there is. Switch it off.") from error
+
+    def _take(self, tally: Tally) -> None:
+        self._tally, self._last = tally, tally.last
+        self._counts = Counts(self._vocab_size, tally.windows)
 
     def _loaded(self) -> Counts:
         """The counts, made at the first look-up: commands that only look at documents do without."""
         if self._counts is None:
-            self._counts = Counts(int(self._about["vocab_size"]), ORDER)
-            self._seen, self._removals = None, -1
+            self._counts = Counts(self._vocab_size, self._tally.windows)
+            self._seen = None
             self.refresh()
         return self._counts
 
-    def _count_all(self) -> None:
-        assert self._counts is not None
-        rows = self._db.execute(_IDS, [0]).fetchall()
-        self._counts.rebuild((part, times) for _, times, blob in rows for part in _parts(blob))
-        self._last = rows[-1][0] if rows else 0
-        self._removals = int(self._about["removals"])
+    @property
+    def _vocab_size(self) -> int:
+        return int(self._about["vocab_size"])
 
-    def _insert(self, origin: str, passages: Sequence[str], times: int, added: str | None = None) -> int:
+    def _insert(self, origin: str, passages: Sequence[_Ready], times: int, added: str | None = None) -> int:
         added = added or datetime.now(UTC).isoformat(timespec="seconds")
         number = self._db.table("documents").insert({"origin": origin, "added": added, "times": times}).last_pk
-        return sum(self._insert_passage(number, text) for text in passages)
+        return sum(self._insert_passage(number, passage) for passage in passages)
 
-    def _insert_passage(self, document: Any, text: str) -> int:
-        ids, tokens = self._ids(text)
-        self._db.table("passages").insert({"document": document, "text": text, "tokens": tokens, "ids": ids})
-        return tokens
+    def _insert_passage(self, document: Any, passage: _Ready) -> int:
+        self._db.table("passages").insert({"document": document, **asdict(passage)})
+        return passage.tokens
 
-    def _ids(self, text: str) -> tuple[bytes, int]:
-        """The ids as they are stored, and how many tokens the text itself has."""
+    def _ready(self, text: str, going: Callable[[], None] = lambda: None) -> _Ready:
+        """A passage to insert."""
         if self._tokenizer is None:
             raise InputError(f"{self.path} was opened without a tokenizer; it cannot take text in.")
-        ids = self._tokenizer.encode(text)
+        text = _sound(text)
+        ids: list[int] = []
+        for part in _portions(text):
+            going()
+            ids += self._tokenizer.encode(part)
         parts = ids
         if len(text) <= _SHORT and not text[0].isspace():
             # A phrase may be typed within a line too, and there its first token begins with the space before it:
             # the same again from there, as far as n-grams reach that start with that token.
-            parts = [*ids, _BREAK, *self._tokenizer.encode(" " + text)[:ORDER]]
-        return np.array(parts, dtype="<u4").tobytes(), len(ids)
+            parts = [*ids, BREAK, *self._tokenizer.encode(" " + text)[:ORDER]]
+        return _Ready(text, len(ids), np.array(parts, dtype="<u4").tobytes())
+
+    def _prepared(
+        self, texts: Iterable[str], tokens: int, going: Callable[[], None] = lambda: None
+    ) -> Iterator[_Ready]:
+        """Passages to insert, beside `tokens` that stay. Raises InputError as soon as they are too many."""
+        characters = 0
+        for text in texts:
+            if not text.strip():
+                continue
+            characters += len(text)
+            if characters > LONGEST:
+                raise InputError(f"More than {LONGEST:,} characters at once. Nothing was added; add them in parts.")
+            ready = self._ready(text, going)
+            tokens += ready.tokens
+            self._check_size(tokens)
+            yield ready
+
+    def _tokens(self) -> int:
+        return self._query(_SIZE)[0][0]
+
+    def _check_size(self, tokens: int | None = None) -> None:
+        """Raises InputError when the store, or one of so many tokens, is too large."""
+        if (tokens := self._tokens() if tokens is None else tokens) > LARGEST:
+            raise InputError(
+                f"The store {self.name} would hold {tokens:,} tokens or more; at most {LARGEST:,} are possible. "
+                "Nothing was added. Forget something first, or put this into another store: several may be on at once."
+            )
 
     def _remove(self, documents: Sequence[int]) -> int:
         """Delete documents with their passages; returns how many passages."""
@@ -535,7 +666,8 @@ class PersonalStore:
         """Cut a phrase out of every passage; returns how many passages and places."""
         pattern = _whole_words(phrase)
         passages = places = 0
-        for number, document, text in self._db.execute("SELECT id, document, text FROM passages").fetchall():
+        for (number,) in self._db.execute("SELECT id FROM passages").fetchall():
+            document, text = self._db.execute("SELECT document, text FROM passages WHERE id = ?", [number]).fetchone()
             pieces = pattern.split(text)
             if len(pieces) == 1:
                 continue
@@ -543,7 +675,7 @@ class PersonalStore:
             self._db.table("passages").delete(number)
             for piece in pieces:
                 if piece.strip():
-                    self._insert_passage(document, piece)
+                    self._insert_passage(document, self._ready(piece))
         if passages:
             self._db.execute("DELETE FROM documents WHERE id NOT IN (SELECT document FROM passages)")
             self._removed()
@@ -589,11 +721,31 @@ def _whole_words(phrase: str) -> re.Pattern[str]:
     return re.compile(r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)", re.IGNORECASE)
 
 
+def _mark(text: StoredText) -> tuple[str, str, tuple[str, ...]]:
+    return text.origin, text.added, text.passages
+
+
+def _sound(text: str) -> str:
+    """The text with halves of surrogate pairs, which no file can hold, as U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def _portions(text: str) -> Iterator[str]:
+    """A text in portions of some thousand characters, cut before white space, where tokens begin too."""
+    start = 0
+    while len(text) - start > _ENCODED:
+        found = _SPACE.search(text, start + _ENCODED // 2, start + _ENCODED)
+        end = found.start() if found else start + _ENCODED
+        yield text[start:end]
+        start = end
+    yield text[start:]
+
+
 def _parts(blob: bytes) -> list[np.ndarray]:
     """The runs of ids in a stored passage."""
     ids = np.frombuffer(blob, dtype="<u4").astype(np.int64)
-    breaks = np.flatnonzero(ids == _BREAK)
-    return [part[part != _BREAK] for part in np.split(ids, breaks)]
+    breaks = np.flatnonzero(ids == BREAK)
+    return [part[part != BREAK] for part in np.split(ids, breaks)]
 
 
 def _occurrences(ids: np.ndarray, wanted: Sequence[int]) -> int:

@@ -57,11 +57,13 @@ class Shelf:
         problems: by name, why a store cannot be used.
     """
 
-    def __init__(self, tokenizer: Tokenizer, folder: Path | None = None) -> None:
+    def __init__(self, tokenizer: Tokenizer, folder: Path | None = None, beside: bool = False) -> None:
+        """`beside`: a look-up never waits for the counts of much text; see `PersonalStore.open`."""
         self.folder = folder or stores_folder()
         self.problems: dict[str, str] = {}
-        self._tokenizer = tokenizer
+        self._tokenizer, self._beside = tokenizer, beside
         self._opened: dict[str, PersonalStore] = {}
+        self._failed: dict[str, tuple[int, int, int]] = {}  # the state of the file in which each could not be used
         self._looked: int | None = None  # the folder's time of change when it was last looked through
 
     def names(self) -> list[str]:
@@ -86,7 +88,7 @@ class Shelf:
         if not create and not path.is_file():
             known = ", ".join(self.names()) or "none yet"
             raise StoreError(f"There is no personal store called {name!r}; there are: {known}.")
-        return PersonalStore.open(path, self._tokenizer, create=create)
+        return PersonalStore.open(path, self._tokenizer, create=create, beside=self._beside)
 
     def active(self) -> list[PersonalStore]:
         """The stores that are on, sorted by name; stores that came, went or were switched since count at once."""
@@ -101,6 +103,8 @@ class Shelf:
         for name, store in list(self._opened.items()):
             try:
                 store.refresh()
+                if self._beside and store.enabled:
+                    store.prepare()  # before a look-up asks, and where it fails, here
             except StoreError as error:
                 self._drop(name, str(error))
                 continue
@@ -113,7 +117,7 @@ class Shelf:
         self.active()
         for name in names:
             if name not in self._opened:
-                self.open(name).close()  # says why
+                self._opened[name] = self.open(name)  # or says why it cannot be
         return [self._opened[name] for name in names]
 
     def close(self) -> None:
@@ -127,7 +131,7 @@ class Shelf:
                 self._drop(name)
         self.problems = {name: why for name, why in self.problems.items() if name in names}
         for name in names:
-            if name not in self._opened:
+            if name not in self._opened and self._failed.get(name) != self._state(name):
                 try:
                     self._opened[name] = self.open(name)
                     self.problems.pop(name, None)
@@ -139,3 +143,11 @@ class Shelf:
         self._opened.pop(name).close()
         if why:
             self.problems[name] = why
+            self._failed[name] = self._state(name)
+
+    def _state(self, name: str) -> tuple[int, int, int]:
+        try:
+            found = (self.folder / (name + ENDING)).stat()
+        except OSError:
+            return 0, 0, 0
+        return found.st_ino, found.st_size, found.st_mtime_ns

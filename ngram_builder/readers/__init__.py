@@ -4,16 +4,30 @@
     Parquet with a column of text                            .parquet                  parquet.py
     plain text                                               .txt .md .markdown .rst   plain.py
     mail                                                     .eml .mbox                mail.py
-    pages and letters                                        .html .htm .docx          pages.py
+    pages                                                    .html .htm                pages.py
+    Word documents                                           .docx                     letters.py
 
 All but Parquet and .docx also packed, as .gz or .zst. A source is a file, a folder, a glob pattern or an fsspec URL
 (files.py). Everything streams. Damage never stops a reader: what can be read is read, and what can't is handed to
-`report` with file, line and reason. Knows nothing about tokens.
+`report` with file, line and reason; a bad document costs that document. Time and memory are bounded for each document,
+whatever stands in it, and a reading can be ended at any moment. Knows nothing about tokens.
 """
 
-from ngram_builder.readers.base import Damage, Document, Report
+from ngram_builder.readers.base import Damage, Document, Report, spelled
 from ngram_builder.readers.files import File, expand
 from ngram_builder.readers.read import Reading, documents, read, read_file
 from ngram_builder.readers.signals import Signals
 
-__all__ = ["Damage", "Document", "File", "Reading", "Report", "Signals", "documents", "expand", "read", "read_file"]
+__all__ = [
+    "Damage",
+    "Document",
+    "File",
+    "Reading",
+    "Report",
+    "Signals",
+    "documents",
+    "expand",
+    "read",
+    "read_file",
+    "spelled",
+]

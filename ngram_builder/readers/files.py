@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import fsspec
 
 from core.errors import InputError
-from ngram_builder.readers.base import PIECE
+from ngram_builder.readers.base import PIECE, spelled
 
 PACKED = (".gz", ".zst")
 KINDS = {
@@ -84,7 +84,7 @@ class File:
         return PurePosixPath(urlsplit(self.address).path).name if self.remote else Path(self.address).name
 
     def __str__(self) -> str:
-        return self.address
+        return spelled(self.address)
 
     def open(self) -> BinaryIO:
         """The bytes of the file; raises OSError there and while reading."""
@@ -106,7 +106,7 @@ def expand(sources: Iterable[str | Path | File]) -> list[File]:
         else:
             found = _remote(source) if isinstance(source, str) and "://" in source else _local(Path(source))
         if not found:
-            raise InputError(f"Nothing to read in {source}: no file of a kind we know.")
+            raise InputError(f"Nothing to read in {spelled(str(source))}: no file of a kind we know.")
         for file in found:
             files.setdefault(file.address, file)
     return list(files.values())
@@ -122,7 +122,7 @@ def _local(path: Path) -> list[File]:
         plain = next(i for i, part in enumerate(path.parts) if has_magic(part))
         pattern = str(Path(*path.parts[plain:]))
         return [File.at(f) for f in sorted(Path(*path.parts[:plain]).glob(pattern)) if f.is_file() and kind_of(f.name)]
-    raise InputError(f"{path} does not exist.")
+    raise InputError(f"{spelled(str(path))} does not exist.")
 
 
 def _wanted(path: Path) -> bool:
@@ -132,8 +132,8 @@ def _wanted(path: Path) -> bool:
 def _check_kind(source: str, name: str) -> None:
     if kind_of(name) is None:
         raise InputError(
-            f"{source} is of no kind we read. Known: {', '.join(KINDS)}; all but .parquet and .docx also with .gz or "
-            ".zst behind it."
+            f"{spelled(source)} is of no kind we read. Known: {', '.join(KINDS)}; all but .parquet and .docx also with "
+            ".gz or .zst behind it."
         )
 
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import email
-import email.errors
+import email.parser
 import email.policy
 import re
 from collections.abc import Iterable, Iterator
-from email.message import EmailMessage
+from email.message import Message
 from typing import cast
 
 from ngram_builder.readers import base
-from ngram_builder.readers.base import Damage, Document, Report
+from ngram_builder.readers.base import Document, Source, Unreadable, asked, sound
 from ngram_builder.readers.packed import lines, whole
-from ngram_builder.readers.pages import text_of_html
+from ngram_builder.readers.pages import charset, decoded, text_of_html
+
+_PIECE = 1 << 16  # bytes parsed at a time
+_MULTIPART = re.compile(rb"multipart/", re.IGNORECASE)
+_MOST_PARTS = 50
 
 # "On Monday, 3 June 2024 at 10:00, Ann Lee <ann@x.org> wrote:" in the languages of the large mail programs; mail
 # programs break it over two or three lines.
@@ -35,68 +38,102 @@ _SIGNATURE = re.compile(r"^-- ?$", re.MULTILINE)  # RFC 3676, section 4.3; some 
 _DEVICE = re.compile(r"^(?:Sent from my |Von meinem |Get Outlook for |Envoyé de mon )[^\n]{1,60}$", re.MULTILINE)
 
 
-def eml_documents(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[Document]:
-    data = whole(pieces, path, report)
+def eml_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
+    data = whole(pieces, source)
     if data:
-        yield from _documents(data, path, 0, report)
+        yield from _documents(data, 0, source)
 
 
-def mbox_documents(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[Document]:
+def mbox_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
     """`line` of a document is that of its "From " line."""
-    held: list[bytes] = []
-    start, size, blank = 0, 0, True
-    for number, line in lines(pieces, path, report):
+    held = bytearray()
+    start, blank = 0, True
+    for number, line in lines(pieces, source):
         line = line.removesuffix(b"\r")
         if blank and line.startswith(b"From "):
-            if held:
-                yield from _documents(b"\n".join(held), path, start, report)
-            held, size, start = [], 0, number
+            yield from _documents(bytes(held), start, source)
+            held.clear()
+            start = number
         elif start:
-            held.append(line[1:] if re.match(rb">+From ", line) else line)
-            size += len(line) + 1
-            if size > base.LONGEST:
-                report(Damage(path, start, f"a mail longer than {base.LONGEST >> 20} MiB"))
-                held, start = [], 0
+            held += line[line.startswith(b">") and line.lstrip(b">").startswith(b"From ") :] + b"\n"
+            if len(held) > base.LONGEST:
+                source.damaged(f"a mail longer than {base.LONGEST >> 20} MiB", start)
+                held.clear()
+                start = 0
         elif line and number == 1:
-            report(Damage(path, 1, 'no mailbox: it does not begin with "From "'))
+            source.damaged('no mailbox: it does not begin with "From "', 1)
             return
         blank = not line
-    if held:
-        yield from _documents(b"\n".join(held), path, start, report)
+    yield from _documents(bytes(held), start, source)
 
 
-def _documents(data: bytes, path: str, line: int, report: Report) -> Iterator[Document]:
-    message = cast(EmailMessage, email.message_from_bytes(data, policy=email.policy.default))
+def _documents(data: bytes, line: int, source: Source) -> Iterator[Document]:
+    if not data:
+        return
+    try:
+        texts = _texts(data, line, source)
+    except Unreadable as error:
+        source.damaged(str(error), line)
+        return
+    if text := own_words("\n\n".join(texts)):
+        yield Document(text, source.path, line)
+
+
+def _texts(data: bytes, line: int, source: Source) -> list[str]:
+    """The parts of a mail that are its text. Raises Unreadable when there can be none."""
+    # Every line is compared with the ends of all parts around it.
+    if (parts := len(_MULTIPART.findall(data))) > _MOST_PARTS:
+        raise Unreadable(f"{parts} parts within parts; up to {_MOST_PARTS} are read")
+    # The newer policies parse every header by a grammar, and some of them for ever.
+    parser = email.parser.BytesFeedParser(policy=email.policy.compat32)
+    for piece in base.portions(data, _PIECE):
+        asked("no mail", parser.feed, data[piece])
+        source.going()
+    message = asked("no mail", parser.close)
     if not message.keys():
-        report(Damage(path, line, "no mail: it has no header"))
-        return
-    texts = []
-    for part in _text_parts(message):
+        raise Unreadable("no mail: it has no header")
+    texts, size = [], 0
+    for part in asked("no mail", _text_parts, message):
+        source.going()
         try:
-            text = part.get_content()
-        except (LookupError, ValueError, KeyError, email.errors.MessageError) as error:
-            report(Damage(path, line, f"a part of it cannot be decoded: {error}"))
+            text = asked("a part of it cannot be decoded", _decoded, part)
+        except Unreadable as error:
+            source.damaged(str(error), line)
             continue
-        texts.append(text_of_html(text) if part.get_content_subtype() == "html" else text)
-    text = own_words("\n\n".join(texts))
-    if text:
-        yield Document(text, path, line)
+        if asked("no mail", part.get_content_type) == "text/html":
+            text = text_of_html(text, source.going)
+        size += len(text)
+        if size > base.LONGEST_TEXT:
+            raise Unreadable(f"a mail with more than {base.LONGEST_TEXT:,} characters of text")
+        texts.append(text)
+    return texts
 
 
-def _text_parts(message: EmailMessage) -> Iterator[EmailMessage]:
+def _text_parts(message: Message) -> list[Message]:
     """Parts that the writer meant to be read as the mail, each alternative once, plain text before HTML."""
-    if message.is_attachment():
-        return
     kind = message.get_content_type()
-    if kind == "multipart/alternative":
-        body = message.get_body(("plain", "html"))
-        if body is not None:
-            yield cast(EmailMessage, body)
-    elif message.is_multipart() and kind != "message/rfc822":
-        for part in message.iter_parts():
-            yield from _text_parts(cast(EmailMessage, part))
-    elif kind in ("text/plain", "text/html"):
-        yield message
+    if message.get_content_disposition() == "attachment":
+        return []
+    if message.is_multipart() and kind != "message/rfc822":
+        found = [_text_parts(part) for part in cast("list[Message]", message.get_payload())]
+        if kind == "multipart/alternative":
+            return min(filter(None, found), key=_how_plain, default=[])
+        return [part for parts in found for part in parts]
+    return [message] if kind in ("text/plain", "text/html") else []
+
+
+def _how_plain(parts: list[Message]) -> bool:
+    return any(part.get_content_type() == "text/html" for part in parts)
+
+
+def _decoded(part: Message) -> str:
+    data = part.get_payload(decode=True)
+    named = part.get_content_charset()
+    if not isinstance(data, bytes) or not named:
+        return sound(decoded(data if isinstance(data, bytes) else b""))
+    if (codec := charset(named)) is None:
+        raise Unreadable(f"a part of it cannot be decoded: {named[:40]!r} is no encoding of text")
+    return sound(data.decode(codec, "replace"))
 
 
 def own_words(text: str) -> str:

@@ -1,52 +1,99 @@
-"""Bytes of a file, unpacked, and lines of bytes."""
+"""Bytes of a file, unpacked, and lines of bytes. However a file is packed, no more is held than a few pieces of it."""
 
 from __future__ import annotations
 
 import contextlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import zstandard
 
 from ngram_builder.readers import base
-from ngram_builder.readers.base import Damage, Report
+from ngram_builder.readers.base import Source
 
 Consumed = Callable[[int], None]
+
+# The most bytes that are decompressed at once. The library unpacks all it is given, and four bytes of .zst may stand
+# for 128 KiB: so few make 16 MiB at most.
+_SIP = 512
 
 
 class CutOff(Exception):
     """The bytes end before the file's contents do; that was reported."""
 
 
-def unpacked(file: BinaryIO, packing: str, path: str, report: Report, consumed: Consumed) -> Iterator[bytes]:
-    """The file's bytes, decompressed. Raises CutOff, after a report, where the compressed stream is damaged."""
-
-    def fresh() -> zstandard.ZstdDecompressionObj | zlib._Decompress:
-        return zstandard.ZstdDecompressor().decompressobj() if packing == ".zst" else zlib.decompressobj(wbits=31)
-
-    name = packing[1:]
-    stream, started = (fresh() if packing else None), False
+def unpacked(file: BinaryIO, packing: str, source: Source, consumed: Consumed) -> Iterator[bytes]:
+    """The file's bytes, decompressed. Raises CutOff, after a report, where the compressed stream is damaged, or unpacks
+    to so much more than it is that it can be no text."""
+    frames = _Frames(packing) if packing else None
+    taken = given = 0
     try:
         while piece := file.read(base.PIECE >> 4 if packing else base.PIECE):
             consumed(len(piece))
-            if stream is None:
-                yield piece
-                continue
-            while piece:
-                started = True
-                if data := stream.decompress(piece):
+            taken += len(piece)
+            for data in frames.unpacked(piece) if frames else [piece]:
+                source.going()
+                given += len(data)
+                if frames and given > max(base.FREE, base.RATIO * taken):
+                    source.damaged(f"unpacks to more than {base.RATIO} times its size; what came before that was read")
+                    raise CutOff
+                if data:
                     yield data
-                if not stream.eof:
-                    break
-                piece = stream.unused_data  # shards are often several frames, one after the other
-                stream, started = fresh(), False
     except (zstandard.ZstdError, zlib.error) as error:
-        report(Damage(path, 0, f"no intact {name} stream: {error}"))
+        source.damaged(f"no intact {packing[1:]} stream: {error}")
         raise CutOff from error
-    if started:
-        report(Damage(path, 0, f"the {name} stream is cut off; what came before the cut was read"))
+    if frames and frames.begun:
+        source.damaged(f"the {packing[1:]} stream is cut off; what came before the cut was read")
         raise CutOff
+
+
+class _Frames:
+    """The frames of a packed file: shards are often several, one after the other.
+
+    Attributes:
+        begun: whether a frame was begun and not ended.
+    """
+
+    def __init__(self, packing: str) -> None:
+        self._steps = self._zst if packing == ".zst" else self._gz
+        self._stream: Any = None
+
+    @property
+    def begun(self) -> bool:
+        return self._stream is not None
+
+    def unpacked(self, piece: bytes) -> Iterator[bytes]:
+        """What a piece of the file unpacks to, as it comes."""
+        held, size = list[bytes](), 0
+        for data in self._steps(piece):
+            held.append(data)
+            size += len(data)
+            if size >= base.PIECE:
+                yield b"".join(held)
+                held, size = [], 0
+        yield b"".join(held)
+
+    def _zst(self, piece: bytes) -> Iterator[bytes]:
+        at = 0
+        while at < len(piece):
+            self._stream = self._stream or zstandard.ZstdDecompressor().decompressobj()
+            sip = piece[at : at + _SIP]
+            yield self._stream.decompress(sip)
+            at += len(sip)
+            if self._stream.eof:
+                at -= len(self._stream.unused_data)
+                self._stream = None
+
+    def _gz(self, piece: bytes) -> Iterator[bytes]:
+        while piece:
+            self._stream = stream = self._stream or zlib.decompressobj(wbits=31)
+            while data := stream.decompress(piece, base.PIECE):
+                yield data
+                piece = stream.unconsumed_tail
+            piece = stream.unused_data
+            if stream.eof:
+                self._stream = None
 
 
 def until_cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
@@ -55,43 +102,41 @@ def until_cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield from pieces
 
 
-def lines(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[tuple[int, bytes]]:
+def lines(pieces: Iterable[bytes], source: Source) -> Iterator[tuple[int, bytes]]:
     """(line number, line without its end); a line longer than LONGEST is reported and passed over, one that is cut off
     is passed over."""
-    number, held, size, skipping = 1, [], 0, False
-    for piece in _marked(pieces):
-        if piece is None:
-            return
-        *whole, rest = piece.split(b"\n")
-        for end in whole:
-            if skipping or size + len(end) > base.LONGEST:
-                report(Damage(path, number, f"longer than {base.LONGEST >> 20} MiB"))
-            else:
-                yield number, b"".join([*held, end])
-            number, held, size, skipping = number + 1, [], 0, False
-        size += len(rest)
-        skipping = skipping or size > base.LONGEST
-        held = [] if skipping else [*held, rest] if rest else held
-    if skipping:
-        report(Damage(path, number, f"longer than {base.LONGEST >> 20} MiB"))
-    elif held:
-        yield number, b"".join(held)
-
-
-def _marked(pieces: Iterable[bytes]) -> Iterator[bytes | None]:
+    number, held, skipping = 1, bytearray(), False
     try:
-        yield from pieces
+        for piece in pieces:
+            source.going()
+            start = 0
+            while (end := piece.find(b"\n", start)) >= 0:
+                if skipping or len(held) + end - start > base.LONGEST:
+                    source.damaged(f"longer than {base.LONGEST >> 20} MiB", number)
+                else:
+                    held += piece[start:end]
+                    yield number, bytes(held)
+                number, skipping, start = number + 1, False, end + 1
+                held.clear()
+            if skipping or len(held) + len(piece) - start > base.LONGEST:
+                skipping = True
+                held.clear()
+            else:
+                held += piece[start:]
     except CutOff:
-        yield None
+        return
+    if skipping:
+        source.damaged(f"longer than {base.LONGEST >> 20} MiB", number)
+    elif held:
+        yield number, bytes(held)
 
 
-def whole(pieces: Iterable[bytes], path: str, report: Report) -> bytes | None:
+def whole(pieces: Iterable[bytes], source: Source) -> bytes | None:
     """All bytes of a file that is one document; None, with a report, when it is longer than LONGEST."""
-    held, size = [], 0
+    held = bytearray()
     for piece in until_cut(pieces):
-        held.append(piece)
-        size += len(piece)
-        if size > base.LONGEST:
-            report(Damage(path, 0, f"longer than {base.LONGEST >> 20} MiB"))
+        held += piece
+        if len(held) > base.LONGEST:
+            source.damaged(f"longer than {base.LONGEST >> 20} MiB")
             return None
-    return b"".join(held)
+    return bytes(held)

@@ -3,63 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from functools import partial
+from typing import Any, BinaryIO
 
 from core.errors import InputError
-from ngram_builder.readers.base import Damage, Document, Report
+from ngram_builder.readers import base
+from ngram_builder.readers.base import Document, Source, Unreadable, asked, sound
 
 COLUMNS = ("text", "raw_content", "content")
 _ROWS = 256  # at a time
 
 
-def parquet_documents(
-    file: BinaryIO, path: str, size: int, report: Report, consumed: Callable[[int], None]
-) -> Iterator[Document]:
+def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], None], size: int) -> Iterator[Document]:
     """`line` of a document is the number of its row. A row group that is damaged is reported and passed over.
 
     Raises InputError when pyarrow is not installed.
     """
     try:
-        import pyarrow
         import pyarrow.parquet
     except ImportError as error:
-        raise InputError(f"{path}: reading Parquet needs pyarrow: pip install 'polydraft[parquet]'.") from error
+        raise InputError(f"{source.path}: reading Parquet needs pyarrow: pip install 'polydraft[parquet]'.") from error
     try:
-        shard = pyarrow.parquet.ParquetFile(file)
-    except (pyarrow.ArrowException, OSError) as error:
-        report(Damage(path, 0, f"no intact Parquet file: {_first_line(error)}"))
+        shard = asked("no intact Parquet file", pyarrow.parquet.ParquetFile, file)
+        names = asked("no intact Parquet file", _columns_of_text, shard)
+        if not isinstance(names, str):
+            # As a dictionary where it is one: a long text that stands in every row is held once.
+            again = partial(pyarrow.parquet.ParquetFile, metadata=shard.metadata, read_dictionary=names[:1])
+            shard = asked("no intact Parquet file", again, file)
+    except Unreadable as error:
+        source.damaged(str(error))
         return
-    schema = shard.schema_arrow
-    texts = [name for name in COLUMNS if name in schema.names and _is_text(schema.field(name).type)]
-    if not texts:
-        report(
-            Damage(
-                path, 0, f"no column of text called {' or '.join(COLUMNS)}; it has {', '.join(schema.names) or 'none'}"
-            )
-        )
+    if isinstance(names, str):
+        source.damaged(names)
         return
     row = 0
     for group in range(shard.num_row_groups):
-        first, rows = row, shard.metadata.row_group(group).num_rows
+        first = row
+        rows = max(shard.metadata.row_group(group).num_rows, 0)
         try:
-            for batch in shard.iter_batches(_ROWS, row_groups=[group], columns=texts[:1], use_threads=False):
-                for text in batch.column(0).to_pylist():
+            _check_size(shard.metadata.row_group(group))
+            batches: Any = shard.iter_batches(_ROWS, row_groups=[group], columns=[names[0]], use_threads=False)
+            while (batch := asked("", _next, batches)) is not None:
+                source.going()
+                for value in batch.column(0):
                     row += 1
-                    if text is None:
-                        report(Damage(path, row, f'"{texts[0]}" is empty, not text'))
-                    elif text:
-                        yield Document(text, path, row)
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-            report(Damage(path, row + 1, f"rows up to {first + rows} cannot be read: {_first_line(error)}"))
+                    yield from _document(value, names[0], row, source)
+        except Unreadable as error:
+            source.damaged(f"rows up to {first + rows} cannot be read{error}", row + 1)
         row = first + rows
         consumed(size // shard.num_row_groups)
 
 
-def _is_text(kind: object) -> bool:
+def _next(batches: Iterator[Any]) -> Any:
+    return next(batches, None)
+
+
+def _columns_of_text(shard: Any) -> list[str] | str:
+    """The columns to read, the best first; or why there are none."""
+    schema = shard.schema_arrow
+    found = [name for name in COLUMNS if name in schema.names and _is_text(schema.field(name).type)]
+    wanted = " or ".join(COLUMNS)
+    return found or f"no column of text called {wanted}; it has {', '.join(map(sound, schema.names)) or 'none'}"
+
+
+def _check_size(group: Any) -> None:
+    """Raises Unreadable for a row group that says it unpacks to more than any text."""
+    packed = unpacked = 0
+    for i in range(group.num_columns):
+        column = group.column(i)
+        if column.path_in_schema in COLUMNS:
+            packed, unpacked = packed + column.total_compressed_size, unpacked + column.total_uncompressed_size
+    if unpacked > max(base.FREE, base.RATIO * packed):
+        raise Unreadable(f": they unpack to {unpacked >> 20} MiB, more than {base.RATIO} times their size")
+
+
+def _document(value: Any, column: str, row: int, source: Source) -> Iterator[Document]:
+    try:
+        text = asked(f'"{column}" is no text', value.as_py)
+    except Unreadable as error:
+        source.damaged(str(error), row)
+        return
+    if text is None:
+        source.damaged(f'"{column}" is empty, not text', row)
+    elif len(text) > base.LONGEST:
+        source.damaged(f"longer than {base.LONGEST >> 20} Mi characters", row)
+    elif text:
+        yield Document(text, source.path, row)
+
+
+def _is_text(kind: Any) -> bool:
     import pyarrow.types
 
+    if pyarrow.types.is_dictionary(kind):
+        kind = kind.value_type
     return pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind) or pyarrow.types.is_string_view(kind)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

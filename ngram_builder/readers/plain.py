@@ -6,11 +6,11 @@ import codecs
 from collections.abc import Iterable, Iterator
 
 from ngram_builder.readers import base
-from ngram_builder.readers.base import Damage, Document, Report
+from ngram_builder.readers.base import Document, Source
 from ngram_builder.readers.packed import until_cut
 
 
-def text_documents(pieces: Iterable[bytes], path: str, report: Report) -> Iterator[Document]:
+def text_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
     decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
     held, damaged = "", False
     for piece in until_cut(pieces):
@@ -20,12 +20,12 @@ def text_documents(pieces: Iterable[bytes], path: str, report: Report) -> Iterat
         if len(held) > base.LONGEST_TEXT:
             *parts, held = base.divided(held)
             for part in parts:
-                yield Document(_plain(part), path)
+                yield Document(_plain(part), source.path)
     tail = decoder.decode(b"", final=True)
     if damaged or tail:
-        report(Damage(path, 0, "not UTF-8 throughout; wrong bytes were replaced"))
+        source.damaged("not UTF-8 throughout; wrong bytes were replaced")
     if held + tail:
-        yield Document(_plain(held + tail), path)
+        yield Document(_plain(held + tail), source.path)
 
 
 def _plain(text: str) -> str:

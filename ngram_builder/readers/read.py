@@ -7,11 +7,12 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from ngram_builder.readers.base import Damage, Document, Report, divided
+from ngram_builder.readers.base import Damage, Document, Report, Source, divided, spelled
 from ngram_builder.readers.files import File, expand, kind_of
+from ngram_builder.readers.letters import docx_documents
 from ngram_builder.readers.mail import eml_documents, mbox_documents
 from ngram_builder.readers.packed import unpacked
-from ngram_builder.readers.pages import docx_documents, html_documents
+from ngram_builder.readers.pages import html_documents
 from ngram_builder.readers.parquet import parquet_documents
 from ngram_builder.readers.plain import text_documents
 from ngram_builder.readers.shards import json_documents
@@ -22,7 +23,6 @@ _READERS = {
     "eml": eml_documents,
     "mbox": mbox_documents,
     "html": html_documents,
-    "docx": docx_documents,
 }
 
 
@@ -32,7 +32,8 @@ class Reading:
 
     Attributes:
         report: called with each thing that cannot be read.
-        consumed: called with the number of bytes of the file that were read since the last call.
+        consumed: called with the number of bytes of the file that were read since the last call, often 0: within long
+            documents, too. What it raises ends the reading.
         signals: which documents to take; None is all.
         left_out: documents that `signals` left out so far.
     """
@@ -64,7 +65,7 @@ def documents(file: File | str | Path, report: Report) -> Iterator[str]:
 
 def read_file(file: File, reading: Reading) -> Iterator[Document]:
     """The documents of one file, in order; very long ones in parts."""
-    path = file.address
+    path = spelled(file.address)
     try:
         for document in _documents(file, reading):
             for part in divided(document.text):
@@ -76,16 +77,20 @@ def read_file(file: File, reading: Reading) -> Iterator[Document]:
 def _documents(file: File, reading: Reading) -> Iterator[Document]:
     found = kind_of(file.name)
     kind, packing = found or ("text", "")
-    path, report = file.address, reading.report
+    path, report = spelled(file.address), reading.report
+    source = Source(path, report, lambda: reading.consumed(0))
     selection = reading.signals.selection(file, report) if reading.signals else None
     with closing(file.open()) as opened:
         if kind == "parquet":
-            yield from parquet_documents(opened, path, file.size, report, reading.consumed)
+            yield from parquet_documents(opened, source, reading.consumed, file.size)
             return
-        pieces = unpacked(opened, packing, path, report, reading.consumed)
+        if kind == "docx":
+            yield from docx_documents(opened, source, reading.consumed, file.size)
+            return
+        pieces = unpacked(opened, packing, source, reading.consumed)
         if kind != "json":
-            yield from _READERS[kind](pieces, path, report)
+            yield from _READERS[kind](pieces, source)
             return
-        yield from json_documents(pieces, path, report, selection.wanted if selection else None)
+        yield from json_documents(pieces, source, selection.wanted if selection else None)
     if selection:
         reading.left_out += selection.left_out

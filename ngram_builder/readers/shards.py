@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ngram_builder.readers.base import Damage, Document, Report
+from ngram_builder.readers.base import Document, Source, sound
 from ngram_builder.readers.packed import lines
 
 _FIELDS = ("text", "raw_content")
+_PLAIN = 1 << 22  # characters of a line that need not stand in strings
+_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 def json_documents(
-    pieces: Iterable[bytes], path: str, report: Report, wanted: Callable[[int], bool] | None = None
+    pieces: Iterable[bytes], source: Source, wanted: Callable[[int], bool] | None = None
 ) -> Iterator[Document]:
     """`wanted` is asked for every line with something in it, in order, whether its document is: 0, 1, …"""
     position = -1
-    for number, line in lines(pieces, path, report):
+    for number, line in lines(pieces, source):
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
         line = line.strip()
@@ -29,9 +32,9 @@ def json_documents(
             continue
         text, reason = _text_of(line)
         if text is None:
-            report(Damage(path, number, reason))
+            source.damaged(reason, number)
         elif text:
-            yield Document(text, path, number)
+            yield Document(text, source.path, number)
 
 
 def _text_of(line: bytes) -> tuple[str | None, str]:
@@ -42,20 +45,19 @@ def _text_of(line: bytes) -> tuple[str | None, str]:
     for field in _FIELDS:
         if field in found:
             if isinstance(found[field], str):
-                return _sound(found[field]) if b"\\ud" in line.lower() else found[field], ""
+                return sound(found[field]), ""  # JSON can spell halves of surrogate pairs
             return None, f'"{field}" is {type(found[field]).__name__}, not text'
     return None, 'no field "text" or "raw_content"'
-
-
-def _sound(text: str) -> str:
-    """Halves of surrogate pairs, which JSON can spell and UTF-8 can not, become U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def parse(line: bytes) -> tuple[dict[str, Any] | None, str]:
     """The JSON object in a line, or None and the reason why there is none."""
     try:
-        found = json.loads(line.decode("utf-8"))
+        text = line.decode("utf-8")
+        # A list of small things takes thirty times its length in memory.
+        if len(text) > _PLAIN and len(_STRING.sub("", text)) > _PLAIN:
+            return None, f"more than {_PLAIN >> 20} MiB of JSON beside its texts"
+        found = json.loads(text)
     except UnicodeDecodeError as error:
         return None, f"not UTF-8 (byte {error.start} of the line)"
     except json.JSONDecodeError as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.errors import InputError
-from ngram_builder.readers.base import Damage, Report
+from ngram_builder.readers.base import Damage, Report, Source
 from ngram_builder.readers.files import File, kind_of
 from ngram_builder.readers.packed import lines, unpacked
 from ngram_builder.readers.shards import parse
@@ -119,9 +119,8 @@ class Selection:
         path, position = self._file.address, 0
         try:
             with closing(self._file.open()) as file:
-                for number, line in lines(
-                    unpacked(file, kind[1] if kind else "", path, self._report, _ignore), path, self._report
-                ):
+                source = Source(path, self._report)
+                for number, line in lines(unpacked(file, kind[1] if kind else "", source, _ignore), source):
                     if not line.strip():
                         continue
                     found, reason = parse(line)

@@ -1,0 +1,229 @@
+"""All n-grams of a text as one sorted list of windows, in memory: 21 bytes for each window that is unlike the others.
+
+A window is a token and the five after it (fewer before the end of a passage). An n-gram stands wherever windows begin
+with it, and since they are sorted those are neighbours: how often it occurs is the weight of a range, and what follows
+it are the places in that range at which the next token changes. Two lists are merged, one added to or taken from the
+other, in one pass. So what changed is counted, and nothing else.
+
+Each token is a symbol of 21 bits, its id + 1; symbol 0 stands behind the end of a passage. Three symbols make an int64:
+`hi` holds a window's first three, `lo` the others. Windows never change once made, so that threads may share them.
+
+Knows token ids; knows neither text nor files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+ORDER = 6  # tokens of a window
+BITS = 21
+NOWHERE = -1  # between passages, in place of a token id
+
+SYMBOL = (1 << BITS) - 1
+# How far the symbol at each place of a window is shifted in its word: places 0, 1, 2 in `hi`, 3, 4, 5 in `lo`.
+SHIFTS = np.array([2 * BITS, BITS, 0, 2 * BITS, BITS, 0])
+
+
+class Range(NamedTuple):
+    """The windows from `first` to before `end`."""
+
+    first: int
+    end: int
+
+
+class Windows:
+    """Sorted windows with how often each occurs.
+
+    Attributes:
+        hi, lo: (n,) int64, ascending by (hi, lo); every pair once.
+        before: (n + 1,) the weights of all windows before each.
+        shared: (n,) uint8, how many symbols a window shares with the one before it.
+        changes: (2, n) uint32, how many windows up to each share just the first symbol, and just the first two, with
+            the one before them: where the second and the third symbol change.
+    """
+
+    def __init__(self, hi: np.ndarray, lo: np.ndarray, weights: np.ndarray, shared: np.ndarray | None = None) -> None:
+        """From sorted arrays; weights (n,) are larger than 0. Use `of`."""
+        self.hi, self.lo = hi, lo
+        total = int(weights.sum(dtype=np.int64))
+        self.before = np.zeros(len(hi) + 1, dtype=np.uint32 if total < 1 << 32 else np.int64)
+        np.cumsum(weights, out=self.before[1:], dtype=self.before.dtype)
+        self.shared = _shared(hi, lo, np.arange(len(hi))) if shared is None else shared
+        self.changes = np.zeros((2, len(hi)), dtype=np.uint32)
+        for length in (1, 2):
+            np.cumsum(self.shared == length, out=self.changes[length - 1], dtype=np.uint32)
+
+    @classmethod
+    def of(cls, ids: np.ndarray, times: np.ndarray, order: int = ORDER) -> Windows:
+        """Count a text.
+
+        Args:
+            ids: (n,) int64, NOWHERE between passages: no n-gram crosses it.
+            times: (n,) how many times each token counts.
+            order: symbols to keep of each window; n-grams are no longer than that.
+        """
+        symbols = np.concatenate([ids + 1, np.zeros(ORDER, dtype=np.int64)])
+        begins = np.flatnonzero(ids != NOWHERE)
+        words, inside = [], np.ones(len(begins), dtype=bool)
+        for places in ((0, 1, 2), (3, 4, 5)):
+            word = np.zeros(len(begins), dtype=np.int64)
+            for place in places:
+                if place < order:
+                    symbol = symbols[begins + place]
+                    inside &= symbol != 0
+                    word |= np.where(inside, symbol, 0) << SHIFTS[place]
+            words.append(word)
+        hi, lo = words
+        by_lo = np.argsort(lo)
+        at = by_lo[np.argsort(hi[by_lo], kind="stable")]
+        return cls(*_summed(hi[at], lo[at], np.asarray(times)[begins[at]]))
+
+    def __len__(self) -> int:
+        return len(self.hi)
+
+    @property
+    def nbytes(self) -> int:
+        return sum(array.nbytes for array in (self.hi, self.lo, self.before, self.shared, self.changes))
+
+    @property
+    def weight(self) -> int:
+        """Tokens, each as often as it counts."""
+        return int(self.before[-1])
+
+    def merged(self, other: Windows, sign: int = 1) -> Windows:
+        """These windows with those of `other` added (sign 1) or taken away (-1). One pass over both."""
+        if not len(other):
+            return self
+        if not len(self):
+            return other if sign > 0 else self
+        at, found = self._places(other)
+        weights = np.diff(self.before.astype(np.int64))
+        change = sign * np.diff(other.before.astype(np.int64))
+        weights[at[found]] += change[found]
+        touched: list[np.ndarray] = []
+        if sign > 0:
+            new = ~found
+            into = at[new] + np.arange(int(new.sum()))
+            old = np.ones(len(self) + len(into), dtype=bool)
+            old[into] = False
+            joined = []
+            for own, others in ((self.hi, other.hi), (self.lo, other.lo), (weights, change), (self.shared, None)):
+                array = np.empty(len(old), dtype=own.dtype)
+                array[old] = own
+                if others is not None:
+                    array[into] = others[new]
+                joined.append(array)
+            hi, lo, weights, shared = joined
+            touched = [into, into + 1]
+        else:
+            kept = weights > 0
+            gone = np.flatnonzero(~kept)
+            hi, lo, shared, weights = self.hi[kept], self.lo[kept], self.shared[kept], weights[kept]
+            touched = [gone - np.arange(len(gone))]
+        again = np.concatenate(touched)
+        again = again[again < len(hi)]
+        shared[again] = _shared(hi, lo, again)
+        return Windows(hi, lo, weights, shared)
+
+    def _places(self, other: Windows) -> tuple[np.ndarray, np.ndarray]:
+        """Where the windows of `other` stand here, or would, and whether they do."""
+        low = np.searchsorted(self.hi, other.hi)
+        high = np.searchsorted(self.hi, other.hi, "right")
+        open_ = np.flatnonzero(low < high)
+        while len(open_):  # within one `hi`, halve every range at once
+            middle = (low[open_] + high[open_]) >> 1
+            less = self.lo[middle] < other.lo[open_]
+            low[open_[less]] = middle[less] + 1
+            high[open_[~less]] = middle[~less]
+            open_ = open_[low[open_] < high[open_]]
+        inside = np.minimum(low, len(self) - 1)
+        return low, (low < len(self)) & (self.hi[inside] == other.hi) & (self.lo[inside] == other.lo)
+
+    # ---------------------------------------------------------------- looking things up
+
+    def range(self, gram: Sequence[int]) -> Range:
+        """The windows that begin with these symbols; empty when none does."""
+        low, high = _bounds(gram[:3])
+        first, end = np.searchsorted(self.hi, np.array([low, high])).tolist()
+        if len(gram) > 3 and first < end:
+            low, high = _bounds(gram[3:])
+            inside = np.searchsorted(self.lo[first:end], np.array([low, high]))
+            first, end = first + int(inside[0]), first + int(inside[1])
+        return Range(first, end)
+
+    def symbols(self, at: np.ndarray, place: np.ndarray | int) -> np.ndarray:
+        """The symbols at a place of these windows."""
+        place = np.asarray(place)
+        return (np.where(place < 3, self.hi[at], self.lo[at]) >> SHIFTS[place]) & SYMBOL
+
+    def next(self, within: Range, place: int) -> tuple[np.ndarray, np.ndarray]:
+        """The symbols at `place` in a range whose windows share all before it, ascending, and how often each occurs."""
+        first, end = within
+        starts = np.concatenate([[first], first + 1 + np.flatnonzero(self.shared[first + 1 : end] == place)])
+        if first == end:
+            starts = starts[:0]
+        return self.symbols(starts, place), np.diff(self.before[np.append(starts, end)].astype(np.int64))
+
+    def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
+        """Every n-gram of token ids, with how often it occurs and how often something follows it."""
+        opened: list[
+            tuple[int, int]
+        ] = []  # of each prefix of the window before: where it began, in weights; what ended
+        gram: list[int] = []
+        for start in range(0, len(self), 1 << 16):
+            at = np.arange(start, min(start + (1 << 16), len(self)))
+            rows = np.stack([self.symbols(at, place) for place in range(ORDER)], axis=1)
+            for symbols, shared, before, after in zip(
+                rows.tolist(),
+                self.shared[at].tolist(),
+                self.before[at].tolist(),
+                self.before[at + 1].tolist(),
+                strict=True,
+            ):
+                yield from _closed(gram, opened, shared, before)
+                gram = [symbol - 1 for symbol in symbols if symbol]
+                lengths = range(shared + 1, len(gram) + 1)
+                opened += [(before, after - before if length == len(gram) else 0) for length in lengths]
+        yield from _closed(gram, opened, 0, self.weight)
+
+
+def _closed(
+    gram: list[int], opened: list[tuple[int, int]], length: int, before: int
+) -> Iterator[tuple[tuple[int, ...], int, int]]:
+    """The n-grams longer than `length` that end here, with count and total."""
+    while len(opened) > length:
+        n = len(opened)
+        begun, ended = opened.pop()
+        yield tuple(gram[:n]), before - begun, before - begun - ended
+
+
+def _bounds(symbols: Sequence[int]) -> tuple[int, int]:
+    """The least word that begins with these one to three symbols, and the least above all that do."""
+    word = 0
+    for symbol in symbols:
+        word = word << BITS | symbol
+    shift = BITS * (3 - len(symbols))
+    return word << shift, (word + 1) << shift
+
+
+def _summed(hi: np.ndarray, lo: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sorted windows with equal ones put together."""
+    first = np.ones(len(hi), dtype=bool)
+    first[1:] = (hi[1:] != hi[:-1]) | (lo[1:] != lo[:-1])
+    starts = np.flatnonzero(first)
+    return hi[starts], lo[starts], np.add.reduceat(weights, starts) if len(starts) else weights[:0]
+
+
+def _shared(hi: np.ndarray, lo: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """How many symbols the windows at these places share with the ones before them."""
+    found = np.zeros(len(at), dtype=np.uint8)
+    before = np.maximum(at - 1, 0)
+    same = at > 0
+    for place, shift in enumerate(SHIFTS.tolist()):
+        word = hi if place < 3 else lo
+        same = same & ((word[at] ^ word[before]) >> shift == 0)
+        found += same
+    return found

@@ -1,0 +1,123 @@
+"""Word documents: the body, tables included; headers, footers and comments are left out.
+
+A .docx file is a ZIP archive. Only the one member with the body is unpacked, and parsed as it comes: pictures cost
+nothing, and neither do members that are damaged or huge.
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO
+
+from ngram_builder.readers import base
+from ngram_builder.readers.base import Document, Source, Unreadable, asked, sound
+
+_BODY = re.compile(r"word/document\d*\.xml")  # some programs number it
+_MOST = 1 << 28  # bytes of XML in a body
+_LISTED = 1 << 23  # bytes of an archive's list of members: some hundred thousand
+_PIECE = 1 << 16
+_WRONG = "no intact Word document"
+
+
+def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], None], size: int) -> Iterator[Document]:
+    """The document, as one text."""
+    body = _Body()
+    try:
+        # Imported here: most who read files read none of these.
+        import lxml.etree
+
+        archive = asked(_WRONG, zipfile.ZipFile, _Sips(file))
+        found = next((entry for entry in archive.infolist() if _BODY.fullmatch(entry.filename)), None)
+        if found is None:
+            raise Unreadable(f"{_WRONG}: it has no body")
+        # No entity is replaced and nothing is fetched; libxml2 sets limits to depth and length.
+        parser = lxml.etree.XMLParser(target=body, resolve_entities=False, no_network=True)
+        taken = 0
+        member = asked(_WRONG, archive.open, found)
+        while piece := asked(_WRONG, member.read, _PIECE):
+            taken += len(piece)
+            if taken > _MOST or taken > max(base.FREE, base.RATIO * found.compress_size):
+                raise Unreadable(f"unpacks to more than {taken >> 20} MiB of XML, which no letter has")
+            asked(_WRONG, parser.feed, piece)
+            source.going()
+        asked(_WRONG, parser.close)
+    except Unreadable as error:
+        source.damaged(str(error))
+        return
+    if not body.begun:
+        source.damaged(f"{_WRONG}: it has no body")
+    consumed(size)
+    if text := sound("".join(body.out)).strip():
+        yield Document(text, source.path)
+
+
+class _Sips:
+    """A file that gives no more than `_LISTED` bytes at once: the size of an archive's list is in the archive."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seek, self.tell, self.seekable = file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(min(size, _LISTED + 1) if size >= 0 else _LISTED + 1)
+        if len(data) > _LISTED:
+            raise Unreadable(f"{_WRONG}: its list of members is longer than {_LISTED >> 20} MiB")
+        return data
+
+
+class _Body:
+    """Collects the text of a body: what a paragraph says on a line, cells of a row with tabs between them."""
+
+    def __init__(self) -> None:
+        self.out: list[str] = []
+        self.begun = False
+        self._due = ""  # what stands between what was said and what comes
+        self._in_text = False
+        self._left_out = 0  # depth in what is there a second time, for old programs
+
+    def start(self, tag: str, attributes: Any) -> None:
+        name = _local(tag)
+        if name == "Fallback" or self._left_out:
+            self._left_out += 1
+        elif name == "body":
+            self.begun = True
+        elif name == "t":
+            self._in_text = True
+        elif name == "tab":
+            self._say("\t")
+        elif name in ("br", "cr"):
+            self._say("\n")
+        elif name == "noBreakHyphen":
+            self._say("-")
+
+    def end(self, tag: str) -> None:
+        name = _local(tag)
+        if self._left_out:
+            self._left_out -= 1
+        elif name == "t":
+            self._in_text = False
+        elif name == "p":
+            self._due += "\n"
+        elif name == "tc":
+            self._due = self._due.removesuffix("\n") + "\t"
+        elif name == "tr":
+            self._due = self._due.removesuffix("\t") + "\n"
+
+    def data(self, data: str) -> None:
+        if self._in_text and not self._left_out:
+            self._say(data)
+
+    def close(self) -> None:
+        pass
+
+    def _say(self, text: str) -> None:
+        if self.begun:
+            self.out += [self._due, text]
+            self._due = ""
+
+
+def _local(tag: str) -> str:
+    """A tag's name without its namespace, of which Word has two."""
+    return tag.rpartition("}")[2]
