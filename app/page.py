@@ -31,6 +31,14 @@ STATIC_URL = "/page"
 # What everybody sees; every other option stands under "More".
 SIMPLE = ("k", "length", "end_below", "temperature", "min_confidence")
 
+# How the page shows percentages; the server knows nothing of it.
+CHANCES = (
+    '<div class="pd-option"><span><label for="pd-chances">Percentages</label></span>'
+    '<select id="pd-chances" aria-describedby="pd-chances-how"><option value="number">Numbers</option>'
+    '<option value="bar">Bars</option><option value="off">Off</option></select>'
+    '<small id="pd-chances-how">How likely you are to go on with a draft, beside it.</small></div>'
+)
+
 # One click on one of these shows what the page does, in three kinds of writing.
 EXAMPLES = (
     "The lighthouse keeper opened the letter and",
@@ -165,7 +173,7 @@ def editor_markup() -> str:
     more = [option for option in options() if option["name"] not in SIMPLE]
     controls = "".join(map(_control, simple)) + (
         '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">More</button>'
-        f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}'
+        f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}{CHANCES}'
         '<button type="button" data-do="reset">Reset all</button></div>'
     )
     examples = "".join(f'<button type="button">{escape(text)}</button>' for text in EXAMPLES)

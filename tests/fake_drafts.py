@@ -44,6 +44,10 @@ class FakeDrafts:
     fail: tuple[int, str, str] | None = None  # HTTP status, message, fix
     error_line: tuple[str, str] | None = None  # message, fix, inside the stream
     notice: str | None = None
+    chances: dict[int, float] = field(default_factory=dict)  # place -> probability; empty: 40 %, 20 %, 13 %, …
+    settles_after: int = 1  # steps before the choice is made
+    ends_after: int = 99  # words; a draft that shall grow goes on to its end
+    first_thought: str = ""  # every row's text after the first step, where the choice replaces it
     personal: dict[str, tuple[int, int]] = field(default_factory=dict)  # draft -> what a personal store chose of it
     requests: list[dict[str, Any]] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
@@ -66,28 +70,48 @@ class FakeDrafts:
                 return tuple(filter(None, begun))
         return phrases
 
+    def rows(self, body: dict[str, Any]) -> dict[int, str]:
+        """What each place of the list gets: kept rows stay, the others are filled with what is not there yet."""
+        k = body["settings"]["k"]
+        texts = self.texts(body["before"], k)
+        kept = {row["id"]: row["text"] for row in body.get("kept", [])}
+        for i, text in kept.items():
+            longer = (whole for whole in texts if whole.startswith(text) and whole not in kept.values())
+            kept[i] = text if text in texts else next(longer, text)
+        fresh = [text for text in texts if text not in kept.values()]
+        free = [i for i in range(k) if i not in kept]
+        return kept | dict(zip(free, fresh, strict=False))
+
     async def lines(self, body: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
         n, settings = body["n"], body["settings"]
-        texts = [re.findall(r"\s*\S+", text) for text in self.texts(body["before"], settings["k"])]
         if self.error_line:
             yield {"type": "error", "n": n, "message": self.error_line[0], "fix": self.error_line[1]}
             return
-        steps = min(settings["length"], max(map(len, texts), default=1))
+        rows = self.rows(body)
+        kept = {row["id"]: row["text"] for row in body.get("kept", [])}
+        longest = settings["length"] if body.get("grow") else min(settings["length"], self.ends_after)
+        words = {i: re.findall(r"\s*\S+", text) for i, text in rows.items()}
+        steps = min(longest, max([len(words[i]) for i in rows if i not in kept or body.get("grow")], default=1))
         for step in range(1, steps + 1):
             await asyncio.sleep(self.step_s)
+            chance = self.chances or {i: round(0.4 / (i + 1), 3) for i in rows}
             drafts = [
                 {
                     "id": i,
-                    "text": "".join(words[:step]),
-                    "probability": round(0.4 / (i + 1), 3),
+                    "text": max(kept.get(i, ""), "".join(words[i][:step]), key=len),
+                    "probability": chance[i],
                     "whole": round(0.01 / (i + 1), 5),
-                    "finished": step >= len(words),
-                    "personal": [list(self.personal["".join(words)])] if "".join(words) in self.personal else [],
+                    "finished": step >= len(words[i]),
+                    "personal": [list(self.personal[text])] if text in self.personal else [],
                 }
-                for i, words in enumerate(texts)
-                if 0.4 / (i + 1) >= settings["min_confidence"]
+                for i, text in sorted(rows.items())
+                if chance[i] >= settings["min_confidence"]
             ]
-            yield {"type": "drafts", "n": n, "step": step, "done": step == steps, "drafts": drafts}
+            if step == 1 and self.first_thought and not kept:  # replaced once, when the choice is made
+                drafts = [draft | {"text": self.first_thought} for draft in drafts]
+            settled = step == steps or step > self.settles_after
+            done = step == steps
+            yield {"type": "drafts", "n": n, "step": step, "done": done, "settled": settled, "drafts": drafts}
         yield {
             "type": "stats",
             "n": n,

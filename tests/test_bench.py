@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import zstandard
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app import bench
-from app.bench import drafts, healing, keystroke, text
+from app.bench import drafts, healing, keystroke, stillness, text
 from app.bench.report import Options, Report, Target, Timings, interleaved, percentile, table
 from core.errors import InputError
 
@@ -140,7 +141,7 @@ def test_every_measurement_is_there() -> None:
 def test_an_unknown_measurement_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.run("nonsense", as_json=True) == 1
     out, err = capsys.readouterr()
-    assert out == "" and "drafts, keystroke, startup, healing" in err
+    assert out == "" and "drafts, keystroke, stillness, startup, healing" in err
 
 
 def test_json_is_one_object_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,10 +163,32 @@ def test_rows_of_drafts() -> None:
 
 
 def test_percentiles_of_keystrokes() -> None:
-    counters = {"keys": 20, "requests": 10, "avoided": 10, "alongMs": []}
-    report = keystroke.summary(counters | {"firstMs": [20.0] * 9 + [90.0], "doneMs": [150.0, 171.0, 160.0]})
-    assert [(t.value, t.met) for t in report.targets] == [(20.0, True), (160.0, True)]
-    assert not keystroke.summary(counters | {"firstMs": [], "doneMs": []}).targets[0].met
+    counters = {"keys": 20, "requests": 10, "alongMs": [], "seconds": 6.0, "typed": 10.0}
+    times = {"firstMs": [20.0] * 9 + [90.0], "doneMs": [110.0, 121.0, 112.0], "fillMs": [101.0]}
+    report = keystroke.summary(counters | times, counters | {"seconds": 2.0, "requests": 3})
+    judged = [(t.value, t.met) for t in report.targets]
+    assert judged == [(20.0, True), (112.0, True), (101.0, False), (pytest.approx(0.4), True)]
+    assert not keystroke.summary(counters | times | {"firstMs": []}).targets[0].met
+
+
+def test_stillness_counts_rows_vanishings_and_movements() -> None:
+    def state(
+        text: str, shown: int, *, ghost: bool = True, list_at: str = "1", worth: int | None = 3
+    ) -> dict[str, Any]:
+        there = dict.fromkeys(stillness.PARTS, True) | {"ghost": ghost}
+        places = dict.fromkeys(stillness.PLACES, "0") | {"list": list_at}
+        return {"text": text, "shown": shown, "live": shown, "worth": worth, "there": there, "places": places}
+
+    states = [
+        state("a", 3),
+        state("a", 2, list_at="2"),  # moved
+        state("ab", 3, list_at="3"),  # the text is another: no movement
+        state("ab", 0, ghost=False, list_at="3", worth=None),  # vanished
+        state("ab", 1, list_at="3", worth=1),
+    ]
+    report = stillness.summary({8: [states]})
+    assert report.rows[0] | {"all_rows": 0.75, "ghost_vanished": 1, "list_moved": 1, "hints_moved": 0} == report.rows[0]
+    assert [t.met for t in report.targets] == [False, False, False]
 
 
 @pytest.mark.parametrize(

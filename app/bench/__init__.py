@@ -15,6 +15,7 @@ from core.errors import PolydraftError
 BENCHES = {
     "drafts": "time for k drafts of 10 tokens: Superposed, sampled in one batch, one after another",
     "keystroke": "key press to the drafts on the page, in real Chromium",
+    "stillness": "rows that stay and nothing that moves while text is typed, in real Chromium: counts, not times",
     "startup": "process start to a page that answers",
     "healing": "how often one of 3 drafts restores a half-typed word",
     "samplers": "each rule beside Hugging Face's own, Top-W beside plain NumPy",

@@ -172,7 +172,9 @@ export class Documents {
     const { editor } = this;
     const text = document.text + typed;
     const [start, end] = typed ? [text.length, text.length] : place?.caret ?? document.caret;
-    editor.setText(text, start);
+    /** @type {number[][]} */
+    const typedPrivately = editor.incognito ? [[document.text.length, text.length]] : [];
+    editor.setText(text, start, [...document.privateRanges, ...typedPrivately]);
     if (end !== start) editor.textarea.setSelectionRange(start, end);
     // Only where the text has the focus does the browser bring the caret into sight by itself.
     if (place) editor.textarea.scrollTop = place.scroll;

@@ -3,11 +3,11 @@
 
 /**
  * Set an element's text. Writing the same text again would still cost a layout.
- * @param {HTMLElement} element
+ * @param {Element | null} element
  * @param {string} text
  */
 export function setText(element, text) {
-  if (element.textContent !== text) element.textContent = text;
+  if (element && element.textContent !== text) element.textContent = text;
 }
 
 /**

@@ -13,28 +13,83 @@
  */
 
 /**
- * A set of drafts and the text it continues.
- * @typedef {{before: string, drafts: Draft[], done: boolean}} DraftSet
+ * A draft and where it was made: `anchor` is the text before the caret that it continues; `origin` how much of that
+ * stood there when its first version came, so that going back a few letters finds it again. All versions of one draft
+ * have the same `lineage`.
+ * @typedef {Draft & {anchor: string, origin: number, lineage: number}} PlacedDraft
  */
 
 /**
- * A draft on the page: `rest` is what is left of it at the caret.
- * @typedef {{draft: Draft, rest: string}} Row
- */
-
-/**
- * The drafts of `set` that the text before the caret has followed so far, each cut to what is left of it.
- * Works backwards too: after a backspace the same set still fits.
- * @param {DraftSet | null} set
+ * What is left of a draft after `before`: "" when all of it is written; null where it does not belong.
+ * @param {PlacedDraft} draft
  * @param {string} before
- * @returns {Row[]}
+ * @returns {string | null}
  */
-export function agreeing(set, before) {
-  if (!set || !before.startsWith(set.before)) return [];
-  const typed = before.slice(set.before.length);
-  return set.drafts
-    .filter((draft) => draft.text.length > typed.length && draft.text.startsWith(typed))
-    .map((draft) => ({ draft, rest: draft.text.slice(typed.length) }));
+export function restOf({ anchor, origin, text }, before) {
+  const typed = before.length - anchor.length;
+  if (typed < 0) {
+    const back = before.length >= origin && anchor.slice(0, before.length) === before;
+    return back ? anchor.slice(before.length) + text : null;
+  }
+  if (before.slice(0, anchor.length) !== anchor || !text.startsWith(before.slice(anchor.length))) return null;
+  return text.slice(typed);
+}
+
+/**
+ * What taking `part` of a draft inserts where `after` follows the caret: nothing that repeats what follows, and a
+ * space where one belongs.
+ * @param {string} part
+ * @param {string} after
+ */
+export function fitted(part, after) {
+  const next = after[0] ?? "";
+  if (!next || next === "\n") return part;
+  const whole = part.trimEnd();
+  const repeated = overlap(whole, after.slice(0, part.length + 20).trimStart());
+  const kept = repeated ? whole.slice(0, whole.length - repeated) : part;
+  if (!kept.trim()) return "";
+  if (/\s/.test(next)) return kept.trimEnd();
+  return STICKS.test(kept) && BEGINS.test(next) && !UNSPACED.test(next) ? `${kept} ` : kept;
+}
+
+const STICKS = /[^\s\p{Ps}\p{Pi}'’-]$/u; // an end that wants a space before the next word
+const BEGINS = /[\p{L}\p{N}\p{Ps}\p{Pi}"]/u;
+const WORD = /[\p{L}\p{N}]/u;
+
+/**
+ * How many characters at the end of `part` stand at the beginning of `after` too: whole words, or marks.
+ * @param {string} part
+ * @param {string} after
+ */
+function overlap(part, after) {
+  const inside = (/** @type {string} */ text, /** @type {number} */ at) =>
+    WORD.test(text[at - 1] ?? "") && WORD.test(text[at] ?? "");
+  for (let n = Math.min(part.length, after.length); n > 0; n--) {
+    if (part.endsWith(after.slice(0, n)) && !inside(part, part.length - n) && !inside(after, n)) return n;
+  }
+  return 0;
+}
+
+/**
+ * Whether one writes here: nothing but spaces follows on the line.
+ * @param {string} after
+ */
+export function isWritingPlace(after) {
+  return /^[^\S\n]*(?:\n|$)/u.test(after.slice(0, 2000));
+}
+
+/**
+ * How many characters of `rest` a click at `offset` takes: up to the end of the word there, its punctuation included.
+ * @param {string} rest
+ * @param {number} offset
+ */
+export function upToWord(rest, offset) {
+  let end = 0;
+  while (end < rest.length) {
+    end += firstWord(rest.slice(end)).length || rest.length;
+    if (offset < end) break;
+  }
+  return end;
 }
 
 /**
@@ -101,30 +156,6 @@ export function branches(texts) {
     }
     return best;
   });
-}
-
-/**
- * The same rows with those that share a beginning next to each other: best first, and within a branch the deeper
- * fork first, so that the lines of the tree never cross a text.
- * @param {Draft[]} drafts best first
- * @returns {Draft[]}
- */
-export function grouped(drafts) {
-  /** @type {Draft[]} */
-  const ordered = [];
-  for (const draft of drafts) {
-    let at = ordered.length;
-    let most = 0;
-    ordered.forEach((other, i) => {
-      const shared = sharedBeginning(draft.text, other.text);
-      if (shared && shared >= most) {
-        most = shared;
-        at = i + 1;
-      }
-    });
-    ordered.splice(at, 0, draft);
-  }
-  return ordered;
 }
 
 const WINDOW = 8192;

@@ -3,13 +3,14 @@
  * The editor: a <textarea> with a ghost text and the list of drafts below it. All state lives here in the browser; the
  * server only ever sees a request for drafts. This file follows the text and the caret and decides when to ask:
  *
- *   key ── the text still follows a shown draft? ── yes: trim it, no request
- *                                                └─ no:  stop the running request, send a new one
+ *   key ── rows that agree are trimmed at once; the others stay, dimmed
+ *      └── the running request stops, and a new one says which rows stay and asks for the rest
  *
  * What other parts of the page use of it:
  *
  *   editor.text, editor.caret             the text and where the caret stands in it
- *   editor.setText(text, caret)           another text, without a step of undo: a document is opened
+ *   editor.setText(text, caret, ranges)   another text, without a step of undo: a document is opened
+ *   editor.privacy.ranges                 what of the text was typed in incognito, from where to before where
  *   editor.insert(text)                   at the caret, as if typed; one step of undo
  *   editor.before()                       the text before the caret; null where no drafts belong
  *   editor.ask(how), editor.abort()       drafts for this place now; none, until something changes
@@ -23,6 +24,7 @@
  *     pd-text      the text has changed; detail: {opened: boolean}, whether by setText
  *     pd-taken     a draft was taken; detail: {before, text}
  *     pd-drafts    drafts for a new place have arrived
+ *     pd-settled   which rows there are is decided; detail: how many are worth showing
  *     pd-along     those shown serve a new place as well
  *     pd-cleared   there are none
  *     pd-reset     all settings go back to their defaults
@@ -31,20 +33,26 @@
 
 import { setUpAppearance } from "./appearance.js";
 import { CaretMap } from "./caret.js";
+import { setUpChances } from "./chances.js";
 import { Connection } from "./connection.js";
 import { setUpCounts } from "./counts.js";
 import { Documents } from "./documents.js";
 import { setUpDocumentsPanel } from "./documents_panel.js";
-import { agreeing, firstWord, hasEnoughLeft, hasHugeParagraph, wordStem } from "./drafting.js";
+import { setText } from "./dom.js";
+import { firstWord, fitted, hasEnoughLeft, hasHugeParagraph, isWritingPlace, restOf, wordStem } from "./drafting.js";
 import { setUpFind } from "./find.js";
 import { Ghost } from "./ghost.js";
 import { Keys } from "./keys.js";
 import { Layout } from "./layout.js";
 import { Learning } from "./learning.js";
+import { isIncognito } from "./memory.js";
 import { Notices } from "./notices.js";
 import { setUpSampling } from "./panel.js";
+import { Places } from "./places.js";
 import { ANDROID } from "./platform.js";
+import { PrivateText } from "./privacy.js";
 import { Requests } from "./requests.js";
+import { Revisiting } from "./revisiting.js";
 import { DraftList } from "./rows.js";
 import { SettingsBar } from "./settings_bar.js";
 import { setUpTabs } from "./tabs.js";
@@ -53,12 +61,12 @@ import { Timers } from "./timers.js";
 import { setUpTools } from "./tools.js";
 import { leave } from "./transport.js";
 
-/** @typedef {import("./drafting.js").DraftSet} DraftSet */
-/** @typedef {import("./drafting.js").Row} Row */
+/** @typedef {import("./places.js").Row} Row */
 /** @typedef {import("./requests.js").Request} Request */
 
-const REFRESH_AFTER = 250; // ms without a key until dropped drafts are replaced by new ones
+const REFRESH_AFTER = 250; // ms without a key until freed rows are filled, where not every key asks
 const MOVED_AFTER = 120; // ms after the caret has moved until drafts are asked for at its new place
+const GROW_AFTER = 500; // ms without a key until all drafts grow to their full length
 const SETTINGS_EVERY = 16; // ms at least between two requests while a slider moves
 
 export class Editor {
@@ -70,15 +78,24 @@ export class Editor {
     this.ghost = new Ghost(this.textarea, /** @type {HTMLElement} */ (root.querySelector(".pd-ghost")), this.map);
     this.timers = new Timers();
 
-    /** The drafts on the page. @type {DraftSet | null} */
-    this.set = null;
-    /** What is left of them at the caret. @type {Row[]} */
-    this.rows = [];
-    /** The set that `rows` come from. @type {DraftSet | null} */
-    this.drawn = null;
-    this.active = 0;
-    /** Whether the reader has moved to a draft by hand. */
+    /** The rows of the list. */
+    this.places = new Places();
+    /** Whether the tab is incognito now. */
+    this.incognito = isIncognito();
+    /** What was typed in incognito. */
+    this.privacy = new PrivateText(this.textarea, () => this.incognito);
+    /** The place of the draft that Tab takes, or -1. */
+    this.active = -1;
+    /** Which draft that is. */
+    this.lineage = 0;
+    /** Whether the reader has moved to it by hand. */
     this.chosen = false;
+    /** Whether Tab takes drafts: after typing, a click or Alt and an arrow, not on the way through the page. */
+    this.engaged = false;
+    /** Where the last key changed the text. */
+    this.edited = -1;
+    /** Whether the drafts shall grow as soon as the running answer has ended. */
+    this.growWaits = false;
     this.dismissed = false;
     /** Whether the writer wants no drafts for now. */
     this.paused = false;
@@ -93,32 +110,36 @@ export class Editor {
     /** While a draft is being inserted: a word of it, and at all. */
     this.takingWord = false;
     this.inserting = false;
+    /** The ghost's text and where it stood. @type {{text: string, caret: number} | null} */
+    this.lastGhost = null;
     this.announced = "";
     /** What benchmarks read; times in ms. */
     this.counters = {
       keystrokes: 0,
       requests: 0,
       avoided: 0,
-      /** Key down to the first draft in the page, for keys that needed a request. @type {number[]} */
+      /** Key down to the first draft in the page, for keys that no draft agreed with. @type {number[]} */
       firstMs: [],
-      /** The same to all drafts complete. @type {number[]} */
+      /** Key down to the last freed row filled, for keys that some drafts agreed with. @type {number[]} */
+      fillMs: [],
+      /** Key down to all drafts complete. @type {number[]} */
       doneMs: [],
-      /** Key down to the trimmed drafts in the page, for keys that needed none. @type {number[]} */
+      /** Key down to the trimmed drafts in the page. @type {number[]} */
       alongMs: [],
     };
 
     this.notices = new Notices(root, this.textarea);
     this.connection = new Connection(root, this.notices, {
-      lost: () => this.draw([]),
+      lost: () => this.close(),
       found: () => !this.request && this.ask({}),
     });
     this.requests = new Requests({
-      settings: () => ({ ...this.settings, ...this.sampling }),
-      drafts: (request, line, first) => this.answer(request, line, first),
+      drafts: (request, line) => this.answer(request, line),
       figures: (line) => this.connection.showFigures(line),
       problem: (problem) => {
         this.settingsWait = false;
         this.notice("server", problem);
+        this.settle();
       },
       lost: () => {
         this.settingsWait = false;
@@ -126,13 +147,15 @@ export class Editor {
       },
       ended: (request) => {
         if (this.settingsWait) this.settingsChanged();
-        if (request.set.done) this.announceLater();
+        if (request.done) this.announceLater();
+        if (this.growWaits) this.grow();
       },
     });
-    this.list = new DraftList(root, this.textarea, (i, event) => {
+    this.list = new DraftList(root, this.textarea, (i, length, event) => {
       this.pressed = event.timeStamp;
-      this.take(i);
+      this.take(i, length);
     });
+    this.revisiting = new Revisiting(this);
     this.keys = new Keys(root, this);
     /** What the sampling panel adds to the settings. @type {{sampling?: object}} */
     this.sampling = {};
@@ -148,6 +171,7 @@ export class Editor {
     this.layout = new Layout(this);
     this.layout.reserveRoom();
     setUpTools(root, this);
+    setUpChances(root);
     addEventListener("pagehide", leave);
     this.connection.check();
     this.textChanged();
@@ -160,6 +184,16 @@ export class Editor {
 
   get settings() {
     return this.bar.values;
+  }
+
+  /** @returns {Row[]} */
+  get rows() {
+    return this.places.rows;
+  }
+
+  /** Whether a draft is shown for this very place. */
+  get open() {
+    return this.active >= 0;
   }
 
   // ---------------------------------------------------------------- the text
@@ -179,6 +213,8 @@ export class Editor {
       if (!ANDROID || textarea.value !== this.text) this.textChanged();
     });
     document.addEventListener("selectionchange", () => this.selectionChanged());
+    textarea.addEventListener("pointerdown", () => this.engage(true));
+    document.addEventListener("keydown", (event) => event.key === "Tab" && !event.defaultPrevented && this.engage(false));
     // Where text after the caret is redrawn, the pointer must find the text where the textarea has it.
     for (const event of ["pointermove", "pointerdown"]) {
       textarea.addEventListener(event, () => this.ghost.covers && this.ghost.hide());
@@ -189,17 +225,30 @@ export class Editor {
    * Another text in place of this one, which the browser's undo knows nothing of.
    * @param {string} text
    * @param {number} caret
+   * @param {number[][]} privateRanges what of it was typed in incognito
    */
-  setText(text, caret = text.length) {
+  setText(text, caret = text.length, privateRanges = []) {
     this.clear();
     this.textarea.value = text;
     this.textarea.setSelectionRange(caret, caret);
+    this.privacy.open(privateRanges);
     this.textChanged({ opened: true });
+  }
+
+  /**
+   * From now on Tab takes a draft, or moves on through the page.
+   * @param {boolean} on
+   */
+  engage(on) {
+    this.engaged = on;
+    this.root.toggleAttribute("data-engaged", on);
   }
 
   /** @param {InputEvent} event */
   input(event) {
+    this.privacy.edited(event);
     this.counters.keystrokes++;
+    this.engage(true);
     const now = performance.now();
     const burst = now - this.lastInput < 1;
     this.lastInput = now;
@@ -212,60 +261,72 @@ export class Editor {
     else this.textChanged();
   }
 
-  /** The text or the caret is not what it was: serve drafts from what is shown, or ask for new ones. */
+  /** The text is not what it was: trim the rows that agree, ask for the rest. */
   textChanged({ opened = false } = {}) {
     const { textarea } = this;
     this.text = textarea.value;
-    this.caret = textarea.selectionStart;
+    this.caret = this.edited = textarea.selectionStart;
     // A key long before is not what changed the text: that was a menu, a drop, a voice.
     const pressed = this.pressed !== null && performance.now() - this.pressed < 1000 ? this.pressed : null;
     this.pressed = null;
     this.dismissed = false;
+    this.revisiting.end();
     this.tell("pd-text", { opened });
     this.map.oneDirection = hasHugeParagraph(this.text);
     textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
     /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
     this.layout.growToContent();
-    this.timers.stop("moved");
-    this.timers.stop("refresh");
-    this.timers.stop("burst");
+    for (const timer of ["moved", "refresh", "burst", "grow"]) this.timers.stop(timer);
+    this.growWaits = false;
 
     const before = this.before();
     if (before === null) {
       this.clear();
       return;
     }
-    const rows = agreeing(this.set, before);
-    const streaming = this.set !== null && this.request?.set === this.set;
-    if (rows.length && (streaming || this.takingWord || rows.some((row) => hasEnoughLeft(row.rest)))) {
-      if (this.request && !before.startsWith(this.request.before)) this.abort();
-      this.along(rows, pressed);
-      if (rows.length < /** @type {DraftSet} */ (this.set).drafts.length && !this.takingWord) {
-        this.timers.later("refresh", REFRESH_AFTER, () => this.ask({ quiet: true }));
-      }
-      return;
-    }
+    this.places.resize(this.k);
+    this.places.follow(before);
     const known = this.requests.recall(before);
     if (known) {
       this.abort();
-      this.set = { before, drafts: known, done: true };
-      this.along(agreeing(this.set, before), pressed);
-      return;
+      this.places.receive(before, before, { drafts: known, settled: true, growing: false });
     }
-    this.draw(rows);
-    this.ask({ quiet: rows.length > 0, pressed: rows.length ? null : pressed });
+    this.draw();
+    if (this.settings.refill) this.timers.later("grow", GROW_AFTER, () => this.grow());
+    if (this.places.open && pressed !== null) this.counters.alongMs.push(performance.now() - pressed);
+    if (known) this.along();
+    else if (this.settings.refill) this.ask({ pressed, keep: true });
+    else this.askWhereNothingAgrees(before, pressed);
   }
 
   /**
-   * Drafts that are here already serve the new place.
-   * @param {Row[]} rows
+   * Without a request at every key: only where the drafts shown end, and, for freed rows, after a pause.
+   * @param {string} before
    * @param {number | null} pressed
    */
-  along(rows, pressed) {
+  askWhereNothingAgrees(before, pressed) {
+    const streaming = this.request !== null && before.startsWith(this.request.before) && this.places.open;
+    const enough = this.rows.some(({ live, rest }) => live && hasEnoughLeft(rest));
+    if (!this.places.open || !(streaming || this.takingWord || enough)) {
+      this.ask({ pressed, keep: true });
+      return;
+    }
+    if (!streaming) this.abort();
+    this.along();
+    if (this.rows.some(({ draft, live }) => draft && !live) && !this.takingWord) {
+      this.timers.later("refresh", REFRESH_AFTER, () => this.ask({ keep: true }));
+    }
+  }
+
+  /** The drafts shown serve the new place without a request. */
+  along() {
     this.counters.avoided++;
-    this.draw(rows);
     this.tell("pd-along");
-    if (pressed !== null) this.counters.alongMs.push(performance.now() - pressed);
+  }
+
+  /** How many rows the list has. */
+  get k() {
+    return Number(this.settings.k ?? 3);
   }
 
   /** The text before the caret, or null where no drafts belong: nothing written, a selection, a composition. */
@@ -282,13 +343,28 @@ export class Editor {
     if (document.activeElement !== textarea || this.composing) return;
     if (textarea.selectionStart === this.caret && textarea.selectionEnd === this.caret) return;
     // A selection event can come before the input event of the same key: then the text has changed as well.
-    if (textarea.value !== this.text) return;
+    if (textarea.value !== this.text || this.revisiting.here()) return;
+    this.revisiting.end();
     this.caret = textarea.selectionStart;
-    this.clear();
+    this.timers.stop("moved");
+    this.timers.stop("grow");
+    const before = this.before();
+    if (before === null || !this.writesHere()) {
+      this.clear();
+      return;
+    }
     if (this.dismissed) return;
-    this.timers.later("moved", MOVED_AFTER, () => {
-      if (this.before() !== null) this.ask({});
-    });
+    this.abort();
+    this.places.resize(this.k);
+    this.places.follow(before);
+    this.draw();
+    this.timers.later("moved", MOVED_AFTER, () => this.ask({ keep: true }));
+  }
+
+  /** Whether one writes where the caret stands: at the end of a line, or after a word that was being typed. */
+  writesHere() {
+    const inWord = this.caret === this.edited && /[\p{L}\p{N}]$/u.test(this.text.slice(Math.max(0, this.caret - 2), this.caret));
+    return inWord || isWritingPlace(this.text.slice(this.caret, this.caret + 2000));
   }
 
   /**
@@ -304,16 +380,31 @@ export class Editor {
   // ---------------------------------------------------------------- asking
 
   /**
-   * Ask the server for drafts at the caret.
-   * @param {{quiet?: boolean, pressed?: number | null, forSettings?: boolean}} how
+   * Ask the server for drafts at the caret. `keep`: rows that agree stay, and only the others are asked for; `grow`:
+   * they stay and reach their full length; `all`: however unlikely they are.
+   * @param {{pressed?: number | null, forSettings?: boolean, keep?: boolean, grow?: boolean, all?: boolean}} how
    */
-  ask({ quiet = false, pressed = null, forSettings = false }) {
+  ask({ pressed = null, forSettings = false, keep = false, grow = false, all = false }) {
     const before = this.before();
     if (before === null || this.dismissed) return;
     this.settingsWait = false;
+    this.growWaits = false;
     this.counters.requests++;
-    const steady = forSettings && this.set?.before === before ? this.set.drafts : [];
-    this.requests.send(before, { quiet, pressed, forSettings, steady });
+    this.places.resize(this.k);
+    this.list.below.removeAttribute("data-unlikely");
+    const { refill } = this.settings;
+    const settings = { ...this.settings, ...this.sampling, ...(all ? { min_confidence: 0 } : {}) };
+    const kept = refill && (keep || grow) ? { kept: this.places.kept() } : {};
+    const freed = this.rows.filter(({ live }) => !live).length;
+    this.requests.send(before, settings, { ...kept, ...(grow ? { grow } : {}) }, {
+      pressed, forSettings, all, freed, k: this.k, keeps: keep || grow,
+    });
+  }
+
+  /** Half a second without a key: every draft reaches its full length. */
+  grow() {
+    this.growWaits = this.request !== null;
+    if (!this.growWaits && this.places.open) this.ask({ grow: true });
   }
 
   abort() {
@@ -328,10 +419,9 @@ export class Editor {
   /**
    * The request's drafts have come, or grown.
    * @param {Request} request
-   * @param {{done: boolean, speculation?: object}} line
-   * @param {boolean} first
+   * @param {{done: boolean, settled?: boolean, drafts: import("./drafting.js").Draft[], speculation?: object}} line
    */
-  answer(request, line, first) {
+  answer(request, line) {
     this.notice("server", null);
     this.connection.found();
     this.tell("pd-figures", line.speculation ?? null);
@@ -339,25 +429,37 @@ export class Editor {
       this.answered = request;
       this.tell("pd-drafts");
     }
-    request.told = true;
     if (this.settingsWait) this.settingsChanged();
 
     const before = this.before();
     if (before === null) return;
-    const { set } = request;
-    const rows = agreeing(set, before);
-    if (request.quiet && this.rows.length) {
-      // Swap when the new best says at least as much as the old one; never blank out what still fits.
-      const saysMore = (rows[0]?.rest.length ?? 0) >= this.rows[0].rest.length;
-      if (!rows.length || !(line.done || saysMore)) return;
+    const settled = line.settled ?? line.done;
+    const growing = !line.done && !request.keeps;
+    this.places.receive(request.before, before, { drafts: line.drafts, settled, growing });
+    this.draw();
+    const hidden = line.done && !this.places.open && !request.all && Number(this.settings.min_confidence) > 0;
+    this.list.below.toggleAttribute("data-unlikely", hidden);
+    if (hidden) setText(this.list.below.querySelector(".pd-unlikely span"), `${Math.round(100 * Number(this.settings.min_confidence))} %`);
+    this.count(request, line.done, settled);
+    if (settled) this.tell("pd-settled", line.drafts.length);
+  }
+
+  /**
+   * Note the times that benchmarks read.
+   * @param {Request} request
+   * @param {boolean} done
+   * @param {boolean} settled
+   */
+  count(request, done, settled) {
+    if (request.pressed === null) return;
+    const elapsed = performance.now() - request.pressed;
+    const { firstMs, fillMs, doneMs } = this.counters;
+    if (!request.told && request.freed === request.k && this.places.open) firstMs.push(elapsed);
+    if (!request.filled && (settled || this.rows.every(({ live }) => live))) {
+      request.filled = true;
+      if (request.freed < request.k) fillMs.push(elapsed);
     }
-    this.set = set;
-    this.draw(rows);
-    if (request.pressed !== null) {
-      const elapsed = performance.now() - request.pressed;
-      if (first && rows.length) this.counters.firstMs.push(elapsed);
-      if (line.done) this.counters.doneMs.push(elapsed);
-    }
+    if (done) doneMs.push(elapsed);
   }
 
   // ---------------------------------------------------------------- drawing
@@ -365,40 +467,66 @@ export class Editor {
   /** Nothing to show and nothing under way. */
   clear() {
     this.abort();
-    this.timers.stop("refresh");
-    this.set = null;
-    this.draw([]);
+    for (const timer of ["refresh", "grow"]) this.timers.stop(timer);
+    this.growWaits = false;
+    this.close();
     this.tell("pd-cleared");
   }
 
+  /** No list. */
+  close() {
+    this.places.clear();
+    this.list.below.removeAttribute("data-unlikely");
+    this.draw();
+  }
+
+  /** What waits to be replaced waits in vain: no answer comes. */
+  settle() {
+    this.places.dropFreed();
+    if (this.places.open) this.draw();
+    else this.close();
+  }
+
   /**
-   * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-reset" | "pd-taken" | "pd-figures"} event
+   * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-reset" | "pd-taken" | "pd-figures" |
+   *   "pd-settled"} event
    * @param {any} detail
    */
   tell(event, detail = undefined) {
     this.root.dispatchEvent(new CustomEvent(event, { detail }));
   }
 
-  /** @param {Row[]} rows */
-  draw(rows) {
-    // The draft chosen by hand stays chosen while it is there; ids mean nothing beyond one answer.
-    const sameAnswer = this.chosen && this.drawn === this.set;
-    const kept = sameAnswer ? rows.findIndex((row) => row.draft.id === this.rows[this.active].draft.id) : -1;
-    this.drawn = this.set;
-    this.active = Math.max(0, kept);
-    this.chosen = kept >= 0;
-    this.rows = rows;
+  draw() {
+    const { places } = this;
+    // The draft that Tab takes stays the same one while it is there; ids mean nothing beyond a place.
+    const row = this.rows[this.active];
+    if (!row?.live || row.draft?.lineage !== this.lineage) {
+      this.active = places.likeliest();
+      this.lineage = this.rows[this.active]?.draft?.lineage ?? 0;
+      this.chosen = false;
+    }
     this.drawList();
     this.drawGhost();
+    this.layout.placeDrafts();
   }
 
   drawGhost() {
     const row = this.rows[this.active];
-    if (!row || this.composing && !ANDROID) {
+    if (this.rows.length === 0 || (this.composing && !ANDROID)) {
+      this.lastGhost = null;
       this.ghost.hide();
       return;
     }
-    this.ghost.show(row.rest, this.text, this.caret);
+    if (this.revisiting.here()) this.ghost.hide(); // what it would cover is selected
+    else if (row) {
+      const after = this.text.slice(this.textarea.selectionEnd);
+      this.lastGhost = { text: fitted(row.rest, after), caret: this.caret };
+      this.ghost.show(this.lastGhost.text, this.text, this.caret);
+    } else if (this.lastGhost && this.rows.some(({ draft }) => draft)) {
+      // Nothing agrees, and new drafts are on their way: the letters stay where they were, paler, until then.
+      const typed = Math.max(0, this.caret - this.lastGhost.caret);
+      this.ghost.show(this.lastGhost.text.slice(typed), this.text, this.caret, true);
+    } else this.ghost.hide();
     if (this.caret === this.text.length) {
       // Typing at the end: the ghost's last line stays in sight too.
       const hidden = this.ghost.bottom() + 4 - this.textarea.scrollTop - this.textarea.clientHeight;
@@ -414,32 +542,50 @@ export class Editor {
   /** Tell a screen reader about the best draft, once the writer pauses, and not twice the same. */
   announceLater() {
     this.timers.later("announce", 900, () => {
-      const best = this.rows[0]?.rest.trim();
+      const best = this.rows[this.active]?.rest.trim();
       if (!best || best === this.announced || document.activeElement !== this.textarea) return;
       this.announced = best;
-      const count = this.rows.length === 1 ? "One draft" : `${this.rows.length} drafts`;
-      this.notices.say(`${count}. Best: ${best}.`);
+      const live = this.rows.filter((row) => row.live).length;
+      this.notices.say(`${live === 1 ? "One draft" : `${live} drafts`}. Best: ${best}.`);
     });
   }
 
   // ---------------------------------------------------------------- taking drafts
 
-  /** @param {number} i */
-  take(i) {
+  /**
+   * Take a draft, or its first `length` characters. Every key, click and tap ends here, and here alone it is checked,
+   * on the text as it is now, that the draft was made for this place.
+   * @param {number} i
+   * @param {number} length
+   * @returns {boolean} whether it was taken
+   */
+  take(i, length = Infinity) {
+    const { textarea } = this;
     const row = this.rows[i];
-    if (!row) return;
-    const before = this.before() ?? "";
-    this.insert(row.rest);
-    this.tell("pd-taken", { before, text: row.rest });
+    if (!row?.live || !row.draft || (this.composing && !ANDROID)) return false;
+    const { value, selectionStart, selectionEnd } = textarea;
+    if (selectionStart !== selectionEnd && !this.revisiting.here()) return false;
+    const before = value.slice(0, selectionStart);
+    if (restOf(row.draft, before) !== row.rest) return false;
+    const text = fitted(row.rest.slice(0, length), value.slice(selectionEnd));
+    if (!text) return false;
+    this.revisiting.taken(before, text);
+    this.insert(text);
+    if (length >= row.rest.length) this.tell("pd-taken", { before, text });
+    return true;
   }
 
-  takeWord() {
-    const row = this.rows[this.active];
-    if (!row) return;
-    // The rest of the draft stays as it is, so no fresh drafts are fetched behind the reader's back.
+  /**
+   * Take the first word of a draft; the rest of it stays.
+   * @param {number} i
+   */
+  takeWord(i = this.active) {
+    const row = this.rows[i];
+    if (!row) return false;
     this.takingWord = true;
-    this.insert(firstWord(row.rest));
+    const taken = this.take(i, firstWord(row.rest).length);
     this.takingWord = false;
+    return taken;
   }
 
   /**
@@ -452,7 +598,32 @@ export class Editor {
     this.inserting = false;
   }
 
+  /** Drafts for this place, because the writer asks for them: also where none come by themselves, and unlikely ones. */
+  askHere() {
+    this.dismissed = false;
+    this.ask({ all: this.list.below.hasAttribute("data-unlikely") });
+    this.draw();
+  }
+
+  /**
+   * The rows that a draft was taken from, beside that draft, selected.
+   * @param {number} start
+   * @param {number} end
+   * @param {Row[]} rows
+   */
+  showAgain(start, end, rows) {
+    this.abort();
+    for (const timer of ["moved", "refresh", "grow"]) this.timers.stop(timer);
+    this.textarea.setSelectionRange(start, end);
+    this.caret = start;
+    this.dismissed = false;
+    this.places.rows = rows.map((row) => ({ ...row }));
+    this.engage(true);
+    this.draw();
+  }
+
   dismiss() {
+    if (this.revisiting.here()) this.textarea.setSelectionRange(this.textarea.selectionEnd, this.textarea.selectionEnd);
     this.clear();
     this.timers.stop("moved");
     this.dismissed = true;
@@ -461,7 +632,9 @@ export class Editor {
 
   /** @param {number} by */
   move(by) {
-    this.active = (this.active + by + this.rows.length) % this.rows.length;
+    do this.active = (this.active + by + this.rows.length) % this.rows.length;
+    while (!this.rows[this.active].live);
+    this.lineage = this.rows[this.active].draft?.lineage ?? 0;
     this.chosen = true;
     this.drawList();
     this.drawGhost();
@@ -531,6 +704,7 @@ export function mount(element) {
   viewport?.setAttribute("content", "width=device-width, initial-scale=1, interactive-widget=resizes-content");
   const editor = new Editor(root);
   const documents = new Documents(root, editor);
+  root.addEventListener("pd-text", () => (documents.current.privateRanges = editor.privacy.ranges));
   const learning = new Learning(root, editor);
   setUpTabs(root, editor, learning);
   setUpSampling(root, editor);

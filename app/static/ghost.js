@@ -27,8 +27,10 @@ export class Ghost {
     layer.append(this.block);
     /** Whether text after the caret is redrawn: then what the pointer sees is not what a click would hit. */
     this.covers = false;
-    /** @type {[string, string, number] | null} */
+    /** @type {[string, string, number, boolean] | null} */
     this.shown = null;
+    /** Where the caret is, while a ghost stands there. @type {import("./caret.js").Place | null} */
+    this.place = null;
     this.hide();
     textarea.addEventListener("scroll", () => (this.covers ? this.redraw() : this.follow()), { passive: true });
   }
@@ -37,6 +39,7 @@ export class Ghost {
     this.layer.hidden = true;
     this.covers = false;
     this.shown = null;
+    this.place = null;
     this.text.textContent = this.after.textContent = this.following.textContent = "";
   }
 
@@ -52,14 +55,17 @@ export class Ghost {
    * @param {string} ghost
    * @param {string} text the whole text
    * @param {number} caret
+   * @param {boolean} fading whether it is about to be replaced
    */
-  show(ghost, text, caret) {
+  show(ghost, text, caret, fading = false) {
     const place = this.map.locate(text, caret);
     if (!place) {
       this.hide();
       return;
     }
-    this.shown = [ghost, text, caret];
+    this.shown = [ghost, text, caret, fading];
+    this.place = place;
+    this.text.classList.toggle("pd-fading", fading);
     const { left, top, lineHeight, fontSize } = this.map.column();
     const { x, y, width, rtl } = place;
     const indent = Math.max(0, rtl ? width - x : x);

@@ -6,7 +6,8 @@ import { MAC } from "./platform.js";
 
 /** @typedef {import("./editor.js").Editor} Editor */
 
-/** @typedef {{key: string, code: string, plain: boolean, onlyAlt: boolean, onlyCtrl: boolean, event: KeyboardEvent}} Pressed */
+/** @typedef {{key: string, code: string, plain: boolean, onlyAlt: boolean, onlyCtrl: boolean,
+ *            altShift: boolean, controlCommand: boolean, event: KeyboardEvent}} Pressed */
 
 /**
  * One line of the key help and what its keys do. `handle` says whether it used the key; a key that no line uses keeps
@@ -45,8 +46,10 @@ export class Keys {
     const pressed = {
       key, code, event,
       plain: !altKey && !ctrlKey && !metaKey && !shiftKey,
-      onlyAlt: altKey && !ctrlKey && !metaKey && !shiftKey,
+      onlyAlt: altKey && !ctrlKey && !metaKey && !shiftKey && !event.getModifierState("AltGraph"),
       onlyCtrl: ctrlKey && !altKey && !metaKey && !shiftKey,
+      altShift: altKey && shiftKey && !ctrlKey && !metaKey && !event.getModifierState("AltGraph"),
+      controlCommand: ctrlKey && metaKey && !altKey && !shiftKey,
     };
     if (this.keys.some(({ handle }) => handle?.(pressed))) event.preventDefault();
   }
@@ -60,43 +63,55 @@ export class Keys {
     find(".pd-hints").innerHTML =
       this.keys
         .filter(({ hint }) => hint)
-        .map(({ keys, hint }) => `<span>${keyCaps(keys)} ${hint}</span>`)
-        .join("") + `<span class="pd-legend"><span class="pd-mine">underlined</span>: yours</span>`;
+        .map(({ keys, hint, hintKeys }) => `<span>${keyCaps(hintKeys ?? keys)} ${hint}</span>`)
+        .join("") +
+      `<span class="pd-legend"><span class="pd-mine">underlined</span>: yours</span>` +
+      `<span class="pd-percent" title="How likely you are to go on this way">how likely</span>`;
     find("#pd-how").textContent =
       `Drafts appear while you write. ${this.keys.map(({ keys, does }) => `${keys.join(" ")}: ${does}.`).join(" ")}`;
   }
 }
 
 /**
+ * The keys of the drafts. Digits are told by `code`, the key's place on the keyboard: Shift and Option change the
+ * character, and on French and Czech keyboards the digits themselves need Shift. What else was looked at:
+ *
+ * - AltGr is no Alt of ours: it types characters on most European layouts (it reports Control and Alt together, or
+ *   AltGraph, and neither passes for Alt alone).
+ * - Alt+digit and Alt+Shift+digit: Chrome and Firefox on Linux switch tabs by Alt+digit, but a page may keep the key;
+ *   neither uses it with Shift, nor do Windows, GNOME and KDE (theirs have Super). Firefox's Alt+Shift is for access
+ *   keys, and this page has none. Windows switches keyboard layouts by Alt+Shift only when both are released with no
+ *   key in between. Where a Linux desktop switches as soon as both are down, Alt+arrows and then Ctrl+→ do the same.
+ * - Digits of the keypad are not used with Shift: with Num Lock they turn into arrows then.
+ * - macOS types characters by Option and a digit, with Shift and without; the key is ours only while drafts are shown.
+ * - Alt+← is "back" in browsers: ours only after a draft was taken. On a Mac Option+← moves by a word and stays that.
+ *
  * @param {Editor} editor
  * @returns {Key[]}
  */
 function draftKeys(editor) {
-  const open = () => editor.rows.length > 0;
+  const shown = () => editor.rows.length > 0;
+  const word = MAC ? ["⌥", "→"] : ["Ctrl", "→"];
+  const digit = (/** @type {string} */ code, /** @type {RegExp} */ pattern) => Number(code.match(pattern)?.[1] ?? 0);
   return [
     {
       keys: ["Tab"],
       does: "Take the best draft, or the highlighted one",
       hint: "take",
       handle({ key, plain }) {
-        if (key !== "Tab" || !plain) return false;
-        if (open()) {
-          editor.take(editor.active);
-          return true;
-        }
+        if (key !== "Tab" || !plain || !editor.engaged) return false;
+        if (editor.open) return editor.take(editor.active);
         // Tab pressed for a ghost that vanished a moment ago must not throw the writer out of the text.
         return editor.request !== null && performance.now() - editor.lastInput < 600;
       },
     },
     {
-      keys: MAC ? ["⌥", "→"] : ["Ctrl", "→"],
-      does: "Take one word",
+      keys: word,
+      does: "Take one word of it; where no draft is shown, move by a word as ever",
       hint: "a word",
       handle({ key, onlyAlt, onlyCtrl }) {
         const forward = editor.ghost.line.dir === "rtl" ? "ArrowLeft" : "ArrowRight";
-        if (!(MAC ? onlyAlt : onlyCtrl) || key !== forward || !open()) return false;
-        editor.takeWord();
-        return true;
+        return (MAC ? onlyAlt : onlyCtrl) && key === forward && editor.takeWord();
       },
     },
     {
@@ -104,25 +119,42 @@ function draftKeys(editor) {
       does: "Take the draft with that number",
       hint: "that one",
       handle({ code, onlyAlt }) {
-        // `code`, not `key`: with Option, a Mac's digit keys type other characters.
-        const digit = onlyAlt ? code.match(/^(?:Digit|Numpad)([1-9])$/)?.[1] : undefined;
-        if (!digit || !open()) return false;
-        editor.take(Number(digit) - 1);
+        const n = onlyAlt ? digit(code, /^(?:Digit|Numpad)([1-9])$/) : 0;
+        if (!n || !shown()) return false;
+        editor.take(n - 1);
+        return true;
+      },
+    },
+    {
+      keys: MAC ? ["⌥", "⇧", "1…9"] : ["Alt", "Shift", "1…9"],
+      does: "Take the first word of the draft with that number",
+      hint: "its first word",
+      hintKeys: MAC ? ["⌥", "⇧", "1…9"] : ["Alt", "⇧", "1…9"],
+      handle({ code, altShift }) {
+        const n = altShift ? digit(code, /^Digit([1-9])$/) : 0;
+        if (!n || !shown()) return false;
+        editor.takeWord(n - 1);
         return true;
       },
     },
     {
       keys: MAC ? ["⌥", "↑ ↓"] : ["Alt", "↑ ↓"],
-      does: "Move through the drafts",
-      hint: "choose",
+      does: "Move through the drafts; ↓ asks for them where none are shown",
       handle({ key, onlyAlt }) {
         if (!onlyAlt || (key !== "ArrowDown" && key !== "ArrowUp")) return false;
-        if (open()) editor.move(key === "ArrowDown" ? 1 : -1);
-        else if (key === "ArrowDown") {
-          editor.dismissed = false;
-          editor.ask({});
-        } else return false;
+        if (editor.open) editor.move(key === "ArrowDown" ? 1 : -1);
+        else if (key === "ArrowDown") editor.askHere();
+        else return false;
+        editor.engage(true);
         return true;
+      },
+    },
+    {
+      keys: MAC ? ["⌃", "⌘", "← →"] : ["Alt", "← →"],
+      does: "Go back to where a draft was taken and see its rows again; taking another replaces it",
+      handle({ key, onlyAlt, controlCommand }) {
+        if (!(MAC ? controlCommand : onlyAlt) || (key !== "ArrowLeft" && key !== "ArrowRight")) return false;
+        return editor.revisiting.walk(key === "ArrowLeft" ? -1 : 1);
       },
     },
     {
@@ -131,7 +163,7 @@ function draftKeys(editor) {
       hint: "dismiss",
       handle({ key, plain }) {
         if (key !== "Escape" || !plain) return false;
-        const busy = open() || editor.request !== null;
+        const busy = shown() || editor.request !== null;
         if (busy) editor.dismiss();
         return busy;
       },

@@ -1,17 +1,25 @@
 // @ts-check
-/** How text, drafts and window fit together: the column's place, room for the drafts, a phone's keyboard. */
+/**
+ * How text, drafts and window fit together: where the list stands, the room that is kept for it and for the ghost, a
+ * phone's keyboard. The list stands below the text. Where text follows the caret, it lies over that text, below the
+ * caret's line.
+ */
 
 const LETTERS_PER_TOKEN = 4.6; // of English, with spaces
 const LETTER_WIDTH = 0.42; // of the font size, on average
+const ROW_SIZE = 0.9; // a draft's font size in the list, of the text's
+const ROW_MARGIN = 90; // px of a row that are not the draft's
 
 export class Layout {
   /** @param {import("./editor.js").Editor} editor */
   constructor(editor) {
     this.editor = editor;
     const { root, textarea, map } = editor;
+    this.desk = /** @type {HTMLElement} */ (root.querySelector(".pd-desk"));
     // Where the column stands, not only how wide it is.
     new ResizeObserver(() => this.measure()).observe(textarea, { box: "border-box" });
     document.fonts?.addEventListener("loadingdone", () => map.reset());
+    textarea.addEventListener("scroll", () => this.followText(), { passive: true });
 
     // The part of the window that a phone's keyboard leaves free.
     const viewport = window.visualViewport;
@@ -29,16 +37,58 @@ export class Layout {
     root.style.setProperty("--column-width", `${width}px`);
     this.reserveRoom();
     this.editor.drawGhost();
+    this.placeDrafts();
   }
 
   /** The list keeps the height of k rows, and the text room for a ghost of that length: nothing jumps while typing. */
   reserveRoom() {
-    const { map, root, settings } = this.editor;
-    const { width, fontSize } = map.column();
-    const { k = 3, length = 10 } = settings;
-    const lines = Math.round((Number(length) * LETTERS_PER_TOKEN * LETTER_WIDTH * fontSize) / width);
-    root.style.setProperty("--k", String(k));
-    root.style.setProperty("--ghost-room", String(Math.max(1, lines)));
+    const { root, settings } = this.editor;
+    root.style.setProperty("--k", String(settings.k ?? 3));
+    root.style.setProperty("--ghost-room", String(this.linesOf(1, 0, 0)));
+    root.style.setProperty("--row-lines", String(Math.min(3, this.linesOf(ROW_SIZE, 0, ROW_MARGIN))));
+  }
+
+  /**
+   * How many lines a draft of the full length takes.
+   * @param {number} size of its letters, in those of the text
+   * @param {number} x where it begins
+   * @param {number} margin
+   */
+  linesOf(size, x, margin) {
+    const { width, fontSize } = this.editor.map.column();
+    const letters = Number(this.editor.settings.length ?? 10) * LETTERS_PER_TOKEN;
+    return Math.max(1, Math.round((x + letters * LETTER_WIDTH * size * fontSize) / Math.max(1, width - margin)));
+  }
+
+  /** Put the list where it belongs. */
+  placeDrafts() {
+    const { list, rows, text, textarea } = this.editor;
+    const floats = rows.length > 0 && /\S/.test(text.slice(textarea.selectionEnd));
+    if (list.below.classList.contains("pd-floating") !== floats) {
+      list.below.classList.toggle("pd-floating", floats);
+      textarea.style.setProperty("--list-room", floats ? `${list.below.offsetHeight}px` : "0px");
+      if (!floats) list.below.style.top = "";
+    }
+    if (floats) this.followText(true);
+  }
+
+  /**
+   * Keep a list that lies over the text at the caret.
+   * @param {boolean} reveal whether the text may be scrolled to make room for it
+   */
+  followText(reveal = false) {
+    const { list, map, text, textarea, ghost } = this.editor;
+    const { below } = list;
+    if (!below.classList.contains("pd-floating")) return;
+    const place = ghost.place ?? map.locate(text, textarea.selectionStart);
+    if (!place) return;
+    const { top, lineHeight } = map.column();
+    const height = lineHeight * Math.max(1, this.linesOf(1, place.x, 0)) + 4;
+    const at = () => textarea.offsetTop + top + place.y - textarea.scrollTop + height;
+    const hidden = at() + below.offsetHeight - this.desk.clientHeight;
+    if (reveal && hidden > 0) textarea.scrollTop += hidden;
+    const style = `${Math.round(Math.min(at(), this.desk.clientHeight - below.offsetHeight))}px`;
+    if (below.style.top !== style) below.style.top = style;
   }
 
   /** For browsers without `field-sizing`: as tall as the text, up to the room there is. */

@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * Learning from use: a picked draft and a finished paragraph go to the stores that learn, and nothing does while the
- * tab is incognito. Which stores learn is the server's to know; this only asks it, so as to send nothing in vain.
+ * Learning from use: a picked draft and a finished paragraph go to the stores that learn. Nothing does while the tab is
+ * incognito, and nothing that holds a character typed in incognito ever does; see privacy.js. Which stores learn is the
+ * server's to know; this only asks it, so as to send nothing in vain.
  *
  * A draft counts as picked once the writing goes on with it: taken and undone at once, it teaches nothing. A paragraph
  * is finished when Enter ends it, or when the text is copied or downloaded.
@@ -33,8 +34,6 @@ export class Learning {
     this.picked = null;
     /** Paragraphs that are not to be learned (again). @type {Set<string>} */
     this.done = new Set();
-    /** Beginnings of paragraphs that were written while the tab was incognito. @type {Set<string>} */
-    this.hidden = new Set();
     /** @type {{text: string, finished: boolean}[]} */
     this.queue = [];
     this.sending = false;
@@ -53,12 +52,10 @@ export class Learning {
 
   /** @param {boolean} on */
   switchIncognito(on) {
-    this.incognito = on;
+    this.incognito = this.editor.incognito = on;
     setIncognito(on);
     this.picked = null;
     this.queue.length = 0;
-    // What was written behind the curtain stays there.
-    if (!on) this.hidden = new Set(this.textarea.value.split("\n").map((line) => line.trim()).filter(Boolean));
     this.draw();
   }
 
@@ -90,8 +87,8 @@ export class Learning {
   taken({ before, text }) {
     this.settlePick();
     if (this.incognito) return;
-    const line = before.slice(before.lastIndexOf("\n") + 1);
-    const context = line.match(new RegExp(`(?:\\S+\\s+){0,${CONTEXT - 1}}\\S*\\s*$`))?.[0] ?? "";
+    const from = Math.max(before.lastIndexOf("\n") + 1, this.editor.privacy.publicFrom(before.length));
+    const context = before.slice(from).match(new RegExp(`(?:\\S+\\s+){0,${CONTEXT - 1}}\\S*\\s*$`))?.[0] ?? "";
     this.picked = { at: before.length, text, phrase: (context + text).trim() };
   }
 
@@ -101,7 +98,8 @@ export class Learning {
     this.picked = null;
     if (!picked || this.incognito) return;
     const { at, text, phrase } = picked;
-    if (this.textarea.value.slice(at, at + text.length) === text) this.learn(phrase, false);
+    const stands = this.textarea.value.slice(at, at + text.length) === text;
+    if (stands && !this.editor.privacy.hides(at, at + text.length)) this.learn(phrase, false);
   }
 
   /** @param {InputEvent} event */
@@ -111,25 +109,27 @@ export class Learning {
     this.settlePick();
     if (inputType !== "insertLineBreak" && inputType !== "insertParagraph") return;
     const { value, selectionStart } = this.textarea;
-    const before = value.slice(0, selectionStart).replace(/\n$/, "");
-    this.finish(before.slice(before.lastIndexOf("\n") + 1));
+    const end = value.slice(0, selectionStart).replace(/\n$/, "").length;
+    this.finish(value.lastIndexOf("\n", end - 1) + 1, end);
   }
 
   /** The whole text is used: its last paragraph is finished too. */
   finishAll() {
     this.settlePick();
-    const lines = this.textarea.value.trimEnd().split("\n");
-    this.finish(lines[lines.length - 1]);
+    const text = this.textarea.value.trimEnd();
+    this.finish(text.lastIndexOf("\n") + 1, text.length);
   }
 
-  /** @param {string} line */
-  finish(line) {
-    const paragraph = line.trim();
-    if (!paragraph || this.incognito) return;
-    const begun = [...this.hidden].find((line) => paragraph.startsWith(line));
-    if (begun !== undefined) this.hidden.delete(begun); // each was one paragraph's beginning
-    else if (!this.done.has(paragraph)) this.learn(paragraph, true);
+  /**
+   * A paragraph is finished.
+   * @param {number} start
+   * @param {number} end
+   */
+  finish(start, end) {
+    const paragraph = this.textarea.value.slice(start, end).trim();
+    if (!paragraph || this.incognito || this.editor.privacy.hides(start, end) || this.done.has(paragraph)) return;
     this.done.add(paragraph);
+    this.learn(paragraph, true);
   }
 
   // ---------------------------------------------------------------- sending

@@ -111,7 +111,7 @@ export class NextToken {
       });
     } else if (event === "pd-along") {
       // The drafts serve this position too, but the server has not seen it: now that somebody looks, it shall.
-      this.editor.ask({ quiet: true });
+      this.editor.ask({ keep: true });
     } else if (!this.view || this.seenBefore !== this.editor.request?.before) {
       this.refresh(); // other settings alone, at the same place, change nothing that `changed` has not asked for
     }
@@ -164,7 +164,7 @@ export class NextToken {
    */
   missing(error) {
     this.drawNothing(`${error.message} ${error.fix}`.trim());
-    if (!this.asked) this.editor.ask({ quiet: true });
+    if (!this.asked) this.editor.ask({ keep: true });
     this.asked = true;
   }
 

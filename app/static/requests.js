@@ -4,26 +4,30 @@
  * going back by backspace and undo.
  */
 
-import { cropped, grouped } from "./drafting.js";
+import { cropped } from "./drafting.js";
 import { ConnectionLost, ServerError, streamDrafts } from "./transport.js";
 
 /** @typedef {import("./drafting.js").Draft} Draft */
-/** @typedef {import("./drafting.js").DraftSet} DraftSet */
 
 /**
- * A request under way. `quiet`: what is shown stays until the answer has something longer to say.
- * `steady`: drafts whose ends stay in sight until the answer has grown as long: settings change, the text does not.
- * @typedef {{n: number, before: string, key: string, set: DraftSet, quiet: boolean, pressed: number | null,
- *            controller: AbortController, forSettings: boolean, steady: Draft[], told: boolean}} Request
+ * What a request says besides the text and the settings. `kept`: the rows that stay, and what is left of each;
+ * `grow`: these shall reach their full length.
+ * @typedef {{kept?: {id: number, text: string}[], grow?: boolean}} Extra
+ *
+ * A request under way. `pressed`: when the key went down that it answers; `freed`: how many rows it has to fill, of
+ * `k`; `told`: whether drafts have come; `all`: whether all drafts were asked for, however unlikely; `keeps`: whether rows stay.
+ * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, told: boolean,
+ *            filled: boolean, all: boolean, forSettings: boolean, keeps: boolean, done: boolean,
+ *            controller: AbortController}} Request
  */
 
-const REMEMBERED = 16; // finished draft sets kept
+const REMEMBERED = 16; // finished answers kept
 
 export class Requests {
   /**
-   * @param {{settings: () => object, drafts: (request: Request, line: any, first: boolean) => void,
-   *          figures: (line: any) => void, problem: (problem: ServerError | any) => void, lost: () => void,
-   *          ended: (request: Request) => void}} told what the answers are told to
+   * @param {{drafts: (request: Request, line: any) => void, figures: (line: any) => void,
+   *          problem: (problem: ServerError | any) => void, lost: () => void, ended: (request: Request) => void}} told
+   *   what the answers are told to
    */
   constructor(told) {
     this.told = told;
@@ -37,19 +41,22 @@ export class Requests {
   /**
    * Ask the server for drafts after `before`.
    * @param {string} before
-   * @param {{quiet: boolean, pressed: number | null, forSettings: boolean, steady: Draft[]}} how
+   * @param {object} settings
+   * @param {Extra} extra
+   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, all: boolean, keeps: boolean}} how
    */
-  send(before, how) {
+  send(before, settings, extra, how) {
     this.abort();
     const controller = new AbortController();
     const window = cropped(before);
     /** @type {Request} */
     const request = {
-      ...how, n: ++this.n, before, key: window, controller, told: false,
-      set: { before, drafts: [], done: false },
+      ...how, n: ++this.n, before, key: window, controller, told: false, filled: how.freed === 0, done: false,
     };
     this.running = request;
-    streamDrafts({ n: request.n, before: window, settings: this.told.settings() }, (line) => this.receive(request, line), controller.signal)
+    streamDrafts(
+      { n: request.n, before: window, settings, ...extra }, (line) => this.receive(request, line), controller.signal,
+    )
       .then(() => this.finish(request))
       .catch((error) => this.failed(request, error));
   }
@@ -74,13 +81,10 @@ export class Requests {
     if (line.type === "error") this.told.problem(line);
     else if (line.type === "stats") this.told.figures(line);
     else if (line.type === "drafts") {
-      const { set } = request;
-      const first = set.drafts.length === 0;
-      set.done = line.done;
-      set.drafts = inOrder(set.drafts, line.drafts, line.done);
-      if (!line.done) set.drafts = set.drafts.map((draft) => withKnownEnd(draft, request.steady));
-      if (line.done) this.remember(request);
-      this.told.drafts(request, line, first);
+      request.done = line.done;
+      if (line.done) this.remember(request, line.drafts);
+      this.told.drafts(request, line);
+      request.told = true;
     }
   }
 
@@ -103,34 +107,15 @@ export class Requests {
     else throw error;
   }
 
-  /** @param {Request} request */
-  remember(request) {
-    this.remembered.set(request.key, request.set.drafts);
+  /**
+   * @param {Request} request
+   * @param {Draft[]} drafts
+   */
+  remember(request, drafts) {
+    this.remembered.delete(request.key);
+    this.remembered.set(request.key, drafts);
     if (this.remembered.size > REMEMBERED) {
       this.remembered.delete(/** @type {string} */ (this.remembered.keys().next().value));
     }
   }
-}
-
-/**
- * The new state of the drafts in the order in which the reader first saw them. Only a finished answer may move rows,
- * and only to bring those together that share a beginning.
- * @param {Draft[]} shown
- * @param {Draft[]} fresh best first
- * @param {boolean} done
- */
-function inOrder(shown, fresh, done) {
-  const place = new Map(shown.map((draft, i) => [draft.id, i]));
-  const ordered = [...fresh].sort((a, b) => (place.get(a.id) ?? Infinity) - (place.get(b.id) ?? Infinity) || 0);
-  return done ? grouped(ordered) : ordered;
-}
-
-/**
- * The draft with the end that one of `known` has and it has not yet.
- * @param {Draft} draft
- * @param {Draft[]} known
- */
-function withKnownEnd(draft, known) {
-  const longer = known.find(({ text }) => text.length > draft.text.length && text.startsWith(draft.text));
-  return longer ? { ...draft, text: longer.text } : draft;
 }

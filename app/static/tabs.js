@@ -25,7 +25,7 @@ export function setUpTabs(root, editor, learning) {
       editor.forgetAnswers();
       learning.ask({ anew: true });
       if (matchMedia("(pointer: fine)").matches) editor.textarea.focus();
-      if (editor.before() !== null) editor.ask({ quiet: true });
+      if (editor.before() !== null) editor.ask({});
       return;
     }
     editor.abort();

@@ -26,6 +26,14 @@ export function setUpTools(root, editor) {
   for (const button of root.querySelectorAll(".pd-invite button")) {
     button.addEventListener("click", () => editor.insert(button.textContent ?? ""));
   }
+  // A click on a tool leaves the focus, and a phone's keyboard, with the text.
+  root.addEventListener("mousedown", (event) => {
+    const tool = event.target instanceof Element && event.target.closest(".pd-tools button, .pd-line > button, .pd-unlikely button");
+    if (!tool) return;
+    event.preventDefault();
+    if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
+  });
+  root.querySelector(".pd-unlikely button")?.addEventListener("click", () => editor.askHere());
   // A click beside the dialog closes it.
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   dialog.addEventListener("close", () => textarea.focus());

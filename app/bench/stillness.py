@@ -1,0 +1,134 @@
+"""`bench stillness`: real Chromium types held-out text; a MutationObserver in the page notes every state of the drafts.
+
+Counts, not times. A state is what the page looks like after one task of its script. Three things are counted, at each
+rate of typing:
+
+- states that show as many rows as the model has worth showing: the server leaves out the others once its choice is
+  made, so a state is judged by the settled answer for its text, or by the next one;
+- vanishings: the list, the hints or the ghost were there in the state before and are not in this one;
+- movements: the list, the hints, what is below or what is above stands elsewhere although the text is the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from app.bench import text
+from app.bench.child import running_app
+from app.bench.keystroke import QUIET, SETTLE, passages, press_at_rate
+from app.bench.report import Options, Report
+from app.browser import ADVICE, find_browser
+from core.errors import PolydraftError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+PASSAGES = 4
+RATES = (8, 4)  # keys a second
+PARTS = {"list": ".pd-list", "hints": ".pd-hints", "ghost": ".pd-ghost"}
+PLACES = {"list": ".pd-list", "hints": ".pd-hints", "below": ".pd-foot", "above": ".pd-bar", "text": "#pd-text"}
+
+RECORD = """([parts, places]) => {
+    const find = (selector) => document.querySelector(selector), { editor } = polydraft;
+    const states = window.states = [];
+    let waiting = [], settled = { text: null, worth: null };
+    editor.root.addEventListener("pd-settled", ({ detail }) => {
+        settled = { text: find("#pd-text").value, worth: detail };
+        for (const state of waiting) state.worth = detail;
+        waiting = [];
+    });
+    const there = (selector) => !find(selector).closest("[hidden]") && find(selector).textContent.trim() !== "";
+    const place = (selector) => {
+        const { top, left } = find(selector).getBoundingClientRect();
+        return `${Math.round(top)},${Math.round(left)},${find(selector).scrollTop}`;
+    };
+    new MutationObserver(() => {
+        const rows = [...document.querySelectorAll(".pd-option-row:not(.pd-empty)")];
+        const state = {
+            text: find("#pd-text").value, shown: rows.length, worth: null,
+            live: rows.filter((row) => row.ariaDisabled !== "true").length,
+            there: Object.fromEntries(Object.entries(parts).map(([name, selector]) => [name, there(selector)])),
+            places: Object.fromEntries(Object.entries(places).map(([name, selector]) => [name, place(selector)])),
+        };
+        states.push(state);
+        if (state.text === settled.text) state.worth = settled.worth;
+        else waiting.push(state);
+    }).observe(editor.root, { subtree: true, childList: true, attributes: true, characterData: true });
+}"""
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    path = find_browser()
+    if path is None:
+        raise PolydraftError(f"This measurement needs Chromium. {ADVICE}")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise PolydraftError('This measurement needs Playwright: pip install "polydraft[dev]".') from error
+
+    chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
+    seen: dict[int, list[list[dict[str, Any]]]] = {}
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(path), args=list(QUIET))
+        progress("starting the app")
+        with running_app(options) as child:
+            child.wait(child.ready)
+            for rate in RATES:
+                page = browser.new_page(viewport={"width": 1280, "height": 800})
+                page.goto(child.page)
+                page.wait_for_function("window.polydraft !== undefined")
+                seen[rate] = []
+                for number, passage in enumerate(chosen, 1):
+                    progress(f"{rate} keys a second: passage {number} of {len(chosen)}")
+                    seen[rate].append(states_of(page, passage, rate))
+                page.close()
+        browser.close()
+    return summary(seen)
+
+
+def states_of(page: Page, passage: tuple[str, str], rate: float) -> list[dict[str, Any]]:
+    """The states of the page while one passage is typed, from where its first drafts stand there."""
+    before, typed = passage
+    page.get_by_role("textbox", name="Your text").fill(before)
+    page.keyboard.press("Control+End")
+    page.wait_for_timeout(SETTLE)
+    page.evaluate(RECORD, [PARTS, PLACES])
+    press_at_rate(page, typed, rate)
+    page.wait_for_timeout(SETTLE)
+    return page.evaluate("states")
+
+
+def summary(seen: dict[int, list[list[dict[str, Any]]]]) -> Report:
+    """Counts by rate; `seen` has the states of each passage in order."""
+    report = Report("stillness")
+    for rate, runs in seen.items():
+        judged = [state for run in runs for state in run if state["worth"] is not None]
+        row: dict[str, Any] = {"keys_a_second": rate, "states": sum(map(len, runs))}
+        row["all_rows"] = share(judged, lambda state: state["shown"] >= state["worth"])
+        row["all_rows_takeable"] = share(judged, lambda state: state["live"] >= state["worth"])
+        for part in PARTS:
+            row[f"{part}_vanished"] = sum(
+                earlier["there"][part] and not later["there"][part] for earlier, later in steps(runs)
+            )
+        for place in PLACES:
+            row[f"{place}_moved"] = sum(
+                earlier["text"] == later["text"] and earlier["places"][place] != later["places"][place]
+                for earlier, later in steps(runs)
+            )
+        report.rows.append(row)
+        report.target(f"states with all rows worth showing, {rate} keys/s", row["all_rows"], ">= 0.9")
+        for what in ("vanished", "moved"):
+            total = sum(count for name, count in row.items() if name.endswith(what))
+            report.target(f"parts that {what}, {rate} keys/s", total, "<= 0")
+    return report
+
+
+def steps(runs: list[list[dict[str, Any]]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each state with the one after it."""
+    return [pair for run in runs for pair in itertools.pairwise(run)]
+
+
+def share(states: list[dict[str, Any]], holds: Callable[[dict[str, Any]], bool]) -> float:
+    return sum(map(holds, states)) / len(states) if states else float("nan")

@@ -1,0 +1,214 @@
+// @ts-check
+/**
+ * Which characters of the text were typed in incognito. They are known by where they stand, and every edit moves them
+ * along: typing elsewhere, cutting and pasting, undo and redo. What is taken out of the text and comes back is as
+ * private as it was. Where that cannot be told for sure, text counts as private.
+ */
+
+/** @typedef {[number, number]} Range from where to before where, in UTF-16 units */
+
+/**
+ * Ranges in order, none of them empty, none that touch.
+ * @param {Range[]} ranges
+ * @returns {Range[]}
+ */
+export function joined(ranges) {
+  /** @type {Range[]} */
+  const all = [];
+  for (const [start, end] of [...ranges].sort((a, b) => a[0] - b[0])) {
+    if (end <= start) continue;
+    const last = all.at(-1);
+    if (last && start <= last[1]) last[1] = Math.max(last[1], end);
+    else all.push([start, end]);
+  }
+  return all;
+}
+
+/**
+ * Where ranges are after `removed` characters at `at` have become `inserted` ones, which belong to none of them.
+ * @param {Range[]} ranges
+ * @param {{at: number, removed: number, inserted: number}} edit
+ * @returns {Range[]}
+ */
+export function moved(ranges, { at, removed, inserted }) {
+  const end = at + removed;
+  const by = inserted - removed;
+  return joined(ranges.flatMap(([from, to]) => /** @type {Range[]} */ ([
+    [from, Math.min(to, at)],
+    [Math.max(from, end) + by, to + by],
+  ])));
+}
+
+/**
+ * The parts of the ranges inside `start` to `end`, counted from `start`.
+ * @param {Range[]} ranges
+ * @param {number} start
+ * @param {number} end
+ * @returns {Range[]}
+ */
+export function inside(ranges, start, end) {
+  return joined(ranges.map(([from, to]) => [Math.max(from, start) - start, Math.min(to, end) - start]));
+}
+
+/**
+ * What has changed between two texts, where the caret stands in the new one: everything after it is as it was, if that
+ * can be.
+ * @param {string} old
+ * @param {string} now
+ * @param {number} caret
+ */
+export function difference(old, now, caret) {
+  const tail = now.slice(caret);
+  let same = old.endsWith(tail) ? tail.length : 0;
+  if (!same) while (same < Math.min(old.length, now.length) && old[old.length - 1 - same] === now[now.length - 1 - same]) same++;
+  const most = Math.min(old.length, now.length) - same;
+  let at = 0;
+  for (const step of [4096, 1]) {
+    while (at + step <= most && old.slice(at, at + step) === now.slice(at, at + step)) at += step;
+  }
+  return { at, removed: old.length - same - at, inserted: now.length - same - at };
+}
+
+const STATES = 3000; // of the text, remembered for undo and redo
+const LONGEST = 300_000; // characters of a text whose states are remembered
+const COPIES = 50; // cut, copied or dragged, remembered for pasting
+
+export class PrivateText {
+  /**
+   * @param {HTMLTextAreaElement} textarea
+   * @param {() => boolean} isOn whether what is typed now is private
+   */
+  constructor(textarea, isOn) {
+    this.textarea = textarea;
+    this.isOn = isOn;
+    /** @type {Range[]} */
+    this.ranges = [];
+    this.text = textarea.value;
+    /** Whether anything was private since the page was loaded. */
+    this.ever = false;
+    /** Ranges by state of the text. @type {Map<string, Range[]>} */
+    this.states = new Map();
+    /** What may come back by pasting. @type {{text: string, ranges: Range[]}[]} */
+    this.copies = [];
+    for (const event of ["copy", "cut", "dragstart"]) {
+      textarea.addEventListener(event, () => this.copied(textarea.selectionStart, textarea.selectionEnd));
+    }
+  }
+
+  /**
+   * Another text is there.
+   * @param {number[][]} ranges
+   */
+  open(ranges) {
+    this.text = this.textarea.value;
+    this.ranges = joined(inside(/** @type {Range[]} */ (ranges), 0, this.text.length));
+    this.states.clear();
+    this.ever ||= this.ranges.length > 0;
+    this.rememberState();
+  }
+
+  /** @param {InputEvent | null} event what has just changed the text */
+  edited(event) {
+    const { textarea, text } = this;
+    const now = textarea.value;
+    this.text = now;
+    if (now === text) return;
+    if (!this.ever && !this.isOn()) return;
+    if (!this.ever) {
+      this.ever = true;
+      this.rememberState(text);
+    }
+    const type = event?.inputType ?? "";
+    const edit = difference(text, now, textarea.selectionStart);
+    const { at, removed, inserted } = edit;
+    const known = type.startsWith("history") ? this.states.get(stateOf(now)) : undefined;
+    const touched = inside(this.ranges, at, at + removed).length > 0;
+    /** @type {Range[]} */
+    let fresh = [];
+    if (known) this.ranges = known.map(([from, to]) => [from, to]);
+    else {
+      if (this.isOn() || type.startsWith("history")) fresh = [[0, inserted]];
+      else if (touched && type !== "insertText" && type !== "insertFromPaste") fresh = [[0, inserted]]; // the same words, corrected
+      else if (inserted > 1) fresh = this.comesBack(now.slice(at, at + inserted));
+      this.ranges = joined([...moved(this.ranges, edit), ...fresh.map(([from, to]) => /** @type {Range} */ ([from + at, to + at]))]);
+    }
+    if (known && this.isOn()) this.ranges = joined([...this.ranges, [at, at + inserted]]);
+    this.rememberState();
+  }
+
+  /**
+   * Which parts of an inserted text are private because they were so where they come from.
+   * @param {string} text
+   * @returns {Range[]}
+   */
+  comesBack(text) {
+    /** @type {Range[]} */
+    const found = [];
+    for (const copy of this.copies) {
+      // A part of what was copied, or all of it.
+      for (let at = copy.text.indexOf(text); at >= 0; at = copy.text.indexOf(text, at + 1)) {
+        found.push(...inside(copy.ranges, at, at + text.length));
+      }
+      // What was copied, with more around it.
+      for (const [from, to] of copy.ranges) {
+        const secret = copy.text.slice(from, to).trim();
+        for (let at = text.indexOf(secret); secret.length > 1 && at >= 0; at = text.indexOf(secret, at + 1)) {
+          found.push([at, at + secret.length]);
+        }
+      }
+    }
+    return joined(found);
+  }
+
+  /**
+   * A part of the text is copied, cut or dragged.
+   * @param {number} start
+   * @param {number} end
+   */
+  copied(start, end) {
+    const ranges = inside(this.ranges, start, end);
+    if (!ranges.length) return;
+    this.copies.push({ text: this.textarea.value.slice(start, end), ranges });
+    if (this.copies.length > COPIES) this.copies.shift();
+  }
+
+  /**
+   * Whether some character from `start` to before `end` is private.
+   * @param {number} start
+   * @param {number} end
+   */
+  hides(start, end) {
+    return inside(this.ranges, start, end).length > 0;
+  }
+
+  /**
+   * The first place from which on nothing up to `end` is private.
+   * @param {number} end
+   */
+  publicFrom(end) {
+    return Math.max(0, ...this.ranges.filter(([from]) => from < end).map(([, to]) => Math.min(to, end)));
+  }
+
+  rememberState(text = this.text) {
+    if (text.length > LONGEST || !this.ever) return;
+    const state = stateOf(text);
+    this.states.delete(state);
+    this.states.set(state, text === this.text ? this.ranges : []);
+    if (this.states.size > STATES) this.states.delete(/** @type {string} */ (this.states.keys().next().value));
+  }
+}
+
+/**
+ * A short name for a text; two texts of the same name are all but impossible.
+ * @param {string} text
+ */
+function stateOf(text) {
+  let a = 0x811c9dc5;
+  let b = 0x9e3779b9;
+  for (let i = 0; i < text.length; i++) {
+    const unit = text.charCodeAt(i);
+    a = Math.imul(a ^ unit, 0x01000193);
+    b = Math.imul(b ^ unit, 0x85ebca6b) ^ (b >>> 13);
+  }
+  return `${text.length}:${a}:${b}`;
+}
