@@ -88,6 +88,15 @@ def test_the_first_word_is_changed(learner: Learner) -> None:
     assert learner.learned == ["The end is open."]
 
 
+def test_reloaded_and_copied(learner: Learner) -> None:
+    learner.secret("ένα μυστικό")
+    learner.page.evaluate("polydraft.documents.saveNow()")
+    learner.reload()
+    assert learner.text == "ένα μυστικό"
+    finish(learner)
+    assert learner.learned == ["The end is open."]
+
+
 def test_enter_inside_the_paragraph(learner: Learner) -> None:
     learner.write("Begun openly, ")
     learner.secret("μυστικό κείμενο")
