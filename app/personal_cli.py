@@ -71,7 +71,7 @@ def add(
     for place in added.damage[:_SHOWN]:
         typer.echo(f"Warning: {place}", err=True)
     row = {"store": store, "files": added.files, "tokens": added.tokens, "damaged": len(added.damage)}
-    said = f"{store}: {added.tokens:,} tokens out of {added.files} files; {len(added.damage)} damaged places."
+    said = f"Added {added.files} files ({added.tokens:,} tokens) to {store}; {len(added.damage)} damaged places."
     _print(as_json, "ngram add", row, said)
 
 
@@ -124,7 +124,9 @@ def import_(
 
     with closing(_opened(store, tokenizer, create=True)) as opened:
         tokens = personal.restore(opened, path)
-    _print(as_json, "ngram import", {"store": store, "tokens": tokens}, f"{store}: {tokens:,} tokens out of {path}.")
+    _print(
+        as_json, "ngram import", {"store": store, "tokens": tokens}, f"Added {tokens:,} tokens from {path} to {store}."
+    )
 
 
 def compile_(

@@ -105,7 +105,7 @@ def read(text: str) -> list[Preset]:
     try:
         content: Any = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"The file is no JSON ({error}); choose one that was exported here.") from error
+        raise InputError(f"The file is not JSON ({error}); choose one that was exported here.") from error
     if isinstance(content, dict) and "kind" not in content:
         content = {"kind": KIND, "version": VERSION, "presets": [content]}
     if not isinstance(content, dict) or content["kind"] != KIND or not isinstance(content.get("presets"), list):
@@ -115,7 +115,7 @@ def read(text: str) -> list[Preset]:
     if unknown := set(content) - {"kind", "version", "presets"}:
         raise InputError(f"The file has an unknown field {min(unknown)!r}; kind, version and presets are known.")
     if not content["presets"]:
-        raise InputError("The file holds no preset at all.")
+        raise InputError("The file holds no presets.")
     found = []
     for number, one in enumerate(content["presets"], 1):
         name = one.get("name") if isinstance(one, dict) else None
@@ -123,11 +123,9 @@ def read(text: str) -> list[Preset]:
             found.append(Preset.from_dict(one))
             _check_name(found[-1].name)
         except InputError as error:
-            raise InputError(
-                f"Preset {number}{f' ({name})' if name else ''}: {error} Nothing was taken over."
-            ) from None
+            raise InputError(f"Preset {number}{f' ({name})' if name else ''}: {error} Nothing was imported.") from None
     if len({preset.name for preset in found}) < len(found):
-        raise InputError("The file holds two presets of one name. Nothing was taken over.")
+        raise InputError("The file holds two presets of one name. Nothing was imported.")
     return found
 
 

@@ -132,9 +132,7 @@ def view(autocomplete: Autocomplete, text: str, temperature: float, settings: di
 
 Rule = Annotated[str, typer.Option(help=f"Which tokens are kept: {', '.join(CATALOG)}.", metavar="NAME")]
 ModeName = Annotated[str, typer.Option("--mode", help=f"How drafts are made: {', '.join(MODES)}.", metavar="NAME")]
-Seed = Annotated[
-    int, typer.Option(min=0, max=2**31 - 1, help="Drawn drafts are the same for the same seed.", metavar="N")
-]
+Seed = Annotated[int, typer.Option(min=0, max=2**31 - 1, help="The same seed draws the same drafts.", metavar="N")]
 
 
 def table(view: View, text: Callable[[str], str] = str) -> list[Any]:

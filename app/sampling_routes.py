@@ -28,7 +28,19 @@ from app.jobs import Position
 from app.presets import OwnPresets
 from app.sampling_view import Charts
 from app.service import DraftService
-from core.controls import CATALOG, MODE_CONTROLS, MODES, PRESETS, T_HIGH, T_LOW, Control, Preset, checked
+from core.controls import (
+    CATALOG,
+    MODE_CONTROLS,
+    MODE_LABELS,
+    MODES,
+    PRESETS,
+    STYLES,
+    T_HIGH,
+    T_LOW,
+    Control,
+    Preset,
+    checked,
+)
 from core.errors import InputError, PolydraftError
 
 Parsed = Callable[[Request, Any], Awaitable[Any]]
@@ -150,17 +162,23 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: Own
 
 
 def catalogue() -> dict[str, Any]:
-    """Rules, modes and the presets that come with Polydraft, from which the page makes its controls."""
+    """Rules, modes, styles and the presets that come with Polydraft, from which the page makes its controls."""
     return {
         "rules": [
-            {"name": e.name, "title": e.title, "says": e.says, "controls": [_control(c) for c in e.controls]}
+            {"name": e.name, "title": e.label, "says": e.says, "controls": [_control(c) for c in e.controls]}
             for e in CATALOG.values()
         ],
         "modes": [
-            {"name": name, "says": says, "controls": [_control(c) for c in MODE_CONTROLS.get(name, ())]}
+            {
+                "name": name,
+                "title": MODE_LABELS[name],
+                "says": says,
+                "controls": [_control(c) for c in MODE_CONTROLS.get(name, ())],
+            }
             for name, says in MODES.items()
         ],
         "temperature": {"low": T_LOW, "high": T_HIGH},
+        "styles": [{"name": name, "says": says} for name, says in STYLES.items()],
         "presets": [preset.as_dict() for preset in PRESETS],
     }
 

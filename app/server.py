@@ -144,7 +144,7 @@ async def _parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> 
     try:
         data = json.loads(await _body(request, limit))
     except (ValueError, RecursionError):
-        raise _Refused(422, "The request is no JSON.", "Send one JSON object.") from None
+        raise _Refused(422, "The request is not JSON.", "Send one JSON object.") from None
     if isinstance(data, dict):
         # Half of a surrogate pair has no UTF-8 form; JSON can still spell it.
         for name in data.keys() & {"before", "text", "what"}:
@@ -298,7 +298,7 @@ def _listen(port: int) -> socket.socket | None:
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             return None
         why = error.strerror if isinstance(error, OSError) else "ports go up to 65535"
-        raise InputError(f"Port {port} can't be had: {why}. Choose another with --port.") from error
+        raise InputError(f"Port {port} cannot be used: {why}. Choose another with --port.") from error
     return listener
 
 
@@ -316,7 +316,7 @@ def _open_running(port: int, options: dict[str, Any], access: Access | None, ope
             f"Port {port} is already in use by Polydraft, started with {', '.join(different)}. End it first, "
             "or start a second one beside it with --port N."
         )
-    _tell("Polydraft runs already, at", port, access, open_browser)
+    _tell("Polydraft is already running at", port, access, open_browser)
 
 
 def _tell(words: str, port: int, access: Access | None, open_browser: bool) -> None:

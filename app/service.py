@@ -224,7 +224,7 @@ class DraftService:
             if self._by_name is None:
                 raise InputError("This server has one model, and cannot load another.")
             if self._loading is not None:
-                raise InputError(f"A model is being loaded; wait until it is there, then load {name}.")
+                raise InputError(f"A model is being loaded; wait until it is loaded, then load {name}.")
             load = self._by_name
             self._load(name, lambda: load(name), _telling(done))
         await done

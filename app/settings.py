@@ -114,15 +114,22 @@ class DraftSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    k: int = _option(3, "Drafts", "How many ways to go on are shown.", ge=1, le=MOST_DRAFTS, step=1)
-    length: int = _option(10, "Length", "How far ahead each draft looks, in tokens.", ge=1, le=MOST_TOKENS, step=1)
+    k: int = _option(3, "Drafts", "How many drafts are shown.", ge=1, le=MOST_DRAFTS, step=1)
+    length: int = _option(
+        10,
+        "Length",
+        "How far each draft looks ahead, in tokens. A token is a word or a piece of one.",
+        ge=1,
+        le=MOST_TOKENS,
+        step=1,
+    )
     temperature: float = _option(
-        1.0, "Temperature", "Below 1 the likeliest words weigh more, above 1 less.", ge=T_LOW, le=T_HIGH, step=0.05
+        1.0, "Temperature", "Lower: safer words. Higher: more surprising words.", ge=T_LOW, le=T_HIGH, step=0.05
     )
     min_confidence: float = _option(
         0.0,
         "Minimum confidence",
-        "Drafts that you would take less often than this stay hidden.",
+        "Drafts that you would take less often than this are hidden.",
         ge=0.0,
         le=0.95,
         step=0.01,
@@ -130,7 +137,7 @@ class DraftSettings(BaseModel):
     tau: float = _option(
         1.0,
         "Softmax τ",
-        "Like the temperature, but after the sampling rule has chosen; the paper's τ.",
+        "A second temperature, applied after the sampling rule (τ in the paper).",
         ge=0.05,
         le=2.0,
         step=0.05,
@@ -138,7 +145,7 @@ class DraftSettings(BaseModel):
     exact_steps: int = _option(
         2,
         "Exact steps",
-        "Tokens after the first that each draft computes for itself. More is surer and slower.",
+        "How many tokens after the first each draft computes on its own. More: better and slower.",
         ge=0,
         le=31,
         step=1,
@@ -146,7 +153,7 @@ class DraftSettings(BaseModel):
     forks: int = _option(
         3,
         "Forks",
-        "Passes spent on finding where the text may go different ways. 0: every draft starts with a different word.",
+        "How carefully drafts are chosen: passes that look where the text may go on differently. Higher: slower.",
         ge=0,
         le=16,
         step=1,
@@ -176,7 +183,7 @@ class DraftSettings(BaseModel):
     verify: int = _option(
         0,
         "Checked tokens",
-        "Once the drafts are there, one more pass checks so many of their tokens and corrects what has drifted.",
+        "How many tokens one more pass checks and corrects once the drafts are there. 0: no check.",
         ge=0,
         le=32,
         step=1,
@@ -184,14 +191,14 @@ class DraftSettings(BaseModel):
     distinct: bool = _option(
         True,
         "Distinct beginnings",
-        "Every draft is a line of its own and is kept. Off: the paper's own rule, without forks.",
+        "Every draft is a line of its own and is kept. Off: as in the paper, without forks.",
     )
-    ngrams: bool = _option(True, "N-grams", "What often follows in much text, and in yours, weighs in.")
+    ngrams: bool = _option(True, "Common phrases", "Favour common phrases, and yours.")
     alpha: float = _option(
-        0.9, "N-gram weight α", "How much the general n-grams may say at most.", ge=0.0, le=1.0, step=0.05
+        0.9, "Weight of common phrases", "How much common phrases count (α in the paper).", ge=0.0, le=1.0, step=0.05
     )
     personal_weight: float = _option(
-        0.9, "Personal weight", "How much your own stores may say at most.", ge=0.0, le=1.0, step=0.05
+        0.9, "Weight of your phrases", "How much the phrases in My writing count.", ge=0.0, le=1.0, step=0.05
     )
 
     sampling: SamplingSettings = SamplingSettings()

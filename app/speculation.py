@@ -26,7 +26,7 @@ Speculate = Annotated[
     Literal["off", "lossless", "arc"] | None,
     typer.Option(
         help="Draw each draft alone, several tokens per pass: [bold]off[/] one token per pass, [bold]lossless[/] with "
-        "the same distribution, [bold]arc[/] letting near-equivalents stand.",
+        "the same distribution, [bold]arc[/] accepting near-equivalents too.",
         metavar="NAME",
     ),
 ]
@@ -76,7 +76,7 @@ def _no_eagle3(autocomplete: Autocomplete) -> str:
 
 # The command line's choices and the page's.
 DRAFTERS: dict[str, Proposer] = {
-    "ngram": Proposer("What followed before, in the text or the n-gram store; costs no pass.", _ngram),
+    "ngram": Proposer("Words that followed before, in the text or the n-gram store; costs no pass.", _ngram),
     "superposed": Proposer("Three superposed drafts; costs a pass per level.", _superposed),
     "eagle3": Proposer("A small head that was trained on the model's own hidden states.", _eagle3, _no_eagle3),
 }
@@ -98,9 +98,9 @@ HeadFolder = Annotated[
 ]
 TreeSize = Annotated[
     int | None,
-    typer.Option(min=0, help="Proposals per pass; by default what pays on this machine.", metavar="N"),
+    typer.Option(min=0, help="Proposals per pass; by default as many as pay off on this machine.", metavar="N"),
 ]
-Theta = Annotated[float, typer.Option(max=1, help="ARC: θ, the least tolerance score that passes.", metavar="N")]
+Theta = Annotated[float, typer.Option(max=1, help="ARC: θ, the lowest tolerance score that is accepted.", metavar="N")]
 PruneLambda = Annotated[
     float, typer.Option(min=0, help="ARC: λ, how much uncertainty and depth count against a proposal.", metavar="N")
 ]

@@ -154,7 +154,7 @@ def add_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parse
             await _receive(request, path, name)
         except OSError as error:
             folder.cleanup()
-            raise InputError(f"{name} could not be taken in: {error.strerror or error}.") from error
+            raise InputError(f"{name} could not be added: {error.strerror or error}.") from error
         except BaseException:
             folder.cleanup()
             raise

@@ -27,7 +27,7 @@ from core.places import likeliest_place, only
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
-from core.text import shown
+from core.text import shown, whole_words
 
 SHORT = 4  # tokens left of a kept row, below which it grows again
 WINDOW = 1024  # tokens of text before the caret that the model sees
@@ -152,6 +152,8 @@ class Session:
             options |= {"end_below": 0.0, "exact_steps": max(options.get("length", Options.length) - 1, 0)}
         if mode.name != "superposed" or not options.get("distinct", True):
             kept = ()
+        if mode.drawn:  # one more, which tells whether the last word is whole
+            options["length"] = options.get("length", Options.length) + 1
         return Completion(self, before, heal, one_line, mode, options, verify, kept, grow)
 
     def close(self) -> None:
@@ -356,7 +358,7 @@ class Completion:
             )
             for ids, own, logprob, beginning, lineage, ended, personal, how in zip(
                 drafts.ids,
-                drafts.own if distinct else [len(ids) for ids in drafts.ids],
+                self._own(drafts, distinct),
                 drafts.logprobs,
                 drafts.branches or drafts.beginnings,
                 drafts.lineages,
@@ -420,6 +422,18 @@ class Completion:
         spans = tuple((max(a - gone, 0), b - gone) for a, b in earlier.personal if b > gone)
         since = tuple((a, b) for a, b in row.personal if a >= len(kept.text))
         return replace(row, personal=spans + since)
+
+    def _own(self, drafts: Drafts, distinct: bool) -> list[int]:
+        """How many tokens of each draft are shown. Drawn drafts end at words once they are done: their length is where
+        they stop, not where anything ends."""
+        own = drafts.own if distinct else [len(ids) for ids in drafts.ids]
+        if not (self._mode.drawn and self.done):
+            return own
+        most = self._options["length"] - 1
+        return [
+            whole_words(lambda n, ids=ids: self._text(ids[:n]), len(ids), min(n, most))
+            for ids, n in zip(drafts.ids, own, strict=True)
+        ]
 
     def _spans(self, ids: list[int], personal: list[bool]) -> tuple[tuple[int, int], ...]:
         """Where in the draft's text the tokens stand that a personal store decided on; neighbours are joined."""

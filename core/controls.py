@@ -66,135 +66,194 @@ class Entry:
     controls: tuple[Control, ...]
     says: str
 
+    @property
+    def label(self) -> str:
+        """The title as the page writes it, where all labels begin with a capital."""
+        return _LABELS.get(self.title, self.title[:1].upper() + self.title[1:])
+
+
+_LABELS = {"η": "Eta (η)"}
+
 
 _ENTRIES = (
     Entry("none", "no rule", (), "Keeps every token."),
-    Entry("greedy", "greedy", (), "Keeps the likeliest token alone."),
+    Entry("greedy", "greedy", (), "Keeps only the likeliest token."),
     Entry(
         "top-k",
         "top-k",
-        (Control("top_k", "k", "top-k", 50, 1, 1000, 1, "How many tokens are kept, wherever the model is."),),
+        (Control("top_k", "k", "top-k", 50, 1, 1000, 1, "How many tokens are kept."),),
         "Keeps the k likeliest tokens.",
     ),
     Entry(
         "top-p",
         "top-p",
-        (Control("top_p", "p", "top-p", 0.9, 0.0, 1.0, 0.01, "Nearer to 1 keeps more of the unlikely tail."),),
-        "Keeps the fewest likeliest tokens that hold mass p.",
+        (Control("top_p", "p", "top-p", 0.9, 0.0, 1.0, 0.01, "Nearer to 1: more unlikely tokens are kept."),),
+        "Keeps the likeliest tokens that together reach probability p.",
     ),
     Entry(
         "min-p",
         "min-p",
-        (Control("min_p", "p", "min-p", 0.1, 0.0, 1.0, 0.01, "Nearer to 0 keeps more."),),
-        "Keeps what is at least p times as likely as the likeliest token.",
+        (Control("min_p", "p", "min-p", 0.1, 0.0, 1.0, 0.01, "Nearer to 0: more tokens are kept."),),
+        "Keeps tokens at least p times as likely as the likeliest one.",
     ),
     Entry(
         "top-n-sigma",
         "top-nσ",
-        (Control("n", "n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "How many standard deviations below the top are kept."),),
-        "Keeps logits within n standard deviations of the largest; the same tokens at every temperature.",
+        (Control("n", "n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "Higher: more tokens are kept."),),
+        "Keeps logits within n standard deviations of the largest: the same tokens at every temperature.",
     ),
     Entry(
         "top-h",
         "top-H",
-        (Control("alpha", "α", "top-h", 0.4, 0.01, 1.0, 0.01, "The share of the entropy that may be kept."),),
-        "Keeps the most mass whose entropy stays within α of the whole.",
+        (Control("alpha", "α", "top-h", 0.4, 0.01, 1.0, 0.01, "Higher: more tokens are kept."),),
+        "Keeps as much probability as fits into the share α of the entropy.",
     ),
     Entry(
         "typical",
         "typical",
-        (Control("mass", "mass", "mass", 0.9, 0.01, 1.0, 0.01, "Nearer to 1 keeps more atypical tokens."),),
+        (Control("mass", "Mass", "mass", 0.9, 0.01, 1.0, 0.01, "Nearer to 1: more untypical tokens are kept."),),
         "Keeps tokens about as surprising as the model expects the next one to be.",
     ),
     Entry(
         "eta",
         "η",
-        (Control("epsilon", "ε", "epsilon", 9e-4, 1e-5, 0.1, 1e-4, "Higher keeps less."),),
-        "Keeps what is above a floor that sinks where the model is unsure.",
+        (Control("epsilon", "ε", "epsilon", 9e-4, 1e-5, 0.1, 1e-4, "Higher: fewer tokens are kept."),),
+        "Keeps tokens above a threshold, which is lower where the model is unsure.",
     ),
     Entry(
         "mirostat",
         "mirostat",
         (
-            Control("tau", "τ", "surprise", 5.0, 0.0, 15.0, 0.1, "Bits of surprise per token to steer towards."),
-            Control("eta", "η", "rate", 0.1, 0.0, 1.0, 0.01, "How fast the cut follows what was drawn."),
+            Control("tau", "τ", "surprise", 5.0, 0.0, 15.0, 0.1, "The surprise to aim for, in bits per token."),
+            Control("eta", "η", "rate", 0.1, 0.0, 1.0, 0.01, "How fast the cut follows the drawn tokens."),
         ),
-        "Keeps tokens up to a surprise that follows what was drawn before.",
+        "Keeps tokens up to a level of surprise, which follows the tokens drawn before.",
     ),
     Entry(
         "top-w",
         "Top-W",
         (
-            Control("beta", "β", "beta", 3.6, 0.0, 10.0, 0.1, "Higher keeps more; at λ or below, one token."),
-            Control("lam", "λ", "lam", 2.2, 0.0, 10.0, 0.1, "What entropy costs: higher keeps less."),
-            Control("geom_scale", "distance", "geom-scale", 1.0, 0.0, 4.0, 0.1, "How much distance counts."),
+            Control("beta", "β", "beta", 3.6, 0.0, 10.0, 0.1, "Higher: more tokens are kept; at λ or below, one."),
+            Control("lam", "λ", "lam", 2.2, 0.0, 10.0, 0.1, "The price of entropy. Higher: fewer tokens are kept."),
+            Control(
+                "geom_scale",
+                "Distance",
+                "geom-scale",
+                1.0,
+                0.0,
+                4.0,
+                0.1,
+                "How much the distance between tokens counts.",
+            ),
             Control(
                 "warm_start",
-                "warm start",
+                "Warm start",
                 "warm-start",
                 0.5,
                 0.0,
                 1.0,
                 0.001,
-                "Mass of the set that distances are first taken from; near 1 they hardly matter.",
+                "The probability of the first set that distances are measured to. Near 1: distances hardly matter.",
                 main=False,
             ),
             Control(
                 "metric",
-                "metric",
+                "Metric",
                 "metric",
                 "l2",
                 0,
                 0,
                 0,
-                "l2: the paper. cosine: its code.",
+                "How distances are measured. l2: as in the paper; cosine: as in its code.",
                 ("l2", "cosine", "uniform"),
                 main=False,
             ),
-            Control("top_m", "pool", "top-m", 1200, 1, 10000, 1, "How many likely tokens are looked at.", main=False),
-            Control("alternations", "rounds", "alternations", 9, 1, 50, 1, "Most rounds of choosing.", main=False),
+            Control("top_m", "Pool", "top-m", 1200, 1, 10000, 1, "How many likely tokens are considered.", main=False),
+            Control("alternations", "Rounds", "alternations", 9, 1, 50, 1, "The most rounds of choosing.", main=False),
             Control(
-                "neighbours", "neighbours", "neighbours", 1, 1, 50, 1, "Kept tokens a distance averages.", main=False
+                "neighbours",
+                "Neighbours",
+                "neighbours",
+                1,
+                1,
+                50,
+                1,
+                "How many kept tokens each distance is averaged over.",
+                main=False,
             ),
         ),
-        "Keeps likely tokens that lie near each other: distance, entropy and mass in one objective.",
+        "Keeps likely tokens that lie close together in the model's space of meanings.",
     ),
 )
 
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
 MODES = {
-    "superposed": "k drafts out of one row per step: the cheapest.",
-    "sampled": "k independent draws from what the rule keeps: the same for the same seed.",
-    "beam": "The k likeliest texts that a beam search of width k finds.",
-    "greedy": "The likeliest token each time: one draft.",
-    "branching": "The k likeliest first tokens, each continued greedily.",
-    "sampled+superposed": "A few tokens drawn by the rule, then k drafts superposed on each draw.",
+    "superposed": "All drafts in one pass per token: the fastest.",
+    "sampled": "Drafts drawn by chance from the tokens that the rule keeps. The same seed gives the same drafts.",
+    "beam": "The likeliest texts that a beam search finds.",
+    "greedy": "One draft: always the likeliest token.",
+    "branching": "The likeliest first tokens, each followed by the likeliest tokens.",
+    "sampled+superposed": "A few beginnings are drawn by chance, and superposed drafts continue them.",
+}
+# As the page writes them.
+MODE_LABELS = {
+    "superposed": "Superposed",
+    "sampled": "Sampled",
+    "beam": "Beam search",
+    "greedy": "Greedy",
+    "branching": "Branching",
+    "sampled+superposed": "Sampled + superposed",
 }
 
 # What a mode has besides k and the length.
 MODE_CONTROLS: dict[str, tuple[Control, ...]] = {
     "sampled+superposed": (
-        Control("samples", "n", "samples", 2, 1, 4, 1, "Beginnings that are drawn; each gets k drafts of its own."),
-        Control("sampled_tokens", "m", "sampled-tokens", 2, 1, 8, 1, "Tokens drawn before drafts are superposed."),
+        Control("samples", "n", "samples", 2, 1, 4, 1, "How many beginnings are drawn."),
+        Control("sampled_tokens", "m", "sampled-tokens", 2, 1, 8, 1, "How many tokens each beginning has."),
     )
 }
 
-_TREE = Control("tree_size", "tree size", "tree-size", 0, 0, 32, 1, "Proposals checked per pass; 0: what pays here.")
+_TREE = Control(
+    "tree_size",
+    "Tree size",
+    "tree-size",
+    0,
+    0,
+    32,
+    1,
+    "How many proposals one pass checks. 0: as many as pay off here.",
+)
 # How greedy and sampled drafts may be made several tokens per pass, with the controls of each way.
 SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
     "off": ("One token per pass.", ()),
-    "lossless": ("Proposed tokens are checked several at a time; the drafts are the same as without.", (_TREE,)),
+    "lossless": ("One pass checks several proposed tokens. The drafts are the same as without.", (_TREE,)),
     "arc": (
-        "As lossless, but a proposal that changes little may stand, which changes the drafts.",
+        "Like lossless, but proposals that are nearly right are accepted too, which changes the drafts.",
         (
             _TREE,
             Control(
-                "theta", "θ", "theta", 0.3, -1.0, 1.0, 0.05, "The least tolerance score that passes: 1, almost none."
+                "theta",
+                "θ",
+                "theta",
+                0.3,
+                -1.0,
+                1.0,
+                0.05,
+                "The lowest tolerance score that is accepted. Near 1: hardly any.",
             ),
-            Control("lam", "λ", "prune-lambda", 1.0, 0.0, 4.0, 0.1, "Higher prunes more where the model is unsure."),
             Control(
-                "epsilon", "ε", "prune-epsilon", 0.05, 0.0, 0.9, 0.01, "The share of each depth that may be pruned."
+                "lam", "λ", "prune-lambda", 1.0, 0.0, 4.0, 0.1, "Higher: fewer proposals where the model is unsure."
+            ),
+            Control(
+                "epsilon",
+                "ε",
+                "prune-epsilon",
+                0.05,
+                0.0,
+                0.9,
+                0.01,
+                "The largest share of proposals that may be dropped at each depth.",
             ),
         ),
     ),
@@ -252,7 +311,7 @@ class Preset:
         try:
             found = json.loads(text)
         except json.JSONDecodeError as error:
-            raise InputError(f"The preset is no JSON ({error}); give what was exported.") from error
+            raise InputError(f"The preset is not JSON ({error}); give what was exported.") from error
         return cls.from_dict(found)
 
     @classmethod
@@ -260,14 +319,14 @@ class Preset:
         """The preset that `as_dict` gave. Raises as `from_json` does."""
         values = [found.get(name, {}) for name in ("values", "mode_values")] if isinstance(found, dict) else [None]
         if not isinstance(found, dict) or not all(isinstance(value, dict) for value in values):
-            raise InputError("The preset is no JSON object with name, rule and values; give what was exported.")
+            raise InputError("The preset is not a JSON object with name, rule and values; give what was exported.")
         unknown = set(found) - set(cls.__dataclass_fields__)
         if unknown or not {"name", "rule"} <= set(found):
             what = f"unknown field {min(unknown)!r}" if unknown else "no name or no rule"
             raise InputError(f"The preset has {what}; {', '.join(cls.__dataclass_fields__)} are known.")
         for name in ("name", "rule", "source", "mode"):
             if not isinstance(found.get(name, ""), str):
-                raise InputError(f"The preset's {name} {found[name]!r} is no text; give what was exported.")
+                raise InputError(f"The preset's {name} {found[name]!r} is not text; give what was exported.")
         return cls(**{"values": {}, **found})
 
 
@@ -298,13 +357,23 @@ def checked_mode(mode: str, values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: control.checked(values.get(name, control.default)) for name, control in known.items()}
 
 
+# The presets that the page offers first, and what each means to a writer.
+STYLES = {
+    "Precise": "Likely words only. Sometimes there are fewer drafts.",
+    "Balanced": "Likely words first. This is the default.",
+    "Wild": "Drawn by chance: surprising words, and sometimes nonsense.",
+}
+
 PRESETS: tuple[Preset, ...] = (
-    Preset("top-nσ, the paper's", "top-n-sigma", {"n": 1.0}, 1.5, "arXiv 2411.07641, section 5"),
-    Preset("min-p, as top-nσ's paper compares it", "min-p", {"min_p": 0.1}, 1.0, "arXiv 2411.07641, section 5"),
-    Preset("top-p, as top-nσ's paper compares it", "top-p", {"top_p": 0.9}, 1.0, "arXiv 2411.07641, section 5"),
-    Preset("top-k, as top-nσ's paper compares it", "top-k", {"top_k": 20}, 1.0, "arXiv 2411.07641, section 5"),
-    Preset("η, as top-nσ's paper compares it", "eta", {"epsilon": 9e-4}, 1.0, "arXiv 2411.07641, section 5"),
-    Preset("mirostat, as top-nσ's paper compares it", "mirostat", {"tau": 5.0}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("Precise", "min-p", {"min_p": 0.1}, 0.7, "Polydraft", mode="superposed"),
+    Preset("Balanced", "none", {}, 1.0, "Polydraft's defaults", mode="superposed"),
+    Preset("Wild", "top-n-sigma", {"n": 1.0}, 1.5, "arXiv 2411.07641, section 5", mode="sampled"),
+    Preset("Top-nσ, the paper's", "top-n-sigma", {"n": 1.0}, 1.5, "arXiv 2411.07641, section 5"),
+    Preset("Min-p (top-nσ paper)", "min-p", {"min_p": 0.1}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("Top-p (top-nσ paper)", "top-p", {"top_p": 0.9}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("Top-k (top-nσ paper)", "top-k", {"top_k": 20}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("Eta (top-nσ paper)", "eta", {"epsilon": 9e-4}, 1.0, "arXiv 2411.07641, section 5"),
+    Preset("Mirostat (top-nσ paper)", "mirostat", {"tau": 5.0}, 1.0, "arXiv 2411.07641, section 5"),
     Preset("Top-H, its paper's", "top-h", {"alpha": 0.4}, 1.0, "arXiv 2509.02510"),
     Preset("Top-W, ours", "top-w", {}, 1.0, "`polydraft eval top-w`; docs/samplers.md"),
     Preset(
@@ -322,7 +391,7 @@ PRESETS: tuple[Preset, ...] = (
         "arashgholami/top-w-decoding, logit_processor_w1.py",
     ),
     Preset(
-        "Top-W, the paper's for creative writing",
+        "Top-W, the paper's, creative",
         "top-w",
         {"lam": 2.2, "beta": 3.75, "alternations": 3, "metric": "l2", "geom_scale": 1.0, "warm_start": 0.999},
         1.5,

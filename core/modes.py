@@ -41,7 +41,7 @@ class Mode:
 
     Attributes:
         name: one of `core.controls.MODES`.
-        samples: beginnings that are drawn (n); each gets k drafts.
+        samples: beginnings that are drawn (n); each gets k drafts, and the k best of all are kept.
         sampled_tokens: tokens drawn for each (m), before superposing.
         speculation: how greedy and sampled drafts are made several tokens per pass; None: one.
     """
@@ -57,9 +57,14 @@ class Mode:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} {getattr(self, name)} given; at least 1 expected.")
 
+    @property
+    def drawn(self) -> bool:
+        """Whether chance decides on tokens."""
+        return self.name in ("sampled", "sampled+superposed")
+
     def most(self, k: int) -> int:
         """How many drafts come of it."""
-        return {"greedy": 1, "sampled+superposed": k * self.samples}.get(self.name, k)
+        return 1 if self.name == "greedy" else k
 
 
 class Drafting(Protocol):
@@ -328,7 +333,11 @@ class Beam(_OwnRows):
 
 
 class Spliced:
-    """NS_SPD: m tokens are drawn for each of n beginnings, then k drafts superposed on each of those."""
+    """NS_SPD: m tokens are drawn for each of n beginnings, then k drafts superposed on each of those.
+
+    The paper shows all n·k drafts. Here the k best at the first superposed step stay, in that order: as many rows as in
+    every other mode, and none comes or goes while it is read.
+    """
 
     def __init__(
         self, sequence: Sequence, prefix_ids: list[int], options: Options, mode: Mode, places: _Places
@@ -340,6 +349,7 @@ class Spliced:
         length = min(mode.sampled_tokens + 1, options.length)
         self._sampled = Sampled(sequence, prefix_ids, replace(options, k=mode.samples, length=length), places)
         self._parts: list[_Part] = []  # one for each beginning, once it is drawn
+        self._kept: dict[tuple[int, int], int] = {}  # (part, lineage in it): place among the k best
         self._step = 0
         self.done = False
 
@@ -357,7 +367,7 @@ class Spliced:
                 self._sampled.rows()  # gives a row to drafts that have none yet
                 after = replace(self.options, length=self.options.length - self._tokens, first_ids=None, forks=0)
                 self._parts = [_Part(stem, self._prefix, after) for stem in self._sampled.drafts]
-            return drafts
+            return _first(drafts, self.options.k)
         rest = iter(logits)
         for part in self._parts:
             part.advance([next(rest) for _ in part.rows()])
@@ -387,11 +397,14 @@ class Spliced:
                 marks = [False] * len(stem.ids) + d.personal[i]
                 found.append((logprob, stem.ids + ids, stem.beginning, d.lineages[i], n, own, d.ended[i], marks))
         found.sort(key=lambda one: -one[0])
+        k = self.options.k
+        self._kept = self._kept or {(one[4], one[3]): place for place, one in enumerate(found[:k])}
+        found = [one for one in found if (one[4], one[3]) in self._kept][:k]
         return Drafts(
             ids=[list(one[1]) for one in found],
             logprobs=[one[0] for one in found],
             beginnings=[one[2] for one in found],
-            lineages=[one[4] * self.options.k + one[3] for one in found],
+            lineages=[self._kept[one[4], one[3]] for one in found],
             own=[one[5] for one in found],
             personal=[one[7] for one in found],
             ended=[one[6] for one in found],
@@ -399,6 +412,12 @@ class Spliced:
             step=self._step,
             done=self.done,
         )
+
+
+def _first(drafts: Drafts, k: int) -> Drafts:
+    """The k best."""
+    rows = ("ids", "logprobs", "beginnings", "lineages", "own", "personal", "ended")
+    return replace(drafts, **{name: getattr(drafts, name)[:k] for name in rows})
 
 
 class _Part:

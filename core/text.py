@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import regex
 
 from core.models.base import Tokenizer
@@ -32,6 +34,27 @@ def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"") -> str:
         text = data[: error.start].decode("utf-8")
     text = text.split("\ufffd", 1)[0]
     return _whole(text)
+
+
+def whole_words(text: Callable[[int], str], tokens: int, most: int) -> int:
+    """How many of a draft's tokens to show, `most` at most, so that the last word is a whole one.
+
+    Args:
+        text: what the draft's first n tokens add to the text.
+        tokens: how many it has; one more than `most` tells whether the last word goes on.
+
+    Returns: the number; `most` where no word ends before it.
+    """
+    for n in range(min(most, tokens), 0, -1):
+        shown = text(n)
+        following = text(n + 1)[len(shown) :] if n < tokens else ""
+        if shown and not (_in_word(shown[-1]) and following and _in_word(following[0])):
+            return n
+    return min(most, tokens)
+
+
+def _in_word(letter: str) -> bool:
+    return letter.isalnum() or letter in "'’"
 
 
 def _whole(text: str) -> str:

@@ -159,10 +159,11 @@ def test_the_panels_chart_is_what_the_core_computes(
     editor.put(TEXT)
     wait_until_done(editor)
     page.locator(".pd-sampling-button").click()
+    page.get_by_role("complementary", name="Sampling").get_by_role("button", name="Advanced").click()
     for rule, temperature in (("top-w", 1.0), ("top-n-sigma", 2.0), ("top-p", 1.0)):
         view = look(logits, autocomplete.model.tokenizer, temperature, {rule: {}}, autocomplete.geometries)
         page.locator("#sm-rule").select_option(rule)
-        page.get_by_role("slider", name="temperature", exact=True).fill(f"{temperature:g}")
+        page.get_by_role("slider", name="Temperature", exact=True).fill(f"{temperature:g}")
         tokens = [token.text.replace(" ", "␣").replace("\n", "↵") for token in view.tokens]
         kept = [token for token, is_kept in zip(tokens, view.choices[0].kept, strict=True) if is_kept]
         count = f"{view.choices[0].count:,} token"
@@ -234,18 +235,18 @@ def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten(page: Pag
     editor = opened(page, app)
     editor.write(before)
     assert not any("Feather" in draft for draft in wait_until_done(editor))
-    page.get_by_role("tab", name="Stores").click()
+    page.get_by_role("tab", name="My writing").click()
     letter = FilePayload(
         name="letter.txt", mimeType="", buffer=b"Yours ever, Wilhelmina Featherstonehaugh of Piddlington."
     )
     page.get_by_label("Files to add").set_input_files([letter])
-    expect(page.locator(".ps-report")).to_contain_text("out of 1 file went into me.")
+    expect(page.locator(".ps-report")).to_contain_text(re.compile(r"Added 1 file .* to me\."))
     page.get_by_role("tab", name="Write").click()
     editor.box.focus()
     editor.wait(lambda: any("Feather" in draft for draft in editor.drafts()), "the name from the letter")
     expect(page.locator(".pd-list .pd-mine").first).to_contain_text("Feather")
 
-    page.get_by_role("tab", name="Stores").click()
+    page.get_by_role("tab", name="My writing").click()
     page.locator("summary").click()
     page.get_by_role("button", name="Forget letter.txt").click()
     page.get_by_role("dialog").get_by_role("button", name="Forget").click()
@@ -257,11 +258,11 @@ def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten(page: Pag
 
 def test_a_paragraph_is_learned_where_that_is_switched_on(page: Page, app: App) -> None:
     editor = opened(page, app)
-    page.get_by_role("tab", name="Stores").click()
+    page.get_by_role("tab", name="My writing").click()
     page.get_by_role("textbox", name="New store").fill("learner")
     page.get_by_role("button", name="Create").click()
-    page.get_by_role("switch", name="learner: learns").check()
-    expect(page.locator(".pd-learns")).to_have_text("learner learns")
+    page.get_by_role("switch", name="learner: learn as I write").check()
+    expect(page.locator(".pd-learns")).to_have_text("Learning into learner")
     page.get_by_role("tab", name="Write").click()
     editor.box.focus()
     editor.write("Kindly forward the Zanzibar ledger to Mortimer.\n")

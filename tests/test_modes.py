@@ -17,6 +17,7 @@ from core.modes import Mode, begin, draft
 from core.samplers import Rule, TopK
 from core.samplers.catalog import RULES, sampler
 from core.samplers.view import look, sweep, top_w_map
+from core.text import whole_words
 
 ENDLESS = frozenset[int]()
 every_mode = pytest.mark.parametrize("mode", MODES)
@@ -162,11 +163,23 @@ def test_an_ended_beam_stays_with_its_score(llama_model, prefix):
 def test_drafts_are_superposed_on_what_was_drawn(llama_model, prefix):
     drawn = last(llama_model, prefix, "sampled", k=2, length=2, seed=3)
     found = last(llama_model, prefix, Mode("sampled+superposed", samples=2, sampled_tokens=2), k=3, length=4, seed=3)
-    assert {tuple(ids[:2]) for ids in found.ids} == {tuple(ids) for ids in drawn.ids}
-    for n in range(2):
-        thirds = {ids[2] for ids, lineage in zip(found.ids, found.lineages, strict=True) if lineage // 3 == n}
-        assert len(thirds) == 3  # distinct beginnings after each
+    assert {tuple(ids[:2]) for ids in found.ids} <= {tuple(ids) for ids in drawn.ids}
+    assert len(found.ids) == len({tuple(ids[:3]) for ids in found.ids}) == 3  # distinct beginnings after each
+    assert sorted(found.lineages) == [0, 1, 2]
+    assert found.logprobs == sorted(found.logprobs, reverse=True)
     assert last(llama_model, prefix, Mode("sampled+superposed", 2, 9), length=4, seed=3).step == 4
+
+
+@pytest.mark.parametrize("samples", [1, 2, 4])
+@pytest.mark.parametrize("length", [1, 2, 6])
+def test_what_is_superposed_on_draws_keeps_to_k_rows_at_every_step(llama_model, prefix, samples, length):
+    mode = Mode("sampled+superposed", samples=samples, sampled_tokens=2)
+    seen: list[list[int]] = []
+    for drafts in draft(llama_model, prefix, mode, k=3, length=length, seed=4):
+        assert 1 <= len(drafts.ids) <= 3
+        assert drafts.logprobs == sorted(drafts.logprobs, reverse=True)
+        seen.append(sorted(drafts.lineages))
+    assert seen[2:] == seen[2:3] * len(seen[2:])  # once they are superposed, no row comes or goes
 
 
 def test_unknown_modes_are_refused(llama_model, prefix):
@@ -194,6 +207,44 @@ def test_text_is_completed_in_every_mode_with_every_rule_healed(autocomplete, mo
     session.close()
 
 
+@pytest.mark.parametrize("mode", ["sampled", "sampled+superposed"])
+def test_drawn_drafts_end_at_words(autocomplete, mode):
+    """A draft that is given more tokens goes on after its last word, never inside it."""
+    session = autocomplete.open()
+    for seed in range(4):
+        made = [{}, {}]
+        for drafts, length in zip(made, (5, 6), strict=True):
+            completion = session.complete("The committee agreed to reo", mode=Mode(mode), k=3, length=length, seed=seed)
+            while not completion.done:
+                completion.advance(autocomplete.model.forward(completion.rows()))
+            drafts.update({draft.id: draft.text for draft in completion.drafts})
+            completion.close()
+        for number in made[0].keys() & made[1].keys():
+            short, long = made[0][number], made[1][number]
+            if long.startswith(short) and long != short:
+                assert not (short[-1].isalnum() and long[len(short)].isalnum()), (short, long)
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "most", "shown"),
+    [
+        ([" the", " com", "mittee"], 2, " the"),
+        ([" the", " committee", " met"], 2, " the committee"),
+        ([" I", " don", "'t", " go"], 2, " I"),
+        ([" well", ",", " so"], 2, " well,"),
+        ([" one", " two"], 2, " one two"),
+        ([" incom", "prehen", "sible"], 2, " incomprehen"),
+        (["", "ing", " up"], 1, ""),
+    ],
+)
+def test_words_are_whole(pieces, most, shown):
+    def text(n: int) -> str:
+        return "".join(pieces[:n])
+
+    assert text(whole_words(text, len(pieces), most)) == shown
+
+
 def run(*arguments: str):
     return CliRunner().invoke(app, [*arguments])
 
@@ -206,7 +257,7 @@ def test_the_command_line_takes_rules_and_modes(autocomplete, monkeypatch):
     assert drawn[0]["drafts"]
     assert drawn[0]["drafts"] == drawn[1]["drafts"]
     spliced = ("--mode", "sampled+superposed", "--samples", "3", "--sampled-tokens", "1", "--k", "1")
-    assert len(json.loads(run(*common, *spliced).stdout)["drafts"]) == 3
+    assert len(json.loads(run(*common, *spliced).stdout)["drafts"]) == 1  # the best of three
     view = run("sample-view", text, "--temperature", "2", "--json")
     assert [c["rule"] for c in json.loads(view.stdout)["choices"]] == list(CATALOG)
     assert "top-nσ" in run("sample-view", text).stdout
@@ -254,8 +305,8 @@ def test_presets_travel_as_json_and_bad_ones_are_refused_by_name():
         assert Preset.from_json(preset.as_json()) == preset
         checked(preset.rule, preset.values, preset.temperature)
     for text, said in (
-        ("{", "no JSON"),
-        ("[]", "no JSON object"),
+        ("{", "not JSON"),
+        ("[]", "not a JSON object"),
         ('{"name": "a"}', "no name or no rule"),
         ('{"name": "a", "rule": "top-p", "colour": 1}', "unknown field 'colour'"),
         ('{"name": "a", "rule": "top-q"}', "rule 'top-q' given"),
@@ -268,7 +319,7 @@ def test_presets_travel_as_json_and_bad_ones_are_refused_by_name():
         ('{"name": "a", "rule": "none", "length": true}', "length True given; a whole number from 1 to 32"),
         ('{"name": "a", "rule": "none", "seed": -1}', "seed -1 given"),
         ('{"name": "a", "rule": "none", "mode": "beam", "mode_values": {"samples": 2}}', "samples given for mode beam"),
-        ('{"name": "a", "rule": "none", "mode_values": 3}', "no JSON object"),
+        ('{"name": "a", "rule": "none", "mode_values": 3}', "not a JSON object"),
     ):
         with pytest.raises(InputError, match=said):
             Preset.from_json(text)

@@ -569,7 +569,7 @@ def test_when_all_drafts_are_too_unlikely_the_page_says_so_and_shows_them_on_dem
 def test_percentages_can_be_bars_or_off_and_stay_so(drafting: Editor) -> None:
     chance = drafting.page.locator(".pd-chance").first
     expect(chance).to_have_attribute("title", "How likely you are to go on this way")
-    drafting.page.get_by_role("button", name="More").click()
+    drafting.page.get_by_role("button", name="Advanced").click()
     choice = drafting.page.get_by_label("Percentages")
     choice.select_option("Bars")
     assert chance.evaluate("e => parseFloat(getComputedStyle(e, '::after').width) / e.offsetWidth") == pytest.approx(
@@ -1051,7 +1051,7 @@ def test_a_lost_connection_is_told_and_found_again(drafting: Editor, server: Ser
 
 def test_every_option_has_a_control(editor: Editor) -> None:
     editor.open_settings()
-    editor.page.get_by_role("button", name="More").click()
+    editor.page.get_by_role("button", name="Advanced").click()
     for option in options():
         if option["kind"] == "bool":
             expect(editor.page.get_by_role("switch", name=option["label"])).to_be_checked(checked=option["default"])
@@ -1078,7 +1078,7 @@ def test_sliders_act_at_once(drafting: Editor) -> None:
 def test_more_and_reset(drafting: Editor) -> None:
     page = drafting.page
     drafting.open_settings()
-    page.get_by_role("button", name="More").click()
+    page.get_by_role("button", name="Advanced").click()
     page.get_by_role("switch", name="Distinct beginnings").uncheck()
     page.get_by_role("slider", name="Exact steps").fill("7")
     drafting.wait(lambda: drafting.fake.requests[-1]["settings"]["exact_steps"] == 7)
@@ -1157,7 +1157,7 @@ def test_everything_is_reached_by_keyboard_with_visible_focus(editor: Editor) ->
         seen.append(name)
         if name:
             assert outline == "solid", name
-    for name in ("k", "length", "temperature", "min_confidence", "more", "settings"):
+    for name in ("k", "length", "min_confidence", "more", "settings"):
         assert name in seen
 
 

@@ -15,7 +15,7 @@ from app import presets as presets_module
 from app import speculation
 from app.server import create_app
 from app.service import DraftService
-from core.controls import CATALOG, MODES, PRESETS, SPECULATING, Preset
+from core.controls import CATALOG, MODES, PRESETS, SPECULATING, STYLES, Preset
 from core.samplers.view import look, sweep
 from core.speculative.calibration import CalibrationError
 from tests.fake_drafts import FakeDrafts, Server
@@ -81,8 +81,15 @@ class Panel(Editor):
         return self.page.get_by_role("complementary", name="Sampling")
 
     def show(self) -> None:
+        """Open the panel, with what is under Advanced."""
         self.button.click()
         expect(self.region.get_by_role("row").nth(1)).to_be_visible()
+        if not self.advanced.is_visible():
+            self.region.get_by_role("button", name="Advanced").click()
+
+    @property
+    def advanced(self) -> Locator:
+        return self.region.locator("#sm-advanced")
 
     def rest(self) -> None:
         """Until nothing is under way: neither drafts nor charts."""
@@ -144,7 +151,7 @@ def drawn_as(panel: Panel, rule: str, values: dict[str, Any] | None = None, temp
         and [t["said"] == "kept" for t in chart["tokens"]] == choice.kept
         and [t["share"] for t in chart["tokens"]] == [shown(t.probability) for t in view.tokens]
         and chart["summary"]
-        == f"{many} · {shown(choice.mass)} of the mass · entropy {choice.entropy:.2f} of {view.entropy:.2f} nats"
+        == f"{many} · {shown(choice.mass)} of the probability · entropy {choice.entropy:.2f} of {view.entropy:.2f} nats"
     )
 
 
@@ -171,7 +178,7 @@ def test_closed_it_asks_for_nothing(context: BrowserContext, site: tuple[Server,
     panel.rest()
     panel.page.get_by_role("button", name="Close the sampling panel").click()
     expect(panel.region).to_be_hidden()
-    expect(panel.button).to_be_focused()
+    expect(panel.box).to_be_focused()  # by a click; Escape leaves it on the button
     before = len([path for path, _ in panel.asked if path != "drafts"])
     panel.box.focus()
     panel.write(" now")
@@ -208,7 +215,7 @@ def test_a_slider_changes_the_chart_and_the_drafts_follow(panel: Panel) -> None:
     panel.wait(lambda: drawn_as(panel, "top-n-sigma", {"n": 2}), "more tokens")
     panel.wait(lambda: len(panel.drafts()) == 3)
     assert panel.last()["sampling"]["values"] == {"n": 2}
-    panel.slide("temperature", 2.5)
+    panel.slide("Temperature", 2.5)
     panel.wait(lambda: drawn_as(panel, "top-n-sigma", {"n": 2}, 2.5), "the temperature")
     assert panel.last()["temperature"] == 2.5
     expect(panel.page.locator("#pd-temperature")).to_have_value("2.5")
@@ -258,13 +265,13 @@ def test_other_rules_boundaries_are_marked(panel: Panel) -> None:
         if choice.rule in ("min-p", "none"):
             continue
         if choice.count > sum(choice.kept):
-            assert f"{choice.title} {choice.count}" in chart["beyond"]
+            assert f"{CATALOG[choice.rule].label} {choice.count}" in chart["beyond"]
         else:
-            assert choice.title in chart["tokens"][choice.last]["stops"].split(" · ")
+            assert CATALOG[choice.rule].label in chart["tokens"][choice.last]["stops"].split(" · ")
 
 
 def test_all_rules_stand_side_by_side_and_one_is_chosen_by_a_click(panel: Panel) -> None:
-    panel.slide("temperature", 2)
+    panel.slide("Temperature", 2)
     panel.region.get_by_role("tab", name="All rules").click()
     for name, entry in CATALOG.items():
         if name == "none":
@@ -272,7 +279,7 @@ def test_all_rules_stand_side_by_side_and_one_is_chosen_by_a_click(panel: Panel)
         choice = seen(name, None, 2.0)[1]
         card = panel.region.locator(f".sm-grid [data-rule={name}]")
         expect(card).to_contain_text(f"{choice.count} · {shown(choice.mass)}")
-        expect(card).to_contain_text(entry.title)
+        expect(card).to_contain_text(entry.label)
     panel.region.locator(".sm-grid [data-rule=top-h]").click()
     panel.rest()
     assert panel.last()["sampling"]["rule"] == "top-h"
@@ -288,7 +295,7 @@ def test_temperatures_are_swept_and_top_n_sigma_is_flat(panel: Panel) -> None:
     drawn = dict(title.split(". ", 1) for title in lines.all_text_contents())
     for name, entry in CATALOG.items():
         if name != "none":
-            assert [int(part.split(": ")[1]) for part in drawn[entry.title].split(", ")] == counts[name]
+            assert [int(part.split(": ")[1]) for part in drawn[entry.label].split(", ")] == counts[name]
     assert len(set(counts["top-n-sigma"])) == 1
     flat = panel.region.locator(".sm-line.sm-chosen path").last.get_attribute("d") or ""
     assert len({point.split()[1] for point in flat.replace("M", "L").split("L")[1:]}) == 1
@@ -302,7 +309,7 @@ def test_top_w_has_a_map_and_says_whether_distance_mattered(panel: Panel) -> Non
         more = panel.region.get_by_role("button", name="More controls")
         if more.get_attribute("aria-expanded") == "false":
             more.click()
-        panel.slide("warm start", warm_start)
+        panel.slide("Warm start", warm_start)
         selection = seen("top-w", {"beta": beta, "warm_start": warm_start})[0].top_w
         words = "changed the choice here" if selection.geometry_mattered else "made no difference here"
         expect(panel.region.locator(".sm-geometry")).to_contain_text(f"Distances between tokens {words}")
@@ -317,15 +324,15 @@ def test_top_w_has_a_map_and_says_whether_distance_mattered(panel: Panel) -> Non
 @pytest.mark.parametrize("mode", MODES)
 def test_every_draft_mode_reaches_the_drafts(panel: Panel, mode: str) -> None:
     panel.rule("top-p")
-    panel.region.get_by_role("combobox", name="Drafts").select_option(mode)
+    panel.region.get_by_role("combobox", name="Method").select_option(mode)
     panel.rest()
     assert panel.last()["sampling"]["mode"] == mode
-    expect(panel.region.get_by_label("Seed")).to_be_visible(visible="sampled" in mode)
-    expect(panel.button).to_contain_text("top-p")
+    expect(panel.region.get_by_role("spinbutton", name="Seed")).to_be_visible(visible="sampled" in mode)
+    expect(panel.button).to_have_attribute("title", re.compile("Top-p, "))
 
 
 def test_a_seed_makes_draws_repeatable(panel: Panel) -> None:
-    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled")
+    panel.region.get_by_role("combobox", name="Method").select_option("sampled")
     panel.rest()
     first = panel.drafts()
     panel.region.get_by_role("spinbutton", name="Seed").fill("7")
@@ -357,7 +364,58 @@ def test_the_chart_follows_the_text(panel: Panel) -> None:
         "the chart of the new place",
     )
     panel.page.get_by_role("button", name="New", exact=True).click()
-    expect(panel.region).to_contain_text("Write something")
+    expect(panel.region).to_contain_text("Start writing")
+
+
+# ---------------------------------------------------------------- styles
+
+
+def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
+    context: BrowserContext, site: tuple[Server, Path]
+) -> None:
+    panel = Panel(context.new_page())
+    panel.open(site[0].url)
+    panel.put(TEXT)
+    panel.rest()
+    panel.button.click()
+    expect(panel.region.get_by_role("radio", name="Balanced")).to_be_checked()
+    assert panel.region.get_by_role("radio").evaluate_all("all => all.map((e) => e.value)") == list(STYLES)
+    expect(panel.advanced).to_be_hidden()
+    expect(panel.region.get_by_role("tab")).to_have_count(0)
+    for name, says in STYLES.items():
+        preset = next(preset for preset in PRESETS if preset.name == name)
+        panel.region.get_by_text(name, exact=True).click()
+        panel.rest()
+        expect(panel.region.locator("#sm-style-says")).to_have_text(says)
+        expect(panel.button).to_have_text("Sampling" if name == "Balanced" else f"Sampling · {name}")
+        assert panel.last()["temperature"] == preset.temperature
+        chosen = panel.last().get("sampling", {"rule": "none", "values": {}, "mode": "superposed"})
+        assert (chosen["rule"], chosen["values"], chosen["mode"]) == (preset.rule, dict(preset.values), preset.mode)
+    panel.page.keyboard.press("ArrowLeft")
+    expect(panel.region.get_by_role("radio", name="Balanced")).to_be_checked()
+    panel.region.get_by_role("button", name="Advanced").click()
+    panel.slide("Temperature", 1.35)
+    expect(panel.region.locator("#sm-style-says")).to_have_text("Your own setting: see Advanced.")
+    expect(panel.button).to_have_text("Sampling · Custom")
+    panel.page.get_by_role("button", name="Close the sampling panel").click()
+    panel.reload()
+    panel.button.click()
+    expect(panel.advanced).to_be_visible()  # no style says what is set
+    assert panel.errors == []
+
+
+def test_labels_begin_with_a_capital_and_each_word_has_one_meaning(panel: Panel) -> None:
+    panel.open_settings()
+    panel.page.locator("[data-do=more]").click()
+    panel.region.get_by_role("combobox", name="Method").select_option("sampled")
+    panel.region.get_by_role("combobox", name="Speculation").select_option("arc")
+    labels: list[str] = panel.page.evaluate(
+        "() => [...document.querySelectorAll('#pd :is(label, .pd-sampling option, .pd-sampling button)')]"
+        ".map((e) => e.textContent.trim())"
+    )
+    symbols = {"k", "p", "n", "α", "β", "λ", "τ", "η", "ε", "θ", "m", "l2", "cosine", "uniform", "×"}
+    assert [label for label in labels if label not in symbols and label[:1] != label[:1].upper()] == []
+    assert labels.count("Drafts") == 1, "the number; how they are made is the method"
 
 
 # ---------------------------------------------------------------- presets and links
@@ -369,8 +427,9 @@ def test_a_papers_preset_sets_everything(panel: Panel) -> None:
         panel.rest()
         settings = panel.last()
         assert settings["temperature"] == preset.temperature
-        assert settings["sampling"]["rule"] == preset.rule
-        assert preset.values.items() <= settings["sampling"]["values"].items()
+        sampling = settings.get("sampling", {"rule": "none", "values": {}})  # nothing is said about what is as usual
+        assert sampling["rule"] == preset.rule
+        assert preset.values.items() <= sampling["values"].items()
         panel.wait(lambda p=preset: drawn_as(panel, p.rule, dict(p.values), p.temperature), preset.name)
 
 
@@ -384,7 +443,7 @@ def save(panel: Panel, name: str) -> None:
 def test_an_own_preset_survives_a_reload_and_can_be_deleted(panel: Panel) -> None:
     panel.rule("top-k")
     panel.slide("k", 500)
-    panel.slide("temperature", 1.5)
+    panel.slide("Temperature", 1.5)
     value = panel.last()["sampling"]["values"]["top_k"]
     save(panel, "Meine Wahl ü")
     panel.reload()
@@ -443,8 +502,8 @@ def test_a_link_carries_the_setting(panel: Panel, browser: Browser, site: tuple[
     panel.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     panel.rule("top-w")
     panel.slide("β", 4.2)
-    panel.slide("temperature", 1.5)
-    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled")
+    panel.slide("Temperature", 1.5)
+    panel.region.get_by_role("combobox", name="Method").select_option("sampled")
     panel.region.get_by_role("spinbutton", name="Seed").fill("12")
     panel.rest()
     panel.region.get_by_role("button", name="Copy link").click()
@@ -465,9 +524,10 @@ def test_a_link_carries_the_setting(panel: Panel, browser: Browser, site: tuple[
 
 def test_a_link_carries_all_that_decides_the_drafts(panel: Panel, browser: Browser, site: tuple[Server, Path]) -> None:
     panel.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
-    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled+superposed")
+    panel.region.get_by_role("combobox", name="Method").select_option("sampled+superposed")
     panel.slide("n", 3)
     panel.slide("m", 4)
+    panel.open_settings()
     panel.page.locator("#pd-k").fill("2")
     panel.page.locator("#pd-length").fill("6")
     panel.page.locator("[data-do=more]").click()
@@ -491,9 +551,10 @@ def test_a_link_carries_all_that_decides_the_drafts(panel: Panel, browser: Brows
 
 
 def test_an_own_preset_keeps_how_many_drafts_and_how_they_are_drawn(panel: Panel) -> None:
-    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled+superposed")
+    panel.region.get_by_role("combobox", name="Method").select_option("sampled+superposed")
     panel.slide("n", 3)
     panel.region.get_by_role("spinbutton", name="Seed").fill("5")
+    panel.open_settings()
     panel.page.locator("#pd-k").fill("2")
     panel.rest()
     saved = panel.last()
@@ -540,7 +601,7 @@ def speculating(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> Panel:
     """Sampled drafts, with drafters and costs that need no model."""
     monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: float(n))
     monkeypatch.setitem(speculation.DRAFTERS, "ngram", speculation.Proposer("Says.", lambda _: Any))
-    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled")
+    panel.region.get_by_role("combobox", name="Method").select_option("sampled")
     panel.rest()
     return panel
 
@@ -548,7 +609,7 @@ def speculating(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> Panel:
 def test_only_modes_that_can_offer_speculation_and_off_it_is_not_asked_for(panel: Panel) -> None:
     way = panel.region.get_by_role("combobox", name="Speculation")
     for mode in MODES:
-        panel.region.get_by_role("combobox", name="Drafts").select_option(mode)
+        panel.region.get_by_role("combobox", name="Method").select_option(mode)
         panel.rest()
         expect(way).to_be_visible(visible=mode in SPECULATING)
         assert "speculation" not in panel.last().get("sampling", {})
@@ -561,11 +622,11 @@ def test_speculation_reaches_the_drafts_and_says_what_it_comes_to(speculating: P
     panel.rest()
     said = {"mode": "lossless", "drafter": "ngram", "values": {"tree_size": 0}}
     assert panel.last()["sampling"]["speculation"] == said
-    expect(panel.region.locator(".sp-figures")).to_have_text("2.50 tokens a pass · 1.75× as fast")
-    expect(panel.region.get_by_role("slider", name="tree size")).to_have_attribute("aria-valuetext", "auto")
+    expect(panel.region.locator(".sp-figures")).to_have_text("2.50 tokens per pass · 1.75× as fast")
+    expect(panel.region.get_by_role("slider", name="Tree size")).to_have_attribute("aria-valuetext", "Auto")
     expect(panel.region.get_by_role("slider", name="θ", exact=True)).to_have_count(0)
     expect(panel.region.locator(".sp-notice")).to_be_hidden()
-    panel.slide("tree size", 31)
+    panel.slide("Tree size", 31)
     expect(panel.region.locator(".sp-notice")).to_have_text("Speculation was switched off, for a test.")
     way.select_option("off")
     panel.rest()
@@ -633,10 +694,10 @@ def test_without_a_calibration_arc_says_what_to_do(
 
     monkeypatch.setattr("core.speculative.calibration.for_model", missing)
     panel = Panel(context.new_page()).begin(site[0].url)
-    panel.region.get_by_role("combobox", name="Drafts").select_option("sampled")
+    panel.region.get_by_role("combobox", name="Method").select_option("sampled")
     panel.rest()
     expect(panel.region).to_contain_text(
-        "ARC is not there yet: Scripted is not calibrated; run `polydraft calibrate` once."
+        "ARC cannot be used yet: Scripted is not calibrated; run `polydraft calibrate` once."
     )
     assert panel.region.locator("#sm-way [value=arc]").is_disabled()
     panel.page.evaluate("location.hash = '#mode=sampled&speculate=arc'")
@@ -653,10 +714,11 @@ def test_the_choice_survives_a_reload_and_reset_all_takes_it_back(panel: Panel) 
     panel.reload()
     panel.wait(lambda: panel.page.evaluate("window.polydraftSampling?.choice.rule") == "top-h", "the choice")
     expect(panel.region).to_be_hidden()
-    expect(panel.button).to_contain_text("top-H")
+    expect(panel.button).to_contain_text("Custom")
     panel.put(TEXT)
     panel.rest()
     assert panel.last()["sampling"]["values"] == {"alpha": 0.7}
+    panel.open_settings()
     panel.page.locator("[data-do=more]").click()
     panel.page.get_by_role("button", name="Reset all").click()
     panel.rest()
@@ -693,12 +755,12 @@ def test_nothing_overflows_and_the_text_stays_in_sight(
 def test_keyboard_alone_is_enough(panel: Panel) -> None:
     panel.button.focus()
     reached = []
-    for _ in range(10):  # from "Copy link" to the drawings' tabs
+    for _ in range(14):  # from "Copy link" to the drawings' tabs
         panel.press("Tab")
         reached.append(panel.page.evaluate("document.activeElement.id || document.activeElement.className"))
         outline = panel.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none", reached
-    for name in ("sm-preset", "sm-rule", "sm-mode", "sm-temperature", "sm-tab-bars"):
+    for name in ("sm-advanced-button", "sm-preset", "sm-rule", "sm-mode", "sm-temperature", "sm-tab-bars"):
         assert name in reached
     panel.page.locator("#sm-tab-bars").focus()
     panel.press("ArrowRight")

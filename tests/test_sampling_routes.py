@@ -96,8 +96,8 @@ def test_a_sweep_is_the_cores(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "status", "words"),
     [
-        ("view", {"tab": "nobody", "rules": ALL}, 409, "no drafts here to look at yet"),
-        ("sweep", {"tab": "nobody", "rules": ALL}, 409, "no drafts here to look at yet"),
+        ("view", {"tab": "nobody", "rules": ALL}, 409, "There are no drafts yet"),
+        ("sweep", {"tab": "nobody", "rules": ALL}, 409, "There are no drafts yet"),
         ("view", {"tab": "a", "rules": {"top-q": {}}}, 422, "rule 'top-q' given"),
         ("view", {"tab": "a", "rules": {"top-p": {"top_p": 2}}}, 422, "top-p 2 given; a number from 0 to 1 expected."),
         ("view", {"tab": "a", "rules": {}, "temperature": 9}, 422, "temperature is 9; at most 4 is accepted."),
@@ -106,7 +106,7 @@ def test_a_sweep_is_the_cores(client: TestClient) -> None:
         ("presets/save", {"name": PRESETS[0].name, "rule": "top-p"}, 409, "comes with Polydraft"),
         ("presets/save", {"name": "x", "rule": "top-p", "mode": "best"}, 409, "mode 'best' given"),
         ("presets/delete", {"name": "nobody's"}, 409, "There is no preset"),
-        ("presets/import", {"text": "{"}, 409, "no JSON"),
+        ("presets/import", {"text": "{"}, 409, "not JSON"),
     ],
 )
 def test_what_is_wrong_is_named(client: TestClient, path: str, body: Any, status: int, words: str) -> None:
@@ -180,7 +180,7 @@ def test_who_looks_is_told_when_nothing_can_be_seen() -> None:
     async def visit() -> Any:
         return await asyncio.wait_for(service.visit("a", lambda position: position.n), 30)
 
-    with pytest.raises(InputError, match="no drafts here"):
+    with pytest.raises(InputError, match="no drafts yet"):
         asyncio.run(visit())
     service.close()
     with pytest.raises(InputError, match="closing"):
@@ -210,7 +210,7 @@ def test_presets_are_kept_replaced_and_carried(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        ("nothing", "no JSON"),
+        ("nothing", "not JSON"),
         ([], "holds no presets"),
         ({"kind": "other", "presets": []}, "holds no presets"),
         ({"kind": "polydraft presets", "version": 2, "presets": [{}]}, "version 2 is not known"),

@@ -239,7 +239,7 @@ def test_a_taken_port_is_an_error_in_words() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(InputError, match=f"Port {port} is already in use by another program"):
             serve(port=port, open_browser=False)
-    with pytest.raises(InputError, match="Port 70000 can't be had"):
+    with pytest.raises(InputError, match="Port 70000 cannot be used"):
         serve(port=70000, open_browser=False)
 
 

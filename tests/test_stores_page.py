@@ -71,8 +71,8 @@ def page(editor: Editor) -> Page:
 
 
 def opened(editor: Editor) -> Page:
-    editor.page.get_by_role("tab", name="Stores").click()
-    expect(editor.page.get_by_role("tabpanel", name="Stores")).to_be_visible()
+    editor.page.get_by_role("tab", name="My writing").click()
+    expect(editor.page.get_by_role("tabpanel", name="My writing")).to_be_visible()
     return editor.page
 
 
@@ -127,8 +127,8 @@ def test_arrow_keys_move_between_the_tabs_and_the_text_stays(editor: Editor) -> 
     editor.write(BEFORE)
     editor.page.get_by_role("tab", name="Write").focus()
     editor.press("ArrowRight")
-    expect(editor.page.get_by_role("tabpanel", name="Stores")).to_be_visible()
-    expect(editor.page.get_by_role("tab", name="Stores")).to_be_focused()
+    expect(editor.page.get_by_role("tabpanel", name="My writing")).to_be_visible()
+    expect(editor.page.get_by_role("tab", name="My writing")).to_be_focused()
     editor.press("ArrowLeft")
     expect(editor.box).to_be_visible()
     assert editor.text == BEFORE
@@ -136,12 +136,12 @@ def test_arrow_keys_move_between_the_tabs_and_the_text_stays(editor: Editor) -> 
 
 
 def test_a_store_is_made_listed_and_deleted(page: Page, stores: PersonalStores) -> None:
-    expect(page.get_by_text("There is none yet")).to_be_visible()
+    expect(page.get_by_text("No stores yet")).to_be_visible()
     page.get_by_role("textbox", name="New store").fill("work")
     page.get_by_role("button", name="Create").click()
     expect(store(page, "work")).to_contain_text("0 tokens · ")
     expect(store(page, "work")).to_contain_text("kB · changed just now")
-    expect(page.get_by_text("There is none yet")).to_be_hidden()
+    expect(page.get_by_text("No stores yet")).to_be_hidden()
     for answer, left in (("Cancel", 1), ("Delete", 0)):
         if not store(page, "work").locator("details[open]").count():
             store(page, "work").locator("summary").click()
@@ -154,7 +154,17 @@ def test_a_store_is_made_listed_and_deleted(page: Page, stores: PersonalStores) 
 def test_a_name_that_is_none_is_refused_in_words(page: Page) -> None:
     page.get_by_role("textbox", name="New store").fill("../evil")
     page.get_by_role("button", name="Create").click()
-    expect(report(page)).to_contain_text("'../evil' given as the name of a store")
+    error = page.get_by_role("alert").filter(has_text="'../evil' given as the name of a store")
+    expect(error).to_be_visible()
+    field = page.get_by_role("textbox", name="New store")
+    expect(field).to_be_focused()
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description(re.compile("name of a store"))
+    boxes = [part.bounding_box() for part in (field, error)]
+    assert boxes[0] and boxes[1] and 0 <= boxes[1]["y"] - boxes[0]["y"] - boxes[0]["height"] < 16, "at its field"
+    page.keyboard.type("x")
+    expect(error).to_be_hidden()
+    expect(field).not_to_have_attribute("aria-invalid", "true")
 
 
 def test_a_store_that_cannot_be_used_says_why_and_can_be_deleted(
@@ -179,7 +189,7 @@ def test_what_others_change_shows_when_the_reader_comes_back(page: Page, stores:
 
 def test_files_go_in_and_what_is_damaged_is_named_with_its_reason(page: Page, stores: PersonalStores) -> None:
     add(page, *FILES)
-    expect(report(page)).to_contain_text("out of 3 files went into me; 3 problems:")
+    expect(report(page)).to_contain_text(re.compile(r"Added 3 files \(\d+ tokens\) to me\. 3 problems:"))
     told = report(page).get_by_role("listitem").all_text_contents()
     assert [line.split(" ", 1)[0].rstrip(",") for line in told] == ["broken.docx", "half.jsonl", "picture.png"]
     assert "no intact Word document" in told[0]
@@ -205,7 +215,7 @@ def test_files_are_dropped_and_replace_what_was_there(page: Page, stores: Person
             }""",
             text,
         )
-        expect(report(page)).to_contain_text(re.compile(rf"\b{len(text)} tokens out of 1 file went into me\."))
+        expect(report(page)).to_contain_text(f"Added 1 file ({len(text)} tokens) to me.")
     assert stores.list()[0]["tokens"] == len("one")
 
 
@@ -213,7 +223,7 @@ def test_a_file_of_which_nothing_is_read_replaces_nothing(page: Page, stores: Pe
     stores.create("me")
     stores.add_text("me", "broken.docx", "An intact letter.")
     add(page, "broken.docx")
-    expect(report(page)).to_contain_text("0 tokens out of 0 files")
+    expect(report(page)).to_contain_text("Nothing was added to me. 1 problem:")
     assert stores.list()[0]["tokens"] == len("An intact letter.")
 
 
@@ -252,7 +262,7 @@ def test_a_bar_shows_how_far_adding_is(page: Page, held: Held, stores: PersonalS
     expect(bar).to_be_visible()
     expect(bar).to_have_js_property("value", 0.5)
     held.set()
-    expect(report(page)).to_contain_text("1 file went into me.")
+    expect(report(page)).to_contain_text("Added 1 file ")
     expect(bar).to_be_hidden()
 
 
@@ -277,7 +287,7 @@ def test_a_file_that_was_in_before_it_was_stopped_is_said_to_be_in(
         page.route("**/api/stores/stop", lambda route: route.fulfill(json={}))  # it comes too late
         page.get_by_role("button", name="Stop").click()
     held.set()
-    expect(report(page)).to_contain_text("out of 1 file went into me; 1 problem")
+    expect(report(page)).to_contain_text(re.compile(r"Added 1 file .* to me\. 1 problem"))
     expect(report(page)).to_contain_text("1 file not added: stopped")
     assert [document["origin"] for document in stores.list()[0]["documents"]] == ["letter.txt"]
 
@@ -287,9 +297,9 @@ def test_a_phrase_goes_in_by_hand(page: Page, stores: PersonalStores) -> None:
     stores.create("letters")
     page.evaluate("dispatchEvent(new Event('focus'))")
     page.get_by_label("Store to add to").select_option("letters")
-    page.get_by_role("textbox", name="Or a phrase").fill("Yours ever, Wilhelmina")
+    page.get_by_role("textbox", name="Or add a phrase").fill("Yours ever, Wilhelmina")
     page.get_by_role("button", name="Add", exact=True).click()
-    expect(report(page)).to_contain_text("“Yours ever, Wilhelmina” is in letters")
+    expect(report(page)).to_contain_text("Added “Yours ever, Wilhelmina” to letters; drafts will use it from now on.")
     assert typed(stores, "letters") == ["Yours ever, Wilhelmina"]
 
 
@@ -314,27 +324,27 @@ def search(page: Page, text: str) -> None:
 def test_search_says_what_follows_how_often_and_from_where(filled: Page) -> None:
     search(filled, "thank  YOU for")
     found = filled.locator(".ps-result")
-    expect(found).to_contain_text("Stands 4 times: letter.txt (3), notes.md (1).")
+    expect(found).to_contain_text("Found 4 times: letter.txt (3), notes.md (1).")
     rows = [row.locator("th, td").all_text_contents() for row in found.get_by_role("row").all()]
     assert rows == [["your", "3 ×", "letter.txt (2), notes.md (1)"], ["the", "1 ×", "letter.txt"]]
     search(filled, "we thank you for")
-    expect(found).to_contain_text("Not in it as a whole. After “thank you for”:")
+    expect(found).to_contain_text("The whole phrase is not in it. “thank you for” is followed by:")
     search(filled, "zebra")
-    expect(filled.locator(".ps-found")).to_contain_text("No store knows “zebra”.")
+    expect(filled.locator(".ps-found")).to_contain_text("“zebra” is in none of your stores.")
 
 
 def test_a_phrase_and_a_document_are_forgotten(filled: Page, stores: PersonalStores) -> None:
     search(filled, "thank you for")
     filled.get_by_role("button", name="Forget “thank you for”").click()
     sure(filled, "Forget")
-    expect(report(filled)).to_contain_text("“thank you for” is forgotten: 4 places.")
-    expect(filled.locator(".ps-found")).to_contain_text("No store knows “thank you for”.")
+    expect(report(filled)).to_contain_text("Forgot “thank you for”: removed 4 places.")
+    expect(filled.locator(".ps-found")).to_contain_text("“thank you for” is in none of your stores.")
     assert stores.search("thank you for") == []
 
     store(filled, "me").locator("summary").click()
     filled.get_by_role("button", name="Forget letter.txt").click()
     sure(filled, "Forget")
-    expect(report(filled)).to_contain_text("letter.txt is forgotten: 1 document.")
+    expect(report(filled)).to_contain_text("Forgot letter.txt: removed 1 document.")
     expect(store(filled, "me").locator(".ps-name")).to_have_text(["notes.md"])
     assert [document["origin"] for document in stores.list()[0]["documents"]] == ["/home/ada/notes.md"]
 
@@ -347,14 +357,14 @@ def test_stores_are_switched_on_and_off_several_at_once(editor: Editor, stores: 
     stores.create("work")
     page = opened(editor)
     for name in ("private", "work"):
-        expect(page.get_by_role("switch", name=f"{name}: in drafts")).to_be_checked()
-        expect(page.get_by_role("switch", name=f"{name}: learns")).not_to_be_checked()
-        page.get_by_role("switch", name=f"{name}: learns").check()
-    expect(page.locator(".pd-learns")).to_have_text("private, work learns")
-    page.get_by_role("switch", name="private: in drafts").focus()
+        expect(page.get_by_role("switch", name=f"{name}: use in drafts")).to_be_checked()
+        expect(page.get_by_role("switch", name=f"{name}: learn as I write")).not_to_be_checked()
+        page.get_by_role("switch", name=f"{name}: learn as I write").check()
+    expect(page.locator(".pd-learns")).to_have_text("Learning into private, work")
+    page.get_by_role("switch", name="private: use in drafts").focus()
     editor.press("Space")
-    expect(page.get_by_role("switch", name="private: learns")).to_be_disabled()
-    expect(page.locator(".pd-learns")).to_have_text("work learns")
+    expect(page.get_by_role("switch", name="private: learn as I write")).to_be_disabled()
+    expect(page.locator(".pd-learns")).to_have_text("Learning into work")
     assert [(row["store"], row["enabled"]) for row in stores.list()] == [("private", False), ("work", True)]
     assert stores.learning() == ["work"]
 
@@ -368,7 +378,7 @@ def learner(editor: Editor, stores: PersonalStores) -> Editor:
     stores.create("me")
     stores.switch_learning("me", True)
     editor.write("x")
-    expect(editor.page.locator(".pd-learns")).to_have_text("me learns")
+    expect(editor.page.locator(".pd-learns")).to_have_text("Learning into me")
     editor.press("Backspace")
     return editor
 
@@ -474,6 +484,15 @@ def test_words_that_a_store_chose_are_marked(editor: Editor) -> None:
     editor.wait(lambda: marked.all_text_contents() == ["he"], "the mark to be trimmed with its draft")
 
 
+def test_whole_words_are_marked(editor: Editor) -> None:
+    letter = " your letter's end, Wilhelmina"
+    editor.fake.script["went"] = (letter, RIVER, HOME)
+    editor.fake.personal = {letter: (8, 10), RIVER: (0, 1)}  # "et" of "letter's"
+    editor.write(BEFORE)
+    editor.wait_for_drafts(letter, RIVER, HOME)
+    expect(editor.page.locator(".pd-mine:not(.pd-legend *)").first).to_have_text("letter's")
+
+
 # ---------------------------------------------------------------- looks and access
 
 
@@ -524,8 +543,8 @@ def test_nothing_overflows_and_everything_has_a_name(
 def test_without_the_server_the_text_stays_in_sight(editor: Editor, shared: tuple[Server, FakeDrafts, Path]) -> None:
     editor.write(BEFORE)
     editor.page.route("**/api/stores", lambda route: route.abort())
-    editor.page.get_by_role("tab", name="Stores").click()
-    expect(editor.page.locator(".pd-toast")).to_contain_text("The stores cannot be reached.")
+    editor.page.get_by_role("tab", name="My writing").click()
+    expect(editor.page.locator(".pd-toast")).to_contain_text("My writing cannot be opened")
     expect(editor.box).to_be_visible()
     editor.page.unroute("**/api/stores")
     opened(editor)

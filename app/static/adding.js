@@ -22,7 +22,7 @@ export class Adding {
     files.addEventListener("change", () => {
       const chosen = [...(files.files ?? [])].map((file) => ({ name: file.name, file }));
       files.value = "";
-      this.tab.act(() => this.add(chosen));
+      this.tab.act(() => this.add(chosen), drop);
     });
     // Anywhere on the tab: a file that misses the field must not replace the page.
     for (const name of ["dragenter", "dragover"]) {
@@ -38,7 +38,7 @@ export class Adding {
       event.preventDefault();
       drop.classList.remove("ps-over");
       const entries = [...(event.dataTransfer?.items ?? [])].map((item) => item.webkitGetAsEntry?.() ?? item.getAsFile());
-      this.tab.act(async () => this.add((await Promise.all(entries.map((entry) => filesIn(entry)))).flat()));
+      this.tab.act(async () => this.add((await Promise.all(entries.map((entry) => filesIn(entry)))).flat()), drop);
     });
     this.find(".ps-progress button").addEventListener("click", () => this.stop());
     this.find(".ps-report button").addEventListener("click", () => (this.find(".ps-report").hidden = true));
@@ -48,13 +48,13 @@ export class Adding {
   stop() {
     if (!this.adding) return;
     this.adding.stopping = true;
-    this.tab.act(() => postJson("/api/stores/stop", { ticket: this.adding?.ticket ?? "" }));
+    this.tab.act(() => postJson("/api/stores/stop", { ticket: this.adding?.ticket ?? "" }), this.find(".ps-drop"));
   }
 
   /** @param {{name: string, file: File}[]} files */
   async add(files) {
     if (!files.length) return;
-    if (this.adding) throw new ServerError("Files are being added already.", "Wait for them, or stop them.");
+    if (this.adding) throw new ServerError("Files are already being added.", "Wait for them, or stop them.");
     const adding = (this.adding = { ticket: crypto.randomUUID(), stopping: false });
     const store = await this.tab.target();
     const all = files.reduce((sum, { file }) => sum + file.size, 0) || 1;
@@ -89,7 +89,7 @@ export class Adding {
         };
         try {
           await streamFile(path, file, line);
-          if (!ended) damage.push({ name, reason: "the server stopped reading it; look at the window where it runs" });
+          if (!ended) damage.push({ name, reason: "Polydraft stopped reading it; see the terminal where it runs" });
         } catch (error) {
           damage.push({ name, reason: inWords(error) });
         }
@@ -101,8 +101,8 @@ export class Adding {
       this.adding = null;
       box.hidden = true;
     }
-    const problems = damage.length ? `; ${plural(damage.length, "problem")}:` : ".";
-    this.tab.report(`${plural(tokens, "token")} out of ${plural(read, "file")} went into ${store}${problems}`, damage);
+    const added = read ? `Added ${plural(read, "file")} (${plural(tokens, "token")}) to ${store}.` : `Nothing was added to ${store}.`;
+    this.tab.report(damage.length ? `${added} ${plural(damage.length, "problem")}:` : added, damage);
     await this.tab.refresh();
   }
 

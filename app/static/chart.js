@@ -45,7 +45,7 @@ export function drawBars(box, view, chosen) {
   let table = /** @type {HTMLTableElement | null} */ (box.querySelector("table"));
   if (!table) {
     box.innerHTML =
-      `<table class="sm-bars"><caption class="pd-unseen">The likeliest next tokens</caption>` +
+      `<table class="sm-bars"><caption class="pd-unseen">The likeliest next tokens, whole words or pieces of words</caption>` +
       `<thead class="pd-unseen"><tr><th>Token</th><th>Probability</th><th>Kept</th><th>Rules that stop here</th></tr></thead>` +
       `<tbody></tbody></table><p class="sm-beyond"></p>`;
     table = /** @type {HTMLTableElement} */ (box.querySelector("table"));
@@ -73,7 +73,7 @@ export function drawBars(box, view, chosen) {
     write(/** @type {HTMLElement} */ (value.lastElementChild), share(token.probability));
     write(state, kept ? "kept" : "dropped");
     write(rules, stops[i].join(" · "));
-    rules.title = stops[i].length ? `The last token of these that is kept by ${stops[i].join(", ")}` : "";
+    rules.title = stops[i].length ? `The last token that ${stops[i].join(", ")} would keep` : "";
   });
   write(
     /** @type {HTMLElement} */ (box.querySelector(".sm-beyond")),
@@ -138,7 +138,7 @@ export function drawMultiples(box, view, chosen, choose) {
     const [title, figure] = /** @type {any} */ (button.firstElementChild).children;
     write(title, choice.title);
     write(figure, `${counted(choice.count)} · ${share(choice.mass)}`);
-    button.title = `${choice.title} keeps ${tokens(choice.count)} with ${share(choice.mass)} of the mass`;
+    button.title = `${choice.title} keeps ${tokens(choice.count)} with ${share(choice.mass)} of the probability`;
     const svg = /** @type {SVGElement} */ (button.lastElementChild);
     svg.setAttribute("viewBox", `0 0 ${n * 5} 36`);
     const parts = ["", ""];
@@ -180,7 +180,7 @@ export function drawSweep(box, sweep, { rule, temperature, titles, possible }) {
   }
   const present = Math.min(Math.max(temperature, low), high);
   drawn += `<path class="sm-now" d="M${x(present)} ${TOP}V${HIGH - BOTTOM}"/>`;
-  drawn += `<text class="sm-axis" x="${(LEFT + WIDE - RIGHT) / 2}" y="${HIGH - 2}" text-anchor="middle">temperature</text>`;
+  drawn += `<text class="sm-axis" x="${(LEFT + WIDE - RIGHT) / 2}" y="${HIGH - 2}" text-anchor="middle">Temperature</text>`;
   const endOf = (/** @type {string} */ name) => {
     const at = y(counts[name][temperatures.length - 1]);
     return { name, end: at, at };
@@ -197,7 +197,7 @@ export function drawSweep(box, sweep, { rule, temperature, titles, possible }) {
   }
   const said = names.map((name) => `${titles[name]} ${counts[name][0]} to ${counts[name][temperatures.length - 1]}`).join("; ");
   box.innerHTML =
-    `<p class="sm-note">Tokens kept at each temperature, here.</p>` +
+    `<p class="sm-note">How many tokens each rule keeps here, by temperature.</p>` +
     `<svg class="sm-sweep" viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label="Kept tokens from temperature ${low} to ${high}: ${said}">${drawn}</svg>`;
 }
 
@@ -255,10 +255,10 @@ export function drawMap(box, points) {
   }
   const kept = points.filter((p) => p.kept).length;
   box.innerHTML =
-    `<p class="sm-note">The ${points.length} likeliest candidates, near where their embeddings are alike. ` +
-    `<span class="sm-key sm-in"></span>kept <span class="sm-key sm-out"></span>dropped ` +
-    `<span class="sm-key sm-moved"></span>changed by distance</p>` +
-    `<svg class="sm-map" viewBox="0 0 ${size.wide} ${size.high}" role="img" aria-label="A map of ${points.length} candidates, ${kept} of them kept">${drawn}</svg>`;
+    `<p class="sm-note">The ${points.length} likeliest tokens; similar ones lie close together. ` +
+    `<span class="sm-key sm-in"></span>Kept <span class="sm-key sm-out"></span>Dropped ` +
+    `<span class="sm-key sm-moved"></span>Changed by distance</p>` +
+    `<svg class="sm-map" viewBox="0 0 ${size.wide} ${size.high}" role="img" aria-label="A map of ${points.length} tokens, ${kept} of them kept">${drawn}</svg>`;
 }
 
 /** @param {string} text */

@@ -8,12 +8,13 @@
  * @typedef {{name: string, label: string, flag: string, default: number | string, low: number, high: number, step: number,
  *            explain: string, choices: string[], main: boolean, whole: boolean}} Control
  * @typedef {{name: string, title: string, says: string, controls: Control[]}} Rule
- * @typedef {{name: string, says: string, controls: Control[]}} Mode
+ * @typedef {{name: string, title: string, says: string, controls: Control[]}} Mode
  * @typedef {{rule: string, values: Record<string, any>, temperature: number, mode: string,
  *            mode_values: Record<string, any>, k?: number, length?: number, seed?: number}} Setting
  * @typedef {Setting & {name: string, source: string}} Preset
  * @typedef {{rules: Rule[], modes: Mode[], temperature: {low: number, high: number},
- *            presets: Preset[], own: Preset[], speculation: import("./speculation.js").Offered}} Catalogue
+ *            styles: {name: string, says: string}[], presets: Preset[], own: Preset[],
+ *            speculation: import("./speculation.js").Offered}} Catalogue
  */
 
 export const MOST_SEED = 2 ** 31 - 1;

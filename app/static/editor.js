@@ -47,6 +47,7 @@ import { Layout } from "./layout.js";
 import { Learning } from "./learning.js";
 import { isIncognito } from "./memory.js";
 import { Notices } from "./notices.js";
+import { setUpFocus } from "./focus.js";
 import { setUpSampling } from "./panel.js";
 import { Places } from "./places.js";
 import { ANDROID } from "./platform.js";
@@ -712,5 +713,6 @@ export function mount(element) {
   setUpFind(root, editor);
   setUpAppearance(root, editor);
   setUpCounts(root, editor, documents);
+  setUpFocus(root, editor.textarea);
   documents.start().then(() => Object.assign(window, { polydraft: { counters: editor.counters, editor, documents } }));
 }

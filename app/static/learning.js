@@ -63,7 +63,7 @@ export class Learning {
     this.button.setAttribute("aria-pressed", String(this.incognito));
     const names = this.stores ?? [];
     this.sign.hidden = !names.length;
-    this.sign.textContent = !names.length ? "" : this.incognito ? "Learning paused" : `${listed(names)} learns`;
+    this.sign.textContent = !names.length ? "" : this.incognito ? "Learning paused" : `Learning into ${listed(names)}`;
     this.sign.classList.toggle("pd-paused", this.incognito);
   }
 

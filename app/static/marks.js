@@ -6,20 +6,40 @@
 
 const CAME = {
   accepted: "proposed and accepted",
-  tolerated: "proposed and let stand by tolerance",
-  corrected: "the model's own, in place of what was proposed",
-  bonus: "the model's own, after a path that was accepted whole",
+  tolerated: "proposed, and accepted by tolerance",
+  corrected: "the model's own, in place of a proposal",
+  bonus: "the model's own, after a path that was accepted completely",
 };
 
 /**
- * What a personal store decided on.
+ * What a personal store decided on, in whole words: half a word underlined would read as a typing error.
  * @param {import("./drafting.js").Draft} draft
  * @param {string} rest the end of the draft's text
  * @returns {Mark[]}
  */
 export function marks(draft, rest) {
   if (!draft.personal?.length) return [];
-  return placed(draft, rest, draft.personal.map(([start, end]) => ({ start, end, name: "pd-mine" })));
+  return placed(draft, rest, wholeWords([...draft.text], draft.personal).map(([start, end]) => ({ start, end, name: "pd-mine" })));
+}
+
+/**
+ * Parts widened to the words that they begin and end in; those that meet are one.
+ * @param {string[]} characters
+ * @param {[number, number][]} parts in order
+ * @returns {[number, number][]}
+ */
+function wholeWords(characters, parts) {
+  const inWord = (/** @type {number} */ at) => /[\p{L}\p{M}\p{N}'’-]/u.test(characters[at] ?? "");
+  /** @type {[number, number][]} */
+  const found = [];
+  for (let [start, end] of parts) {
+    while (inWord(start) && inWord(start - 1)) start--;
+    while (inWord(end - 1) && inWord(end)) end++;
+    const last = found[found.length - 1];
+    if (last && start <= last[1]) last[1] = Math.max(last[1], end);
+    else found.push([start, end]);
+  }
+  return found;
 }
 
 /**

@@ -36,6 +36,7 @@ export class NextToken {
     this.counters = { views: 0, sweeps: 0, viewMs: [] };
 
     box.innerHTML = `
+      <h3 id="sm-see-title">The next word</h3>
       <p class="sm-summary"></p>
       <p class="sm-geometry" hidden></p>
       <div class="sm-tabs" role="tablist" aria-label="Drawings">
@@ -74,7 +75,7 @@ export class NextToken {
   }
 
   render() {
-    if (this.shown === "map" && this.rule !== "top-w") this.shown = "bars";
+    if (!this.panel.advanced || (this.shown === "map" && this.rule !== "top-w")) this.shown = "bars";
     this.find("#sm-tab-map").hidden = this.rule !== "top-w";
     for (const tab of this.tabs()) {
       const selected = tab.dataset.shown === this.shown;
@@ -146,7 +147,9 @@ export class NextToken {
       );
       this.counters.views++;
       const request = { tab: TAB, temperature: Number(options.temperature.value), rules, map: this.shown === "map" };
-      this.view = await postJson("/api/view", request);
+      const view = await postJson("/api/view", request);
+      for (const one of view.choices) one.title = choice.rules.get(one.rule)?.title; // as this panel writes it
+      this.view = view;
       // Where the newest request had not reached the server, this may still be the place before it.
       const { request: running, answered } = this.editor;
       this.seenBefore = [running, answered].find((one) => one?.n === this.view?.n)?.before;
@@ -192,8 +195,9 @@ export class NextToken {
     this.box.classList.remove("sm-empty");
     const summary = this.find(".sm-summary");
     summary.innerHTML =
-      `<b>${tokens(chosen.count)}</b> of ${counted(view.possible)} kept · <b>${share(chosen.mass)}</b> of the mass · ` +
-      `entropy <b>${chosen.entropy.toFixed(2)}</b> of ${view.entropy.toFixed(2)} nats`;
+      `<b>${tokens(chosen.count)}</b> of ${counted(view.possible)} kept` +
+      `<span> · <b>${share(chosen.mass)}</b> of the probability · ` +
+      `entropy <b>${chosen.entropy.toFixed(2)}</b> of ${view.entropy.toFixed(2)} nats</span>`;
     const geometry = this.find(".sm-geometry");
     geometry.hidden = this.rule !== "top-w" || !view.top_w;
     if (view.top_w) write(geometry, geometrySays(view.top_w));
@@ -206,7 +210,7 @@ export class NextToken {
   }
 
   /** @param {string} why */
-  drawNothing(why = "Write something, and the model's next token appears here.") {
+  drawNothing(why = "Start writing, and the words that may come next appear here.") {
     this.view = null;
     this.box.classList.add("sm-empty");
     write(this.find(".sm-summary"), why);

@@ -12,20 +12,20 @@ import { isKept } from "./kept.js";
  */
 export function setUpSampling(root, editor) {
   const button = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-sampling-button"));
-  /** @type {Promise<import("./sampling.js").Sampling> | null} */
+  /** @type {Promise<import("./sampling.js").Sampling | null> | null} */
   let loading = null;
   const panel = () => (loading ??= import("./sampling.js")
     .then(({ openSampling }) => openSampling(root, editor, button))
-    .catch((error) => {
-      loading = null;
-      editor.notice("server", { message: "The sampling panel could not be loaded.", fix: error.message });
-      throw error;
+    .catch(() => {
+      loading = null; // the next click tries again
+      editor.toast("The sampling panel could not be loaded. Try again once Polydraft is connected.");
+      return null;
     }));
 
-  button.addEventListener("click", async () => (await panel()).toggle());
+  button.addEventListener("click", async () => (await panel())?.toggle());
   // A link says which setting it carries; see `Sampling.followLink`.
   const follow = async () => {
-    if (/[#&](rule|mode|temperature|seed|k|length|speculate)=/.test(location.hash)) (await panel()).followLink();
+    if (/[#&](rule|mode|temperature|seed|k|length|speculate)=/.test(location.hash)) (await panel())?.followLink();
   };
   addEventListener("hashchange", follow);
   if (isKept()) panel();

@@ -75,7 +75,7 @@ export class Presets {
         list.forEach((preset, i) => made.append(new Option(preset.name, `${kind}${i}`)));
         return made;
       };
-      select.replaceChildren(new Option("Presets", ""), group("From the papers, and ours", known, "p"));
+      select.replaceChildren(new Option("Choose a preset", ""), group("From Polydraft and the papers", known, "p"));
       if (own.length) select.append(group("Yours", own, "o"));
     }
     const at = (/** @type {Preset[]} */ list, /** @type {string} */ kind) => {
@@ -100,6 +100,11 @@ export class Presets {
   choose(key) {
     const preset = (key.startsWith("o") ? this.own : this.known)[Number(key.slice(1))];
     if (!key || !preset) return;
+    this.take(preset);
+  }
+
+  /** @param {Preset} preset */
+  take(preset) {
     this.panel.notice("");
     this.panel.take(preset);
   }
@@ -160,7 +165,7 @@ export class Presets {
     input.value = ""; // the same file may be chosen again
     if (!file) return;
     if (file.size > LARGEST) {
-      this.panel.notice("The file is too large to hold presets.");
+      this.panel.notice("The file is too large for a file of presets. Choose one that was exported here.");
       return;
     }
     const text = await file.text();

@@ -1,7 +1,8 @@
 // @ts-check
 /**
- * The sampling panel: which rule crops the model's distributions, its controls, how drafts are made, presets and
- * links; and what all of it does to the next token. Rules, controls and their ranges come from the server's catalogue.
+ * The sampling panel: three styles for every writer; under Advanced which rule crops the model's distributions, its
+ * controls, the method that makes drafts, and presets; and what all of it does to the next token. Rules, controls and
+ * their ranges come from the server's catalogue.
  *
  *   slider ──► settings of the next request for drafts (at most 25 a second)
  *          └─► nexttoken.js: the charts anew
@@ -16,7 +17,10 @@ import { Options } from "./options.js";
 import { Presets } from "./presets.js";
 import { drawControl, drawSlider, newControl } from "./sliders.js";
 import { Speculation } from "./speculation.js";
+import { Styles } from "./styles.js";
 import { getJson } from "./transport.js";
+
+const USUAL = "Balanced"; // the style that the button does not name
 
 /** @typedef {import("./choice.js").Catalogue} Catalogue */
 /** @typedef {import("./choice.js").Control} Control */
@@ -49,6 +53,7 @@ export class Sampling {
 
     this.build();
     this.presets = new Presets(this.find(".sm-preset-box"), this);
+    this.styles = new Styles(this.find(".sm-style-box"), this);
     this.speculation = new Speculation(this.find(".sm-speculation"), catalogue.speculation, this);
     this.see = new NextToken(this.find(".sm-see"), this);
     const kept = recall();
@@ -83,26 +88,38 @@ export class Sampling {
         <button type="button" class="sm-close" aria-label="Close the sampling panel">×</button>
       </div>
       <p class="sm-notice" role="alert" hidden></p>
-      <div class="sm-preset-box"></div>
-      <div class="sm-pair">
-        <label>Rule <select id="sm-rule">${rules.map((rule) => option(rule.name, rule.title)).join("")}</select></label>
-        <label>Drafts <select id="sm-mode">${modes.map((mode) => option(mode.name, mode.name)).join("")}</select></label>
+      <div class="sm-style-box"></div>
+      <button type="button" class="sm-advanced-button" aria-expanded="false" aria-controls="sm-advanced">Advanced</button>
+      <div class="sm-advanced" id="sm-advanced" hidden>
+        <div class="sm-preset-box"></div>
+        <div class="sm-pair">
+          <div><label for="sm-rule">Rule</label>
+            <select id="sm-rule" aria-describedby="sm-says">${rules.map((rule) => option(rule.name, rule.title)).join("")}</select>
+            <p class="sm-says" id="sm-says"></p></div>
+          <div><label for="sm-mode">Method</label>
+            <select id="sm-mode" aria-describedby="sm-mode-says">${modes.map((mode) => option(mode.name, mode.title)).join("")}</select>
+            <p class="sm-says" id="sm-mode-says"></p></div>
+        </div>
+        <div class="sm-controls"></div>
+        <div class="sm-below">
+          <button type="button" class="sm-defaults">Defaults</button>
+          <button type="button" class="sm-rest" aria-expanded="false" hidden>More controls</button>
+          <span class="sm-seed" hidden><label for="sm-seed">Seed</label>
+            <input type="number" min="0" max="${MOST_SEED}" step="1" id="sm-seed">
+            <button type="button" aria-label="New seed">New</button></span>
+        </div>
+        <div class="sm-speculation" hidden></div>
       </div>
-      <p class="sm-says" id="sm-says"></p>
-      <div class="sm-controls"></div>
-      <div class="sm-below">
-        <button type="button" class="sm-defaults">Defaults</button>
-        <button type="button" class="sm-rest" aria-expanded="false" hidden>More controls</button>
-        <label class="sm-seed" hidden>Seed <input type="number" min="0" max="${MOST_SEED}" step="1" id="sm-seed">
-          <button type="button" title="Draw others">New</button></label>
-      </div>
-      <div class="sm-speculation" hidden></div>
-      <section class="sm-see" aria-label="What it does to the next token"></section>`;
+      <section class="sm-see" aria-labelledby="sm-see-title"></section>`;
 
     const on = (/** @type {string} */ selector, /** @type {string} */ event, /** @type {(event: any) => void} */ action) =>
       this.find(selector).addEventListener(event, action);
-    on(".sm-close", "click", () => this.toggle(false));
+    on(".sm-close", "click", (event) => {
+      this.toggle(false);
+      if (event.detail > 0 && matchMedia("(pointer: fine)").matches) this.editor.textarea.focus({ preventScroll: true });
+    });
     on(".sm-link", "click", () => this.copyLink());
+    on(".sm-advanced-button", "click", () => this.advance(!this.advanced));
     on("#sm-rule", "change", (event) => this.choose(event.target.value));
     on("#sm-mode", "change", (event) => {
       this.choice.mode = event.target.value;
@@ -136,6 +153,7 @@ export class Sampling {
     });
     this.options.temperature.addEventListener("input", () => {
       this.render();
+      this.tell();
       this.see.refresh();
     });
   }
@@ -172,9 +190,9 @@ export class Sampling {
     const field = document.createElement("div");
     field.className = "pd-option";
     field.innerHTML =
-      `<span><label for="sm-temperature">temperature</label><output for="sm-temperature"></output></span>` +
+      `<span><label for="sm-temperature">Temperature</label><output for="sm-temperature"></output></span>` +
       `<input type="range" id="sm-temperature" min="${min}" max="${max}" step="${step}" aria-describedby="sm-temperature-how">` +
-      `<small id="sm-temperature-how">Higher makes the unlikely likelier.</small>`;
+      `<small id="sm-temperature-how">Higher: more surprising words.</small>`;
     const input = /** @type {HTMLInputElement} */ (field.querySelector("input"));
     input.addEventListener("input", () => this.options.set("temperature", Number(input.value)));
     return field;
@@ -210,13 +228,14 @@ export class Sampling {
     if (ask) this.editor.settingsChanged();
     const [kept, speculating] = [choice.kept(), speculation.kept()];
     keep(kept || speculating ? { ...kept, speculation: speculating } : null);
-    write(this.button, ["Sampling", ...this.summary()].join(" · "));
+    this.tell();
   }
 
-  /** What is not as usual, in a few words. */
-  summary() {
-    const { rule, mode } = this.choice;
-    return [rule !== "none" ? this.choice.present().title : "", mode !== "superposed" ? mode : ""].filter(Boolean);
+  /** The button says which style is set; a tooltip has the rest. */
+  tell() {
+    const style = this.styles.present();
+    write(this.button, style?.name === USUAL ? "Sampling" : `Sampling · ${style?.name ?? "Custom"}`);
+    this.button.title = style ? "" : `${this.choice.present().title}, ${this.choice.presentMode().title}`;
   }
 
   /** All controls as they are chosen. */
@@ -226,7 +245,8 @@ export class Sampling {
     const rule = choice.present(), mode = choice.presentMode();
     this.find("#sm-rule").value = rule.name;
     this.find("#sm-mode").value = mode.name;
-    write(this.find("#sm-says"), `${rule.says} ${mode.name === "superposed" ? "" : `Drafts: ${lowered(mode.says)}`}`.trim());
+    write(this.find("#sm-says"), rule.says);
+    write(this.find("#sm-mode-says"), mode.says);
     const box = this.find(".sm-controls");
     for (const control of rule.controls) drawControl(box, control, choice.values[rule.name][control.name]);
     for (const control of mode.controls) drawControl(box, control, choice.modeValues[mode.name][control.name]);
@@ -237,6 +257,7 @@ export class Sampling {
     if (document.activeElement !== seed) seed.value = String(choice.seed);
     this.speculation.render();
     this.presets.render();
+    this.styles.render();
     this.see.render();
   }
 
@@ -249,10 +270,32 @@ export class Sampling {
   /** @param {boolean} open */
   toggle(open = !this.isOpen()) {
     this.box.hidden = !open;
-    this.root.toggleAttribute("data-panel", open); // for the style sheet; :has() would cost at every key
     this.button.setAttribute("aria-expanded", String(open));
-    if (open) this.see.refresh();
-    else this.button.focus();
+    if (!open) {
+      this.button.focus();
+      return;
+    }
+    if (!this.styles.present()) this.advance(true);
+    // On a small screen there is room for one of the two.
+    if (matchMedia("(max-width: 819px)").matches) this.closeSettings();
+    this.see.refresh();
+  }
+
+  closeSettings() {
+    /** @type {HTMLElement | null} */ (this.root.querySelector("[data-do=settings][aria-expanded=true]"))?.click();
+  }
+
+  get advanced() {
+    return !this.find(".sm-advanced").hidden;
+  }
+
+  /** @param {boolean} open show the papers' rules and methods, or the styles alone */
+  advance(open) {
+    this.find(".sm-advanced").hidden = !open;
+    this.find(".sm-advanced-button").setAttribute("aria-expanded", String(open));
+    this.box.toggleAttribute("data-advanced", open);
+    this.see.render();
+    this.see.refresh();
   }
 
   /** @param {string} message */
@@ -292,6 +335,3 @@ export class Sampling {
     this.take(found);
   }
 }
-
-/** @param {string} text */
-const lowered = (text) => text.charAt(0).toLowerCase() + text.slice(1);

@@ -31,7 +31,7 @@ export class Searching {
     const box = this.find(".ps-found");
     if (!found.length) {
       box.replaceChildren(made("p", "", ""));
-      setText(box, "p", `No store knows “${text}”.`);
+      setText(box, "p", `“${text}” is in none of your stores.`);
       return;
     }
     box.replaceChildren(...found.map((row) => this.result(row)));
@@ -40,7 +40,8 @@ export class Searching {
     const button = made("button", "ps-forget", "");
     button.setAttribute("type", "button");
     button.textContent = `Forget “${text}”`;
-    button.addEventListener("click", () => this.tab.act(() => this.tab.forget(knowing, text, `“${text}”`)));
+    const form = this.find(".ps-find");
+    button.addEventListener("click", () => this.tab.act(() => this.tab.forget(knowing, text, `“${text}”`), form));
     box.append(button);
   }
 
@@ -49,8 +50,8 @@ export class Searching {
     const box = made("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>");
     setText(box, "h4", store);
     const times = sum(places);
-    const stands = times ? `Stands ${plural(times, "time")}: ${sources(places)}.` : "Not in it as a whole.";
-    const goesOn = following.length ? ` After “${after}”:` : " Nothing follows it.";
+    const stands = times ? `Found ${plural(times, "time")}: ${sources(places)}.` : "The whole phrase is not in it.";
+    const goesOn = following.length ? ` “${after}” is followed by:` : " Nothing follows it.";
     setText(box, "p", stands + goesOn);
     const most = following[0]?.count ?? 1;
     box.querySelector("tbody")?.replaceChildren(

@@ -14,8 +14,8 @@ import { drawControl, newControl } from "./sliders.js";
  * @typedef {{accept_length: number, speedup: number, notice: string | null}} Figures
  */
 
-const NAMES = { off: "off", lossless: "lossless", arc: "ARC" };
-const DRAFTERS = { ngram: "n-grams", superposed: "superposed drafts", eagle3: "EAGLE-3" };
+const NAMES = { off: "Off", lossless: "Lossless", arc: "ARC" };
+const DRAFTERS = { ngram: "N-grams", superposed: "Superposed drafts", eagle3: "EAGLE-3" };
 
 export class Speculation {
   /**
@@ -38,8 +38,8 @@ export class Speculation {
     const option = (/** @type {string} */ name, /** @type {string} */ title) => `<option value="${name}">${title}</option>`;
     box.innerHTML = `
       <div class="sm-pair">
-        <label>Speculation <select id="sm-way">${offered.ways.map(({ name }) => option(name, /** @type {any} */ (NAMES)[name] ?? name)).join("")}</select></label>
-        <label class="sp-by">Proposals by <select id="sm-drafter">${offered.drafters.map(({ name }) => option(name, /** @type {any} */ (DRAFTERS)[name] ?? name)).join("")}</select></label>
+        <div><label for="sm-way">Speculation</label> <select id="sm-way">${offered.ways.map(({ name }) => option(name, /** @type {any} */ (NAMES)[name] ?? name)).join("")}</select></div>
+        <div class="sp-by"><label for="sm-drafter">Proposals by</label> <select id="sm-drafter">${offered.drafters.map(({ name }) => option(name, /** @type {any} */ (DRAFTERS)[name] ?? name)).join("")}</select></div>
       </div>
       <p class="sm-says sp-says"></p>
       <p class="sm-says sp-missing"></p>
@@ -48,7 +48,7 @@ export class Speculation {
         <label><input type="checkbox" id="sm-colour"> Colour the tokens</label>
         <span class="sp-figures" aria-live="off"></span>
       </div>
-      <p class="sp-key" hidden><i class="pd-accepted">accepted</i> <i class="pd-tolerated">by tolerance</i> <i class="pd-corrected">corrected</i> <i class="pd-bonus">bonus</i></p>
+      <p class="sp-key" hidden><i class="pd-accepted">Accepted</i> <i class="pd-tolerated">Accepted by tolerance</i> <i class="pd-corrected">Corrected</i> <i class="pd-bonus">Bonus</i></p>
       <p class="sp-notice" role="status" hidden></p>`;
     this.find("#sm-way").addEventListener("change", (/** @type {any} */ event) => {
       this.way = event.target.value;
@@ -68,7 +68,7 @@ export class Speculation {
     for (const { name, missing } of offered.drafters) {
       Object.assign(this.find(`#sm-drafter [value="${name}"]`), { disabled: Boolean(missing), title: missing });
     }
-    write(this.find(".sp-missing"), offered.arc_missing ? `ARC is not there yet: ${offered.arc_missing}` : "");
+    write(this.find(".sp-missing"), offered.arc_missing ? `ARC cannot be used yet: ${offered.arc_missing}` : "");
     panel.root.addEventListener("pd-figures", (event) => this.show(/** @type {CustomEvent<Figures | null>} */ (event).detail));
   }
 
@@ -145,7 +145,7 @@ export class Speculation {
       );
     }
     for (const control of this.controls()) {
-      const shown = control.name === "tree_size" && !this.values.tree_size ? "auto" : undefined;
+      const shown = control.name === "tree_size" && !this.values.tree_size ? "Auto" : undefined;
       drawControl(box, control, this.values[control.name], shown);
     }
     if (!on) this.show(null);
@@ -154,11 +154,11 @@ export class Speculation {
   /** @param {Figures | null} figures */
   show(figures) {
     const words = figures?.accept_length
-      ? `<b>${figures.accept_length.toFixed(2)}</b> tokens a pass · <b>${figures.speedup.toFixed(2)}×</b> as fast`
+      ? `<b>${figures.accept_length.toFixed(2)}</b> tokens per pass · <b>${figures.speedup.toFixed(2)}×</b> as fast`
       : "";
     const box = this.find(".sp-figures");
     if (box.innerHTML !== words) box.innerHTML = words;
-    box.title = "Tokens of a draft per pass over it; and the time that they take one by one, by this machine's measured cost of a pass, to the time taken.";
+    box.title = "How many tokens each pass adds to a draft, and how much faster that is than one token per pass on this machine.";
     const notice = this.find(".sp-notice");
     notice.hidden = !figures?.notice;
     write(notice, figures?.notice ?? "");

@@ -8,7 +8,7 @@
 import { Adding } from "./adding.js";
 import { Searching } from "./searching.js";
 import { getJson, postJson } from "./transport.js";
-import { ago, called, field, inWords, made, plural, setText, size } from "./wording.js";
+import { ago, called, field, inWords, made, mended, plural, setText, size, wrong } from "./wording.js";
 
 /**
  * A store as the server lists it; one that cannot be used has a name and a problem alone.
@@ -59,7 +59,7 @@ export class StoresTab {
       const store = field(form, "store").value.trim();
       await postJson("/api/stores/create", { store });
       form.reset();
-      this.say(`The store ${store} is there.`);
+      this.say(`Created the store ${store}.`);
       await this.refresh();
       this.into.value = store;
     });
@@ -68,7 +68,7 @@ export class StoresTab {
       const store = await this.target();
       await postJson("/api/stores/add-phrase", { store, text });
       form.reset();
-      this.report(`“${text}” is in ${store}; drafts know it from the next key on.`, []);
+      this.report(`Added “${text}” to ${store}; drafts will use it from now on.`, []);
       await this.refresh();
     });
     this.onSubmit(".ps-find", (form) => this.searching.search(field(form, "text").value.trim()));
@@ -86,21 +86,24 @@ export class StoresTab {
    */
   onSubmit(selector, action) {
     const form = /** @type {HTMLFormElement} */ (this.find(selector));
+    form.addEventListener("input", () => mended(form));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.act(() => action(form));
+      this.act(() => action(form), form);
     });
   }
 
   /**
-   * Do something, and say what goes wrong.
+   * Do something, and say what goes wrong where it went wrong, until it is mended or tried again.
    * @param {() => Promise<void>} action
+   * @param {HTMLElement} place the form, the store or the field for files
    */
-  async act(action) {
+  async act(action, place) {
+    mended(place);
     try {
       await action();
     } catch (error) {
-      this.report(inWords(error), [], true);
+      wrong(place, inWords(error));
     }
   }
 
@@ -140,9 +143,10 @@ export class StoresTab {
     const item = made("li", "ps-store", `
       <div class="ps-what"><h3></h3><p class="ps-facts"></p></div>
       <div class="ps-switches">
-        <label><input type="checkbox" role="switch" class="ps-on"> In drafts</label>
-        <label><input type="checkbox" role="switch" class="ps-learns"> Learns as I write</label>
+        <label><input type="checkbox" role="switch" class="ps-on"> Use in drafts</label>
+        <label><input type="checkbox" role="switch" class="ps-learns"> Learn as I write</label>
       </div>
+      <p class="ps-error" role="alert" hidden></p>
       <details>
         <summary></summary>
         <ul></ul>
@@ -153,11 +157,11 @@ export class StoresTab {
     setText(item, "h3", store);
     const on = /** @type {HTMLInputElement} */ (item.querySelector(".ps-on"));
     const learns = /** @type {HTMLInputElement} */ (item.querySelector(".ps-learns"));
-    on.setAttribute("aria-label", `${store}: in drafts`);
-    learns.setAttribute("aria-label", `${store}: learns as I write`);
-    on.addEventListener("change", () => this.switch("switch", store, on));
-    learns.addEventListener("change", () => this.switch("switch-learning", store, learns));
-    item.querySelector(".ps-delete")?.addEventListener("click", () => this.act(() => this.delete(store)));
+    on.setAttribute("aria-label", `${store}: use in drafts`);
+    learns.setAttribute("aria-label", `${store}: learn as I write`);
+    on.addEventListener("change", () => this.switch("switch", store, on, item));
+    learns.addEventListener("change", () => this.switch("switch-learning", store, learns, item));
+    item.querySelector(".ps-delete")?.addEventListener("click", () => this.act(() => this.delete(store), item));
     return item;
   }
 
@@ -165,10 +169,11 @@ export class StoresTab {
   newProblem({ store }) {
     const item = made("li", "ps-store", `
       <div class="ps-what"><h3></h3><p class="ps-problem"></p></div>
-      <button type="button" class="ps-delete">Delete this store</button>`);
+      <button type="button" class="ps-delete">Delete this store</button>
+      <p class="ps-error" role="alert" hidden></p>`);
     Object.assign(item.dataset, { store, problem: "" });
     setText(item, "h3", store);
-    item.querySelector(".ps-delete")?.addEventListener("click", () => this.act(() => this.delete(store)));
+    item.querySelector(".ps-delete")?.addEventListener("click", () => this.act(() => this.delete(store), item));
     return item;
   }
 
@@ -186,9 +191,9 @@ export class StoresTab {
     learns.checked = learning;
     learns.disabled = !enabled;
     /** @type {HTMLElement} */ (learns.parentElement).title = enabled
-      ? "Drafts that you take and paragraphs that you finish go in. Incognito pauses it for a tab."
-      : "A store that is off learns nothing.";
-    setText(item, "summary", origins.length ? plural(origins.length + unlisted, "source") : "Nothing in it yet");
+      ? "Drafts that you accept and paragraphs that you finish are added. Incognito pauses this in a tab."
+      : "Switch on “Use in drafts” first.";
+    setText(item, "summary", origins.length ? plural(origins.length + unlisted, "source") : "Empty");
     const list = /** @type {HTMLElement} */ (item.querySelector("ul"));
     list.replaceChildren(
       ...origins.map(({ origin, tokens, added }) => {
@@ -199,21 +204,22 @@ export class StoresTab {
         setText(row, ".ps-facts", `${plural(tokens, "token")}, ${ago(added)}`);
         const button = /** @type {HTMLElement} */ (row.querySelector("button"));
         button.setAttribute("aria-label", `Forget ${called(origin)}`);
-        button.addEventListener("click", () => this.act(() => this.forget([store], origin, called(origin))));
+        button.addEventListener("click", () => this.act(() => this.forget([store], origin, called(origin)), item));
         return row;
       }),
     );
     const more = /** @type {HTMLElement} */ (item.querySelector(".ps-more"));
     more.hidden = !unlisted;
-    more.textContent = `… and ${unlisted} older ones; \`polydraft ngram stats --store ${store}\` lists them.`;
+    more.textContent = `And ${unlisted} older ones: “polydraft ngram stats --store ${store}” lists them all.`;
   }
 
   /**
    * @param {string} action
    * @param {string} store
    * @param {HTMLInputElement} box
+   * @param {HTMLElement} item
    */
-  switch(action, store, box) {
+  switch(action, store, box, item) {
     return this.act(async () => {
       const on = box.checked;
       try {
@@ -222,17 +228,17 @@ export class StoresTab {
         await this.refresh();
       }
       await this.learning.ask({ anew: true });
-    });
+    }, item);
   }
 
   /** @param {string} store */
   async delete(store) {
     const sure = await this.sure(
-      `Delete the store ${store}?`, "Its texts and its counts are overwritten and removed. There is no way back.", "Delete",
+      `Delete the store ${store}?`, "Its texts and counts are overwritten and removed. This cannot be undone.", "Delete",
     );
     if (!sure) return;
     await postJson("/api/stores/delete", { store });
-    this.say(`The store ${store} is deleted.`);
+    this.say(`Deleted the store ${store}.`);
     await this.refresh();
     await this.learning.ask({ anew: true });
     this.find("#ps-name").focus();
@@ -244,7 +250,7 @@ export class StoresTab {
    * @param {string} name as it is shown
    */
   async forget(stores, what, name) {
-    const text = "Text and counts are overwritten and removed. There is no way back.";
+    const text = "Its text and counts are overwritten and removed. This cannot be undone.";
     if (!(await this.sure(`Forget ${name}?`, text, "Forget"))) return;
     let [documents, places, complete] = [0, 0, true];
     for (const store of stores) {
@@ -254,8 +260,8 @@ export class StoresTab {
       complete &&= done.complete;
     }
     const removed = documents ? plural(documents, "document") : plural(places, "place");
-    const rest = complete ? "" : " Another program has the store open; the last traces go when that lets go.";
-    this.report(`${name} is forgotten: ${removed}.${rest}`, []);
+    const rest = complete ? "" : " Another program has the store open; the last traces are removed when it closes the store.";
+    this.report(`Forgot ${name}: removed ${removed}.${rest}`, []);
     await this.refresh();
     await this.searching.again();
   }

@@ -1,5 +1,5 @@
 // @ts-check
-/** Two tabs, Write and Stores. Nothing of the second is loaded before somebody opens it. */
+/** Two tabs, Write and My writing. Nothing of the second is loaded before somebody opens it. */
 
 import { ServerError } from "./transport.js";
 
@@ -34,7 +34,7 @@ export function setUpTabs(root, editor, learning) {
       await (await panel).refresh();
     } catch (error) {
       panel = null; // a lost connection; the next click tries again
-      const said = error instanceof ServerError ? error.message : "The stores cannot be reached.";
+      const said = error instanceof ServerError ? error.message : "My writing cannot be opened: there is no connection to Polydraft.";
       editor.toast(said);
       show(write);
     }

@@ -36,6 +36,32 @@ export function setText(parent, selector, text) {
   if (element && element.textContent !== text) element.textContent = text;
 }
 
+/**
+ * Say at a form, a store or the field for files what went wrong there.
+ * @param {HTMLElement} place
+ * @param {string} words
+ */
+export function wrong(place, words) {
+  const error = /** @type {HTMLElement} */ (place.querySelector(".ps-error"));
+  error.textContent = words;
+  error.hidden = false;
+  const input = place instanceof HTMLFormElement ? place.querySelector("input") : null;
+  input?.setAttribute("aria-invalid", "true");
+  input?.setAttribute("aria-describedby", error.id);
+  input?.focus();
+}
+
+/**
+ * It is being changed, or tried again: what was wrong is so no longer.
+ * @param {HTMLElement} place
+ */
+export function mended(place) {
+  const error = /** @type {HTMLElement} */ (place.querySelector(".ps-error"));
+  error.hidden = true;
+  error.textContent = "";
+  place.querySelector("[aria-invalid]")?.removeAttribute("aria-invalid");
+}
+
 /** @param {unknown} error */
 export function inWords(error) {
   if (error instanceof ServerError) return [error.message, error.fix].filter(Boolean).join(" ");

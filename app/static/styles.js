@@ -1,0 +1,37 @@
+// @ts-check
+/** Precise, Balanced, Wild: the presets that a writer chooses from first, as a group of radio buttons. */
+
+import { write } from "./chart.js";
+
+export class Styles {
+  /**
+   * @param {HTMLElement} box
+   * @param {import("./sampling.js").Sampling} panel
+   */
+  constructor(box, panel) {
+    this.panel = panel;
+    this.known = panel.catalogue.styles;
+    box.innerHTML =
+      `<div class="sm-styles" role="radiogroup" aria-label="Style" aria-describedby="sm-style-says">${this.known
+        .map(({ name }) => `<label><input type="radio" name="sm-style" value="${name}"><span>${name}</span></label>`)
+        .join("")}</div><p class="sm-says" id="sm-style-says"></p>`;
+    this.inputs = [...box.querySelectorAll("input")];
+    this.says = /** @type {HTMLElement} */ (box.querySelector(".sm-says"));
+    box.addEventListener("change", (event) => {
+      const { value } = /** @type {HTMLInputElement} */ (event.target);
+      panel.presets.take(/** @type {import("./choice.js").Preset} */ (panel.catalogue.presets.find(({ name }) => name === value)));
+    });
+  }
+
+  /** The style that is set, if it is one. */
+  present() {
+    const { presets } = this.panel;
+    return this.known.find(({ name }) => presets.isAt(/** @type {any} */ (presets.known.find((preset) => preset.name === name))));
+  }
+
+  render() {
+    const present = this.present();
+    for (const input of this.inputs) input.checked = input.value === present?.name;
+    write(this.says, present?.says ?? "Your own setting: see Advanced.");
+  }
+}
