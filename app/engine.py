@@ -1,8 +1,17 @@
-"""Drafts for many tabs from one model: the next rows of all requests share one pass.
+"""Drafts for many tabs from one model: the next rows of several requests share one pass.
 
-An `Engine` belongs to one thread and knows no other; `app.service` calls it. An error in one request ends that request
-with a sentence and a log line, and closes its tab's session, so that the tab's next request starts afresh. Every other
-request goes on.
+An `Engine` belongs to one thread and knows no other; `app.service` calls it.
+
+Who is in a pass. A pass has a bounded number of inputs, so that its time is bounded too. Half of them are for tabs that
+still wait for their first drafts, the longest wait first; the other half for drafts that grow, the oldest first. Each
+half takes what the other leaves. A tab waits since its first request that was not answered: a newer request of the same
+tab does not lose its place. Of a long text a pass reads a part, while others wait too.
+
+Texts stay in the model's cache for as long as it has room; then the text that was used longest ago makes room, of those
+at rest. Where none rests, a request waits until another one ends.
+
+An error in one request ends that request with a sentence and a log line, and closes its tab's session, so that the
+tab's next request starts afresh. Every other request goes on.
 """
 
 from __future__ import annotations
@@ -11,7 +20,7 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from app import sampling, speculation
@@ -26,6 +35,13 @@ if TYPE_CHECKING:
 
 MEASURING = "What a pass costs on this machine is being measured, once; speculation begins with the next drafts."
 
+INPUTS = {"cpu": 32}  # of one pass, by device: some 30 ms with the default model; a wait that a typist bears
+MORE_INPUTS = 256  # on a GPU, where they cost little more than one
+ROOM = 64  # positions that drafts take behind a text
+PAUSE = 1.0  # seconds without a request, after which a tab has given up its place among those who wait
+PATIENCE = 10.0  # seconds that a request waits for room in the cache
+PLACES = 1024  # tabs whose place is remembered
+
 log = logging.getLogger(__name__)
 
 
@@ -36,30 +52,38 @@ class Engine:
         autocomplete: what drafts.
     """
 
-    def __init__(self, autocomplete: Autocomplete, max_tabs: int, pace: float) -> None:
+    def __init__(self, autocomplete: Autocomplete, pace: float) -> None:
         self.autocomplete = autocomplete
-        self._max_tabs, self._pace = max_tabs, pace
+        self._pace = pace
+        self._inputs = INPUTS.get(autocomplete.model.device, MORE_INPUTS)
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # least recently used first
+        self._waiting: dict[str, Job] = {}  # not begun
         self._running: dict[str, Job] = {}
+        self._full = False  # a request found no room in the cache, and none has ended since then
+        self._since: OrderedDict[str, tuple[float, float]] = OrderedDict()  # when a tab began to wait, and last asked
         self._latest: dict[str, tuple[int, Completion]] = {}  # by tab: the drafts that `look` is shown
         self._chore: Iterator[None] | None = None  # done a pass of the model at a time
 
     @property
     def busy(self) -> bool:
         """Whether `step` has something to do."""
-        return bool(self._running) or self._chore is not None
+        return bool(self._waiting or self._running) or self._chore is not None
 
     def begin(self, tab: str, job: Job) -> None:
-        """Start a request in place of the tab's older one."""
+        """Take a request in place of the tab's older one; it begins when its turn comes."""
         self.stop(tab)
-        self._running[tab] = job
-        self._attempt(tab, self._begin)
+        since, asked = self._since.pop(tab, (job.arrived, job.arrived))
+        self._since[tab] = since if job.arrived - asked <= PAUSE else job.arrived, job.arrived
+        if len(self._since) > PLACES:
+            self._since.popitem(last=False)
+        self._waiting[tab] = job
 
     def stop(self, tab: str) -> None:
-        """Stop the tab's request, if one runs; its session, and what it has in the cache, stays."""
-        job = self._running.pop(tab, None)
+        """Stop the tab's request, if there is one; its session, and what it has in the cache, stays."""
+        job = self._waiting.pop(tab, None) or self._running.pop(tab, None)
         if job is None:
             return
+        self._full = False
         job.post(None)
         if not _closed(job):
             self._close_session(tab)  # what it has in the cache may be half-way
@@ -67,11 +91,12 @@ class Engine:
     def forget(self, tab: str) -> None:
         """The tab is gone: stop its request and free its place in the cache."""
         self.stop(tab)
+        self._since.pop(tab, None)
         self._close_session(tab)
 
     def drop_unwanted(self) -> None:
         """Stop the requests whose streams were closed."""
-        for tab, job in list(self._running.items()):
+        for tab, job in [*self._waiting.items(), *self._running.items()]:
             if job.dropped:
                 self.stop(tab)
 
@@ -106,7 +131,8 @@ class Engine:
 
     def close_sessions(self) -> list[Job]:
         """Stop everything and give every place in the cache back. Returns: the requests that ran, not yet told."""
-        jobs, self._running, self._chore = list(self._running.values()), {}, None
+        jobs = [*self._running.values(), *self._waiting.values()]
+        self._running, self._waiting, self._chore = {}, {}, None
         for job in jobs:
             _closed(job)
         for tab in list(self._sessions):
@@ -122,11 +148,7 @@ class Engine:
     # ---------------------------------------------------------------- passes
 
     def _draft(self) -> None:
-        due: list[tuple[str, list[Row]]] = []
-        for tab in list(self._running):
-            rows = self._attempt(tab, self._rows)
-            if rows:
-                due.append((tab, rows))
+        due = self._chosen()
         if not due:
             return
         try:
@@ -137,37 +159,80 @@ class Engine:
                 return
             # One of the rows is at fault; every sequence is as it was, so each request tries alone.
             for tab, rows in due:
-                self._attempt(tab, lambda job, rows=rows: self._advance(job, self._forward(rows)))
+                self._attempt(tab, lambda job, rows=rows: self._advance(job, rows, self._forward(rows)))
             return
         at = 0
         for tab, rows in due:
             mine = logits[at : at + len(rows)]
             at += len(rows)
-            self._attempt(tab, lambda job, mine=mine: self._advance(job, mine))
+            self._attempt(tab, lambda job, rows=rows, mine=mine: self._advance(job, rows, mine))
+
+    def _chosen(self) -> list[tuple[str, list[Row]]]:
+        """The tabs that take part in the next pass, with their rows; see the head of this file."""
+        jobs = self._waiting | self._running
+        ordered = sorted(jobs, key=lambda tab: self._since.get(tab, (jobs[tab].arrived,))[0])
+        first = [tab for tab in ordered if jobs[tab].first is None]
+        growing = sorted((tab for tab in ordered if jobs[tab].first), key=lambda tab: jobs[tab].first or (0.0, 0))
+        due: list[tuple[str, list[Row]]] = []
+        spent = 0
+        alone = len(jobs) == 1
+        half = self._inputs // 2 if growing else self._inputs
+        for queue, limit, least in ((first, half, True), (growing, self._inputs, True), (first, self._inputs, False)):
+            while queue and (least or spent < limit):
+                if self._full and self._running and queue[0] in self._waiting:
+                    break
+                rows = self._attempt(queue[0], lambda job: self._rows(job, alone))
+                if queue[0] in self._waiting:
+                    break
+                inputs = sum(len(row.inputs) for row in rows or ())
+                if spent + inputs > limit and not least:
+                    break
+                if rows:
+                    due.append((queue[0], rows))
+                    spent, least = spent + inputs, False
+                del queue[0]
+        return due
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         return self.autocomplete.model.forward(rows)
 
-    def _rows(self, job: Job) -> list[Row]:
-        assert job.completion is not None
-        return job.completion.rows()
+    def _rows(self, job: Job, alone: bool) -> list[Row]:
+        """What the request feeds in a pass; it begins where it has not. [] when it ended with that."""
+        if job.completion is None:
+            self._begin(job)
+        if job.completion is None:  # it ended at once: the cache knew the answer
+            return []
+        if job.rows is None:
+            job.rows = job.completion.rows()
+        row, part = job.rows[0], 2 * self._inputs
+        whole = alone or len(job.rows) > 1 or row.every or row.parents is not None
+        if whole or not isinstance(row.inputs, list) or len(row.inputs) <= part:
+            return job.rows
+        return [replace(row, inputs=row.inputs[:part], silent=True)]
 
-    def _advance(self, job: Job, logits: list[Tensor]) -> None:
+    def _advance(self, job: Job, rows: list[Row], logits: list[Tensor]) -> None:
         assert job.completion is not None
+        assert job.rows is not None
+        if rows is not job.rows:  # a part of a long text
+            job.rows = [replace(job.rows[0], inputs=job.rows[0].inputs[len(rows[0].inputs) :])]
+            return
+        job.rows = None
         job.completion.advance(logits)
         self._show(job)
 
     def _begin(self, job: Job) -> None:
         request, settings = job.request, job.request.settings
-        session = self._sessions.get(request.tab)
+        tab, model = request.tab, self.autocomplete.model
+        self._running[tab] = self._waiting.pop(tab, job)
+        session = self._sessions.get(tab)
         if session is None:
-            if len(self._sessions) >= self._max_tabs and not self._evict():
-                raise ContextFull(
-                    f"{self._max_tabs} tabs are drafting at this moment, as many as there is room for; "
-                    "type on when one of them rests."
-                )
-            session = self._sessions[request.tab] = self.autocomplete.open()
-        self._sessions.move_to_end(request.tab)
+            size = min(len(request.before), self.autocomplete.window) + ROOM  # a token has a character at least
+            while not model.has_room(size) and self._evict():
+                pass
+            if len(self._running) > 1 and not model.has_room(size):
+                raise ContextFull("The model's cache has no room for one more text; close a tab.")
+            session = self._sessions[tab] = self.autocomplete.open()
+        self._sessions.move_to_end(tab)
         drafting = settings.drafting() | sampling.options(self.autocomplete, settings)
         from core.autocomplete import KeptRow  # torch comes with it
 
@@ -185,6 +250,7 @@ class Engine:
         now = time.perf_counter()
         if completion.step and job.first is None:
             job.first = now, completion.step
+            self._since.pop(request.tab, None)
             self._latest[request.tab] = request.n, completion
         settled = completion.settled and not job.settled
         due = not job.sent or settled or now - job.sent_at >= self._pace
@@ -244,31 +310,42 @@ class Engine:
     def _attempt(self, tab: str, action: Callable[[Job], Any]) -> Any:
         """Run one part of a request; an error in it ends that request alone."""
         try:
-            return action(self._running[tab])
+            return action(self._running.get(tab) or self._waiting[tab])
         except Exception as error:  # noqa: BLE001 an error in one request must not end the engine
             self._recover(tab, error)
             return None
 
     def _recover(self, tab: str, error: Exception) -> None:
-        """After an error: without room, make some and begin again; otherwise say what is wrong."""
+        """After an error: without room, make some or wait for it, and begin again; otherwise say what is wrong."""
         if not isinstance(error, PolydraftError):
             log.warning("A request failed: %r", error, exc_info=error)
-        job = self._running.get(tab)
+        job = self._running.pop(tab, None)
         if job is None:  # it had ended already
             self._close_session(tab)
-            return
-        if isinstance(error, ContextFull) and self._evict() and _closed(job):
-            self._attempt(tab, self._begin)
-            return
-        job.fail(*request_failure(error))
-        self.forget(tab)  # what it has in the cache may be half-way; the tab's next request starts afresh
+        elif isinstance(error, ContextFull) and self._may_try_again(tab, job):
+            self._waiting[tab] = job
+        else:
+            self._full = False
+            job.fail(*request_failure(error))
+            _closed(job)
+            self.forget(tab)  # what it has in the cache may be half-way; the tab's next request starts afresh
 
-    def _evict(self) -> bool:
-        """Close the session that was used longest ago, of those at rest. False when there is none."""
-        idle = next((tab for tab in self._sessions if tab not in self._running), None)
-        if idle is None:
+    def _may_try_again(self, tab: str, job: Job) -> bool:
+        """After the cache had no room for a request: whether there may be some, now or when another request ends."""
+        if not _closed(job):
             return False
-        self._close_session(idle)
+        if self._evict(tab):
+            return True
+        self._full = bool(self._running) and time.perf_counter() - job.arrived < PATIENCE
+        return self._full
+
+    def _evict(self, but: str = "") -> bool:
+        """Close the session that was used longest ago, of those at rest; last of all those with a request that waits.
+        False when there is none."""
+        idle = [tab for tab in self._sessions if tab not in self._running and tab != but]
+        if not idle:
+            return False
+        self._close_session(next((tab for tab in idle if tab not in self._waiting), idle[0]))
         return True
 
     def _close_session(self, tab: str) -> None:
@@ -280,7 +357,7 @@ class Engine:
 
 def _closed(job: Job) -> bool:
     """Close what the request has begun; whether that went well."""
-    completion, job.completion = job.completion, None
+    completion, job.completion, job.rows = job.completion, None, None
     return completion is None or _done(completion.close)
 
 

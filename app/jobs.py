@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from app.service import DraftRequest
     from core.autocomplete import Autocomplete, Completion
+    from core.models import Row
 
 Event = dict[str, Any]
 
@@ -29,6 +30,7 @@ class Job:
         self.arrived = time.perf_counter()
         self.dropped = False
         self.completion: Completion | None = None
+        self.rows: list[Row] | None = None  # what the completion needs next and was not fed yet
         self.step = 0
         self.settled = False  # what was sent last only grows
         self.sent: list[Event] = []

@@ -29,7 +29,6 @@ from core.errors import InputError, PolydraftError
 if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
 
-MAX_TABS = 12  # tabs whose text stays in the model's cache
 PACE = 0.1  # seconds between two states of growing drafts: what a page draws costs the model a core
 REMEMBERED = 1024  # tabs whose newest request is known, so that a late older one can be told
 
@@ -113,7 +112,6 @@ class DraftService:
         self,
         load: Callable[[], Autocomplete],
         name: str = "",
-        max_tabs: int = MAX_TABS,
         pace: float = PACE,
         by_name: Callable[[str], Autocomplete] | None = None,
     ) -> None:
@@ -123,7 +121,7 @@ class DraftService:
         by_name: loads any other model for `change`; None where there is no choice.
         """
         self._first, self._by_name = load, by_name
-        self._max_tabs, self._pace = max_tabs, pace
+        self._pace = pace
         self._wake = threading.Condition()
         # Guarded by _wake:
         self._inbox = _Inbox()
@@ -380,7 +378,7 @@ class DraftService:
         """Draft with another model from now on; requests that run begin again with it."""
         jobs = self._engine.close() if self._engine is not None else []
         leave_cores_to(loaded.autocomplete.model)
-        engine = Engine(loaded.autocomplete, self._max_tabs, self._pace)
+        engine = Engine(loaded.autocomplete, self._pace)
         with self._wake:
             self._engine, self._failure = engine, None
         loaded.answer(None)

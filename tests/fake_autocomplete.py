@@ -13,6 +13,14 @@ from core.errors import ContextFull
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
+@dataclass(frozen=True)
+class FakeRow:
+    text: str
+    inputs: tuple[int, ...] = (0,)
+    every: bool = False
+    parents: None = None
+
+
 @dataclass
 class FakeModel:
     name: str = "Scripted"
@@ -25,27 +33,31 @@ class FakeModel:
     broken: dict[str, Exception] = field(default_factory=dict)  # text -> what a pass with it raises
     closed: bool = False
 
-    def forward(self, rows: list[str]) -> list[str]:
+    def has_room(self, positions: int) -> bool:
+        return True
+
+    def forward(self, rows: list[FakeRow]) -> list[str]:
         if self.gate:
             self.gate.acquire()
         time.sleep(self.step_s)
         for row in rows:
-            if row in self.broken:
-                raise self.broken[row]
+            if row.text in self.broken:
+                raise self.broken[row.text]
         self.passes.append(len(rows))
-        return rows
+        return [row.text for row in rows]
 
     def close(self) -> None:
         self.closed = True
 
 
 class FakeAutocomplete:
-    """Sessions and completions of the same shape as the real ones; each row is simply its text."""
+    """Sessions and completions of the same shape as the real ones; each row has one input."""
 
     def __init__(self, room: int = 100, known: str | None = None) -> None:
         self.model = FakeModel()
         self.notice: str | None = None
         self.room = room
+        self.window = 1024
         self.known = known  # a text whose first drafts are there without a pass
         self.sessions: list[FakeSession] = []
         self.opened = 0
@@ -86,8 +98,8 @@ class FakeCompletion:
         if known:
             self.advance([])
 
-    def rows(self) -> list[str]:
-        return [] if self.done else [self.before]
+    def rows(self) -> list[FakeRow]:
+        return [] if self.done else [FakeRow(self.before)]
 
     def advance(self, logits: list[str]) -> None:
         assert not self.closed

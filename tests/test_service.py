@@ -17,8 +17,8 @@ from tests.fake_autocomplete import FakeAutocomplete
 
 
 @contextmanager
-def running(fake: FakeAutocomplete, max_tabs: int = 12, pace: float = 0) -> Iterator[DraftService]:
-    service = DraftService(fake.real, "scripted", max_tabs, pace)
+def running(fake: FakeAutocomplete, pace: float = 0) -> Iterator[DraftService]:
+    service = DraftService(fake.real, "scripted", pace)
     service.start()
     try:
         yield service
@@ -222,14 +222,14 @@ def test_a_failure_concerns_its_own_request_only(error: Exception, words: str) -
 
 
 def test_the_tab_at_rest_for_longest_makes_room() -> None:
-    fake = FakeAutocomplete()
-    with running(fake, max_tabs=2) as service:
+    fake = FakeAutocomplete(room=2)
+    with running(fake) as service:
         for n, tab in enumerate("abac"):
             assert run(all_of(service.stream(ask(tab, n, f"text of {tab}", length=1))))
         assert [s.completions[0].before for s in fake.sessions] == ["text of a", "text of c"]
 
 
-def test_a_full_cache_makes_room_and_otherwise_says_so() -> None:
+def test_a_full_cache_makes_room_or_lets_a_request_wait() -> None:
     fake = FakeAutocomplete(room=1)
     with running(fake) as service:
         assert len(run(all_of(service.stream(ask("a", 1, length=1))))) == 2
@@ -243,9 +243,9 @@ def test_a_full_cache_makes_room_and_otherwise_says_so() -> None:
         async def two() -> None:
             first = service.stream(ask("d", 1, length=30))
             await anext(first)
-            (line,) = await all_of(service.stream(ask("e", 1)))  # d is at work: no room to take
-            assert line["message"] == "There is no room for one more text; close a tab."
+            second = asyncio.create_task(all_of(service.stream(ask("e", 1, length=2))))  # d is at work: e waits
             assert len(await all_of(first)) == 30
+            assert len(await second) == 3
 
         run(two())
 

@@ -126,8 +126,8 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def _forward(self, rows: list[Row]) -> list[Tensor]:
-        """Run the rows in one pass; inputs are checked, bookkeeping is the caller's. Must leave every sequence as it
-        was when it raises."""
+        """Run the rows in one pass; inputs are checked, bookkeeping is the caller's, who takes back what a pass that
+        failed has appended."""
 
     @abstractmethod
     def close(self) -> None:
@@ -140,7 +140,7 @@ class LanguageModel(ABC):
             The tensors are the caller's.
         Raises: InputError for an empty row, an id outside the vocabulary, embeddings of another width, a sequence
             that appears twice, or parents that make no tree or one that the model does not take; ContextFull when
-            there is no room, with every sequence as it was.
+            there is no room. After any error every sequence is as it was.
         """
         seen: set[int] = set()
         for row in rows:
@@ -152,15 +152,26 @@ class LanguageModel(ABC):
         for row in rows:
             row.sequence._forget_tree()
             row.sequence._fresh = None
-        logits = self._forward(rows)
-        for row, after in zip(rows, logits, strict=True):
-            self.tokens_fed += len(row.inputs)
-            if row.parents is not None:
-                row.sequence._tree = Tree(list(row.inputs), list(row.parents), after)  # pyright: ignore[reportArgumentType]
-            else:
-                row.sequence._remember(row.sequence._fresh)
-                row.sequence._note(row.inputs, None if row.silent else after[-1] if row.every else after)
+        lengths = [row.sequence.length for row in rows]
+        try:
+            logits = self._forward(rows)
+            for row, after in zip(rows, logits, strict=True):
+                if row.parents is not None:
+                    row.sequence._tree = Tree(list(row.inputs), list(row.parents), after)  # pyright: ignore[reportArgumentType]
+                else:
+                    row.sequence._remember(row.sequence._fresh)
+                    row.sequence._note(row.inputs, None if row.silent else after[-1] if row.every else after)
+        except BaseException:
+            for row, length in zip(rows, lengths, strict=True):
+                row.sequence._restore(length)
+            raise
+        self.tokens_fed += sum(len(row.inputs) for row in rows)
         return logits
+
+    def has_room(self, positions: int) -> bool:
+        """Whether a text of so many more positions keeps the cache within its share of memory; see `core.models.memory`.
+        A cache of fixed size has room until it raises ContextFull."""
+        return True
 
     def _check_tree(self, row: Row) -> None:
         if row.parents is None:
@@ -353,13 +364,23 @@ class Sequence(ABC):
         if self._tree is not None:
             self.keep([])
 
+    def _restore(self, length: int) -> None:
+        """After a pass that failed anywhere: be as before it, when there were `length` positions and no tree."""
+        del self.inputs[length:]
+        self._known = min(self._known, length)
+        for at in [at for at in self._logits if at > length]:
+            del self._logits[at]
+        self._tree = self._fresh = None
+        self._keep([])
+        self._rewind(length)
+
     @abstractmethod
     def _keep(self, path: list[int]) -> None:
         """Leave this path of the tree in the cache, as if it had been fed; the rest of the tree goes."""
 
     @abstractmethod
     def _rewind(self, length: int) -> None:
-        """Drop the cache from `length` on; 0 <= length < self.length."""
+        """Drop the cache from `length` on; 0 <= length <= self.length."""
 
     @abstractmethod
     def _fork(self) -> Sequence:

@@ -42,6 +42,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies
+from weakref import WeakSet
 
 import gguf
 import torch
@@ -59,6 +60,7 @@ from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddi
 from core.models.coded import Coded
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
 from core.models.lean import LeanLlama
+from core.models.memory import free_bytes, room_in_cache
 from core.models.native import NativeLlama
 
 MAX_CONTEXT = 8192  # positions; what a model's configuration allows beyond that would cost gigabytes of cache
@@ -119,6 +121,7 @@ class TorchModel(LanguageModel):
         self._takes_positions = "position_ids" in accepted
         self._keeps_some = "logits_to_keep" in accepted
         self._planes = _probe_planes(module, name)
+        self._stores: WeakSet[_Store] = WeakSet()
         self.depth = len(self._planes) // 2
         self._windows = _windows(module)
         self._check_embeddings()
@@ -131,6 +134,19 @@ class TorchModel(LanguageModel):
     def close(self) -> None:
         self._module = None
         self.embeddings = torch.empty(0, self.dim)
+
+    @property
+    def position_bytes(self) -> int:
+        """What one position of one sequence takes in the cache."""
+        return sum(heads * width for heads, width in self._planes) * self._dtype.itemsize
+
+    @property
+    def cache_bytes(self) -> int:
+        """What the cache takes now; a store takes its memory for as long as one sequence stands in it."""
+        return sum(len(store.tenants) * store.capacity for store in self._stores) * self.position_bytes
+
+    def has_room(self, positions: int) -> bool:
+        return room_in_cache(self.cache_bytes, positions * self.position_bytes, free_bytes(self._device))
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         for row in rows:
@@ -250,6 +266,7 @@ class TorchModel(LanguageModel):
         # Half as much again: copying stays a constant share of the work, however long the text grows.
         room = max(ROOM, (end + n) // 2)
         store = _Store(self._planes, len(sequences), end + n + room, self._dtype, self._device)
+        self._stores.add(store)
         for line, sequence in enumerate(sequences):
             store.take(line, end, sequence)
         return store, 0, end

@@ -11,6 +11,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import weakref
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +21,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.errors import ContextFull, ModelFileError
+from core.errors import ContextFull, InputError, ModelFileError
 from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain, path_to
 from core.models.gguf_file import GGUFFile
+from core.models.memory import CACHE_SHARE, free_bytes
 
-MAX_CELLS = 8192  # positions in the cache, all sequences together
+MAX_CELLS = 8192  # positions in the cache, all sequences together; fewer where memory is short
+LEAST_CELLS = 512
 MAX_SEQUENCES = 128  # sequence ids; llama.cpp itself allows 256
 BATCH = 512  # inputs per native call; longer rows are cut
 
@@ -60,11 +64,21 @@ def load(path: Path, name: str) -> LlamaCppModel:
     return LlamaCppModel(file, name)
 
 
-class LlamaCppTokenizer(Tokenizer):
-    """The tokenizer inside a GGUF file, as llama.cpp runs it."""
+class _Weights:
+    """llama.cpp's model. Its memory is freed when neither our model nor a tokenizer refers to it any more: threads that
+    add to personal stores may tokenize after the model was closed."""
 
-    def __init__(self, vocab: Any, names: list[str], types: list[int]) -> None:
-        self._vocab = vocab
+    def __init__(self, pointer: Any) -> None:
+        self.pointer = pointer
+        weakref.finalize(self, lib.llama_model_free, pointer).atexit = False
+
+
+class LlamaCppTokenizer(Tokenizer):
+    """The tokenizer inside a GGUF file, as llama.cpp runs it. It works after the model is closed, too."""
+
+    def __init__(self, weights: _Weights, names: list[str], types: list[int]) -> None:
+        self._weights = weights
+        self._vocab = vocab = lib.llama_model_get_vocab(weights.pointer)
         n = lib.llama_vocab_n_tokens(vocab)
         names = names + [""] * (n - len(names))
         types = types + [_UNUSED] * (n - len(types))
@@ -117,34 +131,34 @@ class LlamaCppModel(LanguageModel):
         params = lib.llama_model_default_params()
         # The AMX buffer type of the default build dies with SIGSEGV on CPUs that have AMX.
         params.use_extra_bufts = False
-        self._model = lib.llama_model_load_from_file(os.fsencode(path), params)
-        if not self._model:
+        pointer = lib.llama_model_load_from_file(os.fsencode(path), params)
+        if not pointer:
             raise ModelFileError(
                 f"llama.cpp cannot read {path}: it is damaged or of an architecture this version does not know; "
                 "download it again or choose another model."
             )
-        sizes = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self._model)), lib.llama_model_n_embd(self._model)
+        weights = _Weights(pointer)
+        sizes = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(pointer)), lib.llama_model_n_embd(pointer)
         if sizes != self.embeddings.shape:  # what follows hands arrays of these sizes to native code
-            lib.llama_model_free(self._model)
             raise ModelFileError(
                 f"{path} has token embeddings of the shape {tuple(self.embeddings.shape)}, where llama.cpp finds "
                 f"{sizes}; download it again."
             )
-        self.context_length = min(MAX_CELLS, lib.llama_model_n_ctx_train(self._model))
+        self.context_length = min(MAX_CELLS, lib.llama_model_n_ctx_train(pointer), _affordable(pointer))
         params = lib.llama_context_default_params()
         params.n_ctx = self.context_length
         params.n_batch = params.n_ubatch = BATCH
         params.n_seq_max = MAX_SEQUENCES
         params.kv_unified = True  # forks share cells
         params.n_threads = params.n_threads_batch = _threads()
-        self._context = lib.llama_init_from_model(self._model, params)
+        self._context = lib.llama_init_from_model(pointer, params)
         if not self._context:
-            lib.llama_model_free(self._model)
             raise ModelFileError(f"llama.cpp has no memory for a context of {self.context_length} tokens of {name}.")
         self._memory = lib.llama_get_memory(self._context)
-        vocab = lib.llama_model_get_vocab(self._model)
-        self.tokenizer = LlamaCppTokenizer(vocab, names, types if isinstance(types, list) else [])
+        self._weights: _Weights | None = weights
+        self.tokenizer = LlamaCppTokenizer(weights, names, types if isinstance(types, list) else [])
         self._free_ids = list(range(MAX_SEQUENCES - 1, -1, -1))
+        self._dropped: deque[int] = deque()  # ids of sequences that were never closed, to be given back
         self._token_batch = lib.llama_batch_init(BATCH, 0, MAX_SEQUENCES)
         self._embedding_batch = lib.llama_batch_init(BATCH, self.dim, MAX_SEQUENCES)
 
@@ -156,13 +170,18 @@ class LlamaCppModel(LanguageModel):
             lib.llama_batch_free(self._token_batch)
             lib.llama_batch_free(self._embedding_batch)
             lib.llama_free(self._context)
-            lib.llama_model_free(self._model)
-            self._context = None
+            self._context = self._weights = None
 
     def _take_id(self) -> int:
+        self._collect()
         if not self._free_ids:
             raise ContextFull(f"All {MAX_SEQUENCES} sequences of the cache are in use; close one first.")
         return self._free_ids.pop()
+
+    def _collect(self) -> None:
+        """Take the places of dropped sequences back."""
+        while self._dropped:
+            self._give_id(self._dropped.popleft())
 
     def _give_id(self, id: int) -> None:
         lib.llama_memory_seq_rm(self._memory, id, -1, -1)
@@ -170,11 +189,15 @@ class LlamaCppModel(LanguageModel):
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         for row in rows:
+            assert isinstance(row.sequence, LlamaCppSequence)
+            if not row.sequence._open or row.sequence.model is not self or not self._context:
+                raise InputError("The sequence is closed, or belongs to another model; open a new one.")
             if row.sequence.length + len(row.inputs) > self.context_length:
                 raise ContextFull(
                     f"{row.sequence.length + len(row.inputs)} tokens do not fit the context of {self.name}, "
                     f"which holds {self.context_length}; shorten the text."
                 )
+        self._collect()
         places = self._places(rows)
         mixed = any(isinstance(row.inputs, Tensor) for row in rows)
         # One entry per input: (row, position in the row). Cut into native batches of at most BATCH.
@@ -189,7 +212,6 @@ class LlamaCppModel(LanguageModel):
             part = entries[at : at + BATCH]
             code = self._decode(rows, part, values[at : at + BATCH], mixed, places)
             if code != 0:
-                self._undo(rows)
                 if code == 1:
                     raise ContextFull(
                         f"The cache of {self.context_length} positions is full of other texts; close a tab or wait."
@@ -217,7 +239,6 @@ class LlamaCppModel(LanguageModel):
             inner = set(row.parents)
             leaves = [i for i in range(len(row.inputs)) if i not in inner]
             if len(leaves) > len(self._free_ids):
-                self._undo(rows)
                 raise ContextFull(
                     f"A tree of {len(leaves)} branches does not fit: {len(self._free_ids)} of the cache's "
                     f"{MAX_SEQUENCES} sequences are free; close some, or take a smaller tree."
@@ -260,12 +281,13 @@ class LlamaCppModel(LanguageModel):
         view = np.ctypeslib.as_array(pointer, shape=(self.vocab_size,))
         return torch.from_numpy(view.copy())
 
-    def _undo(self, rows: list[Row]) -> None:
-        """Take back what earlier parts of a failed pass appended."""
-        for row in rows:
-            assert isinstance(row.sequence, LlamaCppSequence)
-            row.sequence._keep([])
-            lib.llama_memory_seq_rm(self._memory, row.sequence.id, row.sequence.length, -1)
+
+def _affordable(model: Any) -> int:
+    """Cells whose keys and values, 16 bits each, are within the cache's share of free memory; all are taken at once."""
+    heads = max(lib.llama_model_n_head(model), 1)
+    width = lib.llama_model_n_head_kv(model) * lib.llama_model_n_embd(model) // heads
+    cell = 2 * 2 * lib.llama_model_n_layer(model) * max(width, 1)  # bytes
+    return max(LEAST_CELLS, int(CACHE_SHARE * free_bytes(torch.device("cpu"))) // max(cell, 1))
 
 
 def _wants_every(row: Row) -> bool:
@@ -288,6 +310,8 @@ class LlamaCppSequence(Sequence):
         self._open = True
 
     def _keep(self, path: list[int]) -> None:
+        if not self._open or not self.model._context:  # the id may be another sequence's by now
+            return
         memory, end = self.model._memory, self.length + len(path)
         if not self.branches:  # a chain: it was fed as any row
             lib.llama_memory_seq_rm(memory, self.id, end, -1)
@@ -299,7 +323,8 @@ class LlamaCppSequence(Sequence):
         self.branches = []
 
     def _rewind(self, length: int) -> None:
-        lib.llama_memory_seq_rm(self.model._memory, self.id, length, -1)
+        if self._open and self.model._context:
+            lib.llama_memory_seq_rm(self.model._memory, self.id, length, -1)
 
     def _fork(self) -> LlamaCppSequence:
         child = LlamaCppSequence(self.model, self.model._take_id())
@@ -311,3 +336,8 @@ class LlamaCppSequence(Sequence):
             self._forget_tree()
             self.model._give_id(self.id)
         self._open = False
+
+    def __del__(self) -> None:
+        # A fork that was dropped in an error must not keep its id. Any thread may be the one that drops it.
+        if getattr(self, "_open", False):
+            self.model._dropped.extend([self.id, *(id for id, _ in self.branches)])

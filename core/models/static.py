@@ -25,7 +25,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
 import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
@@ -34,6 +33,7 @@ from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings
 from core.models.capture import Graphs, bucket, memory_full
 from core.models.hf import PADDING, TorchModel
+from core.models.memory import free_bytes
 
 LINES = 32  # sequences by default: a few people, and a set of drafts with exact steps for each
 CAPACITY = 1024  # positions of each by default
@@ -519,10 +519,7 @@ def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -
     """
     assert model._module is not None
     per_position = sum(heads * width for heads, width in model._planes) * model._dtype.itemsize  # bytes
-    free = (
-        torch.cuda.mem_get_info(model._device)[0] if model._device.type == "cuda" else psutil.virtual_memory().available
-    )
-    capacity = min(model.context_length, int(free * share / (lines * per_position)))
+    capacity = min(model.context_length, int(free_bytes(model._device) * share / (lines * per_position)))
     try:
         if capacity < LEAST:
             raise BackendUnavailable(

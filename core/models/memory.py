@@ -1,0 +1,33 @@
+"""Memory that is free on a device, and how much of it the texts in a model's cache may take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import torch
+
+CACHE_SHARE = 0.25  # of what would be free without the cache: the rest is for the machine's other programs
+
+# Where a container's limit stands, and what its processes take (cgroup version 2).
+_LIMIT, _TAKEN = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
+
+
+def free_bytes(device: torch.device) -> int:
+    """Bytes that can still be allocated there; on a CPU within the limit of the container, too."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    free = psutil.virtual_memory().available
+    try:
+        return min(free, max(int(_LIMIT.read_text()) - int(_TAKEN.read_text()), 0))
+    except (OSError, ValueError):  # no such limit: "max", or no such file
+        return free
+
+
+def room_in_cache(taken: int, more: int, free: int) -> bool:
+    """Whether a cache that takes so many bytes stays within its share of memory with `more` of them.
+
+    Args:
+        free: bytes that can be allocated now, beside what the cache takes.
+    """
+    return taken + more <= CACHE_SHARE * (taken + free)

@@ -1,0 +1,87 @@
+"""Ctrl+C while a personal store takes a file in: the adding stops first, and the model is closed after it."""
+
+from __future__ import annotations
+
+import gc
+import http.client
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.test_server import address_of, child
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+
+SCRIPT = """
+    import sys
+    import time
+
+    import app.personal
+    import core.autocomplete
+    from tests.fake_autocomplete import FakeAutocomplete
+
+    fake = FakeAutocomplete()
+    fake.model.tokenizer = object()
+    core.autocomplete.load_autocomplete = lambda *_, **__: fake.real()
+
+    def add_file(self, store, path, name, progress):
+        try:
+            for _ in range({steps}):
+                progress(0.5)
+                for _ in range({looks}):  # one long call of compiled code, as a tokenizer's
+                    time.sleep(0.01)
+                    if fake.model.closed:
+                        print("used after it was closed", file=sys.stderr)
+        finally:
+            print("the adding ended", "after" if fake.model.closed else "before", "the model")
+
+    app.personal.PersonalStores.add_file = add_file
+    from app.server import serve
+
+    serve(port=0, open_browser=False)
+"""
+
+
+@pytest.mark.parametrize(("steps", "looks"), [(2000, 1), (20, 150)])
+def test_ctrl_c_ends_an_adding_before_the_model_is_closed(steps: int, looks: int, tmp_path: Path) -> None:
+    process = child(SCRIPT.format(steps=steps, looks=looks), tmp_path)
+    port, token = address_of(process)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    headers = {"Authorization": f"Bearer {token}"}
+    for _ in range(200):  # until the model is there
+        connection.request("GET", "/api/status", headers=headers)
+        if json.loads(connection.getresponse().read())["ready"]:
+            break
+        time.sleep(0.02)
+    connection.request("POST", "/api/stores/add?store=mine&name=notes.txt", b"Some text.", headers)
+    assert json.loads(connection.getresponse().readline()) == {"type": "progress", "share": 0.5}
+    began = time.perf_counter()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (out, err, process.returncode) == ("the adding ended before the model\n", "", 0)
+    assert time.perf_counter() - began < 15  # and not after all the steps
+
+
+def test_llama_cpps_tokenizer_works_after_its_model_was_closed(
+    default_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from core.models import llamacpp
+
+    freed: list[object] = []
+    really = llamacpp.lib.llama_model_free
+    monkeypatch.setattr(llamacpp.lib, "llama_model_free", lambda pointer: (freed.append(pointer), really(pointer)))
+    model = llamacpp.load(default_gguf, "default")
+    tokenizer = model.tokenizer
+    expected = tokenizer.encode("Once upon a time")
+    model.close()
+    del model
+    gc.collect()
+    assert not freed
+    assert tokenizer.encode("Once upon a time") == expected
+    del tokenizer
+    gc.collect()
+    assert len(freed) == 1

@@ -1,0 +1,105 @@
+"""`bench soak`: a short run on a tiny model, and that its accounting sees what it is there to see."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from app.bench.soak import Process, summary
+from app.bench.typists import Habits, Seen, Server, Typist
+from tiny_models import save_model, tiny
+
+from app.bench import soak, typists
+from app.bench.report import Options
+
+Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+def typed_at(answer: bytes, keys: int = 3) -> Seen:
+    """What a typist sees of a server that gives this answer to every request for drafts."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    async def type() -> Seen:
+        server, seen = await asyncio.start_server(handle, "127.0.0.1", 0), Seen()
+        async with server:
+            port = server.sockets[0].getsockname()[1]
+            typist = Typist(0, Server(f"http://127.0.0.1:{port}", {}), "word " * 500, Habits(restless=False), seen)
+            await typist.type(60, keys)
+        return seen
+
+    return asyncio.run(asyncio.wait_for(type(), 30))
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(typists, "REST", (0.05, 0.1))
+    monkeypatch.setattr(soak, "ALONE", 16)
+
+
+def chunk(line: bytes) -> bytes:
+    return f"{len(line) + 1:x}\r\n".encode() + line + b"\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (OK + chunk(b'{"type": "drafts"}') + b"0\r\n\r\n", "an end without a word"),
+        (OK + chunk(b'{"type": "drafts"}'), "broke off"),
+        (b"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", "status 500"),
+        (b"", "no status line"),
+    ],
+)
+def test_an_answer_that_ends_without_a_word_is_lost(answer: bytes, why: str) -> None:
+    seen = typed_at(answer)
+    assert seen.ends["lost"] >= 1
+    assert any(why in reason for reason in seen.lost)
+    assert not seen.ends["done"]
+
+
+def test_an_answer_in_words_is_not_lost() -> None:
+    done = typed_at(OK + chunk(b'{"type": "drafts"}') + chunk(b'{"type": "stats"}') + b"0\r\n\r\n")
+    assert (done.ends["done"], done.ends["lost"], len(done.first)) == (3, 0, 3)
+    refused = typed_at(OK + chunk(b'{"type": "error", "message": "No room."}') + b"0\r\n\r\n")
+    assert (refused.ends["refused"], refused.ends["lost"], refused.first) == (3, 0, [])
+
+
+def test_what_is_left_behind_misses_its_target() -> None:
+    seen = Seen(first=[0.01], waits={0: [0.01], 1: [0.01], 2: [0.05]})
+    before, after = Process(100, 5, 10), Process(100, 6, 12)
+    looks = [Process(size, 5, 10) for size in (10, 50, 100, 100, 100, 120)]
+    alone = Seen(first=[0.01]), Seen(first=[0.02])
+    targets = {t.name: t for t in summary(seen, looks, before, after, alone, 3, 6.0).targets}
+    assert targets["fairness: slowest typist's median wait / median"].value == pytest.approx(5)
+    assert targets["memory after warm-up: furthest from its median, %"].value == pytest.approx(20)
+    assert (targets["threads left"].value, targets["descriptors left"].value) == (1, 2)
+    assert [name for name, t in targets.items() if t.met] == [
+        "requests lost without a word",
+        "foreign requests that were answered",
+    ]
+
+
+def test_a_crowd_on_a_real_server_loses_nothing_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = save_model(tmp_path / "tiny", tiny("llama"))
+    report = soak.measure(Options(model=str(folder), minutes=0.1, typists=12), lambda _: None)
+    targets = {target.name: target for target in report.targets}
+    for name in (
+        "requests lost without a word",
+        "foreign requests that were answered",
+        "threads left",
+        "descriptors left",
+    ):
+        assert targets[name].met, (targets[name], report.rows)
+    ends = {row["what"]: row["count"] for row in report.rows}
+    assert ends["requests: done"] > 10
+    assert ends["requests: foreign, refused"] > 0
