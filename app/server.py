@@ -28,6 +28,7 @@ from app.guard import HOST, Guard
 from app.offline import stay_offline
 from app.private import gradio_folder
 from app.service import DraftRequest, DraftService, load_failure
+from app.threads import take_turns_quickly
 from core.errors import InputError
 
 if TYPE_CHECKING:
@@ -271,6 +272,7 @@ def serve(
         find_model(model_name)  # a mistyped name ends the start; what fails later leaves the page up
         service = DraftService(load, model_name, by_name=load)
         app = create_app(service, access)
+        take_turns_quickly()
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
         logging.getLogger("uvicorn.error").addFilter(_not_about_leaving)
         service.start()

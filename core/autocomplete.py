@@ -274,6 +274,7 @@ class Completion:
         if self._branch is not None:
             self._branch.close()
             self._branch = None
+        self._sequence.settle()
 
     def _weighed_before(self) -> list[Tensor] | None:
         """The logits of this very place, where the session's latest drafts began at it and its word is still cached."""

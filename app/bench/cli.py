@@ -44,6 +44,8 @@ def bench(
         bool, typer.Option("--sweep", help="speculative alone: temperatures and θ, instead of all methods at T = 1.")
     ] = False,
     plots: Annotated[Path | None, typer.Option(help="speculative --sweep: draw the curves, as SVG, here.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.05, max=240, help="soak alone: how long.")] = None,
+    typists: Annotated[int | None, typer.Option(min=1, max=512, help="soak alone: how many at once.")] = None,
 ) -> None:
     options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
     options |= {
@@ -53,5 +55,7 @@ def bench(
         "pruning": pruning,
         "sweep": sweep,
         "plots": plots,
+        "minutes": minutes,
+        "typists": typists,
     }
     raise typer.Exit(run(name, as_json, **options))

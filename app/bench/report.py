@@ -35,6 +35,7 @@ class Options:
         pruning: for `speculative`: other rules of pruning too.
         sweep: for `speculative`: temperatures and θ instead of methods.
         plots: for `speculative` with `sweep`: where the curves are drawn, an SVG file.
+        minutes, typists: for `soak`: how long, and how many at once; None is its own default.
     """
 
     text: Path | None = None
@@ -48,6 +49,8 @@ class Options:
     pruning: bool = False
     sweep: bool = False
     plots: Path | None = None
+    minutes: float | None = None
+    typists: int | None = None
 
 
 @dataclass(frozen=True)

@@ -169,8 +169,8 @@ class LanguageModel(ABC):
         return logits
 
     def has_room(self, positions: int) -> bool:
-        """Whether a text of so many more positions keeps the cache within its share of memory; see `core.models.memory`.
-        A cache of fixed size has room until it raises ContextFull."""
+        """Whether so many more positions keep the cache within its share of memory; see `core.models.memory`. A cache
+        of fixed size has room until it raises ContextFull."""
         return True
 
     def _check_tree(self, row: Row) -> None:
@@ -385,6 +385,10 @@ class Sequence(ABC):
     @abstractmethod
     def _fork(self) -> Sequence:
         """A sequence of the same class over a copy, or a shared view, of this one's cache."""
+
+    def settle(self) -> None:  # noqa: B027 most backends have nothing to do
+        """Nothing is fed for a while: give back what the cache holds beside this sequence because of passes that it
+        shared."""
 
     @abstractmethod
     def close(self) -> None:

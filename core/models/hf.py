@@ -262,6 +262,10 @@ class TorchModel(LanguageModel):
             )
         ):
             return store, leader.line, leader.end
+        return self._new_store(sequences, n)
+
+    def _new_store(self, sequences: list[TorchSequence], n: int) -> tuple[_Store, int, int]:
+        """A copy of the sequences in a store of their own; returns what `_place` returns."""
         end = max(sequence.length for sequence in sequences)
         # Half as much again: copying stays a constant share of the work, however long the text grows.
         room = max(ROOM, (end + n) // 2)
@@ -372,6 +376,14 @@ class TorchSequence(Sequence):
         child = TorchSequence(self.model)
         child.move(self.store, self.line, self.start)
         return child
+
+    def settle(self) -> None:
+        """Leave a store of several lines, which keeps the memory of all of them for as long as one is in use."""
+        if self.store is None or len(self.store.tenants) == 1 or self.store.tenants[self.line] > 1:
+            return
+        assert isinstance(self.model, TorchModel)
+        store, line, end = self.model._new_store([self], 0)
+        self.move(store, line, end - self.length)
 
     def close(self) -> None:
         self.closed = True

@@ -1,0 +1,141 @@
+"""`bench soak`: many typists at once on a real server, for minutes: how long they wait, and what is left afterwards.
+
+One typist alone comes before and after, so that what the load left behind would show. Memory, threads and descriptors
+are those of the server's process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+
+import psutil
+
+from app.bench import text
+from app.bench.child import Child, running_app
+from app.bench.report import Options, Report, percentile
+from app.bench.typists import Habits, Seen, Server, Typist, foreign
+
+MINUTES = 2.0
+TYPISTS = 64
+ALONE = 60  # keys
+FEW = 10  # keys that warm up
+WARM = 1 / 3  # of the time, after which memory is to stay as it is
+SETTLE = 20.0  # seconds until connections that are kept alive are closed
+EVERY = 1.0  # seconds between two looks at the process
+
+
+@dataclass(frozen=True)
+class Process:
+    """What the server's process takes."""
+
+    memory: int  # bytes
+    threads: int
+    descriptors: int
+
+    @classmethod
+    def of(cls, process: psutil.Process) -> Process:
+        return cls(process.memory_info().rss, process.num_threads(), process.num_fds())
+
+
+def measure(options: Options, progress: Callable[[str], None]) -> Report:
+    minutes, typists = options.minutes or MINUTES, options.typists or TYPISTS
+    words = " ".join(" ".join(document.split()) for file in text.load(options.text) for document in file)
+    progress("starting the app")
+    with running_app(options) as child:
+        child.wait(child.ready)
+        return asyncio.run(_soak(child, words, 60 * minutes, typists, progress))
+
+
+async def _soak(child: Child, words: str, seconds: float, typists: int, progress: Callable[[str], None]) -> Report:
+    server, process = Server(child.url, child.headers), psutil.Process(child.process.pid)
+    progress("one typist alone")
+    await _alone(server, words, FEW)
+    before_alone = await _alone(server, words)
+    before = Process.of(process)
+    seen, looks = Seen(), list[Process]()
+    crowd = [
+        Typist(i, server, words, Habits(silent=i % 2 == 1, slow=i % 8 == 3, restless=True), seen).type(seconds)
+        for i in range(typists)
+    ]
+    began = time.perf_counter()
+    watching = asyncio.create_task(_watch(process, looks, lambda: _say(progress, typists, began, seconds, seen)))
+    await asyncio.gather(*crowd, foreign(server, seconds, seen))
+    watching.cancel()
+    progress("one typist alone again")
+    after_alone = await _alone(server, words)
+    progress("waiting until everything is let go of")
+    after = await _settled(process, before)
+    return summary(seen, looks, before, after, (before_alone, after_alone), typists, seconds)
+
+
+def _say(progress: Callable[[str], None], typists: int, began: float, seconds: float, seen: Seen) -> None:
+    progress(f"{typists} typists, {time.perf_counter() - began:.0f} of {seconds:.0f} s, {len(seen.first)} first drafts")
+
+
+async def _alone(server: Server, words: str, keys: int = ALONE) -> Seen:
+    seen = Seen()
+    await Typist(1000, server, words, Habits(restless=False), seen).type(math.inf, keys)
+    return seen
+
+
+async def _watch(process: psutil.Process, looks: list[Process], say: Callable[[], None]) -> None:
+    while True:
+        await asyncio.sleep(EVERY)
+        looks.append(Process.of(process))
+        say()
+
+
+async def _settled(process: psutil.Process, before: Process) -> Process:
+    """What the process takes once it has had time to let go of connections."""
+    end = time.perf_counter() + SETTLE
+    while True:
+        now = Process.of(process)
+        if time.perf_counter() > end or (now.threads <= before.threads and now.descriptors <= before.descriptors):
+            return now
+        await asyncio.sleep(EVERY)
+
+
+def summary(
+    seen: Seen,
+    looks: list[Process],
+    before: Process,
+    after: Process,
+    alone: tuple[Seen, Seen],
+    typists: int,
+    seconds: float,
+) -> Report:
+    report = Report("soak")
+    crowd, waits = f"{typists} typists", [wait for waits in seen.waits.values() for wait in waits]
+    for what, times in (
+        (f"{crowd}: key to its first drafts", seen.first),
+        (f"{crowd}: first key without drafts to the next ones", waits),
+        ("alone before: key to its first drafts", alone[0].first),
+        ("alone after: key to its first drafts", alone[1].first),
+    ):
+        shares = {f"p{p}_ms": 1000 * percentile(times, p) for p in (50, 95, 99)}
+        report.rows.append({"what": what, "count": len(times)} | shares)
+    for end, count in sorted(seen.ends.items()):
+        report.rows.append({"what": f"requests: {end}", "count": count})
+    for why, count in seen.lost.most_common(5):
+        report.rows.append({"what": f"why: {why}", "count": count})
+    warm = [look.memory for look in looks[math.ceil(WARM * len(looks)) :]] or [after.memory]
+    middle = median(warm)
+    for what, memory in (("before", before.memory), ("warm, median", middle), ("warm, most", max(warm))):
+        report.rows.append({"what": f"memory, MB: {what}", "count": round(memory / 1e6)})
+    report.rows.append({"what": "first drafts a second", "count": round(len(seen.first) / seconds, 1)})
+    answered = sum(count for end, count in seen.ends.items() if end.startswith("foreign, answered"))
+    away = max(abs(memory - middle) / middle for memory in warm)
+    report.target("requests lost without a word", seen.ends["lost"], "<= 0")
+    report.target("foreign requests that were answered", answered, "<= 0")
+    report.target("fairness: slowest typist's median wait / median", seen.slowest_to_median(), "<= 2")
+    report.target("memory after warm-up: furthest from its median, %", 100 * away, "<= 5")
+    report.target("threads left", after.threads - before.threads, "<= 0")
+    report.target("descriptors left", after.descriptors - before.descriptors, "<= 0")
+    first, last = (percentile(seen.first, 50) for seen in alone)
+    report.target("alone after / alone before, p50 to first drafts", last / first, "<= 1.1")
+    return report
