@@ -180,10 +180,11 @@ class Engine:
         for queue, limit, least in ((first, half, True), (growing, self._inputs, True), (first, self._inputs, False)):
             while queue and (least or spent < limit):
                 if self._full and self._running and queue[0] in self._waiting:
-                    break
+                    del queue[0]  # it waits for room; those that have some go on
+                    continue
                 rows = self._attempt(queue[0], lambda job: self._rows(job, alone))
                 if queue[0] in self._waiting:
-                    break
+                    continue
                 inputs = sum(len(row.inputs) for row in rows or ())
                 if spent + inputs > limit and not least:
                     break

@@ -21,7 +21,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from app import documents_routes, running, sampling_routes, stores_routes
+from app import documents_routes, model_routes, running, sampling_routes, stores_routes
 from app.access import Access, token
 from app.documents import DocumentFolder, documents_folder
 from app.guard import HOST, Guard
@@ -74,7 +74,8 @@ def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
     async def status() -> dict[str, Any]:
         return service.status()
 
-    stores_routes.add_routes(app, service.stores, _parsed)
+    stores_routes.add_routes(app, service.stores, _parsed, lambda: service.stopping)
+    model_routes.add_routes(app, service, _parsed)
     sampling_routes.add_routes(app, service, _parsed)
     documents_routes.add_routes(app, DocumentFolder(documents_folder()), _parsed)
 

@@ -75,12 +75,15 @@ class Learn(_Request):
     finished: bool
 
 
-def add_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parsed) -> None:
+def add_routes(
+    app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parsed, ending: Callable[[], bool] = lambda: False
+) -> None:
     """Give the app these routes.
 
     Args:
         stores: the stores, for one call; raises InputError while there are none yet.
         parsed: reads a request's body as a model, or refuses it in words.
+        ending: whether the server ends; what is being added then stops, and nothing of it stays.
     """
     app.add_exception_handler(PolydraftError, _in_words)
     stopped = deque[str](maxlen=TICKETS)  # a stop may come before the file that it stops has been received
@@ -159,7 +162,7 @@ def add_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parse
             folder.cleanup()
             raise
         return StreamingResponse(
-            _adding(known, store, path, name, folder, lambda: ticket in stopped),
+            _adding(known, store, path, name, folder, lambda: ticket in stopped or ending()),
             media_type="application/x-ndjson",
             headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         )

@@ -16,7 +16,8 @@ WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 @dataclass(frozen=True)
 class FakeRow:
     text: str
-    inputs: tuple[int, ...] = (0,)
+    inputs: Any = (0,)
+    silent: bool = False
     every: bool = False
     parents: None = None
 

@@ -6,14 +6,16 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from app.engine import INPUTS, Engine
+from app.jobs import Job
 from app.service import DraftRequest, DraftService
 from app.settings import DraftSettings
 from core.errors import ContextFull, InputError, ModelNotFound
-from tests.fake_autocomplete import FakeAutocomplete
+from tests.fake_autocomplete import FakeAutocomplete, FakeRow
 
 
 @contextmanager
@@ -329,6 +331,134 @@ def test_a_mistake_of_ours_ends_its_request_and_not_the_engine(
         assert record.exc_info[1] is error  # the log has the traceback
         assert run(all_of(service.stream(ask("a", 2, length=1))))[-1]["type"] == "stats"
         assert service.status()["ready"]
+
+
+def test_the_longest_wait_comes_first_and_a_pass_is_bounded() -> None:
+    fake = FakeAutocomplete()
+    fake.model.step_s = 0.002
+    with running(fake) as service:
+
+        async def typist(tab: str) -> int:
+            """A key every 50 ms, each of which overtakes the request before: how many were answered."""
+            tasks = []
+            for n in range(1, 9):
+                tasks.append(asyncio.create_task(all_of(service.stream(ask(tab, n, "Once" + "x" * n, length=9)))))
+                await asyncio.sleep(0.05)
+            return sum(bool(lines) for lines in await asyncio.gather(*tasks))
+
+        async def crowd() -> list[int]:
+            return list(await asyncio.gather(*(typist(f"t{i}") for i in range(64))))
+
+        answered = run(crowd())
+    assert max(fake.model.passes) <= INPUTS["cpu"]
+    assert min(answered) >= 2  # the last one, and some before
+
+
+def test_a_newer_request_of_a_tab_keeps_its_place() -> None:
+    """Were the place lost at every key, a tab whose typist does not rest would wait for ever in a crowd."""
+    fake = FakeAutocomplete()
+    engine = Engine(fake.real(), 0)
+
+    async def places() -> list[str]:
+        for i in range(40):
+            engine.begin(f"t{i}", Job(ask(f"t{i}", 1)))
+        engine.begin("t0", Job(ask("t0", 2)))
+        return [tab for tab, _ in engine._chosen()]
+
+    chosen = run(places())
+    assert chosen == [f"t{i}" for i in range(INPUTS["cpu"])]
+    engine.close()
+
+
+def test_a_pass_reads_a_part_of_a_long_text_while_others_wait() -> None:
+    fake = FakeAutocomplete()
+    engine = Engine(fake.real(), 0)
+
+    async def parts() -> list[int]:
+        long = Job(ask("a", 1))
+        engine.begin("a", long)
+        engine.begin("b", Job(ask("b", 1, length=30)))
+        read, left = [], list(range(200))
+        long.rows = cast(Any, [FakeRow("Once", left)])
+        long.completion = cast(Any, fake.open().complete("Once", k=3, length=4))
+        engine._running["a"] = engine._waiting.pop("a")
+        while long.rows and len(long.rows[0].inputs) == len(left):
+            before = len(left)
+            engine.step()
+            left = list(long.rows[0].inputs) if long.rows else []
+            read.append(before - len(left))
+        return read
+
+    assert run(parts()) == [64, 64, 64, 8]
+    engine.close()
+
+
+async def load_another(service: DraftService, name: str) -> dict[str, Any]:
+    return await asyncio.wait_for(service.change(name), 10)
+
+
+def test_after_a_model_that_cannot_be_loaded_another_one_drafts() -> None:
+    fake = FakeAutocomplete()
+
+    def by_name(name: str) -> Any:
+        if name != "good":
+            raise ModelNotFound(f"No model is called {name}; give a file.")
+        return fake.real()
+
+    service = DraftService(lambda: by_name("bad"), "bad", pace=0, by_name=by_name)
+    service.start()
+
+    async def choose() -> None:
+        await until(lambda: service.status()["backend"] == "unavailable")
+        with pytest.raises(InputError, match="No model is called worse"):
+            await load_another(service, "worse")
+        assert service.status()["backend"] == "unavailable"
+        assert "worse" in service.status()["notice"]
+        assert (await load_another(service, "good"))["ready"]
+        assert (await all_of(service.stream(ask("a", 1, length=1))))[-1]["type"] == "stats"
+
+    run(choose())
+    service.close()
+    assert fake.model.closed
+
+
+def test_another_model_takes_the_place_of_one_that_drafts_and_no_request_is_lost() -> None:
+    old, new = FakeAutocomplete(), FakeAutocomplete()
+    old.model.step_s = 0.005
+    new.model.name = "Newer"
+    loaded, failing = threading.Event(), [True]
+
+    def by_name(name: str) -> Any:
+        if failing.pop():
+            raise OSError("disk gone")
+        loaded.wait(10)
+        return new.real()
+
+    service = DraftService(old.real, "old", pace=0, by_name=by_name)
+    service.start()
+
+    async def change() -> None:
+        assert (await all_of(service.stream(ask("a", 1, length=1))))[-1]["model"] == "Scripted"
+        with pytest.raises(InputError, match="disk gone"):
+            await load_another(service, "broken")
+        assert service.status()["ready"]  # the old one goes on
+        failing.append(False)
+        changing = asyncio.create_task(load_another(service, "newer"))
+        await asyncio.sleep(0.01)
+        with pytest.raises(InputError, match="is being loaded"):
+            await load_another(service, "third")
+        assert (await all_of(service.stream(ask("a", 2, length=1))))[-1]["model"] == "Scripted"
+        going = asyncio.create_task(all_of(service.stream(ask("b", 1, length=32))))
+        await asyncio.sleep(0.02)
+        loaded.set()
+        assert (await changing)["model"] == "Newer"
+        assert (await going)[-1]["model"] == "Newer"
+        assert old.model.closed
+        assert not old.sessions
+
+    run(change())
+    service.close()
+    assert new.model.closed
 
 
 def test_closing_ends_running_requests() -> None:

@@ -1,6 +1,7 @@
 // @ts-check
 /** The status line, and what the page does while the server is away: it says so and looks for it. */
 
+import { offerModel } from "./model.js";
 import { Timers } from "./timers.js";
 import { ConnectionLost, ServerError, serverStatus } from "./transport.js";
 
@@ -36,6 +37,7 @@ export class Connection {
       this.find(".pd-model").textContent = `${model} · ${where}`;
       this.find(".pd-remark").textContent = backend === "loading" ? "" : notice ?? "";
       this.found();
+      offerModel(this.root, backend === "unavailable", () => this.check());
       if (backend === "loading") setTimeout(() => this.check(), LOADING);
     } catch (error) {
       if (error instanceof ConnectionLost) this.lost();

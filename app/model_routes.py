@@ -1,0 +1,40 @@
+"""The server's route for another model.
+
+    POST /api/model    {"model"}: a file, a folder or a name. Loads it, while the present one, if any, goes on drafting;
+                       the answer is the new status.
+
+What goes wrong is answered in words, {"message", "fix"}, with status 409.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.service import DraftService
+from core.errors import PolydraftError
+
+Parsed = Callable[[Request, Any], Awaitable[Any]]
+
+
+class ModelRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    model: str = Field(min_length=1, max_length=4096)
+
+
+def add_routes(app: FastAPI, service: DraftService, parsed: Parsed) -> None:
+    """Give the app this route; `parsed` reads a request's body as a model, or refuses it in words."""
+    app.add_exception_handler(PolydraftError, _in_words)
+
+    @app.post("/api/model")
+    async def model(request: Request) -> dict[str, Any]:
+        return await service.change((await parsed(request, ModelRequest)).model.strip())
+
+
+async def _in_words(_: Request, error: Exception) -> Response:
+    return JSONResponse({"message": str(error), "fix": ""}, 409)

@@ -1,0 +1,158 @@
+"""Errors at random places and times: each ends its own request with a sentence, and every other draft is as without."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from tiny_models import save_model, tiny
+
+from app.engine import Engine
+from app.service import DraftRequest, DraftService
+from app.settings import DraftSettings
+from core.autocomplete import Autocomplete, Completion
+from core.errors import ContextFull
+from core.healing import Healer
+from core.models import hf
+from core.models.base import Row, Sequence
+from core.models.hf import TorchModel
+from core.models.memory import CACHE_SHARE, room_in_cache
+
+torch.set_num_threads(1)
+
+TABS = ("a", "b", "c", "d", "e")
+TEXTS = ("It was", "It was a d", "It was a dark", "Night ", "Nigh")
+RAISED: list[Callable[[], Exception]] = [
+    lambda: KeyError("k"),
+    lambda: IndexError("i"),
+    lambda: AssertionError(),
+    lambda: RuntimeError("CUDA error"),
+    lambda: torch.OutOfMemoryError("torch"),
+    lambda: MemoryError(),
+    lambda: ContextFull("Injected: no room."),
+    lambda: StopIteration(),
+    lambda: TypeError("t"),
+]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> TorchModel:
+    return hf.load(save_model(tmp_path_factory.mktemp("models") / "llama", tiny("llama")), "tiny")
+
+
+def answers(service: DraftService, n: int) -> dict[str, list[dict[str, Any]]]:
+    """The events of one request of every tab, all at once."""
+
+    async def of(tab: str, i: int) -> list[dict[str, Any]]:
+        await asyncio.sleep(0.003 * i)
+        settings = DraftSettings(k=3, length=5)
+        request = DraftRequest(tab=tab, n=n, before=TEXTS[(n + i) % len(TEXTS)], settings=settings)
+        return [event async for event in service.stream(request)]
+
+    async def of_all() -> dict[str, list[dict[str, Any]]]:
+        found = await asyncio.gather(*(of(tab, i) for i, tab in enumerate(TABS)))
+        return dict(zip(TABS, found, strict=True))
+
+    return asyncio.run(asyncio.wait_for(of_all(), 30))
+
+
+def texts(events: list[dict[str, Any]]) -> list[str]:
+    *_, last, stats = events
+    assert (last["type"], stats["type"]) == ("drafts", "stats")
+    return [draft["text"] for draft in last["drafts"]]
+
+
+def test_errors_anywhere_leave_everybody_elses_drafts_as_they_are(
+    model: TorchModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = DraftService(lambda: Autocomplete(model), pace=0)
+    monkeypatch.setattr(TorchModel, "close", lambda self: None)  # the fixture's
+    service.start()
+    calm = [answers(service, n) for n in range(len(TEXTS))]
+    chance, armed = random.Random(5), [0.0]
+
+    def flaky(owner: type, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            when = chance.random()
+            if when < armed[0] / 2:
+                raise chance.choice(RAISED)()
+            result = real(*args, **kwargs)
+            if when < armed[0]:
+                raise chance.choice(RAISED)()  # when its work is done
+            return result
+
+        monkeypatch.setattr(owner, name, call)
+
+    places = [(TorchModel, "_forward"), (TorchModel, "_place"), (Completion, "rows"), (Completion, "advance")]
+    places += [(Completion, "close"), (Healer, "plan"), (Sequence, "fork"), (Sequence, "_note"), (Engine, "_stats")]
+    for owner, name in places:
+        flaky(owner, name)
+    errors = 0
+    for n in range(len(TEXTS), 12 * len(TEXTS)):
+        armed[0] = 0.05 if n % 3 else 0.0  # every third time without: the cache is as good as new
+        for tab, events in answers(service, n).items():
+            if events[-1]["type"] == "error" or events[-2]["type"] == "error":
+                assert n % 3, "an error where none was injected"
+                assert events[-1]["message"]
+                errors += 1
+            else:
+                assert texts(events) == texts(calm[n % len(TEXTS)][tab])
+    assert errors > 20
+    armed[0] = 0.0
+    assert service.status()["ready"]
+    service.close()
+    assert not service._thread.is_alive()
+
+
+def test_a_pass_that_fails_anywhere_leaves_every_sequence_as_it_was(
+    model: TorchModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = model.open(), model.open()
+    expected = [s.feed([1, 2, 3]) for s in (one, two)]
+    noted = Sequence._note
+
+    def fails_on_the_second(self: Sequence, *args: Any) -> None:
+        noted(self, *args)
+        if self is two:
+            raise RuntimeError("after it was noted")
+
+    monkeypatch.setattr(Sequence, "_note", fails_on_the_second)
+    with pytest.raises(RuntimeError, match="after it was noted"):
+        model.forward([Row(one, [4]), Row(two, [5])])
+    monkeypatch.setattr(Sequence, "_note", noted)
+    assert one.inputs == two.inputs == [1, 2, 3]
+    known = [s.resume([1, 2, 3]) for s in (one, two)]
+    assert all(torch.equal(a, b) for a, b in zip(known, expected, strict=True) if a is not None)
+    fresh = model.open()
+    assert torch.allclose(fresh.feed([1, 2, 3, 6]), two.feed([6]), atol=1e-5)
+
+
+def test_a_text_at_rest_keeps_one_line_of_the_cache(model: TorchModel) -> None:
+    sequences = [model.open() for _ in range(6)]
+    model.forward([Row(s, [1, 2, 3]) for s in sequences])
+    keeper = sequences.pop(0)
+    for other in sequences:
+        other.close()
+    before = model.cache_bytes
+    keeper.settle()
+    assert model.cache_bytes <= before / 4
+    fresh = model.open()
+    assert torch.allclose(fresh.feed([1, 2, 3, 4]), keeper.feed([4]), atol=1e-5)
+    keeper.close()
+    fresh.close()
+
+
+def test_the_cache_takes_its_share_of_free_memory_and_no_more() -> None:
+    gigabyte = 1 << 30
+    assert room_in_cache(0, int(CACHE_SHARE * gigabyte), gigabyte)
+    assert not room_in_cache(0, int(CACHE_SHARE * gigabyte) + 1, gigabyte)
+    # What the cache takes is no longer free: the limit stays where it was.
+    taken = int(CACHE_SHARE * gigabyte) // 2
+    assert room_in_cache(taken, taken, gigabyte - taken)
+    assert not room_in_cache(taken, taken + 4, gigabyte - taken)
