@@ -162,7 +162,7 @@ def add_routes(
             folder.cleanup()
             raise
         return StreamingResponse(
-            _adding(known, store, path, name, folder, lambda: ticket in stopped or ending()),
+            _adding(known, store, path, name, folder, lambda: ticket in stopped, ending),
             media_type="application/x-ndjson",
             headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         )
@@ -219,6 +219,7 @@ async def _adding(
     name: str,
     folder: tempfile.TemporaryDirectory[str],
     stopped: Callable[[], bool],
+    ending: Callable[[], bool],
 ) -> AsyncGenerator[bytes]:
     """Lines: {"type": "progress", "share"}, then {"type": "added", …}, {"type": "stopped"}, when nothing was added, or
     {"type": "error", "message"}."""
@@ -231,7 +232,7 @@ async def _adding(
 
     def progress(share: float) -> None:
         nonlocal said
-        if left or stopped():
+        if left or stopped() or ending():
             raise _Stopped
         if share - said >= STEP:
             said = share
@@ -252,9 +253,19 @@ async def _adding(
             post(None)
 
     working = loop.run_in_executor(None, work)
+    coming = asyncio.ensure_future(lines.get())
     try:
-        while (line := await lines.get()) is not None:
+        while True:
+            arrived, _ = await asyncio.wait({coming}, timeout=0.2)
+            if not arrived and ending():
+                return  # the server does not wait for a long step of the reader
+            if not arrived:
+                continue
+            line, coming = coming.result(), asyncio.ensure_future(lines.get())
+            if line is None:
+                break
             yield json.dumps(line).encode() + b"\n"
         await working
     finally:
+        coming.cancel()
         left = True
