@@ -55,7 +55,7 @@ async def _soak(child: Child, words: str, seconds: float, typists: int, progress
     server, process = Server(child.url, child.headers), psutil.Process(child.process.pid)
     progress("one typist alone")
     await _alone(server, words, FEW)
-    before_alone = await _alone(server, words)
+    before_alone = await _alone(server, words, ALONE)
     before = Process.of(process)
     seen, looks = Seen(), list[Process]()
     crowd = [
@@ -67,7 +67,7 @@ async def _soak(child: Child, words: str, seconds: float, typists: int, progress
     await asyncio.gather(*crowd, foreign(server, seconds, seen))
     watching.cancel()
     progress("one typist alone again")
-    after_alone = await _alone(server, words)
+    after_alone = await _alone(server, words, ALONE)
     progress("waiting until everything is let go of")
     after = await _settled(process, before)
     return summary(seen, looks, before, after, (before_alone, after_alone), typists, seconds)
@@ -77,7 +77,7 @@ def _say(progress: Callable[[str], None], typists: int, began: float, seconds: f
     progress(f"{typists} typists, {time.perf_counter() - began:.0f} of {seconds:.0f} s, {len(seen.first)} first drafts")
 
 
-async def _alone(server: Server, words: str, keys: int = ALONE) -> Seen:
+async def _alone(server: Server, words: str, keys: int) -> Seen:
     seen = Seen()
     await Typist(1000, server, words, Habits(restless=False), seen).type(math.inf, keys)
     return seen

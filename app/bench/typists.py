@@ -23,6 +23,7 @@ RATE = 8  # keys a second
 KEYS = (20, 60)  # typed before a rest
 REST = (0.5, 2.5)  # seconds
 CONTEXT = 300  # characters that stand there before typing starts
+CONNECTIONS = 6  # of one tab at once, as a browser has them; the oldest is dropped for a newer request
 STAY = (5.0, 25.0)  # seconds until a typist leaves, and another one comes in a new tab
 SLOW = 0.2  # seconds between two reads of a slow reader
 PATIENCE = 30.0  # seconds; an answer that takes longer is lost
@@ -112,7 +113,7 @@ class Habits:
     """How one typist behaves.
 
     Attributes:
-        silent: goes without telling the server, and drops the connection of a request that a newer one overtakes.
+        silent: goes without telling the server, and drops the connection of an overtaken request at once.
         slow: reads answers slowly.
         restless: leaves after a while, to come back in a new tab.
     """
@@ -129,7 +130,7 @@ class Typist:
         self.number, self.habits = number, habits
         self._server, self._text, self._seen = server, text, seen
         self._chance = random.Random(number)
-        self._answers: set[asyncio.Task[None]] = set()
+        self._answers: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._waiting_since: float | None = None
         seen.waits[number] = []
 
@@ -153,13 +154,13 @@ class Typist:
                 if time.perf_counter() >= end:
                     break
                 n, at, newest[0] = n + 1, at + 1, n + 1
-                if self.habits.silent:
-                    for answer in self._answers:
-                        answer.cancel()
+                kept = 0 if self.habits.silent else CONNECTIONS - 1
+                for answer in list(self._answers)[: max(len(self._answers) - kept, 0)]:
+                    answer.cancel()
                 self._waiting_since = self._waiting_since or time.perf_counter()
                 task = asyncio.create_task(self._ask(tab, n, self._text[start:at], newest))
-                self._answers.add(task)
-                task.add_done_callback(self._answers.discard)
+                self._answers[task] = None
+                task.add_done_callback(lambda task: self._answers.pop(task, None))
                 left = None if left is None else left - 1
             await asyncio.sleep(self._chance.uniform(*REST))
         if left == 0 and not self.habits.restless:  # the last drafts come to their end
