@@ -29,7 +29,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama lock browser run test lint clean
+.PHONY: help setup setup-dev setup-llama lock browser run test fuzz lint clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -47,6 +47,9 @@ lint: $(VENV)/project.stamp $(VENV)/dev.stamp ## Format, lint and types alone
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+fuzz: setup-dev ## Try 20,000 damaged model files under sanitizers; make fuzz ARGS="--cases 500"
+	@$(BIN)/python tests/fuzz_models.py $(ARGS)
 
 setup-dev: setup $(VENV)/dev.stamp
 

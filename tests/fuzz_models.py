@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import logging
 import os
 import queue
 import random
@@ -26,11 +27,15 @@ from pathlib import Path
 from typing import IO, Any
 
 CASES = 20_000
-SECONDS = 30  # that one case may take
+SECONDS = 60  # that one case may take, on a machine that has more to do
 STARTING = 300  # seconds until a child has compiled the code and loaded its libraries
 SANITIZED = ("-O1", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer")
 READY = "ready"
+REPORTED = 500  # cases between two lines about how far it is
 ASAN = "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1:max_allocation_size_mb=4096:handle_segv=1"
+
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -78,15 +83,22 @@ def _oversee(seeds: queue.SimpleQueue[int], found: Found, end: float) -> None:
         said = child.ask(seed)
         if said is None:
             found.verdicts["crash or hang"] += 1
-            found.wrong[seed] = child.last_words()
+            _report(found, seed, child.last_words())
             child = None
             continue
         verdict, _, rest = said.partition(" ")
         found.verdicts[verdict] += 1
         if verdict == "raised":
-            found.wrong[seed] = rest.replace("\\n", "\n")
+            _report(found, seed, rest.replace("\\n", "\n"))
+        if found.cases % REPORTED == 0:
+            log.info("%d cases: %s", found.cases, dict(found.verdicts))
     if child is not None:
         child.end()
+
+
+def _report(found: Found, seed: int, said: str) -> None:
+    found.wrong[seed] = said
+    log.info("case %d went wrong: %s", seed, said.strip().splitlines()[-1])
 
 
 class Child:
@@ -151,6 +163,7 @@ class Child:
 
 def serve() -> None:
     import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM  # noqa: F401 - not in a case's time
 
     from core.models import native
 
@@ -303,6 +316,7 @@ if __name__ == "__main__":
     if args.child:
         serve()
     else:
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
         result = fuzz(args.first, args.cases, args.workers)
         sys.stdout.write(f"{result}\n")
         sys.exit(1 if result.wrong else 0)

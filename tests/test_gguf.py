@@ -1,0 +1,251 @@
+"""GGUF files from anywhere: what a file says is compared with what it has; one that lies is refused in a sentence."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import fuzz_models
+import gguf
+import numpy as np
+import pytest
+import torch
+from tiny_gguf import ARRAY, FLOAT, I32, Q8_0, TEXT, U32, U64, Field, Sizes, Tensor, TinyGguf, data_of, mutated, tiny
+
+from core.errors import ModelFileError
+from core.models import gguf_file, load_model, native
+from core.models.hf import TorchModel
+from core.models.native import NativeLlama
+
+Change = Callable[[TinyGguf], None]
+
+
+def written(folder: Path, change: Change | None = None) -> Path:
+    made = tiny()
+    if change:
+        change(made)
+    path = folder / "tiny.gguf"
+    path.write_bytes(made.written())
+    return path
+
+
+def test_the_tiny_model_runs_in_compiled_code(tmp_path: Path) -> None:
+    """What is changed below is refused for the change, and not because the file was never a model."""
+    model = load_model(str(written(tmp_path)), "torch")
+    assert isinstance(model, TorchModel)
+    assert isinstance(model._module, NativeLlama)
+    assert torch.isfinite(model.open().feed([1, 2, 3])).all()
+
+
+def test_what_is_read_is_what_the_formats_own_reader_reads(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    ours, theirs = gguf_file.read(path), gguf.GGUFReader(path)
+    fields = {name: each.contents() for name, each in theirs.fields.items() if not name.startswith("GGUF.")}
+    assert ours.fields == fields
+    assert list(ours.tensors) == [each.name for each in theirs.tensors]
+    for each in theirs.tensors:
+        found = ours.tensors[each.name]
+        assert (found.shape, found.kind) == (tuple(each.shape[::-1].tolist()), each.tensor_type)
+        assert np.array_equal(found.data(), each.data)
+
+
+def set_to(key: str, value: object, kind: int = U32) -> Change:
+    return lambda made: made.fields.__setitem__(key, Field(kind, value))
+
+
+def without(key: str) -> Change:
+    return lambda made: made.fields.pop(key) and None
+
+
+def shaped(name: str, *shape: int) -> Change:
+    """A tensor of another shape, with as much data as that has: only the metadata contradicts it."""
+
+    def change(made: TinyGguf) -> None:
+        kind = made.tensors[name].kind
+        made.tensors[name] = Tensor(list(shape), kind, data_of(list(shape), kind))
+
+    return change
+
+
+def announced(key: str, count: int) -> Change:
+    return lambda made: setattr(made.fields[key], "announced", count)
+
+
+def put_at(name: str, offset: int) -> Change:
+    return lambda made: setattr(made.tensors[name], "offset", offset)
+
+
+def both(*changes: Change) -> Change:
+    return lambda made: [change(made) for change in changes] and None
+
+
+def of_kind(name: str, kind: int) -> Change:
+    def change(made: TinyGguf) -> None:
+        shape = made.tensors[name].shape
+        made.tensors[name] = Tensor(shape, kind, data_of(shape, kind))
+
+    return change
+
+
+TYPES = "tokenizer.ggml.token_type"
+HEADS, KEY_HEADS = "llama.attention.head_count", "llama.attention.head_count_kv"
+LIES: dict[str, tuple[Change, str]] = {
+    "many more rows": (shaped("blk.0.attn_q.weight", 32, 262_144), r"attn_q.weight has the shape \(262144, 32\)"),
+    "a few more rows": (
+        shaped("blk.0.attn_q.weight", 32, 96),
+        r"shape \(96, 32\), where its metadata gives \(32, 32\)",
+    ),
+    "fewer rows of the embeddings": (shaped("token_embd.weight", 32, 100), "token_embd.weight has the shape"),
+    "a wider norm": (shaped("output_norm.weight", 64), "output_norm.weight has the shape"),
+    "a norm of whole numbers": (of_kind("output_norm.weight", gguf.GGMLQuantizationType.I32), "has the type I32"),
+    "more key heads than heads": (both(set_to(HEADS, 2), set_to(KEY_HEADS, 4)), "cannot share 4 key heads"),
+    "no heads": (set_to(HEADS, 0), "head_count is 0, where a whole number above 0 is expected"),
+    "heads missing": (without(HEADS), "head_count is missing"),
+    "no width": (set_to("llama.embedding_length", 0), "embedding_length is 0"),
+    "width missing": (without("llama.embedding_length"), "embedding_length is missing"),
+    "a text for a number": (set_to("llama.block_count", "two", TEXT), "block_count is 'two'"),
+    "a list for a number": (set_to(HEADS, (U32, [2, 2]), ARRAY), r"head_count is \[2, 2\]"),
+    "a negative number": (set_to("llama.feed_forward_length", -64, I32), "feed_forward_length is -64"),
+    "more layers than tensors": (set_to("llama.block_count", 2**31 - 1), "block_count is 2147483647, but it has only"),
+    "a number beyond all sizes": (set_to("llama.embedding_length", 2**63, U64), "embedding_length is 9223372036854"),
+    "an epsilon that is no number": (
+        set_to("llama.attention.layer_norm_rms_epsilon", float("nan"), FLOAT),
+        "rms_epsilon is nan",
+    ),
+    "no tokens": (both(without("tokenizer.ggml.tokens"), without(TYPES)), "no tokens"),
+    "a type for some tokens only": (set_to(TYPES, (I32, [1, 1]), ARRAY), "token_type does not say"),
+    "no architecture": (without("general.architecture"), "architecture is None"),
+    "a tensor missing": (lambda made: made.tensors.pop("blk.1.ffn_up.weight") and None, "no tensor blk.1.ffn_up"),
+    "a list without end": (announced("tokenizer.ggml.tokens", 1 << 40), "1099511627776 texts of .* announced"),
+    "numbers without end": (announced("tokenizer.ggml.token_type", 2**64 - 1), "18446744073709551615 numbers"),
+    "fields without end": (lambda made: setattr(made, "field_count", 1 << 40), "1099511627776 fields"),
+    "tensors without end": (lambda made: setattr(made, "tensor_count", 2**64 - 1), "18446744073709551615 tensors"),
+    "no tensors": (lambda made: made.tensors.clear(), "no tensors"),
+    "a shape whose product overflows": (
+        lambda made: made.tensors["token_embd.weight"].shape.append(2**62),
+        "token_embd.weight' up to byte",
+    ),
+    "an empty shape": (lambda made: made.tensors["token_embd.weight"].shape.append(0), "the empty shape"),
+    "too many dimensions": (
+        lambda made: made.tensors["token_embd.weight"].shape.extend([1, 1, 1]),
+        "5 dimensions for 'token_embd.weight'",
+    ),
+    "a place past the end": (put_at("token_embd.weight", 1 << 40), "up to byte 10995.* but only"),
+    "one tensor over another": (put_at("blk.0.attn_q.weight", 0), "'blk.0.attn_q.weight' over"),
+    "a place between": (put_at("blk.0.attn_q.weight", 1), "the offset 1 for .* no multiple of 32"),
+    "an unknown type": (lambda made: setattr(made.tensors["token_embd.weight"], "kind", 99), "the unknown type 99"),
+    "a name twice": (
+        both(lambda made: made.twice.append("token_embd.weight"), put_at("token_embd.weight", 0)),
+        "'token_embd.weight' over 'token_embd.weight'",
+    ),
+    "a field twice": (lambda made: made.twice.append("general.name"), "the field 'general.name' twice"),
+    "an alignment of nothing": (set_to("general.alignment", 0), "an alignment of 0"),
+    "another version": (lambda made: setattr(made, "version", 1), "version 1, where 2 or 3"),
+    "a text that is no UTF-8": (set_to("general.name", "\udcff", TEXT), "no UTF-8 for 'general.name'"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_file_that_lies_is_refused_in_one_sentence_at_once(tmp_path: Path, lie: str) -> None:
+    change, said = LIES[lie]
+    path = written(tmp_path, change)
+    begun = time.process_time()
+    with pytest.raises(ModelFileError, match=said) as refused:
+        load_model(str(path), "torch")
+    assert time.process_time() - begun < 1
+    assert str(path) in str(refused.value)
+    assert "\n" not in str(refused.value) and len(str(refused.value)) < 500
+
+
+def test_49_bytes_with_an_array_of_2_to_the_40_are_refused_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "short.gguf"
+    made = TinyGguf({"a": Field(ARRAY, (gguf.GGUFValueType.UINT8, []), announced=1 << 40)}, {})
+    path.write_bytes(made.written()[:49])
+    begun = time.process_time()
+    with pytest.raises(ModelFileError, match="1099511627776 numbers of 'a' announced, but only 49 bytes"):
+        gguf_file.read(path)
+    assert time.process_time() - begun < 0.1
+
+
+def test_a_file_cut_anywhere_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    whole = tiny().written()
+    path = tmp_path / "cut.gguf"
+    for length in [*range(60), *range(60, len(whole), 997), len(whole) - 40]:
+        path.write_bytes(whole[:length])
+        with pytest.raises(ModelFileError):
+            gguf_file.read(path)
+
+
+def test_a_file_cut_short_while_it_is_read_is_an_error_and_no_signal(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    file = gguf_file.read(path)
+    os.truncate(path, path.stat().st_size - 5000)
+    with pytest.raises(ModelFileError, match="cut short while it was read"):
+        [tensor.data() for tensor in file.tensors.values()]
+
+
+def test_a_file_that_was_repaired_meanwhile_is_read_anew(tmp_path: Path) -> None:
+    path = written(tmp_path, without(HEADS))
+    with pytest.raises(ModelFileError):
+        load_model(str(path), "torch")
+    load_model(str(written(tmp_path)), "torch")
+
+
+def test_other_architectures_are_compared_in_the_sizes_that_all_have(tmp_path: Path) -> None:
+    def other(made: TinyGguf) -> None:
+        made.fields |= {key.replace("llama.", "qwen2."): each for key, each in made.fields.items()}
+        made.fields["general.architecture"] = Field(TEXT, "qwen2")
+        made.fields["qwen2.embedding_length"] = Field(U32, 64)
+
+    with pytest.raises(ModelFileError, match=r"token_embd\.weight has the shape"):
+        load_model(str(written(tmp_path, other)), "torch")
+
+
+def test_compiled_code_refuses_sizes_that_do_not_fit_before_it_touches_anything() -> None:
+    """Past every check of a file: what a mistake of ours would hand to it."""
+
+    def weight(out: int, inputs: int) -> native.Map:
+        return torch.randn(out, inputs), None
+
+    def made(rows: int = 64, heads: int = 2, key_heads: int = 1, norm: int = 32) -> native.Compiled:
+        shape = native.Shape(dim=32, heads=heads, key_heads=key_heads, width=16, inner=64, eps=1e-5)
+        maps = weight(rows, 32), weight(32, 32), weight(64, 32), weight(64, 32), weight(32, 64)
+        return native.Compiled(shape, [native.LayerMaps(*maps)], weight(9, 32), torch.float32, torch.ones(norm))
+
+    made()
+    for change, said in (
+        ({"rows": 96}, "queries, keys and values have another shape"),
+        ({"heads": 3, "key_heads": 2}, "no multiple of the key heads"),
+        ({"heads": 0}, "not above 0"),
+        ({"key_heads": 0}, "not above 0"),
+        ({"norm": 31}, "31 numbers given; 32 expected"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            made(**change)
+
+
+def test_a_coded_matrix_is_as_many_bytes_as_compiled_code_reads(tmp_path: Path) -> None:
+    for sizes in (Sizes(), Sizes(dim=64, heads=6, key_heads=3, inner=160)):
+        made = tiny(sizes)
+        path = tmp_path / "model.gguf"
+        path.write_bytes(made.written())
+        load_model(str(path), "torch")
+    wrong = Tensor([16, 2], Q8_0, bytes(34))  # half a block in a row
+    made.tensors["blk.0.attn_q.weight"] = wrong
+    path.write_bytes(made.written())
+    with pytest.raises(ModelFileError, match=r"rows of 16 numbers .* blocks of 32"):
+        load_model(str(path), "torch")
+
+
+def test_mutated_files_are_refused_or_are_models_under_sanitizers() -> None:
+    """A few of the cases that `make fuzz` runs by the thousand."""
+    found = fuzz_models.fuzz(cases=400, limit=10)
+    assert found.cases > 0
+    assert not found.wrong, str(found)
+
+
+def test_a_fuzz_case_is_its_seed() -> None:
+    assert mutated(7) == mutated(7)
+    assert mutated(7) != mutated(8)
