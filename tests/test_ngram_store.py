@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import struct
@@ -281,11 +282,68 @@ def test_what_is_no_store_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "sections",
+    [
+        7,
+        [{}],
+        [{"name": "x", "offset": 1e400, "bytes": 0, "sha256": ""}],
+        [{"name": "x", "offset": 0, "bytes": 1 << 62, "sha256": ""}],
+        [{"name": "x", "offset": 1 << 62, "bytes": 64, "sha256": ""}],
+        [{"name": "x", "offset": 0, "bytes": -64, "sha256": ""}],
+        [{"name": "x", "offset": 0, "bytes": 64, "sha256": ""}, {"name": "y", "offset": 0, "bytes": 64, "sha256": ""}],
+    ],
+)
+def test_sections_that_do_not_lie_in_the_file_are_refused(tmp_path, sections):
+    """The checksum of the manifest is right: whoever wrote the file meant it."""
+    text = json.dumps({"sections": sections}).encode()
+    head = struct.pack("<8sII32s", b"NGRAMS\r\n", 1, len(text), hashlib.sha256(text).digest())
+    (tmp_path / "odd.ngram").write_bytes((head + text).ljust(512, b"\0"))
+    with pytest.raises(StoreError, match=r"is damaged|cut short"):
+        NgramStore.open(tmp_path / "odd.ngram")
+
+
+def test_a_manifest_nested_without_end_is_refused(tmp_path):
+    text = b"[" * 200_000
+    head = struct.pack("<8sII32s", b"NGRAMS\r\n", 1, len(text), hashlib.sha256(text).digest())
+    (tmp_path / "deep.ngram").write_bytes(head + text)
+    with pytest.raises(StoreError, match="no JSON"):
+        NgramStore.open(tmp_path / "deep.ngram")
+
+
+@pytest.mark.parametrize("section", ["codes", "marks", "pairs", "wide", "tokens"])
+def test_a_section_that_was_altered_on_purpose_gives_other_numbers_or_an_error(intact, tmp_path, section):
+    """Its checksum is right, so `verify` finds nothing."""
+    container = Container(intact.path)
+    manifest = {k: v for k, v in container.manifest.items() if k != "sections"}
+    parts = {name: bytes(container.section(name)) for name in container.sizes}
+    grams = [gram for gram, _, _ in intact.ngrams()]
+    for byte in (0, 1, 77, 254, 255):
+        write_container(tmp_path / "odd.ngram", manifest, parts | {section: bytes([byte]) * len(parts[section])})
+        try:
+            store = NgramStore.open(tmp_path / "odd.ngram", verify=True)
+            for gram in grams[:50]:
+                assert store.count(gram) >= 0
+            store.evidence([gram[:-1] for gram in grams[:50]], list(range(60)))
+            list(store.ngrams())
+        except StoreError:
+            pass
+    write_container(tmp_path / "odd.ngram", manifest, parts | {section: parts[section] + b"x"})
+    with pytest.raises(StoreError, match="bytes"):
+        NgramStore.open(tmp_path / "odd.ngram", verify=True)
+
+
+@pytest.mark.parametrize(
     "change",
     [
         {"orders": [2, 4]},
         {"orders": []},
         {"orders": "many"},
+        {"orders": [2, 10**12]},
+        {"orders": [1e400]},
+        {"entries": 1e400},
+        {"records": {"records": 1e400}},
+        {"records": {"records": 0, "listed": 256, "wide": 0, "wide_type": "<u4"}},
+        {"records": {"records": 0, "listed": 0, "wide": 0, "wide_type": "log8", "first": 1, "ratio": 1e300}},
         {"entries": 3},
         {"keys": {"one": 300, "two": 9, "tokens": 1}},
         {"keys": {}},

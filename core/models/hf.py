@@ -54,7 +54,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 from transformers.utils import logging
 
-from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
+from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound, PolydraftError
 from core.models import gguf_check, gguf_file, lean, native, native_gguf
 from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain
 from core.models.coded import Coded
@@ -525,24 +525,18 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
                 raise _unreadable(source, error) from error
         elif source.is_dir() and not (source / "config.json").is_file():
             raise ModelFileError(f"{source} has no config.json; give the directory of a Hugging Face model.")
-        try:
+        with _reading(source):
             module, info = _load_module(source, options)
-        except _UNREADABLE as error:
-            raise _unreadable(source, error) from error
         if info["missing_keys"]:
             missing = sorted(info["missing_keys"])
             raise ModelFileError(
                 f"{source} lacks {len(missing)} of the model's weights ({missing[0]}, …); get a complete copy."
             )
         vocab_size = _embedding_weight(module).shape[0]
-        try:
+        with _reading(source, "the tokenizer of "):
             tokenizer = _load_tokenizer(source, options, module, vocab_size)
-        except _UNREADABLE as error:
-            raise _unreadable(source, error, "the tokenizer of ") from error
-        try:
+        with _reading(source):  # sizes that do not fit together show when the layers first run
             model = TorchModel(module, tokenizer, name, _context_length(module))
-        except _UNREADABLE as error:  # sizes that do not fit together show when the layers first run
-            raise _unreadable(source, error) from error
         return model if plain else made_lean(model, dtype, source if isinstance(source, Path) else None)
 
 
@@ -553,10 +547,8 @@ def _load_straight(path: Path, name: str) -> TorchModel | None:
     module = native_gguf.read(file)
     if module is None:
         return None
-    try:
+    with _reading(path, "the tokenizer of "):
         tokenizer = from_gguf(file.fields, module.embed_tokens.num_embeddings)
-    except _UNREADABLE as error:
-        raise _unreadable(path, error, "the tokenizer of ") from error
     if tokenizer is None:
         return None
     gguf_file.forget()
@@ -781,6 +773,18 @@ def _read_once() -> Iterator[None]:
     finally:
         library.GGUFReader, library.get_tensor_name_map = reader, name_map
         gguf_file.forget()
+
+
+@contextmanager
+def _reading(source: Path | str, part: str = "") -> Iterator[None]:
+    """Make one sentence of whatever a library raises for a file that no one vouches for: `tokenizers` raises Exception
+    itself, and its panics are not even that."""
+    try:
+        yield
+    except (PolydraftError, KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise _unreadable(source, error, part) from error
 
 
 def _unreadable(source: Path | str, error: BaseException, part: str = "") -> ModelFileError:

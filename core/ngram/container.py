@@ -113,11 +113,14 @@ class Container:
     def _check_sections(self) -> dict[str, tuple[int, int, str]]:
         sections: dict[str, tuple[int, int, str]] = {}
         end = self._start
-        for entry in self.manifest.get("sections", []):
+        listed = self.manifest.get("sections", [])
+        if not isinstance(listed, list):
+            raise StoreError(f"{self.path} is damaged: its sections are no list.")
+        for entry in listed:
             try:
                 name, offset = str(entry["name"]), self._start + int(entry["offset"])
                 length, digest = int(entry["bytes"]), str(entry["sha256"])
-            except (TypeError, KeyError, ValueError) as error:
+            except (TypeError, KeyError, ValueError, OverflowError) as error:
                 raise StoreError(f"{self.path} is damaged: a section is described wrongly.") from error
             if offset < end or offset % ALIGNMENT or length < 0:
                 raise StoreError(f"{self.path} is damaged: section {name} overlaps the one before it.")
@@ -166,7 +169,7 @@ class Container:
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StoreError(f"{path} is damaged: its manifest is no JSON.") from error
     if not isinstance(manifest, dict):
         raise StoreError(f"{path} is damaged: its manifest is no JSON object.")

@@ -23,6 +23,7 @@ from core.ngram.errors import StoreError
 
 ESCAPE = 255
 BLOCK = 256
+_LARGEST = 63 * math.log(2)  # the logarithm of what a count may be
 
 
 def pack_records(counts: np.ndarray, totals: np.ndarray, exact: bool) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -83,11 +84,15 @@ class Records:
             self._n, listed, wide = int(about["records"]), int(about["listed"]), int(about["wide"])
             kind = str(about["wide_type"])
             scale = (int(about["first"]), float(about["ratio"])) if kind == "log8" else None
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise StoreError("The store is damaged: its manifest does not describe the counts.") from error
         width = {"<u4": 4, "<u8": 8, "log8": 1}.get(kind)
         if width is None:
             raise StoreError(f"The store is damaged: counts of the unknown kind {kind!r}.")
+        if not 0 <= listed <= ESCAPE or self._n < 0 or wide < 0:
+            raise StoreError(f"The store is damaged: {self._n} counts, {listed} common and {wide} wide, do not fit.")
+        if scale and not (scale[0] > 0 and scale[1] >= 1 and math.log(scale[0]) + 254 * math.log(scale[1]) < _LARGEST):
+            raise StoreError(f"The store is damaged: counts from {scale[0]} on in steps of {scale[1]}.")
         expected = {
             "codes": self._n,
             "marks": 4 * (-(-self._n // BLOCK) + 1),
@@ -102,6 +107,8 @@ class Records:
         self._codes = sections["codes"]
         self._marks = np.frombuffer(sections["marks"], dtype="<u4")
         flat = np.frombuffer(sections["pairs"], dtype="<u8").tolist()
+        if max(flat, default=0) >= 1 << 63:
+            raise StoreError("The store is damaged: a count does not fit 63 bits.")
         self._pairs = list(zip(flat[::2], flat[1::2], strict=True))
         self._values = _log8_values(*scale) if scale else None
         self._wide = np.frombuffer(sections["wide"], dtype=np.uint8 if scale else kind)
@@ -110,20 +117,26 @@ class Records:
         return self._n
 
     def __getitem__(self, i: int) -> tuple[int, int]:
-        """(count, total) of n-gram i."""
-        code = self._codes[i]
-        if code != ESCAPE:
-            return self._pairs[code]
-        block = i // BLOCK
-        at = int(self._marks[block]) + bytes(self._codes[block * BLOCK : i]).count(ESCAPE)
-        first, second = self._wide[2 * at], self._wide[2 * at + 1]
+        """(count, total) of n-gram i. Raises StoreError where the file points past its own end."""
+        try:
+            code = self._codes[i]
+            if code != ESCAPE:
+                return self._pairs[code]
+            block = i // BLOCK
+            at = int(self._marks[block]) + bytes(self._codes[block * BLOCK : i]).count(ESCAPE)
+            first, second = self._wide[2 * at], self._wide[2 * at + 1]
+        except IndexError:
+            raise StoreError(f"The store is damaged: it has no count for n-gram {i}.") from None
         if self._values is None:
             return int(first), int(second)
         return int(self._values[first]), int(self._values[second])
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """All counts and totals, (N,) int64 each, in memory."""
+        """All counts and totals, (N,) int64 each, in memory. Raises StoreError where they are not all there."""
         codes = np.frombuffer(self._codes, dtype=np.uint8)
+        listed, escaped = codes[codes != ESCAPE], int((codes == ESCAPE).sum())
+        if int(listed.max(initial=0)) >= max(len(self._pairs), 1) or 2 * escaped != len(self._wide):
+            raise StoreError(f"The store is damaged: {escaped} wide counts used, {len(self._wide) // 2} there.")
         table = np.zeros((256, 2), dtype=np.int64)
         table[: len(self._pairs)] = self._pairs
         pairs = table[codes]

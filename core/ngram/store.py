@@ -82,14 +82,17 @@ class NgramStore:
             ranked, total = int(self.manifest["keys"]["tokens"]), int(self.manifest["entries"])
             self._closed = bool(self.manifest["closed"])
             about = self.manifest["records"]
-        except (KeyError, TypeError, ValueError, InputError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
             raise StoreError(f"{self.path} is damaged: its manifest lacks something or is wrong.") from error
-        if not self.orders or list(self.orders) != list(range(self.orders[0], self.orders[-1] + 1)):
+        if not self.orders or any(n != self.orders[0] + i for i, n in enumerate(self.orders)) or self.orders[0] < 1:
             raise StoreError(f"{self.path} is damaged: orders {self.orders} are no contiguous range.")
         sections = {name: container.section(name) for name in ("codes", "marks", "pairs", "wide")}
         self._records = Records(about, sections)
         self._code = code
-        self._by_rank = np.frombuffer(container.section("tokens"), dtype="<u4")
+        listed = container.section("tokens")
+        if len(listed) % 4:
+            raise StoreError(f"{self.path} is damaged: its tokens take {len(listed)} bytes, no multiple of 4.")
+        self._by_rank = np.frombuffer(listed, dtype="<u4")
         if len(self._by_rank) != ranked or ranked > code.capacity:
             raise StoreError(f"{self.path} is damaged: {len(self._by_rank)} tokens listed, {ranked} expected.")
         self._keys: dict[int, bytes] = dict(
@@ -225,7 +228,7 @@ class NgramStore:
         tokens = self._by_rank.tolist()
         for key, i in self._trie.iteritems():
             count, total = self._records[i]
-            yield tuple(tokens[rank] for rank in self._code.ranks(key)), count, total
+            yield tuple(self._tokens(tokens, key)), count, total
 
     def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
         """What followed this context: (id, count), most frequent first, `limit` of them. Slow after frequent
@@ -235,14 +238,21 @@ class NgramStore:
             return []
         tokens, found = self._by_rank.tolist(), []
         for key, i in self._trie.iteritems(prefix):
-            ranks = self._code.ranks(key[len(prefix) :]) if len(key) <= len(prefix) + 3 else []
-            if len(ranks) == 1 and (count := self._records[i][0]):
-                found.append((tokens[ranks[0]], count))
+            after = self._tokens(tokens, key[len(prefix) :]) if len(key) <= len(prefix) + 3 else []
+            if len(after) == 1 and (count := self._records[i][0]):
+                found.append((after[0], count))
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def verify(self) -> None:
         """Compare every part of the file with its checksum. Raises StoreError."""
         self._container.verify()
+
+    def _tokens(self, by_rank: list[int], key: bytes) -> list[int]:
+        """The ids that a key is made of. Raises StoreError where it names none."""
+        try:
+            return [by_rank[rank] for rank in self._code.ranks(key)]
+        except (IndexError, InputError):
+            raise StoreError(f"{self.path} is damaged: the key {key.hex()} is no n-gram.") from None
 
     def _key(self, ids: Sequence[int]) -> bytes | None:
         parts = [self._keys.get(int(i)) for i in ids]
