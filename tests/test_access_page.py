@@ -256,7 +256,7 @@ def test_at_200_percent_settings_incognito_and_sampling_are_in_reach(open_page: 
     expect(page.get_by_role("slider", name="Minimum confidence")).to_be_in_viewport()
     page.locator("[data-do=settings]").click(timeout=5000)
     panel = open_sampling(page, advanced=False)
-    panel.get_by_text("Wild").click(timeout=5000)
+    panel.get_by_role("radiogroup", name="Style").get_by_text("Wild").click(timeout=5000)
     expect(page.locator(".pd-sampling-button")).to_have_text("Sampling · Wild")
     expect(page.locator(".pd-sampling-button")).to_be_in_viewport(ratio=1)
 

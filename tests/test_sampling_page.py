@@ -384,7 +384,7 @@ def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
     expect(panel.region.get_by_role("tab")).to_have_count(0)
     for name, says in STYLES.items():
         preset = next(preset for preset in PRESETS if preset.name == name)
-        panel.region.get_by_text(name, exact=True).click()
+        panel.region.get_by_role("radiogroup", name="Style").get_by_text(name).click()
         panel.rest()
         expect(panel.region.locator("#sm-style-says")).to_have_text(says)
         expect(panel.button).to_have_text("Sampling" if name == "Balanced" else f"Sampling · {name}")
