@@ -27,7 +27,7 @@ from core.places import likeliest_place, only
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
-from core.text import shown, whole_words
+from core.text import shown, whole_words, without_dangling
 
 SHORT = 4  # tokens left of a kept row, below which it grows again
 WINDOW = 1024  # tokens of text before the caret that the model sees
@@ -380,6 +380,8 @@ class Completion:
             ]
             rows.sort(key=lambda draft: -draft.whole)
             rows = [replace(row, id=i) for i, row in enumerate(rows)]
+        if self.done and self._mode.name == "superposed" and distinct:
+            rows = [self._rounded(row) for row in rows]
         seen: set[str] = set()
         self.drafts = []
         for row in rows:
@@ -393,6 +395,15 @@ class Completion:
             self._refine(drafts)
         elif self.done:
             self.close()
+
+    def _rounded(self, row: TextDraft) -> TextDraft:
+        """A whole draft that does not end in words like "and the"; a kept row is not cut into."""
+        text = row.text if row.finished else without_dangling(row.text)
+        kept = next((one.text for one in self._kept if one.id == row.id), "")
+        if text == row.text or len(text) < len(kept):
+            return row
+        spans = tuple((a, min(b, len(text))) for a, b in row.personal if a < len(text))
+        return replace(row, text=text, personal=spans)
 
     def _kept_rows(self, o: Options) -> list[Kept]:
         """The kept rows as tokens after the prefix; without those that cannot be continued as they stand."""

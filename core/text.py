@@ -57,6 +57,24 @@ def _in_word(letter: str) -> bool:
     return letter.isalnum() or letter in "'’"
 
 
+# Words after which a reader waits for the rest: a draft that can be shorter does not end in one.
+_ASKING = (
+    "a an the and or but nor if as than that of to in on at by for from with into onto upon over under "
+    "between through during about against my your his her its our their this these those is are was were "
+    "be been has have had very "
+)
+_DANGLING = frozenset(_ASKING.split())
+_LAST_WORD = regex.compile(r"(\s+)(\p{L}+)$")
+
+
+def without_dangling(text: str) -> str:
+    """A draft without articles, prepositions and conjunctions at its end; as it is where it has nothing else."""
+    shorter = text
+    while (last := _LAST_WORD.search(shorter)) and last[2].lower() in _DANGLING:
+        shorter = shorter[: last.start()]
+    return shorter if shorter.strip() else text
+
+
 def _whole(text: str) -> str:
     """Without a last emoji that is still being put together."""
     while text:

@@ -9,10 +9,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.autocomplete import KeptRow
 from core.errors import InputError
 from core.healing import Healer
 from core.modes import Mode
-from core.text import shown
+from core.text import shown, without_dangling
 
 
 def run(autocomplete, session, text, **options):
@@ -225,3 +226,46 @@ def test_beginnings_are_exactly_the_tokens_that_go_on(autocomplete, rest):
         and i not in autocomplete.model.tokenizer.special_ids
     }
     assert set(healer.beginnings(data).tolist()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("draft", "kept"),
+    [
+        (" the end of the", " the end"),
+        (" writing and the", " writing"),
+        (" of the", " of the"),  # there is nothing else
+        (" it is over.", " it is over."),
+        ("", ""),
+    ],
+)
+def test_a_draft_does_not_end_in_words_that_ask_for_more(draft, kept):
+    assert without_dangling(draft) == kept
+
+
+def test_three_drafts_of_a_sure_word_part_after_it(autocomplete, session):
+    drafts = run(autocomplete, session, "I am writ", forks=3, exact_steps=2).drafts
+    assert sum(draft.text.startswith("ing") for draft in drafts) >= 2, [draft.text for draft in drafts]
+    assert sum(draft.probability for draft in drafts) <= 1 + 1e-6
+    distinct = run(autocomplete, session, "I am writ", forks=0, exact_steps=2).drafts
+    assert sum(draft.text.startswith("ing") for draft in distinct) == 1
+
+
+def test_rows_that_agree_stay_and_the_others_are_filled(autocomplete, session):
+    options = {"forks": 3, "exact_steps": 2}
+    before = run(autocomplete, session, "I am writ", **options).drafts
+    kept = [KeptRow(d.id, d.text[3:]) for d in before if d.text.startswith("ing")]
+    after = {d.id: d for d in run(autocomplete, session, "I am writing", kept=kept, **options).drafts}
+    assert len(after) == 3
+    assert all(after[row.id].text.startswith(row.text) for row in kept)
+
+
+def test_rows_grow_to_the_full_length_when_they_are_asked_to(autocomplete, session):
+    options = {"forks": 3, "exact_steps": 2, "end_below": 0.3}
+    before = run(autocomplete, session, "The weather is", length=8, **options).drafts
+    kept = [KeptRow(d.id, d.text) for d in before]
+    after = {
+        d.id: d for d in run(autocomplete, session, "The weather is", kept=kept, grow=True, length=20, **options).drafts
+    }
+    assert all(after[row.id].text.startswith(row.text) for row in kept)
+    tokens = [len(autocomplete.model.tokenizer.encode(d.text)) for d in after.values() if not d.finished]
+    assert all(n >= 15 for n in tokens), tokens

@@ -30,7 +30,7 @@ class Options:
     rule: Rule | None = None
     distinct: bool = True
     exact_steps: int = 1
-    forks: int = 0
+    forks: int = 3
     end_below: float = 0.0
     min_branch: float = 0.0
     mixing: Literal["linear", "geometric"] = "linear"

@@ -25,11 +25,11 @@ class SuperposedDrafter(Drafter):
         Args:
             model: what the drafts come from.
             k: their number.
-            options: of `core.superposed.superpose`.
+            options: of `core.superposed.superpose`; without forks unless they are asked for, which cost passes.
         """
         if k < 1:
             raise InputError(f"k {k} given; at least 1 draft expected.")
-        self.model, self.k, self.options = model, k, options
+        self.model, self.k, self.options = model, k, {"forks": 0, **options}
         self.width = k
         self._sequence = model.open()
 
