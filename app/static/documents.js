@@ -335,7 +335,8 @@ export class Documents {
   /** What is written now, as a document. @returns {Document} */
   written() {
     const { value, selectionStart, selectionEnd } = this.editor.textarea;
-    return { ...this.current, text: value, caret: [selectionStart, selectionEnd], changed: Date.now() };
+    const privateRanges = this.editor.privacy?.ranges ?? this.current.privateRanges;
+    return { ...this.current, text: value, caret: [selectionStart, selectionEnd], privateRanges, changed: Date.now() };
   }
 
   async save() {

@@ -84,6 +84,8 @@ export function setUpFind(root, editor) {
     const to = editor.map.locate(editor.text, end);
     if (!from || !to) return; // a place far away in a long text; its selection is in sight once the text has the focus
     const { left, top, lineHeight, width } = editor.map.column();
+    const y = top + from.y - textarea.scrollTop;
+    if (y < 0 || y + 2 * lineHeight > textarea.clientHeight) textarea.scrollTop += y - textarea.clientHeight / 3;
     const lines = Math.round((to.y - from.y) / lineHeight) + 1;
     for (let line = 0; line < lines; line++) {
       const box = document.createElement("div");

@@ -13,11 +13,15 @@ export class Popup {
     this.opened = opened;
     this.back = back;
     button.addEventListener("click", () => (box.hidden ? this.open() : this.close()));
-    box.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || event.defaultPrevented) return;
+    // Before the text takes Esc for its drafts; a field inside has its own use for it.
+    addEventListener("keydown", (event) => {
+      const { key, target } = event;
+      const inField = target instanceof HTMLInputElement && target.type === "text" && box.contains(target);
+      if (key !== "Escape" || box.hidden || inField) return;
       event.preventDefault();
+      event.stopPropagation();
       this.close();
-    });
+    }, true);
     document.addEventListener("pointerdown", ({ target }) => {
       const inside = target instanceof Node && (box.contains(target) || button.contains(target));
       if (!inside && !box.hidden) this.close({ focus: false });
