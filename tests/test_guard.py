@@ -11,6 +11,7 @@ import secrets
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 import time
@@ -326,19 +327,24 @@ def readable(folder: Path) -> list[str]:
     return seen
 
 
+@pytest.fixture
+def open_home() -> Iterator[Path]:
+    """A folder that every user can look into: what is private in it is so by itself. pytest's own are closed."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
 @as_root
 @linux
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
 def test_another_user_gets_in_neither_by_the_port_nor_by_the_files(
-    site: Site, home: Path, monkeypatch: pytest.MonkeyPatch
+    site: Site, open_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home.chmod(0o755)  # the way there is open: the folders below hold by themselves
-    for folder in [*home.parents][:3]:
-        folder.chmod(0o755)
-    (home / "XDG_DATA_HOME").mkdir(mode=0o755)
+    monkeypatch.setenv("XDG_DATA_HOME", str(open_home))
     tokens.token()
     folder = data_folder()
-    folder.chmod(0o700)
     stores, letter = folder / "stores", folder / "stores" / "me.sqlite"
     stores.mkdir(mode=0o755)
     letter.write_text("a personal store")
@@ -358,7 +364,8 @@ def test_another_user_gets_in_neither_by_the_port_nor_by_the_files(
 
     tokens_file = folder / "token"
     assert as_another_user(tries) == {"uid": ANOTHER, "statuses": {401}, "files": []}
-    assert readable(letter) == [str(letter)]  # and the attempt itself can succeed
+    folder.chmod(0o755)
+    assert as_another_user(lambda: readable(letter)) == [str(letter)]  # it is the folder that keeps others out
 
 
 # ---------------------------------------------------------------- routes and headers

@@ -349,8 +349,9 @@ def test_serving_until_ctrl_c(tmp_path: Path) -> None:
 
 
 def test_a_model_that_fails_while_it_is_loaded_leaves_the_page_up(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(b"GGUF and then nothing")
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text('{"model_type": "no such type"}')
     process = child(
         f"""
         from app.server import serve
@@ -367,7 +368,7 @@ def test_a_model_that_fails_while_it_is_loaded_leaves_the_page_up(tmp_path: Path
         (answer,) = connection.getresponse().read().splitlines()
         line = json.loads(answer)
         assert line["type"] == "error"
-        assert "broken.gguf" in line["message"]
+        assert str(broken) in line["message"]
         connection.request("GET", "/api/status", headers=headers)
         status = json.loads(connection.getresponse().read())
         assert not status["ready"]
@@ -380,7 +381,9 @@ def test_a_model_that_fails_while_it_is_loaded_leaves_the_page_up(tmp_path: Path
     assert err.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", ["no/such/file.gguf", "nobody/has-this-model", "text.gguf", "folder", "closed.gguf"])
+@pytest.mark.parametrize(
+    "name", ["no/such/file.gguf", "nobody/has-this-model", "text.gguf", "cut.gguf", "folder", "loop.gguf"]
+)
 def test_a_model_that_is_not_there_or_cannot_be_read_ends_the_start(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -389,7 +392,8 @@ def test_a_model_that_is_not_there_or_cannot_be_read_ends_the_start(
     monkeypatch.chdir(tmp_path)
     Path("text.gguf").write_text("not a model")
     Path("folder").mkdir()
-    Path("closed.gguf").symlink_to("closed.gguf")  # a loop cannot be opened, by root either
+    Path("cut.gguf").write_bytes(b"GGUF and then nothing")
+    Path("loop.gguf").symlink_to("loop.gguf")  # cannot be opened, by root either
     with pytest.raises((ModelNotFound, ModelFileError), match=re.escape(name)) as raised:
         serve(name, port=0, open_browser=False)
     assert "\n" not in str(raised.value)
