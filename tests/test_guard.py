@@ -539,3 +539,15 @@ def test_without_a_token_everybody_is_let_in_and_told_so(home: Path) -> None:
     finally:
         process.kill()
         process.wait()
+
+
+def test_what_the_docs_say_of_security_names_tests_that_exist() -> None:
+    tests = Path(__file__).parent
+    text = (tests.parent / "docs" / "security.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(test_\w+\.py)?(?:::(test_\w+))?`", text)
+    file = ""
+    assert sum(bool(name) for _, name in named) > 20
+    for given, name in named:
+        file = given or file
+        if file and (given or name):
+            assert not name or f"def {name}(" in (tests / file).read_text(encoding="utf-8"), (file, name)
