@@ -143,7 +143,8 @@ def test_the_manifest_is_fetched_with_the_cookie(context: BrowserContext, site: 
     found = context.new_cdp_session(page).send("Page.getAppManifest")
     assert found["url"] == site.url + "manifest.json"
     assert found["errors"] == []
-    assert '"start_url": "/"' in found["data"]
+    assert page.locator("link[rel=manifest]").get_attribute("crossorigin") == "use-credentials"
+    assert context.request.get(found["url"]).json()["start_url"] == "/"
 
 
 @contextmanager
