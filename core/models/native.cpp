@@ -507,7 +507,7 @@ const char* fault_of(const Model& m, const Pass& p) {
     return "the first layer's inputs have another width";
   }
   for (const int64_t stride : {p.of_plane, p.of_line, p.of_head}) {
-    if (stride < 0 || stride > MOST) return "the cache's strides are wrong";
+    if (stride < columns * m.width || stride > MOST) return "the cache's strides are wrong";  // no part over another
   }
   // Each of the factors is below 2^32 and MOST is 2^40: `times` ends at MOST, and so do its sums fit.
   const int64_t last = times(2 * m.layers - 1, p.of_plane) + times(p.lines - 1, p.of_line) +
