@@ -108,7 +108,11 @@ class Child:
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the child
         root = str(Path(__file__).parents[1])
-        runtime = subprocess.check_output([os.environ.get("CXX", "c++"), "-print-file-name=libasan.so"], text=True)
+        # The exceptions of C++ are found by AddressSanitizer only where their library is there before it.
+        preloaded = " ".join(
+            subprocess.check_output([os.environ.get("CXX", "c++"), f"-print-file-name={name}"], text=True).strip()
+            for name in ("libasan.so", "libstdc++.so.6")
+        )
         self._process = subprocess.Popen(
             [sys.executable, __file__, "--child"],
             stdin=subprocess.PIPE,
@@ -116,7 +120,7 @@ class Child:
             stderr=self._errors,
             text=True,
             env=os.environ
-            | {"PYTHONPATH": root, "LD_PRELOAD": runtime.strip(), "ASAN_OPTIONS": ASAN}
+            | {"PYTHONPATH": root, "LD_PRELOAD": preloaded, "ASAN_OPTIONS": ASAN}
             | {"UBSAN_OPTIONS": "print_stacktrace=1", "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"},
         )
         threading.Thread(target=self._listen, daemon=True).start()
