@@ -343,7 +343,11 @@ def test_a_compiled_step_gives_the_same() -> None:
 # --- drafts
 
 
-@pytest.mark.parametrize("options", [{"exact_steps": 0}, {"exact_steps": 1}, PAPER], ids=["r=0", "r=1", "the paper's"])
+@pytest.mark.parametrize(
+    "options",
+    [{"forks": 0, "exact_steps": 0}, {"forks": 0, "exact_steps": 1}, {"forks": 3, "exact_steps": 2}, PAPER],
+    ids=["r=0", "r=1", "forks", "the paper's"],
+)
 def test_drafts_of_ragged_prefixes_are_those_of_the_plain_path(
     models: Callable[[str], tuple[StaticModel, TorchModel]], options: dict[str, object]
 ) -> None:
@@ -352,7 +356,7 @@ def test_drafts_of_ragged_prefixes_are_those_of_the_plain_path(
     prefixes = [[1, 2, 3], list(range(30)), [7], list(range(50, 62)), [9, 8]]
     ours = list(superpose_static(model, prefixes, 3, 6, **options))
     theirs = list(superpose_batch(plain, prefixes, 3, 6, **options))
-    assert len(ours) == len(theirs) == 6
+    assert len(ours) == len(theirs) >= 6
     for one, other in zip(ours, theirs, strict=True):
         for a, b in zip(one, other, strict=True):
             assert a.ids == b.ids

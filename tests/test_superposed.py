@@ -19,7 +19,7 @@ GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_tex
 # Of a score, a sum over 10 tokens: float32 sums in another order (oneDNN's) differ by up to 4e-4 from the authors';
 # tests/test_lean.py holds transformers' own layers to 2e-4.
 TOLERANCE = 1e-3
-PAPER = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
+PAPER = {"distinct": False, "forks": 0, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
 
 
 @pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: str(case["id"]))
@@ -39,7 +39,7 @@ def prefix(llama_model):
 
 def test_every_step_yields_k_drafts_one_token_longer(llama_model, prefix):
     for distinct in (True, False):
-        for n, drafts in enumerate(superpose(llama_model, prefix, 4, 6, distinct=distinct), start=1):
+        for n, drafts in enumerate(superpose(llama_model, prefix, 4, 6, distinct=distinct, forks=0), start=1):
             assert drafts.step == n
             assert len(drafts.ids) <= 4
             assert all(len(ids) == n or ended for ids, ended in zip(drafts.ids, drafts.ended, strict=True))
@@ -48,7 +48,7 @@ def test_every_step_yields_k_drafts_one_token_longer(llama_model, prefix):
 
 
 def test_beginnings_are_distinct_and_lineages_stay(llama_model, prefix):
-    steps = list(superpose(llama_model, prefix, 5, 5))
+    steps = list(superpose(llama_model, prefix, 5, 5, forks=0))
     first = dict(zip(steps[0].lineages, steps[0].ids, strict=True))
     for drafts in steps:
         assert sorted(drafts.lineages) == [0, 1, 2, 3, 4]
@@ -59,7 +59,7 @@ def test_beginnings_are_distinct_and_lineages_stay(llama_model, prefix):
 
 def test_exact_to_the_end_is_branching(llama_model, prefix):
     """With r = length - 1 each draft equals its first token continued greedily."""
-    *_, last = superpose(llama_model, prefix, 3, 6, exact_steps=5, stop_ids=frozenset())
+    *_, last = superpose(llama_model, prefix, 3, 6, forks=0, exact_steps=5, stop_ids=frozenset())
     for ids in last.ids:
         sequence = llama_model.open()
         logits, greedy = sequence.feed([*prefix, ids[0]]), ids[:1]
@@ -71,8 +71,8 @@ def test_exact_to_the_end_is_branching(llama_model, prefix):
 
 
 def test_one_draft_superposed_is_greedy(llama_model, prefix):
-    *_, superposed = superpose(llama_model, prefix, 1, 8, exact_steps=0, stop_ids=frozenset())
-    *_, exact = superpose(llama_model, prefix, 1, 8, exact_steps=7, stop_ids=frozenset())
+    *_, superposed = superpose(llama_model, prefix, 1, 8, forks=0, exact_steps=0, stop_ids=frozenset())
+    *_, exact = superpose(llama_model, prefix, 1, 8, forks=0, exact_steps=7, stop_ids=frozenset())
     assert superposed.ids == exact.ids
 
 
@@ -81,7 +81,7 @@ def test_a_superposed_step_is_one_row_whatever_k(llama_model, prefix):
     for k in (1, 8):
         sequence.sync(prefix)
         before = llama_model.tokens_fed
-        list(superpose(llama_model, prefix, k, 10, sequence=sequence, exact_steps=0, stop_ids=frozenset()))
+        list(superpose(llama_model, prefix, k, 10, sequence=sequence, forks=0, exact_steps=0, stop_ids=frozenset()))
         assert llama_model.tokens_fed - before == 9
     sequence.close()
 
@@ -114,25 +114,27 @@ def test_a_batch_gives_what_each_prefix_gives_alone(torch_model):
 
 
 def test_a_stop_token_ends_a_lineage_and_the_others_go_on(llama_model, prefix):
-    *_, free = superpose(llama_model, prefix, 3, 6, stop_ids=frozenset())
+    *_, free = superpose(llama_model, prefix, 3, 6, forks=0, stop_ids=frozenset())
     stop = free.ids[0][2]
-    *_, last = superpose(llama_model, prefix, 3, 6, stop_ids=frozenset({stop}))
+    *_, last = superpose(llama_model, prefix, 3, 6, forks=0, stop_ids=frozenset({stop}))
     assert any(ended and ids[-1] == stop for ids, ended in zip(last.ids, last.ended, strict=True))
     assert all(ids.count(stop) == (1 if ended else 0) for ids, ended in zip(last.ids, last.ended, strict=True))
 
 
 def test_first_ids_are_the_only_beginnings(llama_model, prefix):
     allowed = np.array([100, 2000, 30000, 77])
-    steps = list(superpose(llama_model, prefix, 3, 3, first_ids=allowed))
+    steps = list(superpose(llama_model, prefix, 3, 3, first_ids=allowed, forks=0))
     assert {ids[0] for ids in steps[-1].ids} <= set(allowed.tolist())
     assert sum(steps[0].beginnings) <= 1 + 1e-6
 
 
 def test_resets_settle_on_one_draft(llama_model, prefix):
-    *_, last = superpose(llama_model, prefix, 3, 9, reset_every=3, exact_steps=0, stop_ids=frozenset(), seed=1)
+    *_, last = superpose(llama_model, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1)
     assert len({tuple(ids[:6]) for ids in last.ids}) == 1
     assert all(len(ids) == 9 for ids in last.ids)
-    *_, again = superpose(llama_model, prefix, 3, 9, reset_every=3, exact_steps=0, stop_ids=frozenset(), seed=1)
+    *_, again = superpose(
+        llama_model, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1
+    )
     assert again.ids == last.ids
 
 
