@@ -79,7 +79,7 @@ export function isWritingPlace(after) {
 }
 
 /**
- * How many characters of `rest` a click at `offset` takes: up to the end of the word there, its punctuation included.
+ * How many characters of `rest` a click at `offset` takes: up to the end of the word, or of the punctuation, there.
  * @param {string} rest
  * @param {number} offset
  */
@@ -105,12 +105,15 @@ export function hasEnoughLeft(rest) {
 // Scripts that are written without spaces between words: a "word" is then what the browser's segmenter says.
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 
+const PIECE = /^\s*(?:[\p{L}\p{M}\p{N}]+(?:['’_.-][\p{L}\p{M}\p{N}]+)*|[^\p{L}\p{M}\p{N}_\s]+|_+)/u;
+
 /**
- * The first word of `rest` with the space before it and the punctuation after it.
+ * The first word of `rest` with the space before it, or the punctuation it begins with. A writer often wants the word
+ * and goes on otherwise, so punctuation after a word is a piece of its own.
  * @param {string} rest
  */
 export function firstWord(rest) {
-  const word = rest.match(/^\s*\S+/)?.[0] ?? rest;
+  const word = rest.match(PIECE)?.[0] ?? rest;
   if (!UNSPACED.test(word) || !("Segmenter" in Intl)) return word;
   let length = 0;
   for (const { segment, isWordLike } of new Intl.Segmenter(undefined, { granularity: "word" }).segment(word)) {
