@@ -557,6 +557,7 @@ def test_alt_right_returns_and_nothing_is_changed(drafting: Editor) -> None:
 
 
 def test_when_all_drafts_are_too_unlikely_the_page_says_so_and_shows_them_on_demand(drafting: Editor) -> None:
+    drafting.open_settings()
     drafting.page.get_by_role("slider", name="Minimum confidence").fill("0.5")
     expect(drafting.page.get_by_text("All drafts are below 50 %.")).to_be_visible()
     assert drafting.drafts() == []
@@ -569,6 +570,7 @@ def test_when_all_drafts_are_too_unlikely_the_page_says_so_and_shows_them_on_dem
 def test_percentages_can_be_bars_or_off_and_stay_so(drafting: Editor) -> None:
     chance = drafting.page.locator(".pd-chance").first
     expect(chance).to_have_attribute("title", "How likely you are to go on this way")
+    drafting.open_settings()
     drafting.page.get_by_role("button", name="Advanced").click()
     choice = drafting.page.get_by_label("Percentages")
     choice.select_option("Bars")
@@ -848,7 +850,7 @@ def test_the_ghost_stands_where_the_text_will(editor: Editor, where: str) -> Non
     editor.fake.script[text[:at][-12:]] = (draft,)
     editor.page.add_style_tag(
         content="#pd { --ghost: var(--ink) !important } #pd-text { caret-color: transparent !important }"
-        ".pd-below, .pd-sheet::before { visibility: hidden !important }"
+        ".pd-below, .pd-below *, .pd-sheet::before { visibility: hidden !important }"
     )
     editor.box.evaluate("box => (box.spellcheck = false)")
     editor.put(text, caret)
