@@ -143,7 +143,7 @@ def test_axe_finds_nothing_serious_in_the_sampling_panel(open_page: Callable[...
 def test_axe_finds_nothing_serious_in_my_writing(open_page: Callable[..., Page], scheme: str) -> None:
     page = open_page(color_scheme=scheme)
     page.get_by_role("tab", name="My writing").click()
-    page.locator("summary").first.click()
+    page.locator("summary", has_text="source").first.click()
     page.get_by_role("searchbox").fill("thank you for")
     page.keyboard.press("Enter")
     expect(page.locator(".ps-result")).to_be_visible()
@@ -278,7 +278,7 @@ def test_what_fingers_aim_at_measures_44_pixels(open_page: Callable[..., Page]) 
     open_sampling(page)
     assert page.evaluate(small) == []
     page.get_by_role("tab", name="My writing").click()
-    page.locator("summary").first.click()
+    page.locator("summary", has_text="source").first.click()
     assert page.evaluate(small) == []
 
 

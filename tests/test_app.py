@@ -247,7 +247,7 @@ def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten(page: Pag
     expect(page.locator(".pd-list .pd-mine").first).to_contain_text("Feather")
 
     page.get_by_role("tab", name="My writing").click()
-    page.locator("summary").click()
+    page.locator("summary", has_text="source").click()
     page.get_by_role("button", name="Forget letter.txt").click()
     page.get_by_role("dialog").get_by_role("button", name="Forget").click()
     expect(page.locator(".ps-report")).to_contain_text("letter.txt is forgotten")

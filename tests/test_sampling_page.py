@@ -384,7 +384,7 @@ def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
     expect(panel.region.get_by_role("tab")).to_have_count(0)
     for name, says in STYLES.items():
         preset = next(preset for preset in PRESETS if preset.name == name)
-        panel.region.get_by_role("radiogroup", name="Style").get_by_text(name).click()
+        panel.region.get_by_role("radiogroup", name="Style").get_by_role("radio", name=name).check()
         panel.rest()
         expect(panel.region.locator("#sm-style-says")).to_have_text(says)
         expect(panel.button).to_have_text("Sampling" if name == "Balanced" else f"Sampling · {name}")
@@ -758,7 +758,10 @@ def test_keyboard_alone_is_enough(panel: Panel) -> None:
     for _ in range(14):  # from "Copy link" to the drawings' tabs
         panel.press("Tab")
         reached.append(panel.page.evaluate("document.activeElement.id || document.activeElement.className"))
-        outline = panel.page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+        outline = panel.page.evaluate(  # a style's ring is drawn around its name
+            """() => { const at = document.activeElement;
+            return getComputedStyle(at.name === "sm-style" ? at.nextElementSibling : at).outlineStyle; }"""
+        )
         assert outline != "none", reached
     for name in ("sm-advanced-button", "sm-preset", "sm-rule", "sm-mode", "sm-temperature", "sm-tab-bars"):
         assert name in reached

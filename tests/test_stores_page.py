@@ -480,6 +480,7 @@ def test_words_that_a_store_chose_are_marked(editor: Editor) -> None:
     assert editor.ghost() == smile
     expect(editor.page.locator(".pd-legend")).to_be_visible()
     expect(editor.options.nth(2)).to_have_attribute("title", "The whole draft: <1%; underlined: from your stores")
+    editor.ask_only_where_nothing_agrees()
     editor.write(" 😀 to t")
     editor.wait(lambda: marked.all_text_contents() == ["he"], "the mark to be trimmed with its draft")
 
@@ -510,7 +511,7 @@ def test_nothing_overflows_and_everything_has_a_name(
     stores.add_text("a store with quite a long name for what it is", "/a/" + "very-long-name" * 9 + ".txt", LETTER)
     with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
         page = opened(Editor(context.new_page(), shared[1]).open(shared[0].url))
-        page.locator("summary").click()
+        page.locator("summary", has_text="source").click()
         search(page, "thank you for")
         expect(page.locator(".ps-result")).to_be_visible()
         outside, nameless, faint = page.evaluate(
