@@ -70,6 +70,14 @@ class FakeDrafts:
                 return tuple(filter(None, begun))
         return phrases
 
+    def marks(self, text: str) -> list[list[int]]:
+        """Where a store decided on a draft, or on what is left of one."""
+        for whole, (start, end) in self.personal.items():
+            gone = len(whole) - len(text)
+            if whole.endswith(text) and end > gone:
+                return [[max(start - gone, 0), end - gone]]
+        return []
+
     def rows(self, body: dict[str, Any]) -> dict[int, str]:
         """What each place of the list gets: kept rows stay, the others are filled with what is not there yet."""
         k = body["settings"]["k"]
@@ -102,7 +110,7 @@ class FakeDrafts:
                     "probability": chance[i],
                     "whole": round(0.01 / (i + 1), 5),
                     "finished": step >= len(words[i]),
-                    "personal": [list(self.personal[text])] if text in self.personal else [],
+                    "personal": self.marks(text),
                 }
                 for i, text in sorted(rows.items())
                 if chance[i] >= settings["min_confidence"]

@@ -44,7 +44,7 @@ def last(model, prefix, mode, **options):
 @every_mode
 def test_every_mode_takes_the_same_steps(llama_model, prefix, mode):
     free = len(llama_model._free_ids)
-    steps = list(draft(llama_model, prefix, mode, k=3, length=4, stop_ids=ENDLESS))
+    steps = list(draft(llama_model, prefix, mode, k=3, length=4, forks=0, stop_ids=ENDLESS))
     assert [d.step for d in steps] == [1, 2, 3, 4]
     assert [d.done for d in steps] == [False, False, False, True]
     for d in steps:
@@ -314,7 +314,7 @@ def test_presets_travel_as_json_and_bad_ones_are_refused_by_name():
         ('{"name": "a", "rule": "top-p", "values": {"top_p": "x"}}', "top-p 'x' given; a number expected"),
         ('{"name": "a", "rule": "top-k", "values": {"top_k": 2.5}}', "a whole number"),
         ('{"name": "a", "rule": "top-p", "temperature": 99}', "temperature 99 given"),
-        ('{"name": 3, "rule": "top-p"}', "name 3 is no text"),
+        ('{"name": 3, "rule": "top-p"}', "name 3 is not text"),
         ('{"name": "a", "rule": "none", "k": 10}', "k 10 given; a whole number from 1 to 9 expected"),
         ('{"name": "a", "rule": "none", "length": true}', "length True given; a whole number from 1 to 32"),
         ('{"name": "a", "rule": "none", "seed": -1}', "seed -1 given"),

@@ -480,7 +480,6 @@ def test_words_that_a_store_chose_are_marked(editor: Editor) -> None:
     assert editor.ghost() == smile
     expect(editor.page.locator(".pd-legend")).to_be_visible()
     expect(editor.options.nth(2)).to_have_attribute("title", "The whole draft: <1%; underlined: from your stores")
-    editor.ask_only_where_nothing_agrees()
     editor.write(" 😀 to t")
     editor.wait(lambda: marked.all_text_contents() == ["he"], "the mark to be trimmed with its draft")
 
