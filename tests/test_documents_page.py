@@ -672,11 +672,12 @@ def test_nothing_of_a_failed_script_stays_when_the_server_is_back(editor: Editor
         editor.write("She")
         expect(editor.page.get_by_role("alert")).to_contain_text("this page will reconnect by itself")
         button(editor, "Sampling").click()
-        expect(editor.page.get_by_role("alert")).to_contain_text("could not be loaded")
+        expect(editor.page.get_by_text("The sampling panel could not be loaded.")).to_be_visible()
         editor.errors.clear()  # of the script that the browser could not get
     finally:
         server.start()
     expect(editor.page.get_by_role("alert")).to_be_hidden()
+    expect(editor.page.get_by_text("The sampling panel could not be loaded.")).to_be_hidden()
     shown = editor.page.locator("body").inner_text()
     assert not re.search(r"TypeError|Failed to fetch|could not|Error|[Cc]onnection lost", shown), shown
 

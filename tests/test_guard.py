@@ -501,7 +501,7 @@ def test_a_second_start_opens_the_app_that_runs(
         port, token = address_of(process)
         assert tokens.token() == token
         serve(port=port)
-        assert capsys.readouterr().out == f"Polydraft runs already, at http://127.0.0.1:{port}/?token={token}\n"
+        assert capsys.readouterr().out == f"Polydraft is already running at http://127.0.0.1:{port}/?token={token}\n"
         deadline = time.monotonic() + 20
         while not opened.exists() or opened.read_text().count("\n") < 2:
             assert time.monotonic() < deadline, "the browser is not opened"
