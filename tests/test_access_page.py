@@ -256,7 +256,7 @@ def test_at_200_percent_settings_incognito_and_sampling_are_in_reach(open_page: 
     expect(page.get_by_role("slider", name="Minimum confidence")).to_be_in_viewport()
     page.locator("[data-do=settings]").click(timeout=5000)
     panel = open_sampling(page, advanced=False)
-    panel.get_by_role("radiogroup", name="Style").get_by_text("Wild").click(timeout=5000)
+    panel.get_by_role("radiogroup", name="Style").get_by_role("radio", name="Wild").check(timeout=5000)
     expect(page.locator(".pd-sampling-button")).to_have_text("Sampling · Wild")
     expect(page.locator(".pd-sampling-button")).to_be_in_viewport(ratio=1)
 
@@ -294,6 +294,7 @@ def test_a_click_on_a_tool_leaves_the_focus_in_the_text_and_a_key_does_not(open_
         assert text.evaluate("box => box.selectionStart") == caret
     page.get_by_role("button", name="Close the sampling panel").click()
     expect(text).to_be_focused()
+    open_settings(page)
     page.get_by_role("slider", name="Drafts").focus()
     page.get_by_role("button", name="Copy", exact=True).click()
     expect(text).to_be_focused()
