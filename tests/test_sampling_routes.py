@@ -215,7 +215,7 @@ def test_presets_are_kept_replaced_and_carried(tmp_path: Path) -> None:
         ({"kind": "other", "presets": []}, "holds no presets"),
         ({"kind": "polydraft presets", "version": 2, "presets": [{}]}, "version 2 is not known"),
         ({"kind": "polydraft presets", "version": 1, "presets": [], "more": 1}, "unknown field 'more'"),
-        ({"kind": "polydraft presets", "version": 1, "presets": []}, "no preset at all"),
+        ({"kind": "polydraft presets", "version": 1, "presets": []}, "The file holds no presets."),
         ({"name": "a", "rule": "top-q"}, "Preset 1 (a): rule 'top-q' given"),
         ({"name": "a", "rule": "top-p", "temperature": True}, "Preset 1 (a): temperature True given"),
         ({"name": " a", "rule": "top-p"}, "' a' given as the name"),

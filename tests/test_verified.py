@@ -111,7 +111,7 @@ def test_looked_at_to_the_end_drafts_are_those_of_branching_greedy(
 ) -> None:
     model = TableModel(vocabulary=12, seed=seed, spread=2)
     options: dict[str, Any] = {"ngrams": _mixing() if mixed else None}
-    *_, branching = superpose(model, TEXT, k, length, exact_steps=length - 1, **options)
+    *_, branching = superpose(model, TEXT, k, length, forks=0, exact_steps=length - 1, **options)
     sequence = model.open()
     *_, last = verified(
         model,

@@ -465,6 +465,7 @@ def verified(
         rounds: how often they are checked. nodes, calibration, theta: see `refine`.
     Raises: as `superpose` and `refine`.
     """
+    options = {"forks": 0, **options}  # the first stretch is short, and its drafts are checked anyway
     own = sequence is None
     held = model.open() if sequence is None else sequence
     ngrams, m = options.get("ngrams"), options.get("candidates") or 3 * k
