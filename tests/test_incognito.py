@@ -60,7 +60,7 @@ def learner(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterat
     learner.open(server.url)
     learner.incognito(False)
     learner.write("x")
-    learner.wait(lambda: learner.page.locator(".pd-learns").text_content() == "me learns", "a store that learns")
+    learner.wait(lambda: learner.page.locator(".pd-learns").text_content() == "Learning into me", "a store that learns")
     learner.press("Backspace")
     yield learner
     assert learner.errors == []
