@@ -99,6 +99,10 @@ def mount(app: FastAPI) -> FastAPI:
     return mounted
 
 
+# Browsers take the first manifest of a page, and fetch Gradio's without the cookie. `HEAD` names ours.
+GRADIOS_MANIFEST = re.compile(r'<link rel="manifest" href="/manifest\.json" ?/?>')
+
+
 class OnlyNeeded:
     """Gradio's app with all paths closed but those of `NEEDED`, and a policy for its page."""
 
@@ -134,7 +138,7 @@ class OnlyNeeded:
 
         plain = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]  # not compressed
         await self.gradio({**scope, "method": "GET", "headers": plain}, receive, collect)
-        html = body.decode()
+        html = GRADIOS_MANIFEST.sub("", body.decode(), count=1)
         policy = {"Content-Security-Policy": csp.of_the_page(html), "Cache-Control": "no-cache"}
         await HTMLResponse(html, status, policy)(scope, receive, send)
 
@@ -152,10 +156,7 @@ def build_page() -> gr.Blocks:
 
 
 def mount_arguments() -> dict[str, Any]:
-    """Keyword arguments for `gr.mount_gradio_app`: look, icon, nothing that calls home.
-
-    Not `pwa`: browsers would fetch Gradio's manifest without the cookie. `HEAD` names ours.
-    """
+    """Keyword arguments for `gr.mount_gradio_app`: look, icon, nothing that calls home."""
     return {
         "theme": Base(font=SANS, font_mono=MONO).set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK),
         "css": FRAME_CSS,

@@ -27,6 +27,9 @@ class FakeModel:
     name: str = "Scripted"
     backend: str = "none"
     device: str = "cpu"
+    arithmetic: str = ""
+    vocab_size: int = 100
+    dim: int = 8
     tokens_fed: int = 0
     step_s: float = 0.0
     passes: list[int] = field(default_factory=list)  # rows of each pass

@@ -209,7 +209,7 @@ def test_the_page_asks_for_no_more_of_gradio_than_is_open(context: BrowserContex
     page.keyboard.type("Yesterday she went")
     expect(page.locator(".pd-option-row .pd-draft")).to_have_count(3)
     page.locator(".pd-sampling-button").click()
-    page.get_by_role("tab", name="Stores").click()
+    page.get_by_role("tab", name="My writing").click()
     page.wait_for_timeout(500)
     ours = re.compile(r"/page/|/api/|/manifest\.json")
     gradios = {path for path in asked if not ours.match(path)}

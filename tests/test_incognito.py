@@ -40,12 +40,15 @@ class Learner(Editor):
         route.fulfill(json={"stores": ["me"]})
 
     def incognito(self, on: bool) -> None:
+        if not on:
+            self.fake.script = {"": DRAFTS}
         self.page.evaluate(
             "on => { const switch_ = document.querySelector('.pd-incognito');"
             " if ((switch_.ariaPressed === 'true') !== on) switch_.click(); }",
             on,
         )
-        self.fake.script = {"": SECRET_DRAFTS if on else DRAFTS}
+        if on:
+            self.fake.script = {"": SECRET_DRAFTS}
 
     def secret(self, text: str) -> None:
         self.incognito(True)
@@ -62,6 +65,7 @@ def learner(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterat
     learner.write("x")
     learner.wait(lambda: learner.page.locator(".pd-learns").text_content() == "Learning into me", "a store that learns")
     learner.press("Backspace")
+    learner.page.evaluate("navigator.clipboard.writeText('copied elsewhere')")  # not what another test has copied
     yield learner
     assert learner.errors == []
     assert not [text for text in learner.learned if GREEK.search(text)]
@@ -144,6 +148,53 @@ def test_cut_and_pasted_with_more_around_it(learner: Learner) -> None:
     finish(learner)
 
 
+def test_copied_by_the_button_and_pasted(learner: Learner) -> None:
+    learner.secret("μυστικό")
+    learner.write(" openly")
+    learner.page.get_by_role("button", name="Copy", exact=True).click()
+    learner.box.focus()
+    learner.press("Control+a", "Delete", "Control+v")
+    assert GREEK.search(learner.text)
+    finish(learner)
+
+
+def test_a_letter_pasted_where_its_surroundings_stand_already(learner: Learner) -> None:
+    learner.secret("αω")
+    learner.press("Control+a", "Control+x")
+    learner.write("so")
+    learner.press("Control+v", "Backspace", "Control+a", "Control+v")
+    learner.press("Backspace", "Shift+Home", "Control+v")  # "αω" in place of "α": one letter is new
+    assert learner.text == "αω"
+    finish(learner)
+
+
+def test_a_draft_made_in_incognito_and_taken_openly(learner: Learner) -> None:
+    learner.incognito(True)
+    learner.write("Openly")
+    learner.wait_for_drafts(*SECRET_DRAFTS)
+    learner.incognito(False)
+    learner.box.focus()
+    learner.wait_for_drafts(*DRAFTS)
+    assert learner.page.evaluate("polydraft.editor.revisiting.list.length") == 0
+
+
+def test_pasted_behind_the_same_ending(learner: Learner) -> None:
+    learner.secret("μυστικό")
+    learner.write(" word")
+    learner.press("Control+a", "Control+c", "Control+End", "Control+v")
+    assert learner.text == "μυστικό word" * 2
+    assert_covered(learner)
+    finish(learner)
+
+
+def assert_covered(learner: Learner) -> None:
+    """Every Greek letter of the text lies in one of the private ranges."""
+    ranges = learner.page.evaluate("polydraft.editor.privacy.ranges")
+    letters = (match.start() for match in GREEK.finditer(learner.text))
+    open_ones = [at for at in letters if not any(start <= at < end for start, end in ranges)]
+    assert not open_ones, (learner.text, ranges)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_is_done_later(learner: Learner, seed: int) -> None:
     dice = random.Random(seed)
@@ -183,6 +234,7 @@ def test_whatever_is_done_later(learner: Learner, seed: int) -> None:
     for _ in range(150):
         learner.box.focus()
         dice.choice(steps)()
+        assert_covered(learner)
         if not on and dice.random() < 0.1:
             learner.page.get_by_role("button", name="Copy", exact=True).click()
     learner.press("Control+End")

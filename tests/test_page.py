@@ -417,7 +417,7 @@ def test_a_word_half_typed_in_the_middle_has_drafts_when_one_comes_back(editor: 
     editor.write(" wri")
     editor.wait(lambda: len(editor.drafts()) == 3)
     editor.press("ArrowLeft")
-    assert editor.drafts() == []
+    editor.wait(lambda: editor.drafts() == [])
     editor.press("ArrowRight")
     editor.wait(lambda: len(editor.drafts()) == 3)
 
@@ -1290,7 +1290,8 @@ def test_the_window_never_starts_inside_a_character(functions: Callable[..., Any
         (" to the market", " to"),
         ("ting a letter", "ting"),
         (", and so", ","),
-        (' "Hello," she', ' "Hello,"'),
+        (' "Hello," she', ' "Hello'),
+        ('," she', ',"'),
         ("end", "end"),
         (" ", " "),
         ("我们去市场。然后", "我们"),
@@ -1337,6 +1338,6 @@ def test_a_part_of_a_draft_fits_what_follows(
     assert functions("fitted", part, after) == inserted
 
 
-@pytest.mark.parametrize(("offset", "length"), [(0, 3), (1, 3), (3, 7), (4, 7), (5, 7), (9, 15), (14, 15), (18, 19)])
+@pytest.mark.parametrize(("offset", "length"), [(0, 3), (1, 3), (3, 7), (4, 7), (5, 7), (9, 14), (14, 15), (18, 19)])
 def test_up_to_a_word(functions: Callable[..., Any], offset: int, length: int) -> None:
     assert functions("upToWord", " to the market, now", offset) == length

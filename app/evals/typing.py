@@ -34,7 +34,7 @@ KS = (1, 3, 5, 9)
 PEERS_K = 3  # drafts of the peers that have several
 
 # What one key takes of a draft: a word with the spaces before it, or punctuation.
-_PIECE = re.compile(r"\s*(?:[^\W_]+(?:['’_.-][^\W_]+)*|[^\w\s]+|_+)")
+_PIECE = re.compile(r"""\s*(?:["“‘'«(\[{]*[^\W_]+(?:['’_.-][^\W_]+)*|[^\w\s]+|_+)""")
 _WORD = re.compile(r"\s*\S+")  # for ChaI-TeA: up to the next space
 
 

@@ -105,7 +105,7 @@ export function hasEnoughLeft(rest) {
 // Scripts that are written without spaces between words: a "word" is then what the browser's segmenter says.
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 
-const PIECE = /^\s*(?:[\p{L}\p{M}\p{N}]+(?:['’_.-][\p{L}\p{M}\p{N}]+)*|[^\p{L}\p{M}\p{N}_\s]+|_+)/u;
+const PIECE = /^\s*(?:["'\p{Ps}\p{Pi}]*[\p{L}\p{M}\p{N}]+(?:['’_.-][\p{L}\p{M}\p{N}]+)*|[^\p{L}\p{M}\p{N}_\s]+|_+)/u;
 
 /**
  * The first word of `rest` with the space before it, or the punctuation it begins with. A writer often wants the word

@@ -551,6 +551,15 @@ export class Editor {
     });
   }
 
+  /** Incognito was switched: a draft made before may repeat what is private, so none of them can be taken any more. */
+  forgetDrafts() {
+    const shown = this.places.open;
+    this.forgetAnswers();
+    this.revisiting.forget();
+    this.clear();
+    if (shown) this.ask({});
+  }
+
   // ---------------------------------------------------------------- taking drafts
 
   /**
@@ -601,6 +610,7 @@ export class Editor {
 
   /** Drafts for this place, because the writer asks for them: also where none come by themselves, and unlikely ones. */
   askHere() {
+    this.caret = this.textarea.selectionStart; // the event of the caret's last move may still be on its way
     this.dismissed = false;
     this.ask({ all: this.list.below.hasAttribute("data-unlikely") });
     this.draw();

@@ -56,6 +56,7 @@ export class Learning {
     setIncognito(on);
     this.picked = null;
     this.queue.length = 0;
+    this.editor.forgetDrafts();
     this.draw();
   }
 

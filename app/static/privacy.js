@@ -60,7 +60,7 @@ export function inside(ranges, start, end) {
 export function difference(old, now, caret) {
   const tail = now.slice(caret);
   let same = old.endsWith(tail) ? tail.length : 0;
-  if (!same) while (same < Math.min(old.length, now.length) && old[old.length - 1 - same] === now[now.length - 1 - same]) same++;
+  if (same < tail.length) while (same < Math.min(old.length, now.length) && old[old.length - 1 - same] === now[now.length - 1 - same]) same++;
   const most = Math.min(old.length, now.length) - same;
   let at = 0;
   for (const step of [4096, 1]) {
@@ -129,7 +129,7 @@ export class PrivateText {
     else {
       if (this.isOn() || type.startsWith("history")) fresh = [[0, inserted]];
       else if (touched && type !== "insertText" && type !== "insertFromPaste") fresh = [[0, inserted]]; // the same words, corrected
-      else if (inserted > 1) fresh = this.comesBack(now.slice(at, at + inserted));
+      else if (inserted > 1 || type === "insertFromPaste" || type === "insertFromDrop") fresh = this.comesBack(now.slice(at, at + inserted));
       this.ranges = joined([...moved(this.ranges, edit), ...fresh.map(([from, to]) => /** @type {Range} */ ([from + at, to + at]))]);
     }
     if (known && this.isOn()) this.ranges = joined([...this.ranges, [at, at + inserted]]);

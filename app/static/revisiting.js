@@ -51,6 +51,11 @@ export class Revisiting {
     this.now = null;
   }
 
+  forget() {
+    this.end();
+    this.list.length = 0;
+  }
+
   /**
    * To the draft taken before this place, or, `by` 1, back to the next one and at last to where one came from.
    * @param {-1 | 1} by

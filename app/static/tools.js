@@ -48,6 +48,7 @@ async function copy(editor) {
   const { textarea } = editor;
   const text = textarea.value;
   if (!text) return editor.toast("There is nothing to copy yet.");
+  editor.privacy.copied(0, text.length);
   try {
     await navigator.clipboard.writeText(text);
   } catch {
