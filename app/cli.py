@@ -17,13 +17,23 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from app import ngram_cli, sampling, speculation, train_cli
+from app import flags, ngram_cli, train_cli
 from app.bench import cli as bench_cli
 from app.evals import cli as evals_cli
 from app.offline import stay_offline
-from app.settings import DraftSettings, options
 from app.threads import leave_cores_to
-from core.errors import PolydraftError
+from core.controls import (
+    CATALOG,
+    DEFAULT_DRAFTER,
+    DEFAULT_METHOD,
+    DEFAULT_MODE,
+    DEFAULT_RULE,
+    DRAFTERS,
+    MODES,
+    SPECULATIONS,
+)
+from core.errors import InputError, PolydraftError
+from core.options import DRAFTING
 
 if TYPE_CHECKING:
     from core.autocomplete import TextDraft
@@ -63,19 +73,44 @@ Precision = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
-_OPTIONS = {option["name"]: option for option in options()}
+_TEMPERATURE = DRAFTING["temperature"]
 _CONTEXT = 28  # characters of the text that stand before each draft
 
-
-def _flag(name: str) -> Any:
-    """The flag of one setting: its range, default and help text are those of `app.settings`."""
-    option = _OPTIONS[name]
-    dashed = option["flag"]
-    if option["kind"] == "bool":
-        return typer.Option(option["default"], f"{dashed}/--no-{dashed[2:]}", metavar="", help=option["explain"])
-    return typer.Option(
-        option["default"], dashed, min=option["min"], max=option["max"], metavar="N", help=option["explain"]
-    )
+Rule = Annotated[str, typer.Option(help=f"Which tokens are kept: {', '.join(CATALOG)}.", metavar="NAME")]
+ModeName = Annotated[
+    str | None,
+    typer.Option(
+        "--mode",
+        help=f"How drafts are made: {', '.join(MODES)}.",
+        metavar="NAME",
+        show_default=f"{DEFAULT_MODE}; with --speculate {DEFAULT_METHOD}",
+    ),
+]
+Speculate = Annotated[
+    str | None,
+    typer.Option(
+        help="Make sampled or greedy drafts several tokens per pass: "
+        + " ".join(f"[bold]{name}[/]: {says}" for name, (says, _) in SPECULATIONS.items()),
+        metavar="NAME",
+    ),
+]
+DrafterName = Annotated[
+    str | None,
+    typer.Option(
+        "--drafter",
+        help="With --speculate, what proposes tokens: "
+        + " ".join(f"[bold]{name}[/]: {says}" for name, says in DRAFTERS.items()),
+        metavar="NAME",
+        show_default=DEFAULT_DRAFTER,
+    ),
+]
+HeadFolder = Annotated[
+    Path | None,
+    typer.Option(
+        help="With --drafter eagle3: the folder of the head; by default the one for the default model.",
+        metavar="FOLDER",
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -102,10 +137,10 @@ def start(
     """
     stay_offline()
     if ctx.invoked_subcommand is not None:
-        given = [n for n in ctx.params if getattr(ctx.get_parameter_source(n), "name", "") == "COMMANDLINE"]
+        given = [name for name in ctx.params if flags.was_given(ctx, name)]
         if given:
-            flags = ", ".join("--" + name.replace("_", "-") for name in given)
-            raise typer.BadParameter(f"{flags} given before the command; options come after it.")
+            named = ", ".join("--" + name.replace("_", "-") for name in given)
+            raise typer.BadParameter(f"{named} given before the command; options come after it.")
         return
     from app.server import serve
 
@@ -113,81 +148,49 @@ def start(
 
 
 @app.command()
-@sampling.with_controls
+@flags.with_flags(flags.ALL_FLAGS)
 def complete(
     text: Annotated[
         str, typer.Argument(help="The text so far, in quotation marks.", metavar="TEXT", show_default=False)
     ],
-    k: int = _flag("k"),
-    length: int = _flag("length"),
-    tau: float = _flag("tau"),
-    exact_steps: int = _flag("exact_steps"),
-    forks: int = _flag("forks"),
-    end_below: float = _flag("end_below"),
-    min_branch: float = _flag("min_branch"),
-    verify: int = _flag("verify"),
-    distinct: bool = _flag("distinct"),
-    min_confidence: float = _flag("min_confidence"),
-    ngrams: bool = _flag("ngrams"),
-    alpha: float = _flag("alpha"),
-    personal_weight: float = _flag("personal_weight"),
     store: Annotated[
         list[str] | None,
         typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME"),
     ] = None,
-    mode: sampling.ModeName = "superposed",
-    rule: sampling.Rule = "none",
-    temperature: float = _flag("temperature"),
-    seed: sampling.Seed = 0,
-    speculate: speculation.Speculate = None,
-    drafter: speculation.DrafterName = "ngram",
-    head: speculation.HeadFolder = None,
-    tree_size: speculation.TreeSize = None,
-    theta: speculation.Theta = 0.3,
-    prune_lambda: speculation.PruneLambda = 1.0,
-    prune_epsilon: speculation.PruneEpsilon = 0.05,
+    mode: ModeName = None,
+    rule: Rule = DEFAULT_RULE,
+    speculate: Speculate = None,
+    drafter: DrafterName = None,
+    head: HeadFolder = None,
     model: Model = "default",
     backend: Backend = "auto",
     precision: Precision = "file",
     as_json: Json = False,
-    values: Any = None,
+    given: Any = None,
 ) -> None:
     """Print drafts that continue a text.
 
     Example: [bold]polydraft complete "Thank you for your" --k 5[/]
 
     [bold]polydraft complete "Once upon a" --mode sampled --rule top-w --beta 4 --temperature 1.5[/]
+
+    A flag that would change nothing is refused.
     """
-    settings = DraftSettings(
-        k=k,
-        length=length,
-        temperature=temperature,
-        tau=tau,
-        exact_steps=exact_steps,
-        forks=forks,
-        end_below=end_below,
-        min_branch=min_branch,
-        verify=verify,
-        distinct=distinct,
-        min_confidence=min_confidence,
-        ngrams=ngrams,
-        alpha=alpha,
-        personal_weight=personal_weight,
-        sampling=sampling.chosen(rule, values or {}, mode, seed),
-    )
+    settings = flags.settings_of(given, rule, mode, speculate, drafter)
+    if store:
+        flags.refuse_stores(settings)
+    if head is not None and not (settings.speculates and drafter == "eagle3"):
+        raise InputError("--head changes nothing without --speculate and --drafter eagle3; add them.")
     text = _without_surrogates(text)
+    from app import sampling, speculation
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(model, backend, precision=precision)
     leave_cores_to(autocomplete.model)
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)
-    if speculate is not None:
-        asked = speculation.Asked(speculate, drafter, tree_size, theta, prune_lambda, prune_epsilon, head)
-        drawn_by = autocomplete.sampler(rule, settings.sampling.values, temperature)
-        made = speculation.drafts(autocomplete, text, asked, k, length, drawn_by, seed)
-        typer.echo(json.dumps(made, ensure_ascii=False) if as_json else speculation.shown(made, _visible))
-        return
+    if settings.speculates:
+        speculation.prepare(autocomplete, settings, head)
     began = time.perf_counter()
     drafting = settings.drafting() | sampling.options(autocomplete, settings)
     completion = autocomplete.open().complete(text, stores=store or None, **drafting)
@@ -195,6 +198,7 @@ def complete(
         completion.advance(autocomplete.model.forward(completion.rows()))
     ms = (time.perf_counter() - began) * 1000
     drafts = [draft for draft in completion.drafts if draft.probability >= settings.min_confidence]
+    figures = completion.figures if settings.speculates else None
     if as_json:
         found = {
             "text": text,
@@ -206,42 +210,57 @@ def complete(
                     "finished": d.finished,
                     "personal": d.personal,
                 }
+                | ({"tokens": _tokens(d)} if figures else {})
                 for d in drafts
             ],
             "model": autocomplete.model.name,
             "backend": autocomplete.model.backend,
             "ms": round(ms, 1),
         }
+        if figures:
+            found |= {
+                "speculation": settings.sampling.speculation.mode,
+                "accept_length": round(figures.accept_length, 2),
+                "notice": figures.notice,
+            }
         typer.echo(json.dumps(found, ensure_ascii=False))
-    else:
-        _print_drafts(text, drafts)
-        if not drafts:
-            typer.echo(
-                f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.",
-                err=True,
-            )
+        return
+    _print_drafts(text, drafts)
+    if figures:
+        typer.echo(f"   {figures.accept_length:.2g} tokens a pass, {ms:.0f} ms")
+        if figures.notice:
+            typer.echo(figures.notice, err=True)
+    if not drafts:
+        typer.echo(
+            f"No draft is more probable than {settings.min_confidence:g}: lower --min-confidence.",
+            err=True,
+        )
 
 
 @app.command(name="sample-view")
-@sampling.with_controls
+@flags.with_flags(flags.RULE_FLAGS)
 def sample_view(
     text: Annotated[
         str, typer.Argument(help="The text so far, in quotation marks.", metavar="TEXT", show_default=False)
     ],
     temperature: Annotated[
-        float, typer.Option(help="Divides the logits before the rules; 0.05 to 4.", metavar="N")
-    ] = 1.0,
+        float,
+        typer.Option(
+            help="Divides the logits before the rules.", metavar="N", min=_TEMPERATURE.low, max=_TEMPERATURE.high
+        ),
+    ] = float(_TEMPERATURE.default),
     model: Model = "default",
     backend: Backend = "auto",
     as_json: Json = False,
-    values: Any = None,
+    given: Any = None,
 ) -> None:
     """Print what each rule would keep of the next token, side by side.
 
     Example: [bold]polydraft sample-view "The capital of" --temperature 2[/]
     """
     text = _without_surrogates(text)
-    asked = sampling.asked(values or {}, temperature)
+    asked = flags.of_rules(given, temperature)
+    from app import sampling
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(model, backend, None)
@@ -356,6 +375,14 @@ def _print_drafts(text: str, drafts: list[TextDraft]) -> None:
         row = Text(f"{number}  {draft.probability:6.1%}  ")
         row.append(_visible(before), style="dim").append(_visible(draft.text), style="bold")
         console.print(row)
+
+
+def _tokens(draft: TextDraft) -> list[dict[str, Any]]:
+    """The draft token by token: how speculation came by each, and its local tolerance score where it has one."""
+    return [
+        {"text": draft.text[a:b], "how": how, "lts": None if lts is None else round(lts, 3)}
+        for a, b, how, lts in draft.how
+    ]
 
 
 def _visible(text: str) -> str:

@@ -30,22 +30,24 @@ from app.sampling_view import Charts
 from app.service import DraftService
 from core.controls import (
     CATALOG,
+    DEFAULT_MODE,
+    DEFAULT_RULE,
+    DRAWN,
     MODE_CONTROLS,
     MODE_LABELS,
     MODES,
     PRESETS,
     STYLES,
-    T_HIGH,
-    T_LOW,
-    Control,
     Preset,
     checked,
 )
 from core.errors import InputError, PolydraftError
+from core.options import DRAFTING, SEED, Control
 
 Parsed = Callable[[Request, Any], Awaitable[Any]]
 SWEPT = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)  # temperatures of the sweep
 SWEEPS = 200  # remembered
+_TEMPERATURE = DRAFTING["temperature"]
 
 
 class _Request(BaseModel):
@@ -66,7 +68,7 @@ class _Rules(_Request):
 
 
 class ViewRequest(_Rules):
-    temperature: float = Field(1.0, ge=T_LOW, le=T_HIGH)
+    temperature: float = Field(float(_TEMPERATURE.default), ge=_TEMPERATURE.low, le=_TEMPERATURE.high)
     map: bool = False
 
 
@@ -78,7 +80,7 @@ class SavedPreset(_Request):
     name: str
     rule: str
     values: dict[str, Any] = {}
-    temperature: float = 1.0
+    temperature: float = float(_TEMPERATURE.default)
     mode: str = ""
     mode_values: dict[str, Any] = {}
     k: int | None = None
@@ -177,7 +179,11 @@ def catalogue() -> dict[str, Any]:
             }
             for name, says in MODES.items()
         ],
-        "temperature": {"low": T_LOW, "high": T_HIGH},
+        "rule": DEFAULT_RULE,
+        "mode": DEFAULT_MODE,
+        "drawn": DRAWN,
+        "seed": _control(SEED),
+        "temperature": {"default": _TEMPERATURE.default, "low": _TEMPERATURE.low, "high": _TEMPERATURE.high},
         "styles": [{"name": name, "says": says} for name, says in STYLES.items()],
         "presets": [preset.as_dict() for preset in PRESETS],
     }

@@ -23,12 +23,13 @@ from app.jobs import Event, Job, Position, Visit
 from app.personal import PersonalStores
 from app.settings import DraftSettings
 from app.threads import leave_cores_to
-from core.controls import MOST_DRAFTS
 from core.errors import InputError, PolydraftError
+from core.options import DRAFTING
 
 if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
 
+MOST_DRAFTS = int(DRAFTING["k"].high)
 PACE = 0.1  # seconds between two states of growing drafts: what a page draws costs the model a core
 REMEMBERED = 1024  # tabs whose newest request is known, so that a late older one can be told
 

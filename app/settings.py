@@ -1,112 +1,102 @@
-"""Every option of drafting, once: the sliders, the command line's flags and the HTTP fields are derived from here."""
+"""The options of drafting as the server and the command line accept them: `core.options` as one validated object.
+
+Sliders, flags and the HTTP fields are made from here.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from core.controls import (
-    CATALOG,
-    MODES,
-    MOST_DRAFTS,
-    MOST_SEED,
-    MOST_TOKENS,
+    DEFAULT_DRAFTER,
+    DEFAULT_MODE,
+    DEFAULT_RULE,
+    DEFAULT_SPECULATION,
+    DRAFTERS,
     SPECULATING,
-    SPECULATIONS,
-    T_HIGH,
-    T_LOW,
     checked,
     checked_mode,
+    checked_speculation,
 )
 from core.errors import InputError
+from core.options import DRAFTING, SEED, Control
+
+Checked = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 
-def _option(
-    default: Any, label: str, explain: str, *, step: float | None = None, page_only: bool = False, **limits: Any
-) -> Any:
-    extra = {"step": step, "page_only": page_only}
-    return Field(default, title=label, description=explain, json_schema_extra=extra, **limits)
+def _field(control: Control) -> Any:
+    """The field of one option; pydantic checks its range."""
+    limits: dict[str, Any] = {} if control.kind == "bool" else {"ge": control.low, "le": control.high}
+    return Field(control.default, title=control.label, description=control.explain, **limits)
+
+
+def _completed(given: dict[str, Any], chosen: str, values: str, checks: Checked) -> dict[str, Any]:
+    """The same data with all values of what is chosen. Raises ValueError for pydantic."""
+    if not isinstance(given.get(chosen), str) or not isinstance(given.get(values, {}), Mapping):
+        return given  # pydantic names the wrong type
+    try:
+        return given | {values: checks(given[chosen], given.get(values, {}))}
+    except InputError as error:
+        raise ValueError(str(error)) from None
 
 
 class SpeculationSettings(BaseModel):
-    """How greedy and sampled drafts are made several tokens per pass. Names and ranges are those of
-    `core.controls.SPECULATIONS`.
+    """How greedy and sampled drafts are made several tokens per pass.
 
     Attributes:
-        mode: off, lossless or arc.
-        drafter: what proposes, a name of `app.speculation.DRAFTERS`.
-        values: of the mode's controls, by name; the rest have their defaults.
+        mode: a name of `core.controls.SPECULATIONS`.
+        drafter: what proposes, a name of `core.controls.DRAFTERS`.
+        values: of the mode's controls, all of them.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    mode: str = "off"
-    drafter: str = "ngram"
+    mode: str = DEFAULT_SPECULATION
+    drafter: str = DEFAULT_DRAFTER
     values: dict[str, Any] = {}
 
-    @model_validator(mode="after")
-    def _known(self) -> SpeculationSettings:
-        from app.speculation import DRAFTERS
-
-        for what, name, known in (("speculation", self.mode, SPECULATIONS), ("drafter", self.drafter, DRAFTERS)):
-            if name not in known:
-                raise ValueError(f"{what} {name!r} given; one of {', '.join(known)} expected")
-        controls = {control.name: control for control in SPECULATIONS[self.mode][1]}
-        for name, value in self.values.items():
-            if name not in controls:
-                raise ValueError(f"{name} given for speculation {self.mode}, which has no control of that name")
-            try:
-                controls[name].checked(value)
-            except InputError as error:
-                raise ValueError(str(error)) from None
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _known(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        drafter = given.get("drafter", DEFAULT_DRAFTER)
+        if isinstance(drafter, str) and drafter not in DRAFTERS:
+            raise ValueError(f"drafter {drafter!r} given; one of {', '.join(DRAFTERS)} expected")
+        return _completed({"mode": DEFAULT_SPECULATION} | given, "mode", "values", checked_speculation)
 
 
 class SamplingSettings(BaseModel):
-    """Which rule crops the distributions, and how drafts are made of what is left. The names, the controls and their
-    ranges are those of `core.controls`.
+    """Which rule crops the distributions, and how drafts are made of what is left.
 
     Attributes:
-        rule: a name of the catalogue.
-        values: of its controls, by name; the rest have their defaults.
-        mode: one of MODES.
-        mode_values: of the mode's own controls, by name.
+        rule: a name of `core.controls.CATALOG`.
+        values: of the rule's controls, all of them.
+        mode: a name of `core.controls.MODES`.
+        mode_values: of the mode's own controls, all of them.
         seed: drawn drafts are the same for the same one.
         speculation: of the modes that can.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    rule: str = "none"
+    rule: str = DEFAULT_RULE
     values: dict[str, Any] = {}
-    mode: str = "superposed"
+    mode: str = DEFAULT_MODE
     mode_values: dict[str, Any] = {}
-    seed: int = Field(default=0, ge=0, le=MOST_SEED)
+    seed: int = _field(SEED)
     speculation: SpeculationSettings = SpeculationSettings()
 
-    @field_validator("rule")
+    @model_validator(mode="before")
     @classmethod
-    def _known_rule(cls, rule: str) -> str:
-        if rule not in CATALOG:
-            raise ValueError(f"{rule!r} given; one of {', '.join(CATALOG)} expected")
-        return rule
-
-    @field_validator("mode")
-    @classmethod
-    def _known_mode(cls, mode: str) -> str:
-        if mode not in MODES:
-            raise ValueError(f"{mode!r} given; one of {', '.join(MODES)} expected")
-        return mode
-
-    @model_validator(mode="after")
-    def _fitting_values(self) -> SamplingSettings:
-        try:
-            checked(self.rule, self.values)
-            checked_mode(self.mode, self.mode_values)
-        except InputError as error:
-            raise ValueError(str(error)) from None
-        return self
+    def _known(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        given = {"rule": DEFAULT_RULE, "mode": DEFAULT_MODE} | given
+        return _completed(_completed(given, "rule", "values", checked), "mode", "mode_values", checked_mode)
 
 
 class DraftSettings(BaseModel):
@@ -114,99 +104,28 @@ class DraftSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    k: int = _option(3, "Drafts", "How many drafts are shown.", ge=1, le=MOST_DRAFTS, step=1)
-    length: int = _option(
-        10,
-        "Length",
-        "How far each draft looks ahead, in tokens. A token is a word or a piece of one.",
-        ge=1,
-        le=MOST_TOKENS,
-        step=1,
-    )
-    temperature: float = _option(
-        1.0, "Temperature", "Lower: safer words. Higher: more surprising words.", ge=T_LOW, le=T_HIGH, step=0.05
-    )
-    min_confidence: float = _option(
-        0.0,
-        "Minimum confidence",
-        "Drafts that you would take less often than this are hidden.",
-        ge=0.0,
-        le=0.95,
-        step=0.01,
-    )
-    tau: float = _option(
-        1.0,
-        "Softmax τ",
-        "A second temperature, applied after the sampling rule (τ in the paper).",
-        ge=0.05,
-        le=2.0,
-        step=0.05,
-    )
-    exact_steps: int = _option(
-        2,
-        "Exact steps",
-        "How many tokens after the first each draft computes on its own. More: better and slower.",
-        ge=0,
-        le=31,
-        step=1,
-    )
-    forks: int = _option(
-        3,
-        "Forks",
-        "How carefully drafts are chosen: passes that look where the text may go on differently. Higher: slower.",
-        ge=0,
-        le=16,
-        step=1,
-    )
-    end_below: float = _option(
-        0.3,
-        "End when unsure",
-        "A draft ends before a word that is less likely than this. 0: drafts end only at their length.",
-        ge=0.0,
-        le=0.9,
-        step=0.05,
-    )
-    min_branch: float = _option(
-        0.01,
-        "Least likely draft",
-        "A row stays empty rather than show a draft that you would take less often than this.",
-        ge=0.0,
-        le=0.5,
-        step=0.01,
-    )
-    refill: bool = _option(
-        True,
-        "Fresh at every key",
-        "Every key requests drafts for the rows that no longer fit. Off: only when no row fits any more.",
-        page_only=True,
-    )
-    verify: int = _option(
-        0,
-        "Checked tokens",
-        "How many tokens one more pass checks and corrects once the drafts are there. 0: no check.",
-        ge=0,
-        le=32,
-        step=1,
-    )
-    distinct: bool = _option(
-        True,
-        "Distinct beginnings",
-        "Every draft is a line of its own and is kept. Off: as in the paper, without forks.",
-    )
-    ngrams: bool = _option(True, "Common phrases", "Favour common phrases, and yours.")
-    alpha: float = _option(
-        0.9, "Weight of common phrases", "How much common phrases count (α in the paper).", ge=0.0, le=1.0, step=0.05
-    )
-    personal_weight: float = _option(
-        0.9, "Weight of your phrases", "How much the phrases in My writing count.", ge=0.0, le=1.0, step=0.05
-    )
+    k: int = _field(DRAFTING["k"])
+    length: int = _field(DRAFTING["length"])
+    temperature: float = _field(DRAFTING["temperature"])
+    min_confidence: float = _field(DRAFTING["min_confidence"])
+    tau: float = _field(DRAFTING["tau"])
+    exact_steps: int = _field(DRAFTING["exact_steps"])
+    forks: int = _field(DRAFTING["forks"])
+    end_below: float = _field(DRAFTING["end_below"])
+    min_branch: float = _field(DRAFTING["min_branch"])
+    refill: bool = _field(DRAFTING["refill"])
+    verify: int = _field(DRAFTING["verify"])
+    distinct: bool = _field(DRAFTING["distinct"])
+    ngrams: bool = _field(DRAFTING["ngrams"])
+    alpha: float = _field(DRAFTING["alpha"])
+    personal_weight: float = _field(DRAFTING["personal_weight"])
 
     sampling: SamplingSettings = SamplingSettings()
 
     @property
     def plain(self) -> bool:
         """Whether drafts are made the default way: superposed, no rule, T = 1."""
-        return self.temperature == 1 and (self.sampling.rule, self.sampling.mode) == ("none", "superposed")
+        return self.temperature == 1 and (self.sampling.rule, self.sampling.mode) == (DEFAULT_RULE, DEFAULT_MODE)
 
     @property
     def speculates(self) -> bool:
@@ -217,31 +136,30 @@ class DraftSettings(BaseModel):
         """Arguments for `Session.complete`; those of the rule and the mode come from `app.sampling.options`."""
         weight = 1.0 if self.ngrams else 0.0
         return {
-            **self.model_dump(
-                exclude={"min_confidence", "refill", "ngrams", "alpha", "personal_weight", "temperature", "sampling"}
-            ),
+            **{name: getattr(self, name) for name in _DRAFTED},
             "alpha": weight * self.alpha,
             "personal_weight": weight * self.personal_weight,
         }
 
 
+# What `Session.complete` takes as it is.
+_DRAFTED = ("k", "length", "tau", "exact_steps", "forks", "end_below", "min_branch", "verify", "distinct")
+
+
 def options() -> list[dict[str, Any]]:
     """One entry per setting, in order: name, flag of `polydraft complete` ("" for a setting of the page alone), label,
     explain, default, kind ("int", "float", "bool"), min, max, step."""
-    fields = DraftSettings.model_json_schema()["properties"]
-    kinds = {"integer": "int", "number": "float", "boolean": "bool"}
     return [
         {
-            "name": name,
-            "flag": "" if field["page_only"] else "--" + name.replace("_", "-"),
-            "label": field["title"],
-            "explain": field["description"],
-            "default": field["default"],
-            "kind": kinds[field["type"]],
-            "min": field.get("minimum"),
-            "max": field.get("maximum"),
-            "step": field.get("step"),
+            "name": control.name,
+            "flag": "" if control.page_only else "--" + control.flag,
+            "label": control.label,
+            "explain": control.explain,
+            "default": control.default,
+            "kind": control.kind,
+            "min": None if control.kind == "bool" else control.low,
+            "max": None if control.kind == "bool" else control.high,
+            "step": None if control.kind == "bool" else control.step,
         }
-        for name, field in fields.items()
-        if name != "sampling"  # its controls are `core.controls`
+        for control in DRAFTING.values()
     ]

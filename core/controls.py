@@ -1,4 +1,4 @@
-"""Rules and draft modes by name: their controls with ranges and one sentence each, and presets. Plain data.
+"""Rules, draft modes and speculation by name, with their controls; and presets. Plain data.
 
 Flags, sliders, tables and the documentation are derived from here, so nothing heavy is imported;
 `core.samplers.catalog.sampler` makes the rules, `core.modes` the drafts.
@@ -7,54 +7,14 @@ Flags, sliders, tables and the documentation are derived from here, so nothing h
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from core.errors import InputError
+from core.options import DRAFTING, SEED, Control
 
-T_LOW, T_HIGH = 0.05, 4.0  # temperatures that the controls offer
-MOST_DRAFTS, MOST_TOKENS = 9, 32  # k and length, likewise
-MOST_SEED = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Control:
-    """One parameter of a rule.
-
-    Attributes:
-        name: the argument of the rule's class.
-        label: as the papers write it.
-        flag: on the command line, without the dashes in front; unique among all rules.
-        default, low, high, step: of a number; a whole one where `step` is an int. `choices` instead for words.
-        explain: what moving it does.
-        main: shown at once; the others are for those who ask.
-    """
-
-    name: str
-    label: str
-    flag: str
-    default: float | str
-    low: float
-    high: float
-    step: float
-    explain: str
-    choices: tuple[str, ...] = ()
-    main: bool = True
-
-    def checked(self, value: Any) -> Any:
-        """The value, as the rule takes it. Raises InputError that names the control."""
-        if self.choices:
-            if value not in self.choices:
-                raise InputError(f"{self.flag} {value!r} given; one of {', '.join(self.choices)} expected.")
-            return value
-        kind = "a whole number" if isinstance(self.step, int) else "a number"
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise InputError(f"{self.flag} {value!r} given; {kind} expected.")
-        if not self.low <= value <= self.high or (isinstance(self.step, int) and value != int(value)):
-            raise InputError(f"{self.flag} {value:g} given; {kind} from {self.low:g} to {self.high:g} expected.")
-        return int(value) if isinstance(self.step, int) else float(value)
+_TEMPERATURE = DRAFTING["temperature"]
 
 
 @dataclass(frozen=True)
@@ -206,6 +166,8 @@ MODE_LABELS = {
     "sampled+superposed": "Sampled + superposed",
 }
 
+DRAWN = SEED.modes  # modes in which chance decides on tokens
+
 # What a mode has besides k and the length.
 MODE_CONTROLS: dict[str, tuple[Control, ...]] = {
     "sampled+superposed": (
@@ -260,6 +222,21 @@ SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
 }
 SPECULATING = ("greedy", "sampled")  # draft modes that can
 
+# What may propose the tokens that one pass checks.
+DRAFTERS = {
+    "ngram": "Words that followed before, in the text or the n-gram store; costs no pass.",
+    "superposed": "Three superposed drafts; costs a pass per level.",
+    "eagle3": "A small head that was trained on the model's own hidden states.",
+}
+
+# What is chosen where nothing is said. DEFAULT_METHOD is the mode that speculation takes then.
+DEFAULT_RULE, DEFAULT_MODE, DEFAULT_SPECULATION, DEFAULT_DRAFTER = "none", "superposed", "off", "ngram"
+DEFAULT_METHOD = "sampled"
+
+_ARC = {control.name: control.default for control in SPECULATIONS["arc"][1]}
+# θ, λ and ε of ARC, for functions of the library.
+THETA, PRUNE_LAMBDA, PRUNE_EPSILON = (float(_ARC[name]) for name in ("theta", "lam", "epsilon"))
+
 
 @dataclass(frozen=True)
 class Preset:
@@ -279,7 +256,7 @@ class Preset:
     name: str
     rule: str
     values: Mapping[str, float | str]
-    temperature: float = 1.0
+    temperature: float = float(_TEMPERATURE.default)
     source: str = ""
     mode: str = ""
     mode_values: Mapping[str, float] = field(default_factory=dict)
@@ -291,10 +268,9 @@ class Preset:
         checked(self.rule, self.values, self.temperature)
         if self.mode or self.mode_values:
             checked_mode(self.mode, self.mode_values)
-        for name, low, high in (("k", 1, MOST_DRAFTS), ("length", 1, MOST_TOKENS), ("seed", 0, MOST_SEED)):
-            value = getattr(self, name)
-            if value is not None and (type(value) is not int or not low <= value <= high):
-                raise InputError(f"{name} {value!r} given; a whole number from {low} to {high} expected.")
+        for control in (DRAFTING["k"], DRAFTING["length"], SEED):
+            if (value := getattr(self, control.name)) is not None:
+                control.checked(value)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data; what it leaves as it is, is left out."""
@@ -330,30 +306,42 @@ class Preset:
         return cls(**{"values": {}, **found})
 
 
+def named(kind: str, name: str, known: Iterable[str]) -> None:
+    """Raises InputError where a thing of one kind has none of the known names."""
+    if name not in known:
+        raise InputError(f"{kind} {name!r} given; one of {', '.join(known)} expected.")
+
+
 def checked(rule: str, values: Mapping[str, Any], temperature: float = 1.0) -> dict[str, Any]:
     """All values of a rule's controls, defaults filled in. Raises InputError that names what is wrong."""
-    if rule not in CATALOG:
-        raise InputError(f"rule {rule!r} given; one of {', '.join(CATALOG)} expected.")
-    known = {control.name: control for control in CATALOG[rule].controls}
-    for name in values:
-        if name not in known:
-            of = f"its controls are {', '.join(known)}" if known else "it has no controls"
-            raise InputError(f"{name} given for {rule}; {of}.")
-    number = isinstance(temperature, int | float) and not isinstance(temperature, bool)
-    if not number or not T_LOW <= temperature <= T_HIGH:
-        raise InputError(f"temperature {temperature} given; {T_LOW:g} to {T_HIGH:g} expected.")
-    return {name: control.checked(values.get(name, control.default)) for name, control in known.items()}
+    _TEMPERATURE.checked(temperature)
+    return complete("rule", rule, {name: entry.controls for name, entry in CATALOG.items()}, values)
 
 
 def checked_mode(mode: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """All values of a mode's own controls, defaults filled in. Raises InputError that names what is wrong."""
-    if mode not in MODES:
-        raise InputError(f"mode {mode!r} given; one of {', '.join(MODES)} expected.")
-    known = {control.name: control for control in MODE_CONTROLS.get(mode, ())}
+    return complete("mode", mode, {name: MODE_CONTROLS.get(name, ()) for name in MODES}, values)
+
+
+def checked_speculation(way: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """All values of the controls of one way to speculate. Raises InputError that names what is wrong."""
+    return complete("speculation", way, {name: controls for name, (_, controls) in SPECULATIONS.items()}, values)
+
+
+def complete(
+    kind: str, chosen: str, controls: Mapping[str, Iterable[Control]], values: Mapping[str, Any]
+) -> dict[str, Any]:
+    """All values of what is chosen among things of one kind, defaults filled in.
+
+    Raises: InputError for a choice or a control that is not known, and for a value out of range.
+    """
+    named(kind, chosen, controls)
+    known = {control.name: control for control in controls[chosen]}
     for name in values:
         if name not in known:
-            of = f"its controls are {', '.join(known)}" if known else "it has no controls of its own"
-            raise InputError(f"{name} given for mode {mode}; {of}.")
+            of = f"its controls are {', '.join(known)}" if known else "it has no controls"
+            owner = chosen if kind == "rule" else f"{kind} {chosen}"
+            raise InputError(f"{name} given for {owner}; {of}.")
     return {name: control.checked(values.get(name, control.default)) for name, control in known.items()}
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.controls import SPECULATING, checked_mode
+from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
 from core.dice import Dice
 from core.drafting.candidates import Candidates
 from core.drafting.drafts import Drafts, Kept, Options
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from core.speculated import Speculated, Speculation
 
 
+_DRAWN = checked_mode("sampled+superposed", {})
+
+
 @dataclass(frozen=True)
 class Mode:
     """Which way, and what sampled+superposed needs besides.
@@ -46,9 +49,9 @@ class Mode:
         speculation: how greedy and sampled drafts are made several tokens per pass; None: one.
     """
 
-    name: str = "superposed"
-    samples: int = 2
-    sampled_tokens: int = 2
+    name: str = DEFAULT_MODE
+    samples: int = _DRAWN["samples"]
+    sampled_tokens: int = _DRAWN["sampled_tokens"]
     speculation: Speculation | None = None
 
     def __post_init__(self) -> None:
@@ -60,7 +63,7 @@ class Mode:
     @property
     def drawn(self) -> bool:
         """Whether chance decides on tokens."""
-        return self.name in ("sampled", "sampled+superposed")
+        return self.name in DRAWN
 
     def most(self, k: int) -> int:
         """How many drafts come of it."""

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
 from core.dice import Dice
 from core.drafting.drafts import Drafts, Options
 from core.models.base import Row, Sequence
@@ -49,9 +50,9 @@ class Speculation:
     by: Speculator
     mode: Literal["lossless", "arc"] = "lossless"
     tree_size: int | Literal["auto"] = "auto"
-    theta: float = 0.3
-    lam: float = 1.0
-    epsilon: float = 0.05
+    theta: float = THETA
+    lam: float = PRUNE_LAMBDA
+    epsilon: float = PRUNE_EPSILON
     calibration: Calibration | None = None
     temperature: float = 1.0
 

@@ -30,6 +30,7 @@ from core.drafting.driver import Drafting, grown
 from core.drafting.forks import Continuations
 from core.drafting.rows import first_drafts, forked_drafts, worth_keeping
 from core.models.base import LanguageModel, Row, Sequence
+from core.options import DEFAULT
 
 MAJORITY = 0.5  # of the mixture's weight: what is read out of it is then mostly this draft's
 
@@ -275,8 +276,8 @@ def normalised(logprobs: Ids[float]) -> np.ndarray:
 def superpose(
     model: LanguageModel,
     prefix_ids: list[int],
-    k: int = 3,
-    length: int = 10,
+    k: int = DEFAULT["k"],
+    length: int = DEFAULT["length"],
     *,
     sequence: Sequence | None = None,
     **options: Any,
@@ -311,8 +312,8 @@ def superpose(
 def superpose_batch(
     model: LanguageModel,
     prefixes: Iterable[list[int]],
-    k: int = 3,
-    length: int = 10,
+    k: int = DEFAULT["k"],
+    length: int = DEFAULT["length"],
     *,
     sequences: list[Sequence] | None = None,
     **options: Any,

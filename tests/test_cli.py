@@ -127,20 +127,29 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-def test_the_readme_lists_every_setting_as_it_is() -> None:
+def test_the_readme_lists_every_setting_as_it_is_defined() -> None:
     readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+    _, _, after = readme.partition("| slider | flag | default | range | |\n| --- | --- | --- | --- | --- |\n")
+    assert after.partition("\n\n")[0].splitlines() == table_of_options()
+
+
+def table_of_options() -> list[str]:
+    rows = []
     for option in options():
         flag = f"`{option['flag']}`" if option["flag"] else "–"
-        default, limits = option["default"], f"{option['min']:g}-{option['max']:g}" if option["max"] else ""
-        default = ("on" if default else "off") if option["kind"] == "bool" else default
-        assert f"| {option['label']} | {flag} | {default} | {limits}".rstrip() in readme
+        if option["kind"] == "bool":
+            default, limits = "on" if option["default"] else "off", ""
+        else:
+            default, limits = str(option["default"]), f"{option['min']:g}-{option['max']:g}"
+        rows.append(f"| {option['label']} | {flag} | {default} | {limits} | {option['explain']} |")
+    return rows
 
 
 # --- complete ----------------------------------------------------------------------------------------------
 
 
 def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
-    flags = ["--k", "5", "--length", "4", "--tau", "0.5", "--exact-steps", "2", "--no-distinct"]
+    flags = ["--k", "5", "--length", "4", "--tau", "0.5", "--exact-steps", "2", "--distinct"]
     flags += ["--alpha", "0.5", "--personal-weight", "0.25", "--store", "me", "--verify", "12"]
     flags += ["--forks", "2", "--end-below", "0.2", "--min-branch", "0.05"]
     assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
@@ -154,7 +163,7 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
         "end_below": 0.2,
         "min_branch": 0.05,
         "verify": 12,
-        "distinct": False,
+        "distinct": True,
         "alpha": 0.5,
         "personal_weight": 0.25,
         "stores": ["me"],
@@ -162,7 +171,7 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
 
 
 def test_without_ngrams_neither_store_has_a_say(fake: FakeAutocomplete) -> None:
-    assert runner.invoke(app, ["complete", "Thank", "--no-ngrams", "--alpha", "0.5"]).exit_code == 0
+    assert runner.invoke(app, ["complete", "Thank", "--no-ngrams"]).exit_code == 0
     assert fake.asked["alpha"] == fake.asked["personal_weight"] == 0
 
 

@@ -311,7 +311,7 @@ def test_presets_travel_as_json_and_bad_ones_are_refused_by_name():
         ('{"name": "a", "rule": "top-p", "colour": 1}', "unknown field 'colour'"),
         ('{"name": "a", "rule": "top-q"}', "rule 'top-q' given"),
         ('{"name": "a", "rule": "top-p", "values": {"p": 1}}', "p given for top-p; its controls are top_p"),
-        ('{"name": "a", "rule": "top-p", "values": {"top_p": "x"}}', "top-p 'x' given; a number expected"),
+        ('{"name": "a", "rule": "top-p", "values": {"top_p": "x"}}', "top-p 'x' given; a number from 0 to 1 expected"),
         ('{"name": "a", "rule": "top-k", "values": {"top_k": 2.5}}', "a whole number"),
         ('{"name": "a", "rule": "top-p", "temperature": 99}', "temperature 99 given"),
         ('{"name": 3, "rule": "top-p"}', "name 3 is not text"),

@@ -1,10 +1,10 @@
-"""`polydraft complete --speculate`: options, what is said of each token, and what is refused; on a model that is a
-table."""
+"""`polydraft complete --speculate`, the flags that would change nothing, and the settings of speculation; on a model
+that is a table."""
 
 from __future__ import annotations
 
 import json
-from importlib import import_module
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,30 +14,20 @@ from typer.testing import CliRunner
 from app import speculation
 from app.cli import app
 from app.settings import DraftSettings
-from core.controls import SPECULATIONS
-from core.samplers.catalog import sampler
+from core.autocomplete import Autocomplete
+from core.controls import DRAFTERS, SPECULATIONS
+from core.speculative import cost
 from core.speculative.cost import CostCurve
 from tests.table_model import TableModel
 
 TEXT = "abcabcabcabc"
 
 
-class Loaded:
-    """What `load_autocomplete` returns, over the table."""
-
-    def __init__(self) -> None:
-        self.model, self.ngrams, self.notice = TableModel(seed=4, spread=3.0), None, None
-
-    def sampler(self, rule: str, values: dict[str, Any], temperature: float) -> Any:
-        return sampler(rule, values, temperature)
-
-
 @pytest.fixture(autouse=True)
-def loaded(monkeypatch: pytest.MonkeyPatch) -> Loaded:
-    loaded = Loaded()
+def loaded(monkeypatch: pytest.MonkeyPatch) -> Autocomplete:
+    loaded = Autocomplete(TableModel(seed=4, spread=3.0))
     monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: loaded)
-    generate = import_module("core.speculative.generate")  # by that name the package has the function
-    monkeypatch.setattr(generate, "cost_curve", lambda _: CostCurve((1, 48), (1.0, 1.5)))
+    monkeypatch.setattr(cost, "known_curve", lambda _: CostCurve((1, 48), (1.0, 1.5)))
     return loaded
 
 
@@ -51,62 +41,125 @@ def made(*arguments: str) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
-@pytest.mark.parametrize("drafter", ["ngram", "superposed"])
+def texts(*arguments: str) -> list[str]:
+    return [draft["text"] for draft in made(*arguments)["drafts"]]
+
+
+@pytest.mark.parametrize("drafter", DRAFTERS.keys() - {"eagle3"})
 def test_lossless_drafts_come_token_by_token_with_how_each_came(drafter: str) -> None:
     found = made("--speculate", "lossless", "--drafter", drafter, "--k", "2", "--length", "20", "--tree-size", "4")
     assert found["speculation"] == "lossless"
     assert len(found["drafts"]) == 2
     for draft in found["drafts"]:
         assert draft["text"] == "".join(token["text"] for token in draft["tokens"])
-        assert len(draft["tokens"]) == 20
         assert {token["how"] for token in draft["tokens"]} <= {"plain", "accepted", "corrected", "bonus"}
         assert all(token["lts"] is None for token in draft["tokens"])
-    assert found["accept_length"] >= 1
+    assert found["accept_length"] > 1
 
 
-def test_the_likeliest_text_is_the_same_with_speculation_and_without() -> None:
-    texts = [
-        made("--speculate", how, "--rule", "greedy", "--k", "1", "--length", "24", "--tree-size", "6")["drafts"][0][
-            "text"
-        ]
-        for how in ("off", "lossless")
-    ]
-    assert texts[0] == texts[1]
+@pytest.mark.parametrize("flags", [("--seed", "5"), ("--rule", "top-k", "--top-k", "2"), ("--rule", "greedy")])
+def test_sampled_drafts_are_the_same_with_speculation_and_without(flags: tuple[str, ...]) -> None:
+    plain = texts("--mode", "sampled", "--length", "20", *flags)
+    assert plain == texts("--speculate", "off", "--length", "20", *flags)
+    assert plain == texts("--speculate", "lossless", "--length", "20", "--tree-size", "4", *flags)
 
 
 def test_a_seed_makes_them_repeatable() -> None:
-    runs = [made("--speculate", "lossless", "--seed", seed, "--tree-size", "3")["drafts"] for seed in ("5", "5", "6")]
+    runs = [texts("--speculate", "lossless", "--seed", seed, "--tree-size", "3") for seed in ("5", "5", "6")]
     assert runs[0] == runs[1] != runs[2]
 
 
-def test_without_a_tree_there_are_no_proposals() -> None:
-    found = made("--speculate", "lossless", "--tree-size", "0")
-    assert {token["how"] for draft in found["drafts"] for token in draft["tokens"]} == {"plain"}
-    assert found["accept_length"] == 1
+def test_speculated_drafts_below_the_minimum_confidence_are_hidden() -> None:
+    flags = ("--speculate", "lossless", "--temperature", "4", "--k", "9")
+    found = {draft["text"]: draft["probability"] for draft in made(*flags)["drafts"]}
+    bound = sorted(found.values())[len(found) // 2]
+    assert min(found.values()) < bound
+    kept = {text for text, p in found.items() if p >= bound - 1e-6}
+    assert set(texts(*flags, "--min-confidence", str(bound - 1e-6))) == kept
 
 
-def test_plain_output_ends_with_what_it_came_to() -> None:
+def test_plain_output_ends_with_the_tokens_of_a_pass() -> None:
     lines = complete("--speculate", "lossless", "--k", "2", "--tree-size", "3").stdout.splitlines()
-    assert [line.split()[0] for line in lines[:2]] == ["1", "2"]
-    assert "tokens a pass" in lines[2]
+    assert lines[0].split()[0] == "1"
+    assert "tokens a pass" in lines[-1]
+
+
+def test_costs_that_are_not_known_are_measured_first(loaded: Autocomplete, monkeypatch: pytest.MonkeyPatch) -> None:
+    measured: list[CostCurve] = []
+    monkeypatch.setattr(cost, "known_curve", lambda _: None)
+    monkeypatch.setattr(cost, "remember_curve", lambda _, curve: measured.append(curve))
+    assert made("--speculate", "lossless")["accept_length"] >= 1
+    assert len(measured) == 1
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--speculate", "arc"), "table is not calibrated; run `polydraft calibrate"),
-        (("--speculate", "lossless", "--drafter", "oracle"), "oracle"),
-        (("--speculate", "best"), "best"),
-        (("--speculate", "arc", "--theta", "2"), "less than or equal to 1"),
-        (("--speculate", "lossless", "--tree-size", "-1"), "greater than or equal to 0"),
+        ("--speculate arc", "table is not calibrated; run `polydraft calibrate"),
+        ("--speculate lossless --drafter oracle", "drafter 'oracle' given; one of ngram"),
+        ("--speculate best", "speculate 'best' given; one of off, lossless, arc expected."),
+        ("--speculate arc --theta 2", "theta 2 given; a number from -1 to 1 expected."),
+        ("--speculate lossless --tree-size -1", "tree-size -1 given; a whole number from 0 to 32 expected."),
+        ("--mode best", "mode 'best' given; one of superposed"),
+        ("--rule best", "rule 'best' given; one of none"),
     ],
 )
-def test_what_is_wrong_is_named(
-    arguments: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_what_is_wrong_is_named(arguments: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("core.speculative.calibration.user_file", lambda _: tmp_path / "none.json")
-    result = complete(*arguments)
-    assert result.exit_code != 0
+    result = complete(*arguments.split())
+    assert result.exit_code == 1
+    assert said in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (
+            "--speculate lossless --mode superposed",
+            "--speculate changes nothing in superposed drafts; leave it out, or",
+        ),
+        ("--speculate lossless --exact-steps 1", "--exact-steps changes nothing in sampled drafts"),
+        (
+            "--speculate lossless --verify 4",
+            "--verify changes nothing in sampled drafts; leave it out, or choose --mode",
+        ),
+        ("--speculate lossless --forks 1", "--forks changes nothing in sampled drafts"),
+        ("--speculate lossless --no-distinct", "--distinct changes nothing in sampled drafts"),
+        ("--speculate lossless --no-ngrams", "--ngrams changes nothing in sampled drafts"),
+        ("--speculate lossless --alpha 0.5", "--alpha changes nothing in sampled drafts"),
+        ("--speculate lossless --personal-weight 0.5", "--personal-weight changes nothing in sampled drafts"),
+        ("--speculate lossless --store me", "--store changes nothing in sampled drafts"),
+        ("--speculate lossless --min-branch 0.1", "--min-branch changes nothing in sampled drafts"),
+        ("--speculate lossless --end-below 0.1", "--end-below changes nothing in sampled drafts"),
+        ("--speculate lossless --mode greedy --end-below 0.1", "--end-below changes nothing with --speculate"),
+        ("--speculate lossless --theta 0.5", "--theta is a flag of arc, and --speculate is lossless; add --speculate"),
+        ("--tree-size 4", "--tree-size is a flag of lossless or arc, and there is no --speculate; add --speculate"),
+        ("--drafter ngram", "--drafter changes nothing without --speculate lossless or --speculate arc"),
+        ("--speculate off --drafter ngram", "--drafter changes nothing without --speculate lossless"),
+        ("--head folder", "--head changes nothing without --speculate and --drafter eagle3; add them."),
+        ("--speculate lossless --head folder", "--head changes nothing without"),
+        ("--seed 4", "--seed changes nothing in superposed drafts; leave it out, or choose --mode sampled or --mode"),
+        ("--mode beam --exact-steps 1", "--exact-steps changes nothing in beam drafts"),
+        ("--mode branching --forks 1", "--forks changes nothing in branching drafts"),
+        ("--mode greedy --k 3", "--k changes nothing in greedy drafts, for there is only one; leave it out."),
+        ("--mode greedy --min-branch 0.1", "--min-branch changes nothing in greedy drafts"),
+        ("--mode sampled+superposed --verify 2", "--verify changes nothing in sampled+superposed drafts"),
+        ("--no-distinct --forks 2", "--forks changes nothing with --no-distinct; leave one of them out."),
+        ("--no-distinct --verify 2", "--verify changes nothing with --no-distinct"),
+        ("--no-distinct --end-below 0.2", "--end-below changes nothing with --no-distinct"),
+        ("--no-distinct --min-branch 0.2", "--min-branch changes nothing with --no-distinct"),
+        ("--no-ngrams --alpha 0.5", "--alpha changes nothing with --no-ngrams; leave one of them out."),
+        ("--no-ngrams --personal-weight 0.5", "--personal-weight changes nothing with --no-ngrams"),
+        ("--no-ngrams --store me", "--store changes nothing with --no-ngrams; leave one of them out."),
+        ("--personal-weight 0 --store me", "--store changes nothing with --personal-weight 0; leave one of them out."),
+        ("--rule greedy --temperature 2", "--temperature changes nothing with --rule greedy; leave one of them out."),
+        ("--beta 3", "--beta is a flag of top-w, and the rule is none; add --rule top-w."),
+        ("--samples 3", "--samples is a flag of sampled+superposed, and the mode is superposed; add --mode"),
+    ],
+)
+def test_a_flag_that_would_change_nothing_is_refused(arguments: str, said: str) -> None:
+    result = complete(*arguments.split())
+    assert (result.exit_code, result.stdout) == (1, "")
     assert said in " ".join(result.stderr.split())
 
 
@@ -126,7 +179,7 @@ def test_settings_are_refused_by_name() -> None:
 
 
 def test_what_was_learnt_is_kept_by_setting_and_the_curve_measured_once(
-    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+    loaded: Autocomplete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
     monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: asked.append(1) or CostCurve((1,), (1.0,)))
@@ -134,7 +187,7 @@ def test_what_was_learnt_is_kept_by_setting_and_the_curve_measured_once(
     def chosen(**sampling: Any) -> Any:
         spec = {"mode": "lossless", "values": {"tree_size": 3}}
         settings = DraftSettings.model_validate({"sampling": {"mode": "sampled", "speculation": spec} | sampling})
-        return speculation.chosen_by(loaded, settings)  # pyright: ignore[reportArgumentType]
+        return speculation.chosen_by(loaded, settings)
 
     first, again, other = chosen(), chosen(), chosen(rule="top-p")
     assert first.by is again.by
@@ -144,12 +197,12 @@ def test_what_was_learnt_is_kept_by_setting_and_the_curve_measured_once(
 
 
 def test_the_catalogue_of_the_page_names_ways_drafters_and_what_is_missing(
-    loaded: Loaded, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+    loaded: Autocomplete, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     monkeypatch.setattr("core.speculative.calibration.user_file", lambda _: tmp_path / "none.json")
-    offered = speculation.catalogue(loaded)  # pyright: ignore[reportArgumentType]
+    offered = speculation.catalogue(loaded)
     assert [way["name"] for way in offered["ways"]] == list(SPECULATIONS)
-    assert [drafter["name"] for drafter in offered["drafters"]] == list(speculation.DRAFTERS)
+    assert [drafter["name"] for drafter in offered["drafters"]] == list(DRAFTERS)
     assert "polydraft calibrate" in offered["arc_missing"]
     missing = {drafter["name"]: drafter["missing"] for drafter in offered["drafters"]}
     assert not missing["ngram"]

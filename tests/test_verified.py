@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_model import TableModel
 
-from app import speculation
 from app.calibrate import cut, measured
 from app.evals import arc_risk, lossless
 from app.evals.prompts import prompts
@@ -314,20 +313,6 @@ def test_the_default_model_on_torch_says_the_same_with_and_without(torch_model) 
                 assert all(one.same for one in found), found
     finally:
         torch_model.watch(())
-
-
-# --- the command line
-
-
-def test_drafts_with_speculation_are_k_and_say_how_each_token_came(autocomplete) -> None:
-    text = "one two three, one two three, one two three,"
-    made = speculation.drafts(autocomplete, text, speculation.Asked("lossless", tree_size=4), 2, 8, None, 0)
-    assert len(made["drafts"]) == 2
-    for draft in made["drafts"]:
-        assert "".join(t["text"] for t in draft["tokens"]) == draft["text"]
-        assert {t["how"] for t in draft["tokens"]} <= {"plain", "accepted", "corrected", "bonus"}
-    assert json.loads(json.dumps(made))["accept_length"] >= 1
-    assert "tokens a pass" in speculation.shown(made, str)
 
 
 # --- while someone types

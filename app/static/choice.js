@@ -12,22 +12,24 @@
  * @typedef {{rule: string, values: Record<string, any>, temperature: number, mode: string,
  *            mode_values: Record<string, any>, k?: number, length?: number, seed?: number}} Setting
  * @typedef {Setting & {name: string, source: string}} Preset
- * @typedef {{rules: Rule[], modes: Mode[], temperature: {low: number, high: number},
+ * @typedef {{rules: Rule[], modes: Mode[], rule: string, mode: string, drawn: string[], seed: Control,
+ *            temperature: {low: number, high: number, default: number},
  *            styles: {name: string, says: string}[], presets: Preset[], own: Preset[],
  *            speculation: import("./speculation.js").Offered}} Catalogue
  */
 
-export const MOST_SEED = 2 ** 31 - 1;
-const DRAWN = ["sampled", "sampled+superposed"]; // modes that a seed means something to
-
 export class Choice {
   /** @param {Catalogue} catalogue */
-  constructor({ rules, modes }) {
+  constructor({ rules, modes, rule, mode, drawn, seed }) {
+    /** The rule, mode and seed by default. */
+    this.usual = { rule, mode, seed: Number(seed.default) };
+    this.drawn = drawn;
+    this.seedControl = seed;
     this.rules = new Map(rules.map((rule) => [rule.name, rule]));
     this.modes = new Map(modes.map((mode) => [mode.name, mode]));
-    this.rule = "none";
-    this.mode = "superposed";
-    this.seed = 0;
+    this.rule = this.usual.rule;
+    this.mode = this.usual.mode;
+    this.seed = this.usual.seed;
     /** The controls of every rule as they were last set. @type {Record<string, Record<string, any>>} */
     this.values = usual(this.rules);
     /** The same of every mode. @type {Record<string, Record<string, any>>} */
@@ -35,7 +37,7 @@ export class Choice {
   }
 
   reset() {
-    [this.rule, this.mode, this.seed] = ["none", "superposed", 0];
+    Object.assign(this, this.usual);
     [this.values, this.modeValues] = [usual(this.rules), usual(this.modes)];
   }
 
@@ -48,11 +50,16 @@ export class Choice {
   }
 
   isUsual() {
-    return this.rule === "none" && this.mode === "superposed";
+    return this.rule === this.usual.rule && this.mode === this.usual.mode;
   }
 
   isDrawn() {
-    return DRAWN.includes(this.mode);
+    return this.drawn.includes(this.mode);
+  }
+
+  /** @param {unknown} seed */
+  isSeed(seed) {
+    return !problem(this.seedControl, seed);
   }
 
   /** The controls of the present rule and mode at their defaults. */
@@ -97,7 +104,7 @@ export class Choice {
   kept() {
     const { rule, mode, seed } = this;
     const [values, modeValues] = [touched(this.rules, this.values), touched(this.modes, this.modeValues)];
-    const usual = this.isUsual() && !seed && !Object.keys({ ...values, ...modeValues }).length;
+    const usual = this.isUsual() && seed === this.usual.seed && !Object.keys({ ...values, ...modeValues }).length;
     return usual ? null : { rule, mode, seed, values, modeValues };
   }
 
@@ -110,13 +117,8 @@ export class Choice {
     takeOver(this.modes, this.modeValues, kept.modeValues);
     if (this.rules.has(kept.rule)) this.rule = kept.rule;
     if (this.modes.has(kept.mode)) this.mode = kept.mode;
-    if (isSeed(kept.seed)) this.seed = kept.seed;
+    if (this.isSeed(kept.seed)) this.seed = kept.seed;
   }
-}
-
-/** @param {unknown} seed */
-export function isSeed(seed) {
-  return typeof seed === "number" && Number.isInteger(seed) && seed >= 0 && seed <= MOST_SEED;
 }
 
 /**

@@ -1,7 +1,7 @@
 // @ts-check
 /** All that decides the drafts as an address, and back. The names are those of the command line's flags. */
 
-import { MOST_SEED, changedValues, isSeed, problem } from "./choice.js";
+import { changedValues, problem } from "./choice.js";
 import { allows, expected, flagOf, optionValue } from "./options.js";
 
 /**
@@ -46,16 +46,17 @@ export function address({ choice, options, speculation }) {
  */
 export function readLink(panel, parts) {
   const said = Object.fromEntries(parts);
-  const { low, high } = panel.catalogue.temperature;
-  const { rules, modes } = panel.choice;
-  const rule = rules.get(said.rule ?? "none");
+  const { low, high, default: usual } = panel.catalogue.temperature;
+  const { choice } = panel;
+  const { rules, modes } = choice;
+  const rule = rules.get(said.rule ?? choice.usual.rule);
   if (!rule) return `rule ${said.rule} given; one of ${[...rules.keys()].join(", ")} expected.`;
-  const mode = modes.get(said.mode ?? "superposed");
+  const mode = modes.get(said.mode ?? choice.usual.mode);
   if (!mode) return `mode ${said.mode} given; one of ${[...modes.keys()].join(", ")} expected.`;
-  const temperature = Number(said.temperature ?? 1);
+  const temperature = Number(said.temperature ?? usual);
   if (!(temperature >= low && temperature <= high)) return `temperature ${said.temperature} given; ${low} to ${high} expected.`;
   const seed = said.seed === undefined ? undefined : Number(said.seed);
-  if (seed !== undefined && !isSeed(seed)) return `seed ${said.seed} given; a whole number from 0 to ${MOST_SEED} expected.`;
+  if (seed !== undefined && !choice.isSeed(seed)) return `seed ${said.seed} given; ${problem(choice.seedControl, seed)} expected.`;
   const { ways, offered } = panel.speculation;
   const way = ways.get(said.speculate ?? "off");
   if (!way) return `speculate ${said.speculate} given; one of ${[...ways.keys()].join(", ")} expected.`;

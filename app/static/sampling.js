@@ -9,7 +9,7 @@
  */
 
 import { write } from "./chart.js";
-import { Choice, MOST_SEED, isSeed, problem } from "./choice.js";
+import { Choice, problem } from "./choice.js";
 import { keep, recall } from "./kept.js";
 import { address, readLink } from "./links.js";
 import { NextToken } from "./nexttoken.js";
@@ -105,7 +105,7 @@ export class Sampling {
           <button type="button" class="sm-defaults">Defaults</button>
           <button type="button" class="sm-rest" aria-expanded="false" hidden>More controls</button>
           <span class="sm-seed" hidden><label for="sm-seed">Seed</label>
-            <input type="number" min="0" max="${MOST_SEED}" step="1" id="sm-seed">
+            <input type="number" min="0" max="${this.catalogue.seed.high}" step="1" id="sm-seed">
             <button type="button" aria-label="New seed">New</button></span>
         </div>
         <div class="sm-speculation" hidden></div>
@@ -127,7 +127,7 @@ export class Sampling {
     });
     on("#sm-seed", "input", (event) => {
       const seed = Number(event.target.value);
-      if (event.target.value === "" || !isSeed(seed)) return;
+      if (event.target.value === "" || !this.choice.isSeed(seed)) return;
       this.choice.seed = seed;
       this.changed();
     });
@@ -137,7 +137,7 @@ export class Sampling {
     });
     on(".sm-defaults", "click", () => {
       this.choice.resetPresent();
-      this.options.set("temperature", 1);
+      this.options.set("temperature", this.catalogue.temperature.default);
       this.changed();
     });
     on(".sm-rest", "click", (event) => {

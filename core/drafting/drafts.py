@@ -12,32 +12,33 @@ from torch import Tensor
 from core.errors import InputError
 from core.models.base import Sequence
 from core.ngram.interpolation import Geometric, Interpolation, Linear
+from core.options import DEFAULT
 
 Rule = Callable[[Tensor, Tensor], Tensor]  # (input_ids (1, n), logits (1, V)) -> logits (1, V), as in transformers
 
 
 @dataclass(frozen=True)
 class Options:
-    """How drafts are made; the defaults are the product's. `core.superposed.superpose` explains each one."""
+    """How drafts are made; the defaults are those of `core.options`. `core.superposed.superpose` explains each one."""
 
-    k: int = 3
-    length: int = 10
+    k: int = DEFAULT["k"]
+    length: int = DEFAULT["length"]
     ngrams: Any = None
     alpha: float | None = None
-    tau: float = 1.0
+    tau: float = DEFAULT["tau"]
     candidates: int | None = None
     penalty: float = 200.0
     rule: Rule | None = None
-    distinct: bool = True
-    exact_steps: int = 1
-    forks: int = 3
-    end_below: float = 0.0
-    min_branch: float = 0.0
+    distinct: bool = DEFAULT["distinct"]
+    exact_steps: int = DEFAULT["exact_steps"]
+    forks: int = DEFAULT["forks"]
+    end_below: float = DEFAULT["end_below"]
+    min_branch: float = DEFAULT["min_branch"]
     mixing: Literal["linear", "geometric"] = "linear"
     stop_ids: frozenset[int] | None = None
     first_ids: np.ndarray | None = None
     reset_every: int | None = None
-    seed: int = 0
+    seed: int = DEFAULT["seed"]
 
     def __post_init__(self) -> None:
         for name, low in (("k", 1), ("length", 1), ("exact_steps", 0), ("forks", 0)):

@@ -44,15 +44,11 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies
 from weakref import WeakSet
 
-import gguf
 import torch
 from huggingface_hub import constants as hub
-from huggingface_hub import utils as hub_utils
 from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 from torch import Tensor, nn
-from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
-from transformers.utils import logging
 
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound, PolydraftError
 from core.models import gguf_check, gguf_file, lean, native, native_gguf
@@ -195,10 +191,11 @@ class TorchModel(LanguageModel):
             else:
                 wanted = list(range(n))
             with torch.inference_mode():
+                appender = _Appender if self._lean else _transformers_appender()
                 output = self._module(
                     **inputs,
                     **self._to_watch(self.watched),
-                    past_key_values=_Appender(store, first, len(rows), begin, end, n),
+                    past_key_values=appender(store, first, len(rows), begin, end, n),
                     use_cache=True,
                     return_dict=True,
                 )
@@ -449,11 +446,10 @@ class _Store:
         return [next(views[shape]) for shape in self.planes]
 
 
-class _Appender(Cache):
-    """What transformers sees of a store in one pass: columns `begin` to `end` as the past, n more to fill."""
+class _Appender:
+    """What a module sees of a store in one pass: columns `begin` to `end` as the past, n more to fill."""
 
     def __init__(self, store: _Store, first: int, lines: int, begin: int, end: int, n: int) -> None:
-        super().__init__(layers=[])
         self._store, self._first, self._lines = store, first, lines
         self._begin, self._end, self._n = begin, end, n
 
@@ -486,6 +482,19 @@ class _Appender(Cache):
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
         # Layers with a sliding window keep everything too, so that they can be rewound; their mask hides it.
         return self._end - self._begin + query_length, 0
+
+
+@cache
+def _transformers_appender() -> type[_Appender]:
+    """The same for transformers' own layers, which accept only their `Cache`. Imports transformers."""
+    from transformers.cache_utils import Cache
+
+    class Appender(_Appender, Cache):
+        def __init__(self, *place: Any) -> None:
+            Cache.__init__(self, layers=[])
+            _Appender.__init__(self, *place)
+
+    return Appender
 
 
 def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain: bool = False) -> TorchModel:
@@ -669,6 +678,8 @@ def _probe_planes(module: Module, name: str) -> list[tuple[int, int]]:
     """(heads, width) of each layer's keys and values, as one token leaves them in transformers' own cache."""
     if isinstance(module, NativeLlama):
         return module.planes
+    from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
     cache = DynamicCache(config=module.config.get_text_config())
     with torch.inference_mode():
         module(
@@ -737,7 +748,9 @@ def _windows(module: Module) -> dict[str, int | None]:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Keep transformers' progress bars and advice out of our output; they speak to programmers."""
+    from huggingface_hub import utils as hub_utils
     from transformers import modeling_gguf_pytorch_utils
+    from transformers.utils import logging
 
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     hub_bars = not hub_utils.are_progress_bars_disabled()
@@ -764,6 +777,8 @@ def _quiet() -> Iterator[None]:
 def _read_once() -> Iterator[None]:
     """While transformers loads a GGUF file it parses it twice, and makes the table of tensor names for every module:
     more than half of the time. Both are the same every time."""
+    import gguf
+
     reader, name_map = gguf.GGUFReader, gguf.get_tensor_name_map
     library: Any = gguf
     library.GGUFReader = cache(reader)

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers.cache_utils import Cache
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
+    from transformers.cache_utils import Cache
 
 BATCH = 16  # inputs that packing has in mind; the packed weights serve any number
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from core.errors import InputError
 from core.ngram.store import Candidates, Contexts, Evidence
+from core.options import DEFAULT
 
 
 class Store(Protocol):
@@ -174,7 +175,7 @@ class Mixed:
     what it chose can be told."""
 
     store: Store
-    alpha: float = 0.9
+    alpha: float = DEFAULT["alpha"]
     trust: Trust = PRUNED
     personal: bool = False
 
@@ -194,7 +195,7 @@ class Linear(Interpolation):
     def __init__(
         self,
         stores: Store | Sequence[tuple[Store, float] | Mixed],
-        alpha: float = 0.9,
+        alpha: float = DEFAULT["alpha"],
         shares: Sequence[float] = PRUNED.shares,
         floor: float = PRUNED.floor,
     ) -> None:

@@ -12,14 +12,15 @@ import platformdirs
 from core.errors import InputError
 from core.ngram.errors import StoreError
 from core.ngram.interpolation import WHOLE, Interpolation, Linear, Mixed, Store
+from core.options import DEFAULT
 
 if TYPE_CHECKING:
     from core.models.base import Tokenizer
     from core.ngram.personal import PersonalStore
 
 ENDING = ".sqlite"
-ALPHA = 0.9  # the base store's largest weight of any one order
-PERSONAL_WEIGHT = 0.9  # the same for personal stores
+ALPHA: float = DEFAULT["alpha"]  # the base store's largest weight of any one order
+PERSONAL_WEIGHT: float = DEFAULT["personal_weight"]  # the same for personal stores
 
 _NAME = re.compile(r"\w(?:[\w .-]{0,62}\w)?")
 

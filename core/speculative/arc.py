@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
+from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA
 from core.errors import InputError
 from core.models.base import LanguageModel
 from core.speculative.acceptance import entropy
@@ -34,8 +35,8 @@ class Pruning:
         leaf: τ_d / θ_d, at least 1: leaves need this much more than what has children (eq. 4).
     """
 
-    lam: float = 1.0
-    epsilon: float = 0.05
+    lam: float = PRUNE_LAMBDA
+    epsilon: float = PRUNE_EPSILON
     leaf: float = 1.0
 
     def __post_init__(self) -> None:

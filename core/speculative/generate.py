@@ -20,6 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from torch import Tensor
 
+from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
 from core.dice import Dice
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
@@ -111,11 +112,11 @@ class Options:
     stop_ids: frozenset[int] | None = None
     tolerance: Literal["lts", "typical", "fsd", "none"] = "lts"
     calibration: Calibration | None = None
-    theta: float = 0.3
+    theta: float = THETA
     prune: bool = True
     prune_by: str = "entropy"
-    lam: float = 1.0
-    epsilon: float = 0.05
+    lam: float = PRUNE_LAMBDA
+    epsilon: float = PRUNE_EPSILON
     threshold: float = 0.3
 
     def __post_init__(self) -> None:

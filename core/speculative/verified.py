@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from core.controls import THETA
 from core.drafting.candidates import PROPOSALS, likeliest, log_total
 from core.drafting.drafts import Drafts
 from core.errors import InputError
@@ -35,7 +36,6 @@ from core.speculative.target import softmax
 from core.speculative.tree import TokenTree
 from core.superposed import superpose
 
-THETA = 0.3
 NODES = 16  # tokens of the tree that `refine` has looked at
 
 

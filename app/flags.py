@@ -1,0 +1,227 @@
+"""The flags of the options, made from their definitions; and the settings that given flags mean.
+
+A flag that would change nothing is refused, in a sentence that names it and what to do.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from app.settings import DraftSettings
+from core.controls import (
+    CATALOG,
+    DEFAULT_DRAFTER,
+    DEFAULT_METHOD,
+    DEFAULT_MODE,
+    DEFAULT_RULE,
+    DEFAULT_SPECULATION,
+    DRAFTERS,
+    MODE_CONTROLS,
+    MODES,
+    SPECULATING,
+    SPECULATIONS,
+    checked,
+    named,
+)
+from core.errors import InputError
+from core.options import DRAFTING, SEED, Control
+
+Given = dict[str, Any]  # values of the flags that were given, by flag
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag.
+
+    Attributes:
+        kind: the flag that chooses whose option this is: "rule", "mode" or "speculate"; "" for drafts in general.
+        owners: the names that this may choose.
+    """
+
+    control: Control
+    kind: str = ""
+    owners: tuple[str, ...] = ()
+
+
+def _owned(kind: str, controls: Iterable[tuple[str, Iterable[Control]]]) -> dict[str, Flag]:
+    found: dict[str, Flag] = {}
+    for owner, ones in controls:
+        for control in ones:
+            earlier = found.get(control.flag)
+            found[control.flag] = Flag(control, kind, (*(earlier.owners if earlier else ()), owner))
+    return found
+
+
+DRAFT_FLAGS = {control.flag: Flag(control) for control in (*DRAFTING.values(), SEED) if not control.page_only}
+RULE_FLAGS = _owned("rule", ((name, entry.controls) for name, entry in CATALOG.items()))
+_CHOSEN_FLAGS = (
+    RULE_FLAGS
+    | _owned("mode", MODE_CONTROLS.items())
+    | _owned("speculate", ((name, controls) for name, (_, controls) in SPECULATIONS.items()))
+)
+ALL_FLAGS = DRAFT_FLAGS | _CHOSEN_FLAGS
+
+
+def with_flags(flags: Mapping[str, Flag]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Decorates a command: it gets these flags, and as its argument `given` the values of those that were given."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+
+        def wrapped(ctx: typer.Context, **arguments: Any) -> Any:
+            values = {flag: arguments.pop(_argument(flag)) for flag in flags}
+            return command(
+                **arguments, given={flag: v for flag, v in values.items() if was_given(ctx, _argument(flag))}
+            )
+
+        made = [
+            inspect.Parameter(
+                _argument(name),
+                inspect.Parameter.KEYWORD_ONLY,
+                default=None if flag.kind else flag.control.default,
+                annotation=_annotation(flag),
+            )
+            for name, flag in flags.items()
+        ]
+        kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own if p.name != "given"]
+        drafting = [p for p, flag in zip(made, flags.values(), strict=True) if not flag.kind]
+        rest = [p for p, flag in zip(made, flags.values(), strict=True) if flag.kind]
+        context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        parameters = [context, *kept[:1], *drafting, *kept[1:], *rest]
+        wrapped.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
+        wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+        wrapped.__doc__, wrapped.__name__ = command.__doc__, command.__name__
+        return wrapped
+
+    return decorate
+
+
+def was_given(ctx: typer.Context, name: str) -> bool:
+    """Whether the user gave this parameter on the command line."""
+    return getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"
+
+
+def settings_of(
+    given: Given,
+    rule: str = DEFAULT_RULE,
+    mode: str | None = None,
+    speculate: str | None = None,
+    drafter: str | None = None,
+) -> DraftSettings:
+    """The settings that the flags mean.
+
+    Args:
+        mode: None is the default; with `speculate` it is the one that speculation has by default.
+        drafter: None is the default.
+    Raises: InputError for an unknown name, a value out of range, or a flag that would change nothing.
+    """
+    mode = mode or (DEFAULT_MODE if speculate is None else DEFAULT_METHOD)
+    named("rule", rule, CATALOG)
+    named("mode", mode, MODES)
+    named("speculate", speculate or DEFAULT_SPECULATION, SPECULATIONS)
+    named("drafter", drafter or DEFAULT_DRAFTER, DRAFTERS)
+    chosen = {"rule": rule, "mode": mode, "speculate": speculate or DEFAULT_SPECULATION}
+    if speculate is not None and mode not in SPECULATING:
+        raise InputError(_useless("speculate", mode, SPECULATING))
+    speculating = chosen["speculate"] != DEFAULT_SPECULATION
+    if drafter is not None and not speculating:
+        raise InputError("--drafter changes nothing without --speculate lossless or --speculate arc; add one of them.")
+    for name, value in given.items():
+        _refuse_useless(ALL_FLAGS[name], name, value, given, chosen)
+    of: dict[str, dict[str, Any]] = {"": {}, "rule": {}, "mode": {}, "speculate": {}}
+    for name, value in given.items():
+        flag = ALL_FLAGS[name]
+        of[flag.kind][flag.control.name] = flag.control.checked(value)
+    seed = {"seed": of[""].pop("seed")} if "seed" in of[""] else {}
+    speculation = {
+        "mode": chosen["speculate"],
+        "drafter": drafter or DEFAULT_DRAFTER,
+        "values": of["speculate"],
+    }
+    sampling = {
+        "rule": rule,
+        "values": of["rule"],
+        "mode": mode,
+        "mode_values": of["mode"],
+        "speculation": speculation,
+        **seed,
+    }
+    return DraftSettings.model_validate(of[""] | {"sampling": sampling})
+
+
+def refuse_stores(settings: DraftSettings) -> None:
+    """Raises InputError where naming personal stores would change nothing."""
+    weight = DRAFTING["personal_weight"]
+    if settings.sampling.mode not in weight.modes:
+        raise InputError(_useless("store", settings.sampling.mode, weight.modes))
+    for flag, off in (("--no-ngrams", not settings.ngrams), ("--personal-weight 0", settings.personal_weight == 0)):
+        if off:
+            raise InputError(f"--store changes nothing with {flag}; leave one of them out.")
+
+
+def of_rules(given: Given, temperature: float) -> dict[str, dict[str, Any]]:
+    """All rules, with the values that were given to some. Raises InputError for a value out of range."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in CATALOG}
+    for name, value in given.items():
+        flag = RULE_FLAGS[name]
+        found[flag.owners[0]][flag.control.name] = value
+    return {name: checked(name, values, temperature) for name, values in found.items()}
+
+
+def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Mapping[str, str]) -> None:
+    """Raises InputError where this flag would change nothing beside the others."""
+    control, mode, rule = flag.control, chosen["mode"], chosen["rule"]
+    if flag.kind and chosen[flag.kind] not in flag.owners:
+        of, now = " or ".join(flag.owners), f"the {flag.kind} is {chosen[flag.kind]}"
+        if flag.kind == "speculate":
+            now = (
+                "there is no --speculate"
+                if chosen["speculate"] == DEFAULT_SPECULATION
+                else f"--speculate is {chosen['speculate']}"
+            )
+        raise InputError(f"--{name} is a flag of {of}, and {now}; add --{flag.kind} {flag.owners[0]}.")
+    if control.modes and mode not in control.modes:
+        raise InputError(_useless(name, mode, control.modes))
+    if control.needs and given.get(control.needs, True) is False:
+        raise InputError(f"--{name} changes nothing with --no-{control.needs}; leave one of them out.")
+    if name == "k" and mode == "greedy" and value > 1:
+        raise InputError("--k changes nothing in greedy drafts, for there is only one; leave it out.")
+    if name == "temperature" and rule == "greedy":
+        raise InputError("--temperature changes nothing with --rule greedy; leave one of them out.")
+    if name == "end-below" and chosen["speculate"] != DEFAULT_SPECULATION:
+        raise InputError("--end-below changes nothing with --speculate; leave one of them out.")
+
+
+def _useless(flag: str, mode: str, modes: Iterable[str]) -> str:
+    wanted = " or ".join(f"--mode {name}" for name in modes)
+    return f"--{flag} changes nothing in {mode} drafts; leave it out, or choose {wanted}."
+
+
+def _argument(flag: str) -> str:
+    return "control_" + flag.replace("-", "_")
+
+
+def _annotation(flag: Flag) -> Any:
+    """The type and typer's option of a flag."""
+    control = flag.control
+    if control.kind == "bool":
+        names = f"--{control.flag}/--no-{control.flag}"
+        return Annotated[bool, typer.Option(names, metavar="", help=control.explain)]
+    kind: Any = {"int": int, "float": float, "choice": str}[control.kind]
+    if not flag.kind:
+        option = typer.Option(
+            f"--{control.flag}",
+            min=control.low,
+            max=control.high,
+            metavar="N",
+            help=control.explain,
+        )
+        return Annotated[kind, option]
+    reach = "|".join(control.choices) if control.choices else f"{control.low:g}-{control.high:g}"
+    help_ = f"{' or '.join(flag.owners)}: {control.explain} ({reach}; {control.default})"
+    return Annotated[kind | None, typer.Option(f"--{control.flag}", metavar="N", help=help_, show_default=False)]

@@ -1,0 +1,231 @@
+"""The options of drafting. Each is defined here once: its name, label, default, range, step and a sentence.
+
+`app.settings` makes the HTTP fields, sliders, flags and the README's table from them, and the library's functions take
+their defaults from `DEFAULT`. The options of rules, modes and speculation are in `core.controls`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from core.errors import InputError
+
+
+@dataclass(frozen=True)
+class Control:
+    """One option.
+
+    Attributes:
+        name: the argument that takes it.
+        label: as the page and the papers write it.
+        flag: on the command line, without the dashes in front; unique.
+        default, low, high, step: of a number; a whole one where `step` is an int. `choices` instead for words. A truth
+            value has only its default.
+        explain: what a change does.
+        main: shown at once; the page shows the others on request.
+        page_only: the command line does not have it.
+        library: the default of the library's functions, where it differs from the product's.
+        modes: the draft modes that use it; () for all.
+        needs: the name of another option that must be switched on; "" for none.
+    """
+
+    name: str
+    label: str
+    flag: str
+    default: float | str | bool
+    low: float
+    high: float
+    step: float
+    explain: str
+    choices: tuple[str, ...] = ()
+    main: bool = True
+    page_only: bool = False
+    library: float | None = None
+    modes: tuple[str, ...] = ()
+    needs: str = ""
+
+    @property
+    def kind(self) -> Literal["bool", "choice", "int", "float"]:
+        if isinstance(self.default, bool):
+            return "bool"
+        if self.choices:
+            return "choice"
+        return "int" if isinstance(self.step, int) else "float"
+
+    def checked(self, value: Any) -> Any:
+        """The value in its own type. Raises InputError that names the option."""
+        if self.kind == "bool":
+            if not isinstance(value, bool):
+                raise InputError(f"{self.flag} {value!r} given; true or false expected.")
+            return value
+        if self.choices:
+            if value not in self.choices:
+                raise InputError(f"{self.flag} {value!r} given; one of {', '.join(self.choices)} expected.")
+            return value
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if not number or not self.low <= value <= self.high or (self.kind == "int" and value != int(value)):
+            kind = "a whole number" if self.kind == "int" else "a number"
+            given = f"{value:g}" if number else repr(value)
+            raise InputError(f"{self.flag} {given} given; {kind} from {self.low:.10g} to {self.high:.10g} expected.")
+        return int(value) if self.kind == "int" else float(value)
+
+
+def _number(
+    name: str, default: float, low: float, high: float, step: float, label: str, explain: str, **more: Any
+) -> Control:
+    return Control(name, label, name.replace("_", "-"), default, low, high, step, explain, **more)
+
+
+def _switch(name: str, default: bool, label: str, explain: str, **more: Any) -> Control:
+    return Control(name, label, name.replace("_", "-"), default, 0, 1, 1, explain, **more)
+
+
+_GROWN = ("superposed", "branching", "sampled+superposed")
+_MIXED = ("superposed", "beam", "greedy", "branching", "sampled+superposed")  # n-grams are mixed in
+
+_CONTROLS = (
+    _number("k", 3, 1, 9, 1, "Drafts", "How many drafts are shown."),
+    _number(
+        "length",
+        10,
+        1,
+        32,
+        1,
+        "Length",
+        "How far each draft looks ahead, in tokens. A token is a word or a piece of one.",
+    ),
+    _number("temperature", 1.0, 0.05, 4.0, 0.05, "Temperature", "Lower: safer words. Higher: more surprising words."),
+    _number(
+        "min_confidence",
+        0.0,
+        0.0,
+        0.95,
+        0.01,
+        "Minimum confidence",
+        "Drafts that you would take less often than this are hidden.",
+    ),
+    _number(
+        "tau",
+        1.0,
+        0.05,
+        2.0,
+        0.05,
+        "Softmax τ",
+        "A second temperature, applied after the sampling rule (τ in the paper).",
+    ),
+    _number(
+        "exact_steps",
+        2,
+        0,
+        31,
+        1,
+        "Exact steps",
+        "How many tokens after the first each draft computes on its own. More: better and slower.",
+        library=1,
+        modes=("superposed", "sampled+superposed"),
+    ),
+    _number(
+        "forks",
+        3,
+        0,
+        16,
+        1,
+        "Forks",
+        "How carefully drafts are chosen: passes that look where the text may go on differently. Higher: slower.",
+        modes=("superposed",),
+        needs="distinct",
+    ),
+    _number(
+        "end_below",
+        0.3,
+        0.0,
+        0.9,
+        0.05,
+        "End when unsure",
+        "A draft ends before a word that is less likely than this. 0: drafts end only at their length.",
+        library=0.0,
+        modes=(*_GROWN, "greedy"),
+        needs="distinct",
+    ),
+    _number(
+        "min_branch",
+        0.01,
+        0.0,
+        0.5,
+        0.01,
+        "Least likely draft",
+        "A row stays empty rather than show a draft that you would take less often than this.",
+        library=0.0,
+        modes=_GROWN,
+        needs="distinct",
+    ),
+    _switch(
+        "refill",
+        True,
+        "Fresh at every key",
+        "Every key requests drafts for the rows that no longer fit. Off: only when no row fits any more.",
+        page_only=True,
+    ),
+    _number(
+        "verify",
+        0,
+        0,
+        32,
+        1,
+        "Checked tokens",
+        "How many tokens one more pass checks and corrects once the drafts are there. 0: no check.",
+        modes=("superposed",),
+        needs="distinct",
+    ),
+    _switch(
+        "distinct",
+        True,
+        "Distinct beginnings",
+        "Every draft is a line of its own and is kept. Off: as in the paper, without forks.",
+        modes=("superposed", "sampled+superposed"),
+    ),
+    _switch("ngrams", True, "Common phrases", "Favour common phrases, and yours.", modes=_MIXED),
+    _number(
+        "alpha",
+        0.9,
+        0.0,
+        1.0,
+        0.05,
+        "Weight of common phrases",
+        "How much common phrases count (α in the paper).",
+        modes=_MIXED,
+        needs="ngrams",
+    ),
+    _number(
+        "personal_weight",
+        0.9,
+        0.0,
+        1.0,
+        0.05,
+        "Weight of your phrases",
+        "How much the phrases in My writing count.",
+        modes=_MIXED,
+        needs="ngrams",
+    ),
+)
+
+DRAFTING: dict[str, Control] = {control.name: control for control in _CONTROLS}
+
+# Of drawn drafts; the page has it beside the method.
+SEED = _number(
+    "seed",
+    0,
+    0,
+    2**31 - 1,
+    1,
+    "Seed",
+    "The same seed draws the same drafts.",
+    modes=("sampled", "sampled+superposed"),
+)
+
+# What the library's functions take where their caller names nothing.
+DEFAULT: dict[str, Any] = {
+    control.name: control.default if control.library is None else control.library for control in (*_CONTROLS, SEED)
+}
