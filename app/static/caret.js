@@ -30,12 +30,13 @@ export class CaretMap {
     mirror.replaceChildren(this.head, this.marker, this.tail);
     /** Whether the whole text runs the way its first paragraph does, instead of each paragraph its own way. */
     this.oneDirection = false;
+    /** Height in px of all text before a paragraph. @type {{before: string, y: number}} */
+    this.paragraph = { before: "", y: 0 };
     this.reset();
   }
 
   /** Forget everything measured: call when width or font have changed. */
   reset() {
-    /** Height in px of all text before a paragraph. */
     this.paragraph = { before: "", y: 0 };
     /** A line start inside a long paragraph, and its y. @type {{before: string, y: number} | null} */
     this.line = null;

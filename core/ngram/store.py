@@ -19,15 +19,18 @@ import marisa_trie
 import numpy as np
 
 from core.errors import InputError
+from core.ngram.checked import check_once
 from core.ngram.container import Container
 from core.ngram.errors import StoreError
 from core.ngram.keys import RankCode
 from core.ngram.records import Records
+from core.ngram.trie_check import Malformed
 
 # λ_n of eq. 5 for n = 2 … 6 (Superposed Decoding, appendix B). They sum to 0.5.
 PAPER_WEIGHTS: dict[int, float] = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}
 
 _NOTHING = (0, 0)
+MOST_ORDER = 32  # tokens of an n-gram in any store that is opened
 REMEMBERED = 1 << 17  # look-ups kept in memory, some 20 MB
 
 Contexts = Sequence[Sequence[int]]
@@ -84,8 +87,9 @@ class NgramStore:
             about = self.manifest["records"]
         except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
             raise StoreError(f"{self.path} is damaged: its manifest lacks something or is wrong.") from error
-        if not self.orders or any(n != self.orders[0] + i for i, n in enumerate(self.orders)) or self.orders[0] < 1:
-            raise StoreError(f"{self.path} is damaged: orders {self.orders} are no contiguous range.")
+        first, last = min(self.orders, default=0), max(self.orders, default=0)
+        if not 1 <= first <= last <= MOST_ORDER or self.orders != tuple(range(first, last + 1)):
+            raise StoreError(f"{self.path} is damaged: orders {self.orders} are no contiguous range in 1-{MOST_ORDER}.")
         sections = {name: container.section(name) for name in ("codes", "marks", "pairs", "wide")}
         self._records = Records(about, sections)
         self._code = code
@@ -99,9 +103,11 @@ class NgramStore:
             zip(self._by_rank.tolist(), code.strings(ranked), strict=True)
         )  # token id -> its bytes in a key; ids never seen are missing
         self._trie = marisa_trie.BinaryTrie()
+        trie = container.section("trie")
         try:
-            self._trie.map(container.section("trie"))
-        except (RuntimeError, ValueError, MemoryError) as error:
+            check_once(trie, longest=3 * self.orders[-1])
+            self._trie.map(trie)
+        except (Malformed, RuntimeError, ValueError, MemoryError) as error:
             raise StoreError(f"{self.path} is damaged: its trie cannot be read ({error}).") from error
         if len(self._trie) != total or len(self._records) != total:
             raise StoreError(f"{self.path} is damaged: {len(self._trie)} n-grams found, {total} expected.")
@@ -116,7 +122,7 @@ class NgramStore:
             fingerprint: `Tokenizer.fingerprint` of the tokenizer whose ids will be looked up; None skips the
                 check.
             verify: read the whole file and compare checksums. Without it a file altered inside may give wrong
-                numbers or crash the process: verify once what came over a network.
+                numbers: verify once what came over a network.
 
         Raises: StoreError for anything that is no intact store of this version and tokenizer.
         """
