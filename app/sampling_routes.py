@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -26,7 +27,6 @@ from starlette.concurrency import run_in_threadpool
 from app import speculation
 from app.jobs import Position
 from app.presets import OwnPresets
-from app.sampling_view import Charts
 from app.service import DraftService
 from core.controls import (
     CATALOG,
@@ -43,6 +43,9 @@ from core.controls import (
 )
 from core.errors import InputError, PolydraftError
 from core.options import DRAFTING, SEED, Control
+
+if TYPE_CHECKING:
+    from app.sampling_view import Charts
 
 Parsed = Callable[[Request, Any], Awaitable[Any]]
 SWEPT = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)  # temperatures of the sweep
@@ -104,7 +107,13 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: Own
         presets: the user's; None is those in the user's data folder.
     """
     own = presets or OwnPresets()
-    charts = Charts()
+
+    @cache
+    def charts() -> Charts:
+        from app.sampling_view import Charts  # torch comes with it, and the page must not wait for that
+
+        return Charts()
+
     sweeps: OrderedDict[Any, list[int]] = OrderedDict()
     app.add_exception_handler(PolydraftError, _in_words)
 
@@ -121,7 +130,7 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: Own
         asked = await parsed(request, ViewRequest)
 
         def look(position: Position) -> dict[str, Any]:
-            seen = charts.view(asked.tab, position, asked.temperature, asked.rules, asked.map)
+            seen = charts().view(asked.tab, position, asked.temperature, asked.rules, asked.map)
             return {"n": position.n, **seen}
 
         return await service.visit(asked.tab, look)

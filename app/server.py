@@ -24,6 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from app import documents_routes, model_routes, running, sampling_routes, stores_routes
 from app.access import Access, token
 from app.documents import DocumentFolder, documents_folder
+from app.gradio_import import import_gradio
 from app.guard import HOST, Guard
 from app.offline import stay_offline
 from app.private import gradio_folder
@@ -90,12 +91,13 @@ def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
 
 
 def prepare_gradio() -> None:
-    """Make Gradio, which is not imported yet, call nothing home and put its files where no other user has any.
+    """Import Gradio so that it calls nothing home and puts its files where no other user has any.
 
     Raises: InputError where its folder cannot be used.
     """
     stay_offline()
     os.environ["GRADIO_TEMP_DIR"] = str(gradio_folder())
+    import_gradio()
 
 
 class _PageFiles(StaticFiles):
@@ -254,6 +256,8 @@ def serve(
     bound: int = listener.getsockname()[1]
 
     def load(name: str = model_name) -> Autocomplete:
+        from core.autocomplete import load_autocomplete
+
         try:
             return load_autocomplete(name, backend, precision=precision, beside=True)
         except Exception as error:
@@ -264,19 +268,19 @@ def serve(
         _tell("Polydraft is at", bound, access, open_browser)
 
     with listener, running.marked(bound, options):
-        stay_offline()
-        # Both import much; one after the other, because two threads importing the same packages get in each
-        # other's way. The model itself is loaded beside the running server.
-        from core.autocomplete import load_autocomplete
-        from core.models.load import find_model
+        if model_name != "default":
+            from core.models.load import find_model  # torch comes with it
 
-        find_model(model_name)  # a mistyped name ends the start; what fails later leaves the page up
+            find_model(model_name)  # a mistyped name ends the start; what fails later leaves the page up
+        # Gradio first: two threads that import at once share one interpreter, and the page would answer later. Torch
+        # is imported and the model loaded while the page is built and the server starts.
+        prepare_gradio()
         service = DraftService(load, model_name, by_name=load)
+        service.start()
         app = create_app(service, access)
         take_turns_quickly()
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
         logging.getLogger("uvicorn.error").addFilter(_not_about_leaving)
-        service.start()
         with suppress(KeyboardInterrupt):  # uvicorn has ended in order and passes the signal on
             _Server(config, ready, service.stop).run(sockets=[listener])
         service.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from gguf.constants import GGMLQuantizationType
@@ -32,7 +33,8 @@ class Coded:
     Attributes:
         bits: 4 or 8; with 4 there are offsets, else none.
         scales, offsets: (out, in / 32) float16.
-        codes: (out, in / 32, 32), uint8 below 16, or int8. A weight is scale · code + offset.
+        codes: of 8 bits: (out, in / 32, 32) int8. Of 4 bits: (out, in / 32, 16) uint8, each byte with those of two
+            inputs side by side, the first one's in its lower half. A weight is scale · code + offset.
     """
 
     bits: int
@@ -48,27 +50,24 @@ class Coded:
         return len(self.codes)
 
     def rows(self, chosen: Tensor) -> Coded:
-        offsets = None if self.offsets is None else self.offsets[chosen]
-        return Coded(self.bits, self.scales[chosen], offsets, self.codes[chosen])
+        offsets = None if self.offsets is None else self.offsets.index_select(0, chosen)
+        return Coded(self.bits, self.scales.index_select(0, chosen), offsets, self.codes.index_select(0, chosen))
 
     def decoded(self) -> Tensor:
         """(out, in) float32."""
-        weights = self.scales.float()[..., None] * self.codes.float()
-        return (weights if self.offsets is None else weights + self.offsets.float()[..., None]).flatten(1)
+        codes = self.codes if self.bits == 8 else torch.stack([self.codes & 15, self.codes >> 4], -1).flatten(2)
+        weights = codes.float().mul_(self.scales.float()[..., None])
+        return (weights if self.offsets is None else weights.add_(self.offsets.float()[..., None])).flatten(1)
 
     def panels(self, panel: int) -> Tensor:
         """(panels, bytes), as `native.cpp` reads them."""
 
         def of(x: Tensor) -> Tensor:
-            """(out, blocks, …) -> (panels, blocks, …, panel)"""
-            return in_panels(x, panel).movedim(1, -1)
+            """(out, blocks, …) -> (panels, blocks, bytes), the outputs of a panel side by side."""
+            return in_panels(x, panel).movedim(1, -1).contiguous().view(torch.uint8).flatten(2)
 
-        head = [of(x).contiguous().view(torch.uint8) for x in (self.scales, self.offsets) if x is not None]
-        codes = of(self.codes.view(torch.uint8))  # (panels, blocks, 32, panel)
-        if self.bits == 4:
-            codes = codes[:, :, 0::2] | codes[:, :, 1::2] << 4
-        words = codes.unflatten(2, (-1, 4)).transpose(3, 4)  # of four bytes
-        return torch.cat([*head, words.flatten(2)], -1).flatten(1)
+        words = self.codes.view(torch.int32)  # (out, blocks, words of four bytes)
+        return torch.cat([of(x) for x in (self.scales, self.offsets, words) if x is not None], -1).flatten(1)
 
     @staticmethod
     def of(tensor: GGUFTensor) -> Coded | None:
@@ -77,13 +76,21 @@ class Coded:
             return None
         bits, both = TYPES[tensor.kind]
         # (out, blocks, bytes): scale, offset, codes; with 4 bits those of inputs i and i + 16 share a byte.
-        block = torch.from_numpy(tensor.data()).unflatten(1, (-1, (4 if both else 2) + bits * BLOCK // 8))
-        scales = block[..., :2].contiguous().view(torch.float16)[..., 0]
+        data = tensor.data()
+        block = data.reshape(len(data), -1, (4 if both else 2) + bits * BLOCK // 8)
+
+        def part(start: int, end: int | None, kind: type[np.generic]) -> np.ndarray:
+            return np.ascontiguousarray(block[..., start:end]).view(kind)
+
+        scales = torch.from_numpy(part(0, 2, np.float16)[..., 0])
         if bits == 8:
-            return Coded(8, scales, None, block[..., 2:].contiguous().view(torch.int8))
-        offsets = block[..., 2:4].contiguous().view(torch.float16)[..., 0] if both else -8 * scales
-        packed = block[..., 4 if both else 2 :]
-        return Coded(4, scales, offsets, torch.cat([packed & 15, packed >> 4], -1))
+            return Coded(8, scales, None, torch.from_numpy(part(2, None, np.int8)))
+        offsets = torch.from_numpy(part(2, 4, np.float16)[..., 0]) if both else -8 * scales
+        pairs = part(4 if both else 2, None, np.uint16)  # (out, blocks, 8): four inputs, two of either half
+        codes = np.empty((*pairs.shape[:2], BLOCK // 2), np.uint8)
+        codes[..., :8] = pairs & 0x000F | pairs >> 4 & 0x00F0
+        codes[..., 8:] = pairs >> 4 & 0x000F | pairs >> 8 & 0x00F0
+        return Coded(4, scales, offsets, torch.from_numpy(codes))
 
 
 Weight = Tensor | Coded
@@ -106,6 +113,8 @@ def joined(parts: Iterable[Weight]) -> Weight:
 
 def filled(x: Tensor, panel: int) -> Tensor:
     """(out, …) with zeros to a multiple of `panel`."""
+    if len(x) % panel == 0:
+        return x
     return F.pad(x, (0, 0) * (x.ndim - 1) + (0, -len(x) % panel))
 
 

@@ -68,8 +68,9 @@ def read(file: GGUFFile) -> NativeLlama | None:
         return LayerMaps((qkv, None), (out, None), (gate, None), (up, None), (down, None), *norms)
 
     layers = [layer(f"blk.{i}") for i in range(config.num_hidden_layers)]
-    output = of("output" if "output.weight" in tensors else "token_embd")
-    embeddings = nn.Embedding.from_pretrained(plain("token_embd"))
+    table = of("token_embd")
+    output = of("output") if "output.weight" in tensors else table
+    embeddings = nn.Embedding.from_pretrained(table.decoded() if isinstance(table, Coded) else table)
     rotation = _Rotation(config.rope_theta, config.head_dim)
     return NativeLlama(config, embeddings, rotation, layers, (output, None), plain("output_norm"))
 
