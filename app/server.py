@@ -257,9 +257,12 @@ def serve(
 
     def load(name: str = model_name) -> Autocomplete:
         from core.autocomplete import load_autocomplete
+        from core.models.memory import return_freed
 
         try:
-            return load_autocomplete(name, backend, precision=precision, beside=True)
+            loaded = load_autocomplete(name, backend, precision=precision, beside=True)
+            return_freed()
+            return loaded
         except Exception as error:
             typer.echo(" ".join(load_failure(error)).strip(), err=True)
             raise
