@@ -45,7 +45,7 @@ run: setup ## Start Polydraft in the browser; make run ARGS="--help" passes opti
 	@$(BIN)/polydraft $(ARGS)
 
 test: setup-dev browser lint ## Everything that has to pass: format, lint, types, tests
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
 
 lint: $(VENV)/project.stamp $(VENV)/dev.stamp $(TSC) ## Format, lint and types alone
 	@$(BIN)/ruff check .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib.metadata import distribution
 from pathlib import Path
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
     from core.models import LanguageModel
     from core.models.hf import TorchModel
+
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Several processes share the processors. A second thread of each would wait for a core on which another one spins.
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -80,9 +86,12 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
     """The default model on llama.cpp. Where that was not built, its tests fail: CI must not pass without it."""
-    from core.models.llamacpp import load
+    from core.models import llamacpp
 
-    model = load(default_gguf, "default")
+    with pytest.MonkeyPatch.context() as patch:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            patch.setattr(llamacpp, "_threads", lambda: 1)
+        model = llamacpp.load(default_gguf, "default")
     yield model
     model.close()
 

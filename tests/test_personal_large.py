@@ -321,3 +321,20 @@ def test_a_file_system_without_a_write_ahead_log_is_refused_in_words(
     monkeypatch.setattr("core.ngram.personal.sqlite3.connect", without)
     with pytest.raises(StoreError, match=r"keeps no write-ahead log there.*network drive.*XDG_DATA_HOME"):
         PersonalStore.open(tmp_path / "me.sqlite", TOKENIZER, create=True)
+
+
+def test_the_first_look_up_and_the_one_after_a_removal_wait_for_no_thread_where_the_store_is_small(
+    store: PersonalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(personal, "Following", None)  # nothing beside
+    store.add("letter", ["1 2 3 4"])
+    store.add("other", ["1 2 5"])
+    with PersonalStore.open(store.path, TOKENIZER, beside=True) as drafting:
+        twice = drafting.count(TOKENIZER.encode("1 2"))
+        assert twice > 0
+        store.forget("letter")
+        drafting.refresh()
+        assert drafting.count(TOKENIZER.encode("1 2")) == twice / 2
+        store.add("third", ["1 2"])
+        drafting.refresh()
+        assert drafting.count(TOKENIZER.encode("1 2")) == twice

@@ -16,7 +16,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -559,20 +559,24 @@ class PersonalStore:
                 self._follow()
 
     def _counted_at_once(self) -> bool:
-        """Count what is new, where it is little and nothing was removed; whether that was all."""
+        """Count what is new, or all of it after a removal, where that is little; whether that was all."""
         assert self._counts is not None
-        if int(self._about["removals"]) != self._tally.removals:
-            return False
-        new, tokens = [], self._counts.fresh
-        for row in self._db.execute(_NEW, [self._last]):
+        tally, counts, last = self._tally, self._counts, self._last
+        removals = int(self._about["removals"])
+        if removals != tally.removals:
+            tally, last = replace(Tally.empty(), removals=removals), 0
+            counts = Counts(self._vocab_size, tally.windows)
+        new, tokens = [], counts.fresh
+        for row in self._db.execute(_NEW, [last]):
             tokens += len(row[2]) // 4
             if tokens > FRESH:
                 return False
             new.append(row)
         for number, times, blob in new:
             for ids in _parts(blob):
-                self._counts.add(ids.tolist(), times)
-            self._last = number
+                counts.add(ids.tolist(), times)
+            last = number
+        self._tally, self._counts, self._last = tally, counts, last
         return True
 
     def _follow(self) -> None:
