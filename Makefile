@@ -16,6 +16,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LLAMA_ONLY  := $(VENV)/llama-only.cmake
 LLAMA_CMAKE := -DLLAVA_BUILD=OFF -DGGML_NATIVE=ON "-DCMAKE_PROJECT_llama.cpp_INCLUDE=$(CURDIR)/$(LLAMA_ONLY)"
 LLAMA_FORCE ?=
+LLAMA_PID   := $(VENV)/llama.building# the process that compiles; core/models/load.py looks there too
 
 # The type checker of the page's scripts. Node and npm come from a package of requirements-dev.lock.
 TYPESCRIPT  := 5.9.3
@@ -33,7 +34,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama lock browser run test fuzz lint clean
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test fuzz lint clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -41,8 +42,19 @@ help: ## This list
 setup: $(VENV)/project.stamp $(VENV)/llama.stamp ## Install what Polydraft needs to run
 	@cat $(VENV)/llama.stamp
 
-run: setup ## Start Polydraft in the browser; make run ARGS="--help" passes options
-	@$(BIN)/polydraft $(ARGS)
+# On x86 the default model runs in our own compiled code, so the app starts without llama.cpp, and runs `make
+# llama-beside` once its model is loaded. Another model or backend may need llama.cpp from the start.
+LATER := $(if $(findstring --model,$(ARGS))$(findstring --backend,$(ARGS)),,$(filter x86_64 amd64,$(shell uname -m 2>/dev/null || :)))
+
+run: $(VENV)/project.stamp $(if $(LATER),,setup) ## Start Polydraft in the browser; make run ARGS="--help" passes options
+	@$(if $(LATER),POLYDRAFT_ONCE_LOADED='$(MAKE) --no-print-directory llama-beside') $(BIN)/polydraft $(ARGS)
+
+llama-beside:
+	@if $(MAKE) -q $(VENV)/llama.stamp; then exit; fi; \
+	echo "llama.cpp is being compiled in the background; the default model does not need it. The log is $(VENV)/llama.log."; \
+	nice -n 19 $(MAKE) --no-print-directory $(VENV)/llama.stamp >/dev/null; \
+	if [ -s $(VENV)/llama.stamp ]; then cat $(VENV)/llama.stamp; \
+	else echo "llama.cpp is compiled. --backend llama.cpp uses it."; fi
 
 test: setup-dev browser lint ## Everything that has to pass: format, lint, types, tests
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
@@ -123,14 +135,21 @@ $(TSC): | $(VENV)/dev.stamp
 	   install --prefix $(VENV)/typescript-$(TYPESCRIPT) --no-audit --no-fund --loglevel error typescript@$(TYPESCRIPT) >/dev/null || { \
 	   echo "TypeScript could not be installed, so the page's scripts are not checked: can npm reach its registry?"; exit 1; }
 
-# llama.cpp is the faster backend on a CPU, and the app works without it. So a failure is written into the stamp, shown
+# llama.cpp is the faster backend on a CPU for what our own compiled code does not run, and the app works without it. So a failure is written into the stamp, shown
 # by every `make setup` from there, and not tried again before the lock changes or `make setup-llama` asks for it.
 # cmake and ninja come from the lock and are first on PATH, so the machine needs no more than a compiler.
 $(VENV)/llama.stamp: requirements-llama.lock | $(VENV)/runtime.stamp
-	@echo "Compiling llama.cpp for this CPU: 1 to 3 minutes on two free cores, once …"
-	@echo 'set(LLAMA_BUILD_COMMON OFF CACHE BOOL "" FORCE)' > $(LLAMA_ONLY)
-	@grep -v '^llama-cpp-python==' requirements-llama.lock > $(VENV)/llama-tools.txt
-	@if $(call logged,$(VENV)/llama.log,{ $(PIP) install --no-deps -r $(VENV)/llama-tools.txt && \
+	@pid=$$(cat $(LLAMA_PID) 2>/dev/null); \
+	if [ -n "$$pid" ] && kill -0 "$$pid" 2>/dev/null; then \
+	  echo "llama.cpp is being compiled already: waiting until that is done (log: $(VENV)/llama.log) …"; \
+	  while kill -0 "$$pid" 2>/dev/null; do sleep 1; done; \
+	  if [ $@ -nt $< ]; then exit; fi; \
+	fi; \
+	echo $$$$ > $(LLAMA_PID); trap 'rm -f $(LLAMA_PID)' EXIT; \
+	echo "Compiling llama.cpp for this CPU: 1 to 3 minutes on two free cores, once …"; \
+	echo 'set(LLAMA_BUILD_COMMON OFF CACHE BOOL "" FORCE)' > $(LLAMA_ONLY); \
+	grep -v '^llama-cpp-python==' requirements-llama.lock > $(VENV)/llama-tools.txt; \
+	if $(call logged,$(VENV)/llama.log,{ $(PIP) install --no-deps -r $(VENV)/llama-tools.txt && \
 	   PATH="$(CURDIR)/$(BIN):$$PATH" CMAKE_ARGS='$(LLAMA_CMAKE)'" $$CMAKE_ARGS" \
 	   $(PIP) install --verbose --no-deps --no-build-isolation $(LLAMA_FORCE) "$$(grep '^llama-cpp-python==' requirements-llama.lock)" && \
 	   $(BIN)/python -c 'import llama_cpp'; }); \
@@ -139,7 +158,7 @@ $(VENV)/llama.stamp: requirements-llama.lock | $(VENV)/runtime.stamp
 	  if command -v $${CXX:-c++} >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null; \
 	  then todo="look there for the cause"; \
 	  else todo="install a C++ compiler (Debian, Ubuntu: apt-get install g++)"; fi; \
-	  echo "llama.cpp could not be built (log: $(VENV)/llama.log), so Polydraft runs on torch, which is slower on a CPU: $$todo, then: make setup-llama" > $@; \
+	  echo "llama.cpp could not be built (log: $(VENV)/llama.log), so Polydraft runs on torch, which is slower for models that our own code does not run: $$todo, then: make setup-llama" > $@; \
 	fi
 
 # --- a browser for the tests -------------------------------------------------------------------------------------

@@ -1,4 +1,5 @@
-"""Which ports this user's own servers have: a locked file for each, for as long as its process lives.
+"""Which ports this user's own servers have: a locked file for each, for as long as its process lives. And a command
+that runs beside a server.
 
 The files lie in the user's data folder, so a lock on one cannot be another user's; a program that merely answers at
 a port could be anybody's, and must not be handed the token.
@@ -7,8 +8,12 @@ a port could be anybody's, and must not be handed the token.
 from __future__ import annotations
 
 import json
+import os
 import platform
-from collections.abc import Iterator
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -44,6 +49,24 @@ def at(port: int) -> dict[str, Any] | None:
             return json.load(file) if _locked(file) else None
     except (FileNotFoundError, ValueError):
         return None
+
+
+@contextmanager
+def beside(command: str | None) -> Iterator[Callable[[], None]]:
+    """Within this, the function that is yielded starts the command, once, as a process of its own; it ends with us."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        if command and not started:
+            started.append(subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, start_new_session=True))
+
+    try:
+        yield start
+    finally:
+        for process in started:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)  # with all that it has started
+            process.wait()
 
 
 def _locked(file: Any) -> bool:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 Body = TypeVar("Body", bound=BaseModel)
 
 PORT = 7893  # not Gradio's own 7860: what a browser keeps of the user's texts belongs to the port
+ONCE_LOADED = "POLYDRAFT_ONCE_LOADED"  # a command for then: with it `make run` compiles llama.cpp beside the app
 MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text
 
 
@@ -262,6 +263,7 @@ def serve(
         try:
             loaded = load_autocomplete(name, backend, precision=precision, beside=True)
             return_freed()
+            once_loaded()
             return loaded
         except Exception as error:
             typer.echo(" ".join(load_failure(error)).strip(), err=True)
@@ -270,7 +272,7 @@ def serve(
     def ready() -> None:
         _tell("Polydraft is at", bound, access, open_browser)
 
-    with listener, running.marked(bound, options):
+    with listener, running.marked(bound, options), running.beside(os.environ.get(ONCE_LOADED)) as once_loaded:
         if model_name != "default":
             from core.models.load import find_model  # torch comes with it
 

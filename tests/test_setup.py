@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 import time
 import tomllib
 from pathlib import Path
@@ -171,6 +172,65 @@ def test_failed_compilation_is_tried_again_on_request_and_for_a_new_lock(checkou
     assert code == 0
     assert "llama-cpp-python==" in calls
     assert "could not be built" not in said
+
+
+def ready_to_run(checkout: Checkout, machine: str) -> None:
+    """All but llama.cpp is installed; polydraft is a stand-in that does what it is told to do once it has loaded."""
+    name = checkout.python.parent / "uname"
+    name.write_text(f"#!/bin/sh\necho {machine}\n")
+    name.chmod(0o755)
+    checkout.make(".venv/project.stamp")
+    app = checkout.folder / ".venv" / "bin" / "polydraft"
+    app.write_text('#!/bin/sh\necho "polydraft $*" >> "$CALLS"\neval "$POLYDRAFT_ONCE_LOADED"\n')
+    app.chmod(0o755)
+
+
+def ran(calls: str) -> list[str]:
+    """The app's start and the compilation of llama.cpp, in their order."""
+    found = {"polydraft": "app", "llama-cpp-python==": "llama.cpp"}
+    return [what for line in calls.splitlines() for sign, what in found.items() if sign in line]
+
+
+def test_on_x86_the_app_starts_first_and_llama_cpp_is_compiled_beside_it_once(checkout: Checkout) -> None:
+    ready_to_run(checkout, "x86_64")
+    code, said, calls = checkout.make("run", "ARGS=--port 8000")
+    assert (code, ran(calls)) == (0, ["app", "llama.cpp"]), said
+    assert "polydraft --port 8000" in calls
+    assert "llama.cpp is being compiled in the background; the default model does not need it." in said
+    assert said.splitlines()[-1] == "llama.cpp is compiled. --backend llama.cpp uses it."
+    code, said, calls = checkout.make("run")
+    assert (code, said, ran(calls)) == (0, "", ["app"])
+
+
+@pytest.mark.parametrize(
+    ("machine", "flags"), [("x86_64", "--backend llama.cpp"), ("x86_64", "--model big.gguf"), ("aarch64", "")]
+)
+def test_the_app_waits_for_llama_cpp_where_it_may_need_it(checkout: Checkout, machine: str, flags: str) -> None:
+    ready_to_run(checkout, machine)
+    code, said, calls = checkout.make("run", f"ARGS={flags}")
+    assert (code, ran(calls)) == (0, ["llama.cpp", "app"]), said
+
+
+def test_a_failure_beside_the_app_is_told(checkout: Checkout) -> None:
+    ready_to_run(checkout, "x86_64")
+    code, said, calls = checkout.make("run", LLAMA_FAILS="1")
+    assert (code, ran(calls)) == (0, ["app", "llama.cpp"])
+    assert "llama.cpp could not be built (log: .venv/llama.log)" in said
+
+
+def test_a_second_compilation_waits_for_the_first(checkout: Checkout) -> None:
+    checkout.make(".venv/project.stamp")
+    first = subprocess.Popen(["sleep", "2"])
+    (checkout.folder / ".venv" / "llama.building").write_text(str(first.pid))
+    reaper = threading.Thread(target=first.wait)
+    reaper.start()
+    start = time.perf_counter()
+    code, said, _ = checkout.make("setup")
+    reaper.join()
+    assert code == 0
+    assert "llama.cpp is being compiled already: waiting until that is done" in said
+    assert time.perf_counter() - start > 1.5
+    assert not (checkout.folder / ".venv" / "llama.building").exists()
 
 
 @pytest.mark.parametrize("printed", ["3.8", "Python 3.8.18", "2.7", "3.10"])

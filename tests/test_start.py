@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
+from app import running
+from core.errors import BackendUnavailable
 from core.models import load
 
 SLOW = ("transformers", "accelerate", "llama_cpp")  # seconds of imports that only other models need
@@ -48,3 +53,47 @@ import own
 """
     assert loaded(code, "gradio", "torch", "core.models") == {"gradio": True, "torch": False, "core.models": False}
     assert not (tmp_path / "own.pyi").exists()
+
+
+def test_a_command_beside_the_app_starts_when_asked_and_ends_with_it(tmp_path: Path) -> None:
+    left = tmp_path / "pid"
+    with running.beside(f"sh -c 'sleep 60 & echo $! > {left}; wait'") as start:
+        time.sleep(0.05)
+        assert not left.exists()
+        start()
+        start()
+        while not (left.exists() and left.read_text().strip()):
+            time.sleep(0.01)
+        sleeper = psutil.Process(int(left.read_text()))
+        assert sleeper.is_running()
+    psutil.wait_procs([sleeper], timeout=10)
+    assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
+
+
+def test_without_a_command_nothing_runs_beside_the_app() -> None:
+    before = psutil.Process().children()
+    with running.beside(None) as start:
+        start()
+        assert psutil.Process().children() == before
+
+
+@pytest.mark.parametrize(
+    ("compiling", "said"),
+    [
+        (
+            True,
+            "it is being compiled for this machine (log: {}/llama.log); wait until that is done, or use --backend "
+            "torch.",
+        ),
+        (False, "llama-cpp-python is not installed; run `make setup-llama`, or use --backend torch."),
+    ],
+)
+def test_llama_cpp_that_is_not_there_yet_is_told_apart(
+    compiling: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_gguf: Path
+) -> None:
+    (tmp_path / "llama.building").write_text(str(os.getpid() if compiling else 2**22 + 1))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BackendUnavailable) as refused:
+        load.load_model(str(default_gguf), "llama.cpp")
+    assert str(refused.value).endswith(said.format(tmp_path))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
+import os
 import platform
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -70,9 +72,8 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             )
         why_not = _llama_cpp_problem(file)
         if why_not:
-            raise BackendUnavailable(
-                f"llama.cpp cannot run here: {why_not}; run `make setup-llama`, or use --backend torch."
-            )
+            todo = "wait until that is done" if _being_compiled() else "run `make setup-llama`"
+            raise BackendUnavailable(f"llama.cpp cannot run here: {why_not}; {todo}, or use --backend torch.")
         return _with_llama_cpp(file, label, precision)
     notice = None
     if backend == "auto" and file and not torch.cuda.is_available() and not _faster_compiled(file):
@@ -144,11 +145,22 @@ def _faster_compiled(path: Path) -> bool:
 def _llama_cpp_problem(path: Path) -> str:
     """Why llama.cpp cannot run this model here, or ""; tried in a child process, for native code can crash."""
     if importlib.util.find_spec("llama_cpp") is None:
+        if _being_compiled():
+            return f"it is being compiled for this machine (log: {Path(sys.prefix) / 'llama.log'})"
         return "llama-cpp-python is not installed"
     from core.models.probe import probe_llama_cpp
 
     result = probe_llama_cpp(path)
     return "" if result.ok else result.reason
+
+
+def _being_compiled() -> bool:
+    """Whether make compiles llama.cpp for this environment now; it leaves the number of its process there."""
+    try:
+        os.kill(int((Path(sys.prefix) / "llama.building").read_text()), 0)
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageModel:
