@@ -36,7 +36,7 @@ from core.errors import InputError, PolydraftError
 from core.options import DRAFTING
 
 if TYPE_CHECKING:
-    from core.autocomplete import TextDraft
+    from core.present import TextDraft
 
 
 class Sentences(TyperGroup):

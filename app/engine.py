@@ -235,7 +235,7 @@ class Engine:
             session = self._sessions[tab] = self.autocomplete.open()
         self._sessions.move_to_end(tab)
         drafting = settings.drafting() | sampling.options(self.autocomplete, settings)
-        from core.autocomplete import KeptRow  # torch comes with it
+        from core.present import KeptRow  # torch comes with it
 
         kept = [KeptRow(row.id, row.text) for row in request.kept]
         job.completion = session.complete(request.before, kept=kept, grow=request.grow, **drafting)

@@ -16,7 +16,7 @@ from core.errors import InputError
 if TYPE_CHECKING:
     from app.settings import DraftSettings
     from core.autocomplete import Autocomplete
-    from core.speculated import Speculation
+    from core.drafting.speculated import Speculation
     from core.speculative import Drafter
 
 
@@ -90,7 +90,7 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
 
     Raises: CalibrationError where ARC lacks one; InputError for a drafter that this model cannot have.
     """
-    from core.speculated import Speculation, Speculator
+    from core.drafting.speculated import Speculation, Speculator
     from core.speculative.calibration import for_model
     from core.speculative.cost import known_curve, measuring
 

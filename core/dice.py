@@ -1,11 +1,10 @@
-"""Chance that is laid down in advance: which token is drawn at a place follows from the place, and from nothing that
-happened on the way there.
+"""Reproducible sampling: the noise is a hash of seed, draft, position and token.
 
-A token is drawn by the Gumbel-max trick: argmax ln p(x) + G(x), where the G are standard Gumbel numbers that a hash of
-seed, draft, place and token gives. So the same seed gives the same text however many tokens a pass tells of. And who
-proposes tokens may know the dice: the likeliest of ln q(x) + G(x) is the target's own token more often than the
-likeliest of ln q(x), and the closer q is to p the more often, while the text is what it would be without
-proposals (Daliri, Musco and Suresh 2024, arXiv 2408.07978: Gumbel coupling, "drafter-invariant" speculative decoding).
+A token is drawn by the Gumbel-max trick: argmax ln p(x) + G(x), where G(x) is that noise, standard Gumbel distributed.
+So the same seed gives the same text, however many tokens a pass yields. A drafter may use the same noise: its likeliest
+ln q(x) + G(x) is the target's own token more often than its likeliest ln q(x), the more often the closer q is to p, and
+the text stays the one without proposals (Daliri, Musco and Suresh 2024, arXiv 2408.07978: Gumbel coupling,
+"drafter-invariant" speculative decoding).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Token healing: type half a word and the drafts finish it.
 
 "I am writ" ends in the token ` writ`, and a model that has seen ` writing` as one token rarely goes on with `ing`.
-So the drafts start before the unfinished word, and their first token is one that agrees with what is typed.
+So the drafts start before the unfinished word, and their first token is one that agrees with the typed letters.
 A word may be so long or so rare that no single token covers the rest of it, or it may be complete: then drafts start
 at later token boundaries inside it, or after it, as well. The likeliest beginnings of all boundaries are the drafts.
 
@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from core.models.base import Tokenizer
+from core.drafting.candidates import PROPOSALS
+from core.models.base import Sequence, Tokenizer
+from core.ngram.interpolation import Interpolation
 
 # The word at the caret with the one space before it; or just that space. Scripts without spaces give long
 # "words": only their last characters are gone back over.
@@ -32,7 +34,7 @@ class Healing:
     """Where drafts may start.
 
     Attributes:
-        prefix_ids: what stands before the unfinished word; starts with the model's own start tokens.
+        prefix_ids: the text before the unfinished word; starts with the model's own start tokens.
         word_ids: the usual tokens of the unfinished word; [] when nothing is to be healed.
         rests: bytes of the word that remain after its first i tokens; the last one is b"".
     """
@@ -42,8 +44,27 @@ class Healing:
     rests: list[bytes]
 
 
+@dataclass(frozen=True)
+class Weighed:
+    """Logits before a half-typed word and after each of its tokens, so that drafts for other settings need no pass.
+
+    Attributes:
+        prefix_ids, word_ids: the text before the word, and the word; see `Healing`.
+        logits: 1 + tokens of the word, each (V,).
+    """
+
+    prefix_ids: list[int] = field(default_factory=list)
+    word_ids: list[int] = field(default_factory=list)
+    logits: list[Tensor] = field(default_factory=list)
+
+    def hold(self, healing: Healing, sequence: Sequence) -> bool:
+        """Whether they are those of this word, and the sequence still holds the text and the word."""
+        same = (self.prefix_ids, self.word_ids) == (healing.prefix_ids, healing.word_ids)
+        return bool(self.logits) and same and sequence.inputs == self.prefix_ids + self.word_ids
+
+
 class Healer:
-    """Finds the tokens that agree with what is typed; built once per tokenizer."""
+    """Finds the tokens that agree with the typed letters; built once per tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -62,7 +83,7 @@ class Healer:
         return self._ids[low:high]
 
     def plan(self, text: str, *, window: int, heal: bool = True) -> Healing:
-        """Tokens of the text before the caret, and what of it is to be healed.
+        """Tokens of the text before the caret, and its end that is to be healed.
 
         Args:
             window: most tokens of prefix. A longer text is cut at a multiple of half of it, so that the cut, and
@@ -88,12 +109,28 @@ class Healer:
             ids = ids[-(-(len(ids) - window) // half) * half :]
         return Healing((t.start_ids or []) + ids or [t.document_start], word, rests)
 
-    def certain(self, healing: Healing, logits: Tensor) -> bool:
+    def starts(self, healing: Healing) -> list[np.ndarray]:
+        """The tokens (n,) that drafts may begin with before the word and after each of its tokens."""
+        return [self.beginnings(rest) for rest in healing.rests]
+
+    def certain(self, healing: Healing, logits: Tensor, ngrams: Interpolation | None) -> bool:
         """Whether the logits (V,) before the word are enough: drafts surely start there, and nowhere later."""
         if not healing.word_ids:
             return True
         longer = torch.logsumexp(logits[torch.from_numpy(self.beginnings(healing.rests[0]))], 0)
-        return bool(longer > logits[healing.word_ids[0]] + SURE)
+        sure = bool(longer > logits[healing.word_ids[0]] + SURE)
+        return sure and (ngrams is None or not self._proposed_inside(healing, ngrams))
+
+    def _proposed_inside(self, healing: Healing, ngrams: Interpolation) -> bool:
+        """Whether a personal store has a continuation of the word at a boundary inside it. The model alone may be
+        sure of another word; then one more pass is well spent."""
+        inside = range(1, len(healing.word_ids) + 1)
+        contexts = [healing.prefix_ids + healing.word_ids[:n] for n in inside]
+        return any(
+            (self.beginnings(healing.rests[n]) == i).any()
+            for n, ids in zip(inside, ngrams.proposals(contexts, PROPOSALS), strict=True)
+            for i in ids
+        )
 
 
 def _common(a: list[int], b: list[int]) -> int:

@@ -1,9 +1,8 @@
 """Superposed Decoding on a static cache: of the logits, only the candidates leave the device.
 
-The drafts are those of `core.superposed`, and so is the bookkeeping; what differs is what goes back and forth at each
-step. To the device go each draft's latest token and its weight, from which the mixed embedding is made there
-(eqs. 3-4); from it come the m likeliest tokens with their logits, and the normaliser. One synchronisation per step,
-however many people type.
+The drafts and the bookkeeping are those of `core.superposed`; the data that each step moves differs. The device
+receives each draft's latest token and weight and computes the mixed embedding (eqs. 3-4); it returns the m likeliest
+tokens with their logits, and the normaliser. One synchronisation per step serves any number of people.
 
 Two options need all logits and are refused here: a truncation `rule`, and candidates that a personal store proposes.
 """
@@ -27,7 +26,7 @@ from core.superposed import superposed
 
 
 class _OnDevice(Candidates):
-    """Scores of what the device hands over: (2m + 1,) logits, ids, normaliser; or of all logits (V,)."""
+    """Scores from the device's results: (2m + 1,) logits, ids, normaliser; or from all logits (V,)."""
 
     def after(
         self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()

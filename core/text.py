@@ -14,7 +14,7 @@ _JOINER = "\u200d"
 
 
 def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"") -> str:
-    """What a draft adds to the text.
+    """The characters that a draft adds to the text.
 
     Args:
         ids: the draft's tokens.
@@ -40,8 +40,8 @@ def whole_words(text: Callable[[int], str], tokens: int, most: int) -> int:
     """How many of a draft's tokens to show, `most` at most, so that the last word is a whole one.
 
     Args:
-        text: what the draft's first n tokens add to the text.
-        tokens: how many it has; one more than `most` tells whether the last word goes on.
+        text: returns the characters that the draft's first n tokens add.
+        tokens: how many it has; one more than `most` shows whether the last word goes on.
 
     Returns: the number; `most` where no word ends before it.
     """

@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from core.autocomplete import Autocomplete, TextDraft
+from core.autocomplete import Autocomplete
 from core.errors import ContextFull
+from core.present import TextDraft
 
 WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 

@@ -12,10 +12,10 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from core.autocomplete import Came, TextDraft
+from core.drafting.speculated import Figures
+from core.present import Came, TextDraft
 from core.samplers import Geometry
 from core.samplers.catalog import sampler
-from core.speculated import Figures
 from tests.fake_autocomplete import FakeAutocomplete, FakeCompletion, FakeSession
 
 WORDS = ("river", "market", "lantern", "house", "garden", "letter", "window", "story", "winter", "music")

@@ -9,10 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from core.autocomplete import KeptRow
 from core.errors import InputError
 from core.healing import Healer
 from core.modes import Mode
+from core.present import KeptRow
 from core.text import shown, without_dangling
 
 

@@ -183,7 +183,7 @@ def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytes
         sequence.sync(text[:-1])
         features = sequence.features
         assert features is not None
-        tree = drafter.draft(Moment(text, None, features), 6, chance)
+        tree = drafter.draft(Moment(text, features), 6, chance)
         assert 0 < len(tree) <= 9
         assert max(tree.depths) <= 3
         products = tree.products()
@@ -201,7 +201,7 @@ def test_what_is_proposed_is_the_likeliest_of_what_was_looked_at(model: Language
     small, large = (Eagle3Drafter(head, model, beam=4, depth=3, most=most) for most in (6, 36))
     sequence.feed(PREFIX[:-1])
     chance = np.random.default_rng(0)
-    few, many = (d.draft(Moment(PREFIX, None, sequence.features), 3, chance) for d in (small, large))
+    few, many = (d.draft(Moment(PREFIX, sequence.features), 3, chance) for d in (small, large))
     assert (len(few), len(many)) == (6, 36)
     best = np.sort(many.products())[::-1]
     assert np.allclose(np.sort(few.products())[::-1], best[:6], rtol=1e-5)
@@ -259,7 +259,7 @@ def test_the_trees_are_those_of_the_other_engine(
             if ids:
                 each.feed(ids)
             text = [*each.inputs, last]
-            moment = Moment(text, None, each.features, dice, heat)  # pyright: ignore[reportArgumentType]
+            moment = Moment(text, each.features, dice, heat)  # pyright: ignore[reportArgumentType]
             trees.append(drafter.draft(moment, levels, chance))
         assert len(trees[0]) and (trees[0].ids, trees[0].parents) == (trees[1].ids, trees[1].parents)
         assert trees[1].confidence == pytest.approx(trees[0].confidence, rel=1e-3)
@@ -313,7 +313,7 @@ def test_a_head_that_knows_the_dice_guesses_more_of_what_they_give() -> None:
 def test_a_text_that_is_longer_than_the_targets_is_refused(model: LanguageModel) -> None:
     target = behind_a_static_cache(model)
     drafter = Eagle3Drafter(head_for(model), target)
-    moment = Moment([1] * 66, None, torch.zeros(65, 3 * model.dim))
+    moment = Moment([1] * 66, torch.zeros(65, 3 * model.dim))
     with pytest.raises(ContextFull, match="66 tokens given; the head has room for 65"):
         drafter.draft(moment, 3, np.random.default_rng(0))
 
@@ -364,7 +364,7 @@ def test_captured_trees_and_their_verification_are_what_the_same_functions_give_
     for _ in range(4):  # the first captures, the others are replays
         features = sequence.features
         assert features is not None and features.device.type == "cuda"
-        tree = drafter.draft(Moment(text, None, features), 4, chance)
+        tree = drafter.draft(Moment(text, features), 4, chance)
         compare(drafter._trees._graphs.made.values())  # type: ignore[union-attr]
         ids, parents = tree.under(text[-1])
         target.forward([Row(sequence, ids, parents=parents)])

@@ -21,9 +21,10 @@ from app.evals.personal import learn_and_test
 from app.evals.scores import Score, common, half_interval, scored, summary
 from app.evals.typing import Passage, Way, best_move, drafted, passages, right_words
 from app.settings import DraftSettings
-from core.autocomplete import Autocomplete, TextDraft
+from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.ngram.shelf import interpolation
+from core.present import TextDraft
 from tests.ngram_tools import WordTokenizer
 
 runner = CliRunner()

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from app.personal import PersonalStores
-from core.autocomplete import Autocomplete, TextDraft
+from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram import WHOLE, Linear, Mixed, StoreError
 from core.ngram.counts import Counts
 from core.ngram.shelf import Shelf, interpolation
+from core.present import TextDraft
 from tests.ngram_tools import WordTokenizer
 
 PHRASE = "Yours ever, Wilhelmina Featherstonehaugh of Little Piddlington."

@@ -9,9 +9,9 @@ import pytest
 
 from core.controls import MODES
 from core.drafting.drafts import Options
+from core.drafting.speculated import Speculation, Speculator
 from core.modes import Mode, begin
 from core.samplers import TopK
-from core.speculated import Speculation, Speculator
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.tree import TokenTree
 from tests.table_model import TableModel

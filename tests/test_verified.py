@@ -17,13 +17,16 @@ from app.calibrate import cut, measured
 from app.evals import arc_risk, lossless
 from app.evals.prompts import prompts
 from core.dice import Dice
+from core.drafting.checked import Refined, refine, verified
+from core.drafting.checked import _open_rows as _rows
+from core.drafting.checked import worth_looking as _worth_looking
 from core.errors import InputError
 from core.speculative import Calibration, NgramDrafter
 from core.speculative.calibration import Constants, fingerprint
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.target import softmax
-from core.speculative.verified import Judge, Refined, _rows, _worth_looking, refine, verified, verify
+from core.speculative.verified import Judge, verify
 from core.superposed import superpose
 
 MODEL = TableModel(spread=3)

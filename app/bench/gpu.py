@@ -206,7 +206,7 @@ def _trees(drafter: Eagle3Drafter, text: list[int], features: Tensor) -> None:
     chance = np.random.default_rng(0)
     for call in range(CALLS):
         other = [*text[:-3], *(text[call % 2 : call % 2 + 3])]
-        drafter.draft(Moment(other, None, features), drafter.depth, chance)
+        drafter.draft(Moment(other, features), drafter.depth, chance)
 
 
 def _random_head(model: TorchModel) -> Eagle3Head:

@@ -23,8 +23,9 @@ from app.bench.report import Report
 from app.evals.options import Options
 from app.evals.scores import half_interval
 from app.settings import DraftSettings
-from core.autocomplete import Autocomplete, Session, TextDraft, load_autocomplete
+from core.autocomplete import Autocomplete, Session, load_autocomplete
 from core.errors import InputError
+from core.present import TextDraft
 
 KS = (1, 3, 9)
 SILENT = 0.3  # what nothing shown counts where something was wanted

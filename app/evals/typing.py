@@ -24,8 +24,9 @@ from app.bench.report import Report
 from app.evals.options import Options, texts
 from app.evals.scores import half_interval
 from app.settings import DraftSettings
-from core.autocomplete import Autocomplete, KeptRow, Session, TextDraft, load_autocomplete
+from core.autocomplete import Autocomplete, Session, load_autocomplete
 from core.modes import Mode
+from core.present import KeptRow, TextDraft
 
 CHARACTERS = 1500  # written per kind of text
 PASSAGE = 250  # characters written in one place

@@ -19,10 +19,11 @@ from app.evals.methods import NEVER, superposed
 from app.evals.options import LENGTH, Options, places, texts
 from app.evals.scores import Score, scored, summary
 from core.autocomplete import load_autocomplete
+from core.drafting.checked import verified
 from core.models import LanguageModel, Sequence, load_model
 from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
-from core.speculative.verified import verified, verify
+from core.speculative.verified import verify
 
 PLACES = 60  # per kind of text
 KS = (3, 8)

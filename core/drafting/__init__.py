@@ -1,1 +1,1 @@
-"""Making drafts: what a draft is, how its next tokens are scored, where drafts part, and who runs the passes."""
+"""Drafting: the draft, the scores of its next tokens, the tree in which drafts part, each mode, and their driver."""

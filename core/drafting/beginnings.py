@@ -9,6 +9,7 @@ from torch import Tensor
 
 from core.drafting.candidates import Candidates, log_total
 from core.drafting.forks import Beginning
+from core.drafting.places import Places
 
 
 def beginnings(
@@ -16,25 +17,25 @@ def beginnings(
     prefix: list[int],
     score: Candidates,
     pieces: Ids[bytes],
-    word: Ids[int] = (),
-    starts: list[np.ndarray] | None = None,
+    places: Places,
     kept: Ids[list[int]] = (),
 ) -> list[Beginning]:
     """First tokens after the prefix with those of the word before them, ln P, and ln P without personal stores; the
-    likeliest first. With `starts` the probabilities are given that the text goes on at one of these places.
+    likeliest first. Where places allow only some tokens, the probabilities are given that the text goes on with one of
+    those.
 
     Args:
         logits: (V,) after the prefix, then after each of the word's first tokens, as many as are known.
-        starts: the tokens that may follow at each place; None is any, after the prefix.
         kept: token ids of rows whose first tokens are beginnings whatever their probability.
     """
-    if starts is None:
-        tokens, scores, without = score.scored(logits[0], prefix, [ids[0] for ids in kept])
-        found = [([int(t)], float(s), float(w)) for t, s, w in zip(tokens, scores, without, strict=True)]
+    if places.starts is None:
+        c = score.scored(logits[0], prefix, [ids[0] for ids in kept])
+        found = [([int(t)], float(s), float(w)) for t, s, w in zip(c.ids, c.scores, c.without, strict=True)]
         return sorted((f for f in found if np.isfinite(f[1])), key=lambda f: -f[1])
     path, total = 0.0, 0.0  # ln P of the word's tokens so far; probability of all beginnings
-    places: list[list[Beginning]] = []
-    for n, (after, allowed) in enumerate(zip(logits, starts, strict=False)):
+    word = places.word
+    at_places: list[list[Beginning]] = []
+    for n, (after, allowed) in enumerate(zip(logits, places.starts, strict=False)):
         stem = list(word[:n])
         context = prefix + stem
         also = [ids[n] for ids in kept if ids[:n] == stem and len(ids) > n]
@@ -44,7 +45,7 @@ def beginnings(
         tokens = np.append(candidates, onward).astype(np.int64)
         scores, without = (s[0] for s in score.mixed(weighed[None], [context], tokens))
         m = len(candidates)
-        places.append(
+        at_places.append(
             [
                 ([*stem, int(token)], path + float(s), path + float(w))
                 for token, s, w in zip(candidates, scores[:m], without[:m], strict=True)
@@ -53,9 +54,9 @@ def beginnings(
         total += np.exp(path) * max(mass + float(np.exp(scores[:m]).sum() - np.exp(logq).sum()), 0.0)
         path += float(scores[m]) if onward else 0.0
     if not score.options.distinct:  # the paper's drafts have one history: the likeliest place is theirs
-        places = [max(places, key=lambda place: sum(np.exp(s) for _, s, _ in place))]
+        at_places = [max(at_places, key=lambda place: sum(np.exp(s) for _, s, _ in place))]
     best: dict[bytes, Beginning] = {}
-    for ids, s, w in (beginning for place in places for beginning in place):
+    for ids, s, w in (beginning for place in at_places for beginning in place):
         text = b"".join(pieces[i] for i in ids)  # the same text at two places is one beginning
         if np.isfinite(s) and (text not in best or s > best[text][1]):
             best[text] = ids, s, w

@@ -1,4 +1,4 @@
-"""Scores of the tokens that may come next: the model's likeliest, with what the n-grams know mixed in.
+"""Scores of the tokens that may come next: the model's likeliest, with the n-grams mixed in.
 
 Shapes: V vocabulary, d drafts, m candidates. Scores are natural logarithms.
 """
@@ -6,16 +6,39 @@ Shapes: V vocabulary, d drafts, m candidates. Scores are natural logarithms.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from core.drafting.drafts import Options
+from core.drafting.places import only
 
-LEAST = -103.0  # log-probability below which float32 knows no probability any more
+LEAST = -103.0  # log-probability below which float32 holds no probability any more
 GROUP = 64  # logits of which only the largest is looked at first
 PROPOSALS = 3  # candidates per draft that a personal store may add to those of the model
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The tokens that one draft may go on with.
+
+    Attributes:
+        ids: (m,).
+        scores: (m,), ln p with the n-grams mixed in.
+        without: (m,), the same without personal stores.
+    """
+
+    ids: np.ndarray
+    scores: np.ndarray
+    without: np.ndarray
+
+    @property
+    def best(self) -> int | None:
+        """The place of the best one; None where everything is ruled out."""
+        c = int(self.scores.argmax()) if len(self.scores) else -1
+        return c if c >= 0 and np.isfinite(self.scores[c]) else None
 
 
 class Candidates:
@@ -23,13 +46,13 @@ class Candidates:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.m = options.candidates or 3 * options.k
+        self.m = options.m
         self.ngrams = options.interpolation()
 
     def after(
         self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The m likeliest tokens at τ, best first, then what a personal store proposes after any of the contexts, and
+        """The m likeliest tokens at τ, best first, then a personal store's proposals after any of the contexts, and
         `also`: ids (m,) and log-probabilities (m,)."""
         o = self.options
         if o.rule is not None:
@@ -39,7 +62,7 @@ class Candidates:
         if len(more := self._proposed(contexts, best, also)):
             best = np.append(best, more)
         # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
-        # model's own, so that n-grams can be mixed in and a beginning's probability means what it says.
+        # model's own, so that n-grams can be mixed in and a beginning's probability is one.
         q = x[best].astype(np.float64) / o.tau - log_total(x, o.tau)
         keep = q > LEAST
         tokens, q = best[keep], q[keep]
@@ -50,9 +73,9 @@ class Candidates:
     def among(
         self, logits: Tensor, context: list[int], allowed: np.ndarray, also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """The m likeliest of some tokens, then what of them a personal store proposes, and `also`: ids (m,),
-        log-probabilities (m,) among all tokens, and the probability of everything allowed. A rule crops what is
-        allowed."""
+        """The m likeliest of the allowed tokens, then those of them that a personal store proposes, and `also`: ids
+        (m,), log-probabilities (m,) among all tokens, and the probability of everything allowed. A rule crops among the
+        allowed tokens."""
         o = self.options
         if len(allowed) == 0:
             return allowed, np.zeros(0), 0.0
@@ -72,26 +95,24 @@ class Candidates:
     def mixed(
         self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7); and what they
-        would be without personal stores, the same array where there are none."""
+        """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7); and the
+        scores without personal stores, the same array where there are none."""
         return (logq, logq) if self.ngrams is None else self.ngrams.scores_without(logq, contexts, candidates)
 
-    def scored(
-        self, logits: Tensor, context: list[int], also: Iterable[int] = ()
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """What one draft may go on with after `context`: ids (m,), scores (m,), and those without personal stores."""
+    def scored(self, logits: Tensor, context: list[int], also: Iterable[int] = ()) -> Choices:
+        """The tokens that one draft may go on with after `context`."""
         tokens, logq = self.after(logits, [context], also)
         scores, without = self.mixed(logq[None], [context], tokens)
-        return tokens, scores[0], without[0]
+        return Choices(tokens, scores[0], without[0])
 
-    def shared(self, logits: Tensor, contexts: list[list[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same of d drafts that share a distribution: ids and scores (d, m)."""
+    def shared(self, logits: Tensor, contexts: list[list[int]]) -> list[Choices]:
+        """The same of d drafts that share a distribution: the same tokens for each, with scores of its own."""
         tokens, logq = self.after(logits, contexts)
         scores, without = self.mixed(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
-        return np.repeat(tokens[None], len(contexts), 0), scores, without
+        return [Choices(tokens, *both) for both in zip(scores, without, strict=True)]
 
-    def apart(self, logits: list[Tensor], contexts: list[list[int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The same of d drafts with a distribution each; a shorter row ends in places of no probability."""
+    def apart(self, logits: list[Tensor], contexts: list[list[int]]) -> list[Choices]:
+        """The same of d drafts with a distribution each; where one has fewer tokens, it ends in scores of -inf."""
         pairs = [self.after(x, [c]) for x, c in zip(logits, contexts, strict=True)]
         m = max(len(ids) for ids, _ in pairs)
         table = np.zeros((len(pairs), m), dtype=np.int64)
@@ -101,7 +122,7 @@ class Candidates:
         scores, without = self.mixed(logq, contexts, table)
         if (empty := np.isneginf(logq)).any():
             scores, without = (np.where(empty, -np.inf, s) for s in (scores, without))
-        return table, scores, without
+        return [Choices(*row) for row in zip(table, scores, without, strict=True)]
 
     def known(self, ids: list[int]) -> bool:
         """Whether the n-grams have seen these tokens in a row."""
@@ -114,7 +135,19 @@ class Candidates:
         return np.array(sorted(found - set(have.tolist())) if found else [], dtype=np.int64)
 
 
-# NumPy and one thread for what is done once per step: torch's second thread would wait for a core on which one of
+def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:
+    """Logits (B, V) as the options' rule and τ leave them, after contexts of equal length.
+
+    `allowed` are the only tokens there are: the rule crops among them.
+    """
+    if allowed is not None:
+        logits = only(logits, allowed)
+    if o.rule is not None:
+        logits = o.rule(torch.tensor(contexts), logits)
+    return logits if o.tau == 1 else logits / o.tau
+
+
+# NumPy and one thread for the work of each step: torch's second thread would wait for a core on which one of
 # llama.cpp's still spins.
 
 

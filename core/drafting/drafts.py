@@ -1,29 +1,50 @@
-"""A draft while it grows, the drafts of one step as data, and the options that drafts are made with."""
+"""A draft, the drafts after one step, and the options that drafts are made with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from torch import Tensor
 
 from core.errors import InputError
-from core.models.base import Sequence
-from core.ngram.interpolation import Geometric, Interpolation, Linear
+from core.models.base import LanguageModel
+from core.models.base import Sequence as Cached
+from core.ngram.interpolation import Geometric, Interpolation, Linear, Store
 from core.options import DEFAULT
+
+if TYPE_CHECKING:
+    from core.drafting.speculated import Figures
 
 Rule = Callable[[Tensor, Tensor], Tensor]  # (input_ids (1, n), logits (1, V)) -> logits (1, V), as in transformers
 
 
 @dataclass(frozen=True)
 class Options:
-    """How drafts are made; the defaults are those of `core.options`. `core.superposed.superpose` explains each one."""
+    """How drafts are made; the defaults are those of `core.options`.
+
+    Attributes:
+        k, length: number of drafts, tokens per draft.
+        ngrams: a store, several as [(store, factor), …], or an `Interpolation`; None for the model alone.
+        mixing, alpha, penalty: how a store is mixed in: "linear" (ours) or "geometric" (eqs. 5-7, δ = e^-penalty).
+        tau: temperature τ, divides the logits before everything else but `rule`.
+        candidates: tokens considered per step, the same for all drafts; None means 3k, as the authors have it.
+        rule: crops the logits, as a transformers LogitsProcessor.
+        distinct: each draft is a lineage of its own, kept alive. False: the paper's top k of d × m.
+        forks: passes that search for the places where the drafts part; 0: all part at their first token.
+        exact_steps: r steps after that in which each draft's own token runs through the model as well.
+        end_below: a draft ends before a word whose first token is less probable than this; 0: at `length` alone.
+        min_branch: no draft parts from the others with less probability than this, unless there is no other.
+        stop_ids: tokens that end a draft; None means the tokenizer's ends of text.
+        first_ids: the only tokens a draft may begin with; probabilities are given that.
+        reset_every, seed: section 5.3's resets every s steps; the draw is seeded.
+    """
 
     k: int = DEFAULT["k"]
     length: int = DEFAULT["length"]
-    ngrams: Any = None
+    ngrams: Store | Sequence[tuple[Store, float]] | Interpolation | None = None
     alpha: float | None = None
     tau: float = DEFAULT["tau"]
     candidates: int | None = None
@@ -56,14 +77,26 @@ class Options:
         if self.reset_every is not None and self.reset_every < 1:
             raise InputError(f"reset_every {self.reset_every} given; at least 1 step expected.")
 
+    @property
+    def m(self) -> int:
+        """The number of candidates."""
+        return self.candidates or 3 * self.k
+
+    def stops(self, model: LanguageModel) -> frozenset[int]:
+        """The tokens that end a draft of this model."""
+        return model.tokenizer.eos_ids if self.stop_ids is None else self.stop_ids
+
     def interpolation(self) -> Interpolation | None:
         """The n-gram rule these options name, or None without n-grams."""
         if self.ngrams is None or isinstance(self.ngrams, Interpolation):
             return self.ngrams
-        alpha: dict[str, Any] = {} if self.alpha is None else {"alpha": self.alpha}
-        if self.mixing == "geometric":
-            return Geometric(self.ngrams, penalty=self.penalty, **alpha)
-        return Linear(self.ngrams, **alpha)
+        if self.mixing == "linear":
+            return Linear(self.ngrams) if self.alpha is None else Linear(self.ngrams, self.alpha)
+        if isinstance(self.ngrams, Sequence):
+            raise InputError(f"mixing 'geometric' given with {len(self.ngrams)} stores; one store expected.")
+        if self.alpha is None:
+            return Geometric(self.ngrams, penalty=self.penalty)
+        return Geometric(self.ngrams, self.alpha, penalty=self.penalty)
 
 
 @dataclass(frozen=True)
@@ -83,18 +116,25 @@ class Kept:
 
 @dataclass(eq=False)
 class Draft:
-    """One draft while it grows.
+    """One draft, in every mode.
 
     Attributes:
-        ids: its tokens after the prefix.
-        totals: ln p of the draft up to each of its tokens from `start` on.
-        row: its lineage, which is its place among the rows.
+        ids: its tokens after the prefix; an ended draft includes the token that ended it.
+        totals: ln p of the draft up to each of its tokens from `start` on, at τ, n-grams mixed in.
+        row: its lineage, which is its place among the rows, 0 … k-1; a draft keeps it while it grows.
         start: how many of its tokens belong to the half-typed word before the first that is its own.
         stem: how many tokens it had from there when its growth began.
         branch: probability of the token with which it parts from the other drafts.
-        own: see `Drafts`, counted with the tokens before `start`; `personal` and `ended` likewise.
+        own: how many leading tokens rest on the draft itself: exact ones, then superposed ones for as long as the draft
+            carries most of the mixture or the n-grams hold its last three tokens. The tokens after them were read out
+            of a mixture that mostly belongs to other drafts.
+        exact: how many leading tokens were computed on their own.
+        personal: for each token, whether a personal store decided on it: without that store another token would stand
+            there, or, for a first token, the draft would not.
+        how: for each token, how speculation produced it, and its LTS where it has one; [] without speculation.
+        ended: it met a stop token, or everything was ruled out.
         rests: it does not grow: a kept row that is long enough, or going on was likelier wrong than right.
-        sequence: holds the prefix and `ids[:-1]`, during its exact steps.
+        sequence: holds the prefix and `ids[:-1]`, while its own tokens run through the model.
     """
 
     ids: list[int]
@@ -103,11 +143,19 @@ class Draft:
     start: int = 0
     stem: int = 1
     branch: float = 1.0
-    own: int = 1
+    own: int = 0
+    exact: int = 0
     personal: list[bool] = field(default_factory=list)
+    how: list[tuple[str, float | None]] = field(default_factory=list)
     ended: bool = False
     rests: bool = False
-    sequence: Sequence | None = field(default=None, repr=False)
+    sequence: Cached | None = field(default=None, repr=False)
+
+    @classmethod
+    def alone(cls, ids: list[int], logprob: float, row: int, start: int = 0) -> Draft:
+        """A draft with one token of its own, in the modes in which every draft runs through the model by itself."""
+        p, n = float(np.exp(logprob)), len(ids)
+        return cls(ids, [logprob], row, start, branch=p, own=n, exact=n, personal=[False] * n)
 
     @property
     def tokens(self) -> int:
@@ -123,80 +171,115 @@ class Draft:
         """Probability of its first own token."""
         return float(np.exp(self.totals[0])) if self.totals else 1.0
 
-    def child(self, token: int, total: float, personal: bool, own: bool) -> Draft:
-        """The draft with one more token."""
+    def child(
+        self, token: int, total: float, personal: bool = False, own: bool = True, exact: bool = True, row: int = -1
+    ) -> Draft:
+        """The draft with one more token; without the sequence."""
         return replace(
             self,
             ids=[*self.ids, token],
             totals=[*self.totals, total],
+            row=self.row if row < 0 else row,
             own=self.own + (own and self.own == len(self.ids)),
+            exact=self.exact + exact,
             personal=[*self.personal, personal],
             sequence=None,
         )
 
+    def after(self, before: Draft) -> Draft:
+        """A copy of the draft with the tokens of another before its own; without the sequence."""
+        n = len(before.ids)
+        return replace(
+            self,
+            ids=before.ids + self.ids,
+            totals=before.totals + [before.logprob + total for total in self.totals],
+            start=before.start + self.start,
+            own=n + self.own,
+            exact=n + self.exact,
+            personal=before.personal + self.personal,
+            sequence=None,
+        )
+
     def close(self) -> None:
+        """Close its own sequence, if there is one."""
         if self.sequence is not None:
             self.sequence.close()
         self.sequence = None
 
 
+def still_alive(drafts: list[Draft], stop: frozenset[int]) -> list[Draft]:
+    """Orders the drafts by their scores, ends those that met a stop token, and returns the others."""
+    for draft in drafts:
+        draft.ended = draft.ended or draft.ids[-1] in stop
+        if draft.ended:
+            draft.close()
+    drafts.sort(key=lambda draft: -draft.logprob)
+    return [draft for draft in drafts if not draft.ended]
+
+
+def best_of(drafts: Sequence[Draft], k: int) -> list[Draft]:
+    """The k drafts of the highest scores, best first."""
+    return sorted(drafts, key=lambda draft: -draft.logprob)[:k]
+
+
 @dataclass(frozen=True)
 class Drafts:
-    """The drafts after one step, best first.
+    """The drafts after one step.
 
     Attributes:
-        ids: token ids of each draft, without the prefix; an ended draft includes the token that ended it.
-        logprobs: natural logarithm of each draft's score: Σ over its tokens, at τ, n-grams mixed in.
-        beginnings: probability of each draft's first token.
-        lineages: which row each draft belongs to, 0 … k-1; a draft keeps its number while it grows.
-        own: how many leading tokens of each draft rest on the draft itself: exact ones, then superposed ones for
-            as long as the draft carries most of the mixture or the n-grams know its last three tokens. What
-            follows was read out of a mixture that mostly belongs to other drafts.
-        personal: for each draft and token, whether a personal store decided on it: without that store another token
-            would stand there, or, for a first token, the draft would not.
-        ended: whether each draft has met a stop token. Only with distinct beginnings: else see `finished`.
-        finished: drafts that met a stop token and their scores, best first.
+        drafts: best first.
         step: 1 after the first pass.
         done: nothing follows.
-        how: for each draft and token, how it came and its LTS where it has one; [] without speculation.
-        figures: what speculation came to, see `core.speculated.Figures`.
-        branches: probability of the token with which each draft parts from the others; [] where that is the first.
-        exact: how many leading tokens of each draft were computed on their own; [] where only the first was.
         settled: from now on drafts only grow. Before, a row may still be replaced by one that parts elsewhere.
+        finished: by the paper's rule (distinct=False), the drafts that met a stop token and their scores, best first;
+            in every other way of drafting these drafts stay among the others, and `ended` marks them.
+        checked: a model has looked at the drafts; see `core.drafting.checked`.
+        figures: statistics of speculation, where there is some.
     """
 
-    ids: list[list[int]]
-    logprobs: list[float]
-    beginnings: list[float]
-    lineages: list[int]
-    own: list[int]
-    personal: list[list[bool]]
-    ended: list[bool]
-    finished: list[tuple[list[int], float]]
+    drafts: list[Draft]
     step: int
-    done: bool
-    how: list[list[tuple[str, float | None]]] = field(default_factory=list)
-    figures: Any = None
-    branches: list[float] = field(default_factory=list)
-    exact: list[int] = field(default_factory=list)
+    done: bool = False
     settled: bool = True
+    finished: list[tuple[list[int], float]] = field(default_factory=list)
+    checked: bool = False
+    figures: Figures | None = None
 
+    @classmethod
+    def of(cls, drafts: Sequence[Draft], step: int, done: bool = False, figures: Figures | None = None) -> Drafts:
+        """Copies of the drafts as they are now, without their sequences."""
+        return cls([replace(draft, sequence=None) for draft in drafts], step, done, figures=figures)
 
-def snapshot(
-    drafts: Iterable[Draft], finished: Iterable[Draft], settled_on: Draft, options: Options, **state: Any
-) -> Drafts:
-    """The drafts as data, after the text that resets have settled on; `state` are the step, done and settled."""
-    before, drafts = settled_on, list(drafts)
-    return Drafts(
-        ids=[before.ids + d.ids for d in drafts],
-        logprobs=[before.logprob + d.logprob for d in drafts],
-        beginnings=[d.beginning for d in drafts],
-        lineages=[d.row for d in drafts],
-        own=[len(before.ids) + d.own for d in drafts],
-        personal=[before.personal + d.personal for d in drafts],
-        ended=[d.ended for d in drafts],
-        finished=[(before.ids + d.ids, before.logprob + d.logprob) for d in finished],
-        branches=[d.branch for d in drafts],
-        exact=[len(before.ids) + min(d.start + d.stem + options.exact_steps, len(d.ids)) for d in drafts],
-        **state,
-    )
+    # Each draft's attribute of that name, in the order of the drafts.
+
+    @property
+    def ids(self) -> list[list[int]]:
+        return [draft.ids for draft in self.drafts]
+
+    @property
+    def logprobs(self) -> list[float]:
+        return [draft.logprob for draft in self.drafts]
+
+    @property
+    def beginnings(self) -> list[float]:
+        return [draft.beginning for draft in self.drafts]
+
+    @property
+    def branches(self) -> list[float]:
+        return [draft.branch for draft in self.drafts]
+
+    @property
+    def lineages(self) -> list[int]:
+        return [draft.row for draft in self.drafts]
+
+    @property
+    def exact(self) -> list[int]:
+        return [draft.exact for draft in self.drafts]
+
+    @property
+    def ended(self) -> list[bool]:
+        return [draft.ended for draft in self.drafts]
+
+    @property
+    def how(self) -> list[list[tuple[str, float | None]]]:
+        return [draft.how for draft in self.drafts]

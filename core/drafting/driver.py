@@ -1,12 +1,13 @@
-"""Runs generators of drafts: step by step, for a caller that joins many people's rows in one pass, or to the end.
+"""Runs ways of drafting: step by step, for a caller that joins the rows of many people in one pass, or to the end.
 
-A way of making drafts is a generator: it yields the rows of the next pass and the drafts so far, and is sent the rows'
-logits. No rows: it is done.
+A way of drafting is a generator: `logits = yield rows, drafts`. It yields the rows of the next pass with the drafts so
+far, and is sent the logits of these rows. Without rows it is done. Closing it at any step leaves the cache with the
+prefix alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 
 from torch import Tensor
 
@@ -15,56 +16,67 @@ from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 
 Drafting = Generator[tuple[list[Row], Drafts], list[Tensor], None]
+Start = Callable[[list[Tensor]], Drafting]  # makes the generator from the logits after the prefix
 
 
 class Driven:
     """One generator of drafts, step by step.
 
     Attributes:
+        latest: the newest drafts, from the first `advance` on.
         done: nothing follows.
     """
 
-    def __init__(self, start: Callable[[list[Tensor]], Drafting]) -> None:
-        """`start` makes the generator from the first logits, those that `advance` is called with first."""
+    latest: Drafts
+
+    def __init__(self, start: Start) -> None:
         self._start = start
         self._drafting: Drafting | None = None
         self._rows: list[Row] = []
         self.done = False
 
     def rows(self) -> list[Row]:
-        """What the next pass needs; [] when done."""
+        """The rows of the next pass; [] when done."""
         return self._rows
 
     def advance(self, logits: list[Tensor]) -> Drafts:
-        """Take the logits of `rows()`, in their order."""
+        """Take the logits of `rows()`, in their order; the first time, those that the generator starts from."""
         if self._drafting is None:
             self._drafting = self._start(logits)
-            self._rows, drafts = next(self._drafting)
+            self._rows, self.latest = next(self._drafting)
         else:
-            self._rows, drafts = self._drafting.send(logits)
+            self._rows, self.latest = self._drafting.send(logits)
         if not self._rows:
             self.close()
-        return drafts
+        return self.latest
 
     def close(self) -> None:
-        """Stop between any two passes; the cache keeps the prefix. Closing twice is harmless."""
+        """Stop between any two passes. Closing twice is harmless."""
         self.done, self._rows = True, []
         if self._drafting is not None:
             self._drafting.close()
 
 
+def advance_all(running: Iterable[Driven], logits: Iterable[Tensor]) -> None:
+    """Hand each generator the logits of its own rows out of one pass over the rows of all."""
+    rest = iter(logits)
+    for one in running:
+        if not one.done:
+            one.advance([next(rest) for _ in one.rows()])
+
+
 def grown(
     model: LanguageModel,
     prefixes: list[list[int]],
-    start: Callable[[Sequence, list[int]], Callable[[list[Tensor]], Drafting]],
+    start: Callable[[Sequence, list[int]], Start],
     sequences: list[Sequence] | None = None,
     step: Callable[[list[Row]], list[Tensor]] | None = None,
 ) -> Iterator[list[Drafts]]:
-    """The drafts of each prefix, all of them in one pass per step.
+    """The drafts of each prefix after every step, all of them in one pass per step.
 
     Args:
-        start: makes the generator of a prefix that its sequence holds.
-        step: what rows are answered with after the first step; None is the model's pass.
+        start: how the drafts of a prefix begin, on a sequence that holds it.
+        step: computes the logits of rows after the first step; None is the model's pass.
     Raises: InputError for an empty prefix.
     """
     prefixes = [list(prefix) for prefix in prefixes]
@@ -78,16 +90,10 @@ def grown(
         fed = iter(model.forward(feeding) if feeding else [])
         first = [next(fed) if x is None else x for x in known]
         running = [Driven(start(s, ids)) for s, ids in zip(held, prefixes, strict=True)]
-        latest = [one.advance([x]) for one, x in zip(running, first, strict=True)]
-        yield latest
-        while any(not one.done for one in running):
-            rows = [one.rows() for one in running]
-            found = iter((step or model.forward)([row for part in rows for row in part]))
-            latest = [
-                one.advance([next(found) for _ in part]) if part else before
-                for one, part, before in zip(running, rows, latest, strict=True)
-            ]
-            yield latest
+        yield [one.advance([x]) for one, x in zip(running, first, strict=True)]
+        while rows := [row for one in running for row in one.rows()]:
+            advance_all(running, (step or model.forward)(rows))
+            yield [one.latest for one in running]
     finally:
         for one in running:
             one.close()

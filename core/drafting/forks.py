@@ -1,6 +1,6 @@
 """Where k drafts part: the tree of continuations, and the k paths of it that are worth most.
 
-What k drafts are worth to a writer is the expected length of the longest one that comes true:
+The worth of k drafts to a writer is the expected length of the longest one that comes true:
 
     E[longest match] = Σ P(node) · length(node), over the union of the nodes of the k paths,
 
@@ -30,10 +30,10 @@ class Node:
         ids: tokens from the prefix to this one.
         text: their bytes.
         start: how many of `ids` belong to the half-typed word before the first own token.
-        logprob: ln P(node): of all of `ids`, given the prefix and what is typed.
+        logprob: ln P(node): of all of `ids`, given the prefix and the typed letters.
         without: the same without personal stores.
         stops: it ends the draft.
-        children: what may come next; [] until the node is expanded.
+        children: the next tokens; [] until the node is expanded.
     """
 
     ids: list[int]
@@ -47,8 +47,12 @@ class Node:
     expanded: bool = False
 
     @property
+    def is_leaf(self) -> bool:
+        return not self.children and not self.expanded
+
+    @property
     def worth(self) -> float:
-        """What the node adds to the expected match, in bytes."""
+        """The node's share of the expected match, in bytes."""
         return math.exp(self.logprob) * (len(self.text) - (len(self.parent.text) if self.parent else 0))
 
     @property
@@ -82,7 +86,7 @@ class Continuations:
         return max(open_, key=lambda n: n.logprob, default=None)
 
     def expand(self, node: Node, tokens: np.ndarray, scores: np.ndarray, without: np.ndarray) -> None:
-        """Note what may follow a node: token ids, ln p and ln p without personal stores, (m,) each."""
+        """Add the tokens that may follow a node: ids, ln p and ln p without personal stores, (m,) each."""
         node.expanded = True
         node.children = [
             self._node(
@@ -102,13 +106,7 @@ class Continuations:
 
     def leaves(self) -> list[Node]:
         """The nodes whose children are not known."""
-        found, open_ = [], list(self.roots)
-        while open_:
-            node = open_.pop()
-            open_ += node.children
-            if not node.children and not node.expanded:
-                found.append(node)
-        return found
+        return [node for node in self.nodes() if node.is_leaf]
 
     def nodes(self) -> list[Node]:
         found, open_ = [], list(self.roots)
@@ -165,21 +163,21 @@ def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: flo
 
 
 def _gain(leaf: Node, rows: Sequence[Path]) -> tuple[float, float]:
-    """What a leaf's path adds to what the rows cover, and the probability of its first node outside them."""
+    """The worth that a leaf's path adds to the rows, and the probability of its first node outside them."""
     new = [node for node in leaf.path if not any(row.passes(node) for row in rows)]
     return sum(node.worth for node in new), (math.exp(new[0].logprob) if new else 0.0)
 
 
 def weak(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
     """The kept row that covers least, where another path would cover more than 1 / `share` times as much; else None. A
-    row that parts from the others beyond what is known covers enough."""
+    row that parts from the others beyond the known tree covers enough."""
     alone = []
     for row in kept:
         on = [node for node in nodes if row.passes(node) and not any(o.passes(node) for o in kept if o is not row)]
         alone.append(sum(node.worth for node in on) if on else math.inf)
     least = min(range(len(kept)), key=alone.__getitem__)
     others = [row for row in kept if row is not kept[least]]
-    leaves = [node for node in nodes if not node.children and not node.expanded]
+    leaves = [node for node in nodes if node.is_leaf]
     chosen = choose(leaves, k - len(others), others)
     if len(chosen) < k - len(others) or kept[least].passes(chosen[-1]):
         return None

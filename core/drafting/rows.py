@@ -20,8 +20,8 @@ UNSEEN = math.log(0.5)  # ln p of a kept row's token that no pass has looked at
 def first_drafts(
     tree: Continuations, o: Options, kept: Ids[Kept] = (), fill: bool = True
 ) -> tuple[list[Draft], list[Draft]]:
-    """The drafts after the first pass, best first: the kept rows, and with `fill` the likeliest beginnings besides; and
-    those that have met a stop token."""
+    """The drafts after the first pass, best first: the kept rows, and with `fill` the likeliest beginnings besides.
+    By the paper's rule the drafts that have met a stop token stand in a second list."""
     by_others = sorted(tree.roots, key=lambda node: -node.without)[: o.k]  # the beginnings without personal stores
     if not o.distinct:
         roots = tree.roots[: 2 * o.k]
@@ -38,8 +38,8 @@ def first_drafts(
             continue
         drafts.append(_draft([node], free.pop(0), [node not in by_others]))
         rows.append(node.row)
-    _say_branches(drafts, tree)
-    return drafts, [draft for draft in drafts if draft.ended]
+    _set_branches(drafts, tree)
+    return drafts, []
 
 
 def worth_keeping(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept]:
@@ -60,7 +60,7 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
     rows: dict[int, int] = {}  # by the number of the leaf
     if chosen and not kept:
         rows[0] = free.pop(0)  # the best is the first
-    for n, leaf in enumerate(chosen):  # what goes on with a beginning that is shown stands where that stood
+    for n, leaf in enumerate(chosen):  # a path that continues a shown beginning takes its row
         at = next((d.row for d in shown if d.row in free and leaf.ids[: len(d.ids)] == d.ids), None)
         if n not in rows and at is not None:
             rows[n] = at
@@ -74,7 +74,7 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
         _draft(leaf.path, rows[n], [_is_personal(node, tree, on_paths) for node in leaf.path])
         for n, leaf in enumerate(chosen)
     ]
-    _say_branches(drafts, tree)
+    _set_branches(drafts, tree)
     return sorted(drafts, key=lambda draft: -sum(map(math.exp, draft.totals[: draft.stem])))
 
 
@@ -87,6 +87,7 @@ def _draft(path: list[Node], row: int, personal: Ids[bool] = (False,)) -> Draft:
         start=last.start,
         stem=len(path),
         own=len(last.ids),
+        exact=len(last.ids),
         personal=[False] * last.start + list(personal),
         ended=last.stops,
     )
@@ -103,6 +104,7 @@ def _kept_draft(row: Kept, tree: Continuations) -> Draft:
         row.row,
         stem=len(row.ids),
         own=len(row.ids),
+        exact=len(row.ids),
         personal=[False] * len(row.ids),
         rests=not row.grows,
     )
@@ -115,7 +117,7 @@ def _is_personal(node: Node, tree: Continuations, on_paths: set[Node]) -> bool:
     return node not in sorted(siblings, key=lambda one: -one.without)[:places]
 
 
-def _say_branches(drafts: list[Draft], tree: Continuations) -> None:
+def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
     """Give each draft the probability with which it parts from the others."""
     for draft, p in zip(drafts, branches(tree.nodes(), [tree.row(d.ids) for d in drafts]), strict=True):
         draft.branch = p if np.isfinite(p) else 0.0

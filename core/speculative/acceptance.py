@@ -1,10 +1,10 @@
 """Which proposed token the text goes on with, one small function per rule. Each looks at one position.
 
-p (V,) float64 is what the target would draw from there, after temperature and truncation; q (V,) what the
-drafter drew its proposals from.
+p (V,) float64 is the target's distribution there, after temperature and truncation; q (V,) the one from which the
+drafter drew its proposals.
 
 Lossless rules decide for one token: the next of the text has the distribution p whatever was proposed. Tolerant
-rules say whether a token that lost this draw may stand all the same.
+rules decide whether a token that lost this draw may stand all the same.
 """
 
 from __future__ import annotations
@@ -16,36 +16,13 @@ import numpy as np
 TINY = 1e-300
 
 
-def greedy_match(best: int, proposed: Sequence[int]) -> int | None:
-    """Which of the proposed tokens is the target's likeliest one; None if none is."""
-    return proposed.index(best) if best in proposed else None
-
-
-def match(p: np.ndarray, proposed: Sequence[int], chance: np.random.Generator) -> tuple[int | None, int]:
-    """Lossless for proposals that were chosen without chance: the target draws, and finds its token among them or not.
-
-    What recursive rejection sampling comes to when each q has one token only; accepted with Σ p(proposed).
-
-    Returns: which of the proposed tokens, or None; and the next token of the text.
-    """
-    token = draw(p, chance)
-    return (proposed.index(token) if token in proposed else None), token
-
-
-def rejection(p: np.ndarray, q: np.ndarray, proposed: int, chance: np.random.Generator) -> tuple[bool, int]:
-    """Lossless for one proposal out of q (Leviathan et al. 2023): accepted with probability min(1, p(x) / q(x)), else
-    the next token is drawn from norm(max(0, p - q))."""
-    which, token = recursive_rejection(p, q, [proposed], chance)
-    return which is not None, token
-
-
 def recursive_rejection(
     p: np.ndarray, q: np.ndarray, proposed: Sequence[int], chance: np.random.Generator
 ) -> tuple[int | None, int]:
     """Lossless for several proposals that were drawn out of q without replacement (Jeon et al. 2024, Chen et al. 2024).
 
-    One after the other is tried as in `rejection`. After one that was rejected, p is what remains of it,
-    norm(max(0, p - q)), and q is what the next proposal was drawn from: without the rejected token.
+    One after the other is accepted with probability min(1, p(x) / q(x)) (Leviathan et al. 2023). After one that was
+    rejected, p becomes norm(max(0, p - q)), and q loses the rejected token: the next proposal was drawn from the rest.
 
     Returns: which of the proposed tokens, or None; and the next token of the text.
     """

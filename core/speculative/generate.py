@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -36,8 +36,8 @@ Mode = Literal["off", "lossless", "arc"]
 How = Literal["plain", "accepted", "tolerated", "corrected", "bonus"]
 
 DEPTH = 8  # levels that a drafter is asked for
-SLACK = 0.02  # of plain decoding's time: what speculation may lose
-CHEAP = 0.05  # steps of plain decoding for a level; what costs less is drafted first and chosen among afterwards
+SLACK = 0.02  # share of plain decoding's time that speculation may lose
+CHEAP = 0.05  # steps of plain decoding for a level; cheaper levels are drafted first and chosen among afterwards
 GRACE = 128  # tokens whose slack is there from the start, to find out whether speculation pays
 
 
@@ -47,8 +47,8 @@ class Token:
 
     Attributes:
         id: the token.
-        how: plain (nothing was proposed here), accepted (proposed, and what the target chose), tolerated (proposed,
-            lost the draw, and let stand), corrected (the target's own in place of what was proposed), bonus (the
+        how: plain (nothing was proposed here), accepted (proposed, and chosen by the target), tolerated (proposed,
+            lost the draw, and let stand), corrected (the target's own in place of a proposal), bonus (the
             target's own after a path that was accepted to its end).
         lts: the local tolerance score of a token that ARC tolerated, else None.
         logprob: ln p(token) under the target's distribution, temperature and rule applied.
@@ -62,7 +62,7 @@ class Token:
 
 @dataclass
 class Statistics:
-    """What a generation did so far.
+    """Counts of a generation so far.
 
     Attributes:
         cycles: passes of the target, without the one that read the prompt.
@@ -71,7 +71,7 @@ class Statistics:
             accepted, that were tolerated.
         fed: tokens that went through the target, without the prompt.
         seconds, drafting: from the first cycle on; of them inside the drafter.
-        ms: what that takes by the cost curve, where there is one, the drafting included.
+        ms: the time of the same passes by the cost curve, where there is one, the drafting included.
         notice: one sentence once speculation has switched itself off.
     """
 
@@ -86,16 +86,11 @@ class Statistics:
     drafting: float = 0.0
     ms: float = 0.0
     notice: str | None = None
-    by_depth: list[list[int]] = field(default_factory=list)  # depth -> [positions with proposals, accepted there]
 
     @property
     def accept_length(self) -> float:
         """τ: tokens of the text per pass, the target's own included."""
         return self.tokens / self.cycles if self.cycles else 0.0
-
-    @property
-    def tokens_per_second(self) -> float:
-        return self.tokens / self.seconds if self.seconds else 0.0
 
 
 @dataclass(frozen=True)
@@ -156,16 +151,16 @@ def generate(
 
     Args:
         target: whose text it is.
-        drafter: what proposes; None is plain decoding.
+        drafter: proposes tokens; None is plain decoding.
         prefix_ids: the text so far, at least one id.
         mode: "off", "lossless" or "arc".
         sequence: of the target, which may hold part of the text already. It holds nothing but text afterwards.
         curve: t(n); None is measured once per model and machine (only for tree_size="auto").
-        estimates: what earlier generations with this drafter have learnt.
+        estimates: acceptance and cost, learnt by earlier generations with this drafter.
         length: tokens at most. stop_ids: tokens that end the text; None for the tokenizer's.
         temperature, rule: how the target's token is drawn; 0 takes the likeliest. rule: of `core.samplers`.
         seed: of all draws.
-        tree_size: "auto", or the number of proposals verified at most; a number never switches itself off.
+        tree_size: "auto", or the number of proposals verified at most; a fixed size disables automatic switching off.
         depth: levels that are drafted at most.
         tolerance: of mode "arc": "lts" (needs `calibration`), "typical" (Medusa), "fsd" (with `threshold`), "none".
         theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
@@ -178,7 +173,7 @@ def generate(
 
 
 class Memory:
-    """What is known of a drafter with a target: how often its proposals are accepted, and what it has cost.
+    """Estimates of a drafter with a target: how often its proposals are accepted, and its cost so far.
 
     Attributes:
         lost: steps of plain decoding that speculation has cost so far; below 0 it has saved.
@@ -195,7 +190,7 @@ class Generation(Iterator[Token]):
 
     Attributes:
         ids: the text so far, with the prefix.
-        statistics: what happened so far.
+        statistics: counts so far.
     """
 
     def __init__(
@@ -257,7 +252,7 @@ class Generation(Iterator[Token]):
             p = self._choice.probabilities(logits, self.ids)
             token = self._draw(p, len(self.ids))
             yield self._append(token, "plain", p)
-            self._last = logits, p
+            self._last = p
             while not self.done:
                 began = time.perf_counter()
                 after = self.target.forward([self.row()])[0]
@@ -273,24 +268,24 @@ class Generation(Iterator[Token]):
     def _draw(self, p: np.ndarray, place: int) -> int:
         return int(p.argmax()) if self._dice is None else self._dice.draw(p, place)
 
-    # --- one pass at a time, for whoever joins the passes of several
+    # --- one pass at a time, for a caller that joins the passes of several generations
 
     @property
     def done(self) -> bool:
         return len(self.ids) >= self._end or self.ids[-1] in self._stop
 
     def after(self, logits: Tensor) -> None:
-        """The text's last token was chosen from these logits (V,), and the sequence holds what stands before it."""
-        self._last = logits, self._choice.probabilities(logits, self.ids[:-1])
+        """Start after a token that was chosen from these logits (V,); the sequence holds the text before it."""
+        self._last = self._choice.probabilities(logits, self.ids[:-1])
 
     def row(self) -> Row:
-        """What the next pass needs: the text's last token, and below it what is proposed."""
-        self._tree, self._drafting = self._proposals(*self._last)
+        """The row of the next pass: the text's last token, and the proposals below it."""
+        self._tree, self._drafting = self._proposals(self._last)
         ids, parents = self._tree.under(self.ids[-1])
         return Row(self._sequence, ids, parents=parents)
 
     def advance(self, after: Tensor, seconds: float) -> list[Token]:
-        """Take the logits (1 + n, V) of `row()`; the text's next tokens. `seconds`: its share of what the pass took."""
+        """Take the logits (1 + n, V) of `row()`; the text's next tokens. `seconds`: its share of the pass's time."""
         path, tokens = self._accept(self._tree, after)
         # The text's last token, then the accepted path; the target's own token is fed in the next cycle.
         self._sequence.keep([0, *(place + 1 for place in path)])
@@ -306,8 +301,8 @@ class Generation(Iterator[Token]):
 
     # --- proposing
 
-    def _proposals(self, logits: Tensor, p_root: np.ndarray) -> tuple[TokenTree, float]:
-        """What the target is to verify, and the seconds that drafting took."""
+    def _proposals(self, p_root: np.ndarray) -> tuple[TokenTree, float]:
+        """The tree to be verified, and the seconds that drafting took."""
         o, drafter = self.options, self.drafter
         # The tree ends where the text may: the target's own token comes after it.
         room = min(self._end - len(self.ids) - 1, self.target.context_length - len(self.ids))
@@ -320,12 +315,12 @@ class Generation(Iterator[Token]):
         if cost is not None:
             left = SLACK * max(memory.tokens + self._end - len(self.ids), GRACE) - memory.lost
             while most and cost(1 + most) > (1 + left) * cost(1):
-                most -= 1  # so that nothing worse can happen than to lose what may be lost
+                most -= 1  # so that one pass loses no more than the slack
             level = memory.levels.ms / (cost(1) * self._pace)  # steps of plain decoding that drafting one level takes
             if not most or level > left:
                 self._give_up()
                 return TokenTree(), 0.0
-            depth = min(depth, int(left / level)) if level else 1  # one level, to find out what it takes
+            depth = min(depth, int(left / level)) if level else 1  # one level, to measure its time
             if drafter.draws or level > CHEAP:
                 # Drafting costs something, or must not be chosen among afterwards: decide before it.
                 depth = min(depth, memory.levels.best(cost, self._pace, drafter.width, most))
@@ -336,9 +331,9 @@ class Generation(Iterator[Token]):
             return TokenTree(), 0.0
         began = time.perf_counter()
         features = self._sequence.features if drafter.layers else None
-        tree = drafter.draft(Moment(self.ids, logits, features, self._dice, self._heat), depth, self._chance)
+        tree = drafter.draft(Moment(self.ids, features, self._dice, self._heat), depth, self._chance)
         drafting = time.perf_counter() - began
-        if self.statistics.cycles:  # a text's first draft reads all of it, which says nothing of the next ones
+        if self.statistics.cycles:  # a text's first draft reads all of it: no measure of the next ones
             memory.levels.took(drafting * 1000, depth)
         if o.mode == "arc" and o.prune and len(tree):
             before = len(tree)
@@ -363,7 +358,7 @@ class Generation(Iterator[Token]):
         pace = (ms - drafting) / self._cost(fed)
         self._pace = pace if self.statistics.cycles == 1 else 0.8 * self._pace + 0.2 * pace
         self._memory.tokens += tokens
-        # The curve, not the clock, says what this pass cost: one that others slowed down is no reason to stop.
+        # The curve, not the clock, gives the cost of this pass: a pass that others slowed down is no reason to stop.
         self._memory.lost += (self._cost(fed) + drafting / self._pace) / self._cost(1) - tokens
 
     def _give_up(self) -> None:
@@ -393,7 +388,7 @@ class Generation(Iterator[Token]):
             places = children.get(at, [])
             proposed = [tree.ids[place] for place in places]
             q = tree.drawn.get(at)
-            if q is None:  # chosen without chance: see `acceptance.match`
+            if q is None:  # chosen without chance: lossless, because the target draws and looks its token up among them
                 token = self._draw(p, len(self.ids))
                 which = proposed.index(token) if token in proposed else None
             else:
@@ -407,7 +402,7 @@ class Generation(Iterator[Token]):
             if places:
                 self._learn(tree, places, which, len(path))
             tokens.append(self._append(token, how, p, lts))
-            self._last = logits, p
+            self._last = p
             if which is None:
                 return path, tokens
             self.statistics.accepted += how == "accepted"
@@ -441,7 +436,7 @@ class Generation(Iterator[Token]):
         return (max(fits, key=lambda which: p[ids[which]]), None) if fits else (None, None)
 
     def _belief(self, tree: TokenTree, places: list[int], vocabulary: int) -> np.ndarray:
-        """The drafter's distribution: what it drew from, or its confidences, with the rest spread evenly."""
+        """The distribution that the drafter drew from, or its confidences, with the rest spread evenly."""
         parent = tree.parents[places[0]]
         if parent in tree.drawn:
             return tree.drawn[parent]
@@ -452,14 +447,10 @@ class Generation(Iterator[Token]):
         return q
 
     def _learn(self, tree: TokenTree, places: list[int], which: int | None, depth: int) -> None:
-        memory, s = self._memory, self.statistics
+        memory = self._memory
         for place in places:
             memory.estimates.note(tree.confidence[place], depth, which is not None and place == places[which])
         memory.levels.note(depth, which is not None)
-        while len(s.by_depth) <= depth:
-            s.by_depth.append([0, 0])
-        s.by_depth[depth][0] += 1
-        s.by_depth[depth][1] += which is not None
 
 
 def _first_chain(tree: TokenTree) -> TokenTree:

@@ -1,4 +1,4 @@
-"""What a drafter is: something that proposes how a text goes on, cheaply."""
+"""The interface of drafters, which propose the next tokens of a text at a low cost."""
 
 from __future__ import annotations
 
@@ -14,20 +14,18 @@ from core.speculative.tree import TokenTree
 
 @dataclass(frozen=True)
 class Moment:
-    """What a drafter may look at.
+    """The inputs of a drafter.
 
     Attributes:
         ids: the text so far, its last token included.
-        logits: the target's (V,), from which that last token was chosen; None at the start of a text.
         features: for drafters that name `layers`: the target's hidden states (len(ids) - 1, 3·D) that enter those
             layers, side by side, of every position of the text but the last token's, which is not fed yet. A view:
-            copy what is to outlive the call.
+            copy it to keep it longer than the call.
         dice: that the target's tokens are drawn with; None where it takes the likeliest.
         temperature: that they are drawn at; 1 without dice.
     """
 
     ids: list[int]
-    logits: Tensor | None = None
     features: Tensor | None = None
     dice: Dice | None = None
     temperature: float = 1.0
@@ -57,4 +55,4 @@ class Drafter(ABC):
         one's, or another text altogether."""
 
     def close(self) -> None:  # noqa: B027 - most drafters hold nothing
-        """Give back what it holds; closing twice is harmless."""
+        """Release its resources; closing twice is harmless."""

@@ -1,0 +1,88 @@
+"""Beam search: the k texts of highest Σ log-probability, n-grams mixed in, each in a row of its own.
+
+An ended text stays for as long as it is among the k best. A text keeps its lineage as long as it is continued; where
+two grow from one, the likelier keeps it.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.drafting.candidates import cropped
+from core.drafting.drafts import Draft, Drafts, Options, still_alive
+from core.drafting.driver import Drafting
+from core.drafting.feeding import own_row
+from core.drafting.places import Places
+from core.models.base import Sequence
+from core.ngram.interpolation import Interpolation
+
+
+def beam(logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], options: Options, places: Places) -> Drafting:
+    """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`."""
+    o, prefix, stop = options, list(prefix_ids), options.stops(sequence.model)
+    ngrams, at = o.interpolation(), places.likeliest(logits)
+    stem = places.word[:at]
+    tokens, scores = _scored(o, ngrams, logits[at], prefix + stem, places.allowed(at))
+    best = np.argsort(-scores, kind="stable")[: o.k]
+    drafts = [Draft.alone([*stem, int(tokens[i])], float(scores[i]), n, at) for n, i in enumerate(best)]
+    try:
+        for step in count(1):
+            alive = still_alive(drafts, stop)
+            if step >= o.length or not alive:
+                yield [], Drafts.of(drafts, step, done=True)
+                return
+            logits = yield [own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts, step)
+            # (score, parent, token); an ended text is its own continuation
+            found: list[tuple[float, Draft, int | None]] = [(d.logprob, d, None) for d in drafts if d.ended]
+            for draft, row in zip(alive, logits, strict=True):
+                tokens, scores = _scored(o, ngrams, row, prefix + draft.ids)
+                found += [(draft.logprob + float(s), draft, int(t)) for s, t in zip(scores, tokens, strict=True)]
+            found.sort(key=lambda one: -one[0])
+            del found[o.k :]
+            if any(token is not None for _, _, token in found):
+                drafts = _children(found, alive, o.k)
+            else:  # everything was ruled out, or the ended texts are likelier
+                for draft in alive:
+                    draft.ended = True
+    finally:
+        for draft in drafts:
+            draft.close()
+
+
+def _children(found: list[tuple[float, Draft, int | None]], alive: list[Draft], k: int) -> list[Draft]:
+    """The drafts of the next step. A parent's own sequence goes to its likeliest child; the others fork it."""
+    lineages = {parent: parent.row for _, parent, _ in found}
+    free = [n for n in range(k) if n not in lineages.values()]
+    grown = []
+    for score, parent, token in found:
+        if token is None:
+            grown.append(parent)
+            continue
+        first = parent in lineages
+        child = parent.child(token, score, row=lineages.pop(parent) if first else free.pop(0))
+        child.sequence = parent.sequence if first or parent.sequence is None else parent.sequence.fork()
+        grown.append(child)
+    continued = {parent for _, parent, _ in found}
+    for draft in alive:
+        if draft in continued:
+            draft.sequence = None
+        draft.close()
+    return grown
+
+
+def _scored(
+    o: Options, ngrams: Interpolation | None, logits: Tensor, context: list[int], allowed: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The likeliest candidates (m,) and their log-probabilities (m,), n-grams mixed in; only possible ones."""
+    row = cropped(o, logits[None], [context], allowed)[0]
+    top, tokens = torch.topk(row, min(o.m, len(row)))
+    alive = (top > -torch.inf).numpy()
+    tokens = tokens.numpy()[alive]
+    scores = (top - torch.logsumexp(row, 0)).double().numpy()[alive]
+    if ngrams is not None and len(tokens):
+        scores = ngrams.scores(scores[None], [context], tokens)[0]
+    return tokens[np.isfinite(scores)], scores[np.isfinite(scores)]

@@ -1,0 +1,335 @@
+"""Checked drafts: one tree pass over superposed drafts, the target's own token where one fails, and a new superposed
+stretch from there, all of it in the order of the rows.
+
+Superposed drafts drift: after a token or two they are no longer the tokens that the model would choose after their own
+beginning. A check takes a budget of tokens and spends it where the text is likeliest to go. The target is the
+model that drafted, or a larger one with the same tokenizer.
+
+Shapes: V vocabulary, D width, n tokens of a tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from collections.abc import Sequence as Ids
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from core.controls import THETA
+from core.drafting.drafts import Draft, Drafts, Options
+from core.drafting.driver import Drafting
+from core.errors import InputError
+from core.models.base import LanguageModel, Row, Sequence
+from core.speculative.calibration import Calibration
+from core.speculative.tree import TokenTree
+from core.speculative.verified import Judge, stands
+from core.superposed import mixed_embedding, superpose, weights
+
+NODES = 16  # tokens of the tree of one check
+
+
+def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], options: Options, nodes: int) -> Drafting:
+    """Drafts as `drafting` makes them with these options, then one check of them, at most `nodes` tokens long."""
+    try:
+        rows, drafts = next(drafting)
+        while rows:
+            logits = yield rows, drafts
+            rows, drafts = drafting.send(logits)
+    finally:
+        drafting.close()
+    if not drafts.ids:
+        yield [], drafts
+        return
+    open_rows = _open_rows(drafts, None, drafts.exact)
+    judge, stop = Judge(options.interpolation(), options.m), options.stops(sequence.model)
+    checking = check(open_rows, sequence, prefix_ids, judge=judge, nodes=nodes, stop_ids=stop)
+    waiting = replace(drafts, done=False, checked=True)
+    try:
+        rows = next(checking)
+        while rows:
+            logits = yield rows, waiting
+            rows = checking.send(logits)
+    finally:
+        checking.close()
+    corrected = [_corrected(d, row, stop) for d, row in zip(drafts.drafts, open_rows, strict=True)]
+    yield [], replace(waiting, drafts=corrected, done=True)
+
+
+def _corrected(draft: Draft, row: _Row, stop: frozenset[int]) -> Draft:
+    changed, totals = row.changed, list(accumulate(row.logprobs))
+    return replace(
+        draft,
+        ids=list(row.ids),
+        totals=totals[min(draft.start, len(totals) - 1) :],
+        own=max(row.sure, min(draft.own, changed)),
+        exact=row.sure,
+        personal=draft.personal[:changed] + [False] * (len(row.ids) - changed),
+        ended=row.ids[-1] in stop,
+    )
+
+
+@dataclass
+class _Row:
+    """A draft during a check: its tokens, ln p of each, how many of them are sure, how many there are to be."""
+
+    ids: list[int]
+    logprobs: list[float]
+    sure: int
+    length: int
+    shown: list[int] = field(default_factory=list)
+
+    def reach(self, at: int) -> float:
+        """How likely the text goes through token `at`."""
+        return math.exp(min(sum(self.logprobs[: at + 1]), 0.0))
+
+    @property
+    def changed(self) -> int:
+        """The place of the first token that is not the one shown before; the length where nothing is new."""
+        pairs = zip(self.ids, self.shown, strict=False)
+        return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(self.ids), len(self.shown)))
+
+
+def check(
+    rows: list[_Row],
+    sequence: Sequence,
+    prefix_ids: list[int],
+    *,
+    target: Sequence | None = None,
+    judge: Judge | None = None,
+    nodes: int = NODES,
+    calibration: Calibration | None = None,
+    theta: float = THETA,
+    stop_ids: frozenset[int] | None = None,
+) -> Generator[list[Row], list[Tensor], None]:
+    """Corrects the rows in place: yields the input rows of a pass and is sent their logits. Without rows it is done.
+    For the arguments see `refine`."""
+    if not prefix_ids or not rows:
+        raise InputError("An empty text or no drafts given; at least one token id and one draft expected.")
+    prefix, checker, judge = list(prefix_ids), target or sequence, judge or Judge()
+    if checker.model.tokenizer.fingerprint != sequence.model.tokenizer.fingerprint:
+        raise InputError(
+            f"{checker.model.name} and {sequence.model.name} have different tokenizers; a model that checks drafts "
+            "must share theirs."
+        )
+    if calibration is not None:
+        calibration.check(checker.model)
+    stop = sequence.model.tokenizer.eos_ids if stop_ids is None else stop_ids
+    for held in {id(s): s for s in (sequence, checker)}.values():
+        held.rewind(held.common_prefix(prefix))
+        if held.length < len(prefix):
+            held.feed(prefix[held.length :])
+    try:
+        # 1. One pass over the tree of the tokens that are worth a look; the target's own token where one fails.
+        deep = worth_looking(rows, nodes)
+        tree = TokenTree.of_paths([(token, 1.0) for token in row.ids[:n]] for row, n in zip(rows, deep, strict=True))
+        if len(tree):
+            (after,) = yield [Row(checker, tree.ids, parents=tree.parents)]
+            checker.keep([])
+            known = {tuple(tree.ids[p] for p in tree.path(place)): place for place in range(len(tree))}
+            ends = [min(n + 1, len(row.ids)) for row, n in zip(rows, deep, strict=True)]
+            places = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
+            logits = [after[known[tuple(row.ids[:at])]] for row, at in places]
+            contexts, tokens = [prefix + row.ids[:at] for row, at in places], [row.ids[at] for row, at in places]
+            found = judge(logits, contexts, tokens)
+            for (row, at), there, (own, own_logprob, logprob) in zip(places, logits, found, strict=True):
+                if at >= len(row.ids):  # an earlier token of it failed
+                    continue
+                token = row.ids[at]
+                if token == own or (
+                    calibration is not None and stands(there, checker.model, token, calibration, theta, at)
+                ):
+                    row.sure, row.logprobs[at] = at + 1, logprob
+                else:
+                    row.sure, row.ids[at:], row.logprobs[at:] = at + 1, [own], [own_logprob]
+            for row in rows:  # tokens after an end are not text
+                if end := next((at + 1 for at, token in enumerate(row.ids) if token in stop), 0):
+                    del row.ids[end:], row.logprobs[end:]
+
+        # 2. The new stretch: one mixture of all rows at each position (eqs. 3-4). Positions without a row that waits
+        # for a token share a pass.
+        fed = 0
+        while waiting := [row for row in rows if len(row.ids) < row.length and row.ids[-1] not in stop]:
+            at = min(len(row.ids) for row in waiting)
+            (after,) = yield [Row(sequence, torch.cat([_mixture(rows, i, sequence) for i in range(fed, at)]))]
+            fed = at
+            due = [row for row in waiting if len(row.ids) == at]
+            found = judge([after] * len(due), [prefix + row.ids for row in due], [row.ids[-1] for row in due])
+            for row, (token, logprob, _) in zip(due, found, strict=True):
+                row.ids.append(token)
+                row.logprobs.append(logprob)
+        yield []
+    finally:
+        if sequence.length > len(prefix):
+            sequence.rewind(len(prefix))
+
+
+def _mixture(rows: list[_Row], at: int, sequence: Sequence) -> Tensor:
+    some = [row for row in rows if len(row.ids) > at]
+    gamma = weights([sum(row.logprobs[: at + 1]) for row in some])
+    return mixed_embedding(sequence.model.embeddings, [row.ids[at] for row in some], gamma)
+
+
+def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | None) -> list[_Row]:
+    """A draft's score is spread evenly over its tokens but the first."""
+    rows = []
+    for i, ids in enumerate(drafts.ids):
+        total = min(drafts.logprobs[i], 0.0)
+        first = math.log(max(drafts.beginnings[i], 1e-30)) if isinstance(drafts, Drafts) else total / len(ids)
+        first = min(max(first, total), 0.0)
+        later = (total - first) / max(len(ids) - 1, 1)
+        logprobs = [first] + [later] * (len(ids) - 1)
+        certain = max(1, min(sure[i] if sure else 1, len(ids)))
+        rows.append(_Row(list(ids), logprobs, certain, length or len(ids), list(ids)))
+    return rows
+
+
+def worth_looking(rows: list[_Row], nodes: int) -> list[int]:
+    """How many leading tokens of each draft to feed, `nodes` in all: next the one that is likeliest to matter for each
+    token that it takes. To judge token `at`, all before it are fed."""
+    deep = [0] * len(rows)
+    left = nodes
+    while True:
+        best, gain, costs = -1, 0.0, 0
+        for i, row in enumerate(rows):
+            at = max(deep[i] + 1, row.sure)  # the next token that would be judged
+            cost = at - deep[i]
+            if at < len(row.ids) and cost <= left and (worth := row.reach(at - 1) / cost) > gain:
+                best, gain, costs = i, worth, cost
+        if best < 0:
+            return deep
+        deep[best] += costs
+        left -= costs
+
+
+# --- several checks, of drafts that another model may check
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Drafts in the order of their rows, which stays.
+
+    Attributes:
+        ids: of each draft.
+        logprobs: Σ ln p of each draft's tokens: the target's where it looked, the drafter's elsewhere.
+        sure: how many leading tokens of each are the target's own, n-grams mixed in.
+        changed: the first token of each that is not the one shown before; its length where nothing is new.
+        ranking: the rows by logprobs, best first, for a caller that reorders them.
+        checked: whether the target has looked at these drafts; False while they are superposed.
+        looked: tokens of the tree that it was fed for it.
+    """
+
+    ids: list[list[int]]
+    logprobs: list[float]
+    sure: list[int]
+    changed: list[int]
+    checked: bool
+    looked: int = 0
+
+    @property
+    def ranking(self) -> list[int]:
+        return sorted(range(len(self.ids)), key=lambda row: -self.logprobs[row])
+
+
+def refine(
+    sequence: Sequence,
+    prefix_ids: list[int],
+    drafts: Drafts | Refined,
+    length: int | None = None,
+    *,
+    sure: Ids[int] | None = None,
+    **options: Any,
+) -> Refined:
+    """One check: look where it is worth looking, put the target's own token where a draft fails, superpose anew.
+
+    Args:
+        sequence: of the model that drafts; it holds exactly the text afterwards.
+        drafts: of `superpose`, or the result of an earlier check. Rows keep their order.
+        length: tokens that every draft has afterwards, unless it has ended; None: as many as it had.
+        sure: leading tokens of each draft that need no look: the first, or the first r + 1 of exact ones. None: one.
+        target: a sequence of the model that checks; None is the one that drafts.
+        judge: computes the next token.
+        nodes: n, tokens of the tree at most. The likeliest continuations of the text are looked at first.
+        calibration, theta: of the target: a token that is not the judge's own stands all the same while LTS ≥ θ; None:
+            it does not.
+        stop_ids: tokens that end a draft; None for the tokenizer's.
+    Raises: InputError for an empty text, models with different tokenizers; CalibrationError; ContextFull.
+    """
+    rows, looked = _open_rows(drafts, length, sure), 0
+    checking = check(rows, sequence, prefix_ids, **options)
+    try:
+        asked = next(checking)
+        while asked:
+            looked += sum(len(row.inputs) for row in asked if row.parents is not None)
+            asked = checking.send(asked[0].sequence.model.forward(asked))
+    finally:
+        checking.close()
+    return Refined(
+        [list(row.ids) for row in rows],
+        [sum(row.logprobs) for row in rows],
+        [row.sure for row in rows],
+        [row.changed for row in rows],
+        True,
+        looked,
+    )
+
+
+def verified(
+    model: LanguageModel,
+    prefix_ids: list[int],
+    k: int = 3,
+    length: int = 10,
+    *,
+    sequence: Sequence | None = None,
+    target: Sequence | None = None,
+    first: int | None = None,
+    rounds: int = 1,
+    nodes: int = NODES,
+    calibration: Calibration | None = None,
+    theta: float = THETA,
+    **options: Any,
+) -> Generator[Refined, None, None]:
+    """Superposed drafts at once, refined a moment later: yields after every step of the first stretch, then after every
+    round. Rows keep the order that the last step of the first stretch gave them.
+
+    Args:
+        k, length, options: as for `superpose`.
+        sequence: one that may hold part of the text; it holds exactly the text afterwards.
+        target: a sequence of the model that checks; None is `model`.
+        first: tokens of the first stretch; None for `length`. Shorter ones are checked earlier, for less.
+        rounds: how often they are checked. nodes, calibration, theta: see `refine`.
+    Raises: as `superpose` and `refine`.
+    """
+    options = {"forks": 0, **options}  # the first stretch is short, and its drafts are checked anyway
+    own = sequence is None
+    held = model.open() if sequence is None else sequence
+    made = Options(k=k, length=length, **options)
+    try:
+        latest = Refined([], [], [], [], False)
+        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=held, **options):
+            sure = [min(made.exact_steps + 1, len(ids)) for ids in drafts.ids]
+            changed = [len(ids) - 1 for ids in drafts.ids]
+            latest = Refined(drafts.ids, drafts.logprobs, sure, changed, False)
+            yield latest
+        for _ in range(rounds):
+            latest = refine(
+                held,
+                prefix_ids,
+                latest,
+                length,
+                sure=latest.sure,
+                target=target,
+                judge=Judge(made.interpolation(), made.m),
+                nodes=nodes,
+                calibration=calibration,
+                theta=theta,
+                stop_ids=made.stop_ids,
+            )
+            yield latest
+    finally:
+        if own:
+            held.close()

@@ -1,0 +1,57 @@
+"""Where drafts may begin: after the text, or at any token boundary inside a half-typed word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.drafting.drafts import Options
+
+
+@dataclass(frozen=True)
+class Places:
+    """Drafts may begin after the first n tokens of `word`, with a token of `starts[n]`.
+
+    Attributes:
+        word: tokens of the half-typed word; [] without one.
+        starts: token ids (n,) for each place; None allows any token, after the text.
+    """
+
+    word: list[int] = field(default_factory=list)
+    starts: list[np.ndarray] | None = None
+
+    @classmethod
+    def of(cls, options: Options) -> Places:
+        """After the text, with one of the options' `first_ids`, or with any token."""
+        return cls([], None if options.first_ids is None else [np.asarray(options.first_ids)])
+
+    def allowed(self, place: int) -> np.ndarray | None:
+        """The tokens (n,) that may follow there; None allows any."""
+        return self.starts[place] if self.starts else None
+
+    def likeliest(self, logits: list[Tensor]) -> int:
+        """The most probable place, 0 … len(logits) - 1, for ways of drafting that begin at one place alone.
+
+        Args:
+            logits: (V,) after the text, then after each of the word's first tokens, as many as are known.
+        """
+        if not self.starts or len(logits) < 2:
+            return 0
+        path, mass = 0.0, []  # log-probability of the word's tokens so far; of beginning at each place
+        for n, (after, allowed) in enumerate(zip(logits, self.starts, strict=False)):
+            logq = after.log_softmax(0)
+            share = float(torch.logsumexp(logq[torch.from_numpy(allowed)], 0)) if len(allowed) else -np.inf
+            mass.append(path + share)
+            path += float(logq[self.word[n]]) if n + 1 < len(logits) else 0.0
+        return int(np.argmax(mass))
+
+
+def only(logits: Tensor, allowed: np.ndarray) -> Tensor:
+    """Logits (…, V) with every other token at -inf."""
+    where = torch.from_numpy(np.asarray(allowed, dtype=np.int64))
+    masked = torch.full_like(logits, -torch.inf)
+    masked[..., where] = logits[..., where]
+    return masked

@@ -1,0 +1,77 @@
+"""The sampled mode: k independent draws from the tokens that the rule keeps, each in a row of its own.
+
+N-grams are left out: tokens are drawn from the distribution that the rule and τ leave. Every token has its own noise,
+fixed by seed, draft, position in the text and token (Gumbel-max). So a slider changes a draft only from the
+token on that it drops or outbids, the first draft is the same for any k, and typing along a draft leaves it as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.dice import Dice
+from core.drafting.candidates import cropped
+from core.drafting.drafts import Draft, Drafts, Options, still_alive
+from core.drafting.driver import Drafting
+from core.drafting.feeding import own_row
+from core.drafting.places import Places
+from core.models.base import Row, Sequence
+
+
+def sampled(
+    logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], options: Options, places: Places
+) -> Drafting:
+    """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`."""
+    drafts = first_draws(logits, prefix_ids, options, options.k, places)
+    try:
+        step = yield from draws(drafts, sequence, prefix_ids, options, options.length)
+        yield [], Drafts.of(drafts, step, done=True)
+    finally:
+        for draft in drafts:
+            draft.close()
+
+
+def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, places: Places) -> list[Draft]:
+    """n drafts of one token each, at the likeliest place of a half-typed word."""
+    at = places.likeliest(logits)
+    stem = places.word[:at]
+    row = cropped(o, logits[at][None], [prefix + stem], places.allowed(at))[0]
+    found = [_drawn(row, Dice(o.seed, i), len(prefix) + at) for i in range(n)]
+    return [Draft.alone([*stem, one[0]], one[1], i, at) for i, one in enumerate(found) if one is not None]
+
+
+def draws(
+    drafts: list[Draft], sequence: Sequence, prefix: list[int], o: Options, tokens: int
+) -> Generator[tuple[list[Row], Drafts], list[Tensor], int]:
+    """Draw on in place, until each draft has `tokens` drawn tokens or has ended; at each step the k best are the drafts
+    so far. Returns the number of steps; the sequences of the drafts stay open."""
+    stop = o.stops(sequence.model)
+    step = 1
+    while (alive := still_alive(drafts, stop)) and step < tokens:
+        logits = yield [own_row(draft, sequence, prefix) for draft in alive], Drafts.of(drafts[: o.k], step)
+        step += 1
+        contexts = [prefix + draft.ids for draft in alive]
+        for draft, context, row in zip(alive, contexts, cropped(o, torch.stack(logits), contexts), strict=True):
+            found = _drawn(row, Dice(o.seed, draft.row), len(context))
+            if found is None:
+                draft.ended = True
+                continue
+            child = draft.child(found[0], draft.logprob + found[1])
+            child.sequence, draft.sequence = draft.sequence, None
+            drafts[drafts.index(draft)] = child
+    return step
+
+
+def _drawn(row: Tensor, dice: Dice, position: int) -> tuple[int, float] | None:
+    """A token and its log-probability among those that are kept, out of logits (V,); None where none is."""
+    x = row.double().numpy()
+    kept = np.flatnonzero(x > -np.inf)
+    if not len(kept):
+        return None
+    logq = x[kept] - np.logaddexp.reduce(x[kept])
+    best = int(np.argmax(logq + dice.gumbel(position, kept)))
+    return int(kept[best]), float(logq[best])

@@ -1,0 +1,197 @@
+"""Drafts of the greedy and the sampled mode with several tokens per pass: each draft has a row of its own, in which a
+drafter's proposals are verified.
+
+Lossless, the drafts are those that the mode makes without speculation: seed, draft and position fix a sampled draft's
+token, the n-grams mixed in the greedy one. Proposals change how many tokens a pass yields, never which.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
+from core.dice import Dice
+from core.drafting.beginnings import beginnings
+from core.drafting.candidates import Candidates, cropped
+from core.drafting.drafts import Draft, Drafts, Options, best_of, still_alive
+from core.drafting.driver import Drafting
+from core.drafting.feeding import own_row
+from core.drafting.places import Places
+from core.drafting.sampled import first_draws
+from core.models.base import Sequence
+from core.speculative.calibration import Calibration
+from core.speculative.drafters.base import Drafter
+from core.speculative.generate import Generation, Memory, Statistics
+from core.speculative.generate import Options as Speculating
+
+
+class Speculator:
+    """A drafter and the estimates of its acceptance and cost; one object serves many requests.
+
+    Attributes:
+        drafter: proposes the tokens.
+        curve: ms of a pass over n tokens.
+        notice: why speculation was switched off, once it was.
+    """
+
+    def __init__(self, drafter: Drafter, curve: Callable[[int], float]) -> None:
+        self.drafter, self.curve = drafter, curve
+        self.memory = Memory()
+        self.notice: str | None = None
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """How to speculate; see `core.speculative.generate`. `temperature` is the one in the rule: drafters need it."""
+
+    by: Speculator
+    mode: Literal["lossless", "arc"] = "lossless"
+    tree_size: int | Literal["auto"] = "auto"
+    theta: float = THETA
+    lam: float = PRUNE_LAMBDA
+    epsilon: float = PRUNE_EPSILON
+    calibration: Calibration | None = None
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Statistics of speculation so far.
+
+    Attributes:
+        accept_length: τ, tokens of a draft per pass over it; 0 before the first pass.
+        speedup: the time that the same tokens take one by one, by the machine's cost curve, over the time taken.
+        notice: a sentence, where it was switched off.
+    """
+
+    accept_length: float
+    speedup: float
+    notice: str | None
+
+
+def speculated(
+    logits: list[Tensor],
+    sequence: Sequence,
+    prefix_ids: list[int],
+    options: Options,
+    places: Places,
+    how: Speculation,
+    greedy: bool,
+) -> Drafting:
+    """k sampled drafts of `length` tokens each, or one greedy one. The arguments are those of
+    `core.superposed.superposed`, and:
+
+    Args:
+        how: the drafter and its options.
+        greedy: take the likeliest token each time; False: draw.
+    """
+    o, prefix, by = options, list(prefix_ids), how.by
+    model, stop = sequence.model, o.stops(sequence.model)
+    greedily = Greedily(Candidates(o)) if greedy else None
+    if greedily is not None:
+        found = beginnings(logits, prefix, greedily.score, model.tokenizer.pieces, places)[:1]
+        drafts = [Draft.alone(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in found]
+    else:
+        drafts = first_draws(logits, prefix, o, o.k, places)
+    for draft in drafts:
+        draft.how = [("plain", None)] * len(draft.ids)
+    alive = still_alive(drafts, stop)
+    rows = max(len(alive), 1)
+
+    def cost(n: int) -> float:
+        """One draft's share of a pass in which every draft has n tokens."""
+        return by.curve(rows * n) / rows
+
+    def so_far(done: bool = False) -> Drafts:
+        longest = max((draft.tokens for draft in drafts), default=1)
+        figures = _figures(by, [one.statistics for one in going.values()], cost(1))
+        return Drafts.of(best_of(drafts, o.k), longest, done, figures)
+
+    def generation(draft: Draft) -> Generation:
+        own_row(draft, sequence, prefix)  # its sequence holds everything before its latest token
+        dice = None if greedy else Dice(o.seed, draft.row)
+        made = Generation(
+            model,
+            by.drafter,
+            prefix + draft.ids,
+            Speculating(
+                mode=how.mode,
+                length=o.length - 1,
+                rule=greedily.rule if greedily is not None else lambda ids, x: cropped(o, x, ids.tolist()),
+                stop_ids=o.stop_ids,
+                tree_size=how.tree_size,
+                theta=how.theta,
+                lam=how.lam,
+                epsilon=how.epsilon,
+                calibration=how.calibration,
+                seed=o.seed,
+            ),
+            draft.sequence,
+            curve=cost,
+            memory=by.memory,
+            dice=dice,
+            heat=how.temperature if dice else None,
+        )
+        made.after(logits[draft.start])
+        return made
+
+    going: dict[int, Generation] = {}  # by the draft's row
+    try:
+        if o.length > 1:
+            going = {draft.row: generation(draft) for draft in alive}
+        while alive := [n for n, draft in enumerate(drafts) if draft.row in going and not going[draft.row].done]:
+            began = time.perf_counter()
+            logits = yield [going[drafts[n].row].row() for n in alive], so_far()
+            each = (time.perf_counter() - began) / len(alive)
+            for n, after in zip(alive, logits, strict=True):
+                for token in going[drafts[n].row].advance(after, each):
+                    mass = greedily.mass.get(len(prefix) + len(drafts[n].ids), 0.0) if greedily is not None else 0.0
+                    child = drafts[n].child(token.id, drafts[n].logprob + (token.logprob + mass))
+                    child.sequence, child.how = drafts[n].sequence, [*child.how, (token.how, token.lts)]
+                    child.ended = token.id in stop
+                    drafts[n] = child
+        yield [], so_far(done=True)
+    finally:
+        for draft in drafts:
+            draft.close()
+
+
+def _figures(by: Speculator, statistics: Iterable[Statistics], ms: float) -> Figures:
+    """`ms`: the time of one token without speculation."""
+    s = list(statistics)
+    tokens, cycles, spent = sum(one.tokens for one in s), sum(one.cycles for one in s), sum(one.ms for one in s)
+    for one in s:
+        # A draft without a pass of its own found speculation switched off already: the earlier notice stays.
+        if one.notice and (one.cycles or by.notice is None):
+            by.notice = one.notice
+    return Figures(
+        accept_length=tokens / cycles if cycles else 0.0,
+        speedup=tokens * ms / spent if spent else 1.0,
+        notice=by.notice if any(one.notice for one in s) else None,
+    )
+
+
+class Greedily:
+    """The rule of greedy drafts: the likeliest candidates, with the scores that the n-grams give them.
+
+    Attributes:
+        mass: by position in the text, ln of the candidates' total probability, which the rule's normalisation removes.
+    """
+
+    def __init__(self, score: Candidates) -> None:
+        self.score = score
+        self.mass: dict[int, float] = {}
+
+    def rule(self, ids: Tensor, logits: Tensor) -> Tensor:
+        found = self.score.scored(logits[0], ids[0].tolist())
+        self.mass[ids.shape[1]] = float(np.logaddexp.reduce(found.scores))
+        kept = torch.full_like(logits, -torch.inf)
+        kept[0, torch.from_numpy(found.ids)] = torch.from_numpy(found.scores).to(logits.dtype)
+        return kept

@@ -1,0 +1,169 @@
+"""Drafts as the page shows them: from tokens to text, and back for the rows that stay. Pure functions, no passes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Ids
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from core.drafting.drafts import Draft, Drafts, Kept
+from core.models.base import Tokenizer
+from core.text import shown, whole_words, without_dangling
+
+SHORT = 4  # tokens left of a kept row, below which it grows again
+Came = tuple[int, int, str, float | None]  # from where to where, how, and the LTS
+
+
+@dataclass(frozen=True)
+class TextDraft:
+    """One draft as the person sees it.
+
+    Attributes:
+        id: stays with the draft while it grows.
+        text: exactly the characters that picking it inserts at the caret.
+        probability: how likely the writer is to take this branch: of the token with which the draft parts from the
+            others, given the typed text.
+        whole: of all its tokens.
+        finished: it ended its line.
+        personal: from where to where in `text` a personal store decided on the words; it ends before the second.
+        how: likewise, how speculation produced each token, and its LTS where it has one.
+    """
+
+    id: int
+    text: str
+    probability: float
+    whole: float
+    finished: bool
+    personal: tuple[tuple[int, int], ...] = ()
+    how: tuple[Came, ...] = ()
+
+
+@dataclass(frozen=True)
+class KeptRow:
+    """A row that the reader still sees: its number, and exactly the text of it that is left at the caret."""
+
+    id: int
+    text: str
+
+
+@dataclass(frozen=True)
+class View:
+    """The page's side of some drafts.
+
+    Attributes:
+        tokenizer: of the model.
+        typed: bytes of the half-typed word that the drafts begin with.
+        most: rows at most.
+        distinct: rows keep their places. False: the paper's rule, in which drafts are ordered by score.
+        whole_words: tokens of a draft at most, for drafts that end at words once they are done; None shows all that
+            are the draft's own.
+        rounded: drafts do not end in words like "and the" once they are done.
+        kept: text of each row that stays.
+        earlier: the rows of the completion before.
+    """
+
+    tokenizer: Tokenizer
+    typed: bytes
+    most: int
+    distinct: bool = True
+    whole_words: int | None = None
+    rounded: bool = False
+    kept: Mapping[int, str] = field(default_factory=dict)
+    earlier: Mapping[int, TextDraft] = field(default_factory=dict)
+
+    def text(self, ids: list[int]) -> str:
+        """The characters that tokens add to the typed text."""
+        return shown(self.tokenizer, ids, self.typed)
+
+
+def present(drafts: Drafts, view: View) -> list[TextDraft]:
+    """The rows of the page, in the order of their numbers; no two of them with the same text, none empty."""
+    rows = [_row(draft, view, drafts.done) for draft in drafts.drafts]
+    if view.distinct:
+        rows = sorted((_with_earlier(row, view) for row in rows), key=lambda row: row.id)
+    else:  # finished drafts stand beside the living; several may share a lineage
+        rows += [
+            TextDraft(0, view.text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True)
+            for ids, p in drafts.finished
+        ]
+        rows.sort(key=lambda row: -row.whole)
+        rows = [replace(row, id=i) for i, row in enumerate(rows)]
+    if drafts.done and view.rounded:
+        rows = [_rounded(row, view) for row in rows]
+    by_text: dict[str, TextDraft] = {}
+    for row in rows:
+        if row.text:
+            by_text.setdefault(row.text, row)
+    return list(by_text.values())[: view.most]
+
+
+def kept_rows(rows: Ids[KeptRow], view: View, word: int, length: int) -> list[Kept]:
+    """Rows as tokens after the prefix; without those that cannot be continued as they stand.
+
+    Args:
+        word: tokens of the half-typed word.
+        length: a row with fewer tokens left after the caret grows again.
+    """
+    try:
+        typed = view.typed.decode("utf-8")
+    except UnicodeDecodeError:
+        return []
+    found = []
+    for row in rows:
+        ids = view.tokenizer.encode(typed + row.text)
+        if row.id < view.most and view.text(ids) == row.text:
+            found.append(Kept(row.id, ids, len(ids) - word < length))
+    return found
+
+
+def _row(draft: Draft, view: View, done: bool) -> TextDraft:
+    # Only the draft's own tokens are worth a reader's eye; the rest drifts into other drafts.
+    ids = draft.ids[: draft.own] if view.distinct else draft.ids
+    if view.whole_words is not None and done:
+        n = whole_words(lambda n: view.text(draft.ids[:n]), len(draft.ids), min(len(ids), view.whole_words))
+        ids = draft.ids[:n]
+    ends = [0, *(len(view.text(draft.ids[: i + 1])) for i in range(len(draft.how)))]
+    return TextDraft(
+        draft.row,
+        view.text(ids),
+        draft.branch,
+        float(np.exp(draft.logprob)),
+        draft.ended,
+        _spans(ids, draft.personal, view),
+        tuple((a, b, *came) for a, b, came in zip(ends, ends[1:], draft.how, strict=False) if a < b),
+    )
+
+
+def _spans(ids: list[int], personal: list[bool], view: View) -> tuple[tuple[int, int], ...]:
+    """From where to where in the draft's text a personal store decided on the tokens; neighbours are joined."""
+    spans: list[tuple[int, int]] = []
+    for i in [i for i in range(len(ids)) if personal[i]]:
+        start, end = len(view.text(ids[:i])), len(view.text(ids[: i + 1]))
+        if start == end:
+            continue  # nothing of it shows: typed already, or half a character
+        if spans and spans[-1][1] == start:
+            start = spans.pop()[0]
+        spans.append((start, end))
+    return tuple(spans)
+
+
+def _rounded(row: TextDraft, view: View) -> TextDraft:
+    """The row without words like "and the" at its end; a kept row is not cut into."""
+    text = row.text if row.finished else without_dangling(row.text)
+    if text == row.text or len(text) < len(view.kept.get(row.id, "")):
+        return row
+    spans = tuple((a, min(b, len(text))) for a, b in row.personal if a < len(text))
+    return replace(row, text=text, personal=spans)
+
+
+def _with_earlier(row: TextDraft, view: View) -> TextDraft:
+    """A kept row with the personal spans that its words had when they were drafted."""
+    kept, earlier = view.kept.get(row.id), view.earlier.get(row.id)
+    if kept is None or earlier is None or not row.text.startswith(kept) or not earlier.text.endswith(kept):
+        return row
+    gone = len(earlier.text) - len(kept)
+    spans = tuple((max(a - gone, 0), b - gone) for a, b in earlier.personal if b > gone)
+    since = tuple((a, b) for a, b in row.personal if a >= len(kept))
+    return replace(row, personal=spans + since)
