@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from collections.abc import Sequence as Ids
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -162,12 +162,11 @@ class Completion:
     ) -> None:
         self.drafts: list[TextDraft] = []
         self.figures: Figures | None = None
-        self.step = self.fed = self.reused = 0
+        self.step = 0
         self.settled = self.checked = self.done = False
         self.best: int | None = None
-        self._session, self._healing = session, healing
+        self._session, self._text = session, _Text()
         self._places = Places(healing.word_ids, session.autocomplete.healer.starts(healing))
-        self._began: list[Tensor] | None = None  # the logits that the drafts begin with
         plain = mode.name == "superposed"
         distinct = not plain or options.distinct
         self._view = View(
@@ -182,8 +181,28 @@ class Completion:
         )
         short = options.length if grow else min(SHORT, options.length)
         rows = kept_rows(kept, self._view, len(healing.word_ids), short)
-        self._steps = self._run(options, mode, rows, verify if plain and distinct and not options.reset_every else 0)
-        self._take(next(self._steps))
+        verify = verify if plain and distinct and not options.reset_every else 0
+        self._steps = _steps(session, healing, options, mode, self._places, rows, verify, self._text)
+        self._take(*next(self._steps))
+
+    @property
+    def reused(self) -> int:
+        return self._text.reused
+
+    @property
+    def fed(self) -> int:
+        return self._text.fed
+
+    @property
+    def next_logits(self) -> Tensor | None:
+        """The logits (V,) that the drafts begin with; None before the first drafts. At the likeliest place of a
+        half-typed word, where only tokens that continue it are above -inf. `core.samplers.view` shows other rules at
+        this position without a pass."""
+        if not self._text.logits:
+            return None
+        place = self._places.likeliest(self._text.logits)
+        allowed = self._places.allowed(place)
+        return self._text.logits[place] if allowed is None else only(self._text.logits[place], allowed)
 
     def rows(self) -> list[Row]:
         """The rows of the next pass; [] only when done."""
@@ -191,88 +210,82 @@ class Completion:
 
     def advance(self, logits: list[Tensor]) -> None:
         """Take the logits of `rows()`, in their order."""
-        self._take(self._steps.send(logits))
-
-    @property
-    def next_logits(self) -> Tensor | None:
-        """The logits (V,) that the drafts begin with; None before the first drafts. At the likeliest place of a
-        half-typed word, where only tokens that continue it are above -inf. `core.samplers.view` shows other rules at
-        this position without a pass."""
-        if self._began is None:
-            return None
-        place = self._places.likeliest(self._began)
-        allowed = self._places.allowed(place)
-        return self._began[place] if allowed is None else only(self._began[place], allowed)
+        self._take(*self._steps.send(logits))
 
     def close(self) -> None:
         """Stop between any two passes; the cache keeps the text and nothing else."""
         self.done, self._rows = True, []
         self._steps.close()
 
-    def _take(self, rows: list[Row]) -> None:
+    def _take(self, rows: list[Row], drafts: Drafts | None) -> None:
         self._rows = rows
+        if drafts is not None:
+            self.step, self.settled, self.checked = drafts.step, drafts.settled, drafts.checked
+            self.figures = drafts.figures
+            self.best = drafts.lineages[0] if drafts.drafts else None
+            self.drafts = present(drafts, self._view)
+            self._session.shown = {row.id: row for row in self.drafts}
         if not rows:
             self.close()
 
-    def _run(
-        self, options: Options, mode: Mode, kept: list[Kept], verify: int
-    ) -> Generator[list[Row], list[Tensor], None]:
-        """Yields the rows of each pass and is sent their logits; without rows it is done."""
-        session, healing = self._session, self._healing
-        healer, sequence = session.autocomplete.healer, session.sequence
-        branch: Sequence | None = None  # where drafts grow while the sequence keeps the half-typed word
-        drafting: Drafting | None = None
-        try:
-            # 1. The text before the half-typed word.
-            if mode.speculation is not None and mode.speculation.by.drafter.layers:
-                sequence.reveal()
-            logits = session.weighed.logits if session.weighed.hold(healing, sequence) else []
-            known = None if logits else sequence.resume(healing.prefix_ids)
-            self.reused = sequence.length
-            if known is None and not logits:
-                rest = healing.prefix_ids[sequence.length :]
-                (known,) = yield [Row(sequence, rest)]
-                self.fed += len(rest)
 
-            # 2. The word itself, where drafts may begin at one of its token boundaries.
-            if known is not None:
-                logits = [known]
-                if not healer.certain(healing, known, options.interpolation()):
-                    (inside,) = yield [Row(sequence, list(healing.word_ids), every=True)]
-                    self.fed += len(healing.word_ids)
-                    logits += [*inside]
-            if len(logits) > 1:
-                session.weighed = Weighed(healing.prefix_ids, healing.word_ids, logits)
-                branch = sequence.fork()
+@dataclass
+class _Text:
+    """The passes over the text: tokens reused and fed, and the logits (V,) that the drafts begin with."""
 
-            # 3. The drafts.
-            drafting = start(branch or sequence, healing.prefix_ids, options, mode, self._places, kept, verify)(logits)
-            rows, drafts = next(drafting)
-            self._began = logits
-            self._show(drafts)
-            while rows:
-                logits = yield rows
-                rows, drafts = drafting.send(logits)
-                self._show(drafts)
-            yield []
-        finally:
-            if drafting is not None:
-                drafting.close()
-            if branch is not None:
-                branch.close()
-            sequence.settle()
+    reused: int = 0
+    fed: int = 0
+    logits: list[Tensor] = field(default_factory=list)
 
-    def _show(self, drafts: Drafts) -> None:
-        self.step, self.settled, self.figures, self.checked = (
-            drafts.step,
-            drafts.settled,
-            drafts.figures,
-            drafts.checked,
-        )
-        self.best = drafts.lineages[0] if drafts.drafts else None
-        self.drafts = present(drafts, self._view)
-        self._session.shown = {row.id: row for row in self.drafts}
-        self.done = drafts.done
+
+def _steps(
+    session: Session,
+    healing: Healing,
+    options: Options,
+    mode: Mode,
+    places: Places,
+    kept: list[Kept],
+    verify: int,
+    text: _Text,
+) -> Generator[tuple[list[Row], Drafts | None], list[Tensor], None]:
+    """One keystroke: yields the rows of each pass and the drafts so far, and is sent the logits. Without rows it is
+    done. It fills in `text`."""
+    healer, sequence = session.autocomplete.healer, session.sequence
+    branch: Sequence | None = None  # where drafts grow while the sequence keeps the half-typed word
+    drafting: Drafting | None = None
+    try:
+        # 1. The text before the half-typed word.
+        if mode.speculation is not None and mode.speculation.by.drafter.layers:
+            sequence.reveal()
+        logits = session.weighed.logits if session.weighed.hold(healing, sequence) else []
+        known = None if logits else sequence.resume(healing.prefix_ids)
+        text.reused = sequence.length
+        if known is None and not logits:
+            rest = healing.prefix_ids[sequence.length :]
+            (known,) = yield [Row(sequence, rest)], None
+            text.fed += len(rest)
+
+        # 2. The word itself, where drafts may begin at one of its token boundaries.
+        if known is not None:
+            logits = [known]
+            if not healer.certain(healing, known, options.interpolation()):
+                (inside,) = yield [Row(sequence, list(healing.word_ids), every=True)], None
+                text.fed += len(healing.word_ids)
+                logits += [*inside]
+        if len(logits) > 1:
+            session.weighed = Weighed(healing.prefix_ids, healing.word_ids, logits)
+            branch = sequence.fork()
+        text.logits = logits
+
+        # 3. The drafts.
+        drafting = start(branch or sequence, healing.prefix_ids, options, mode, places, kept, verify)(logits)
+        yield from drafting
+    finally:
+        if drafting is not None:
+            drafting.close()
+        if branch is not None:
+            branch.close()
+        sequence.settle()
 
 
 def load_autocomplete(
