@@ -17,7 +17,7 @@ from torch import Tensor
 
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting
-from core.drafting.places import Places, only
+from core.drafting.places import only
 from core.healing import Healer, Healing, Weighed
 from core.models import LanguageModel, Row, Sequence, load_model
 from core.modes import Mode, start
@@ -165,8 +165,7 @@ class Completion:
         self.step = 0
         self.settled = self.checked = self.done = False
         self.best: int | None = None
-        self._session, self._text = session, _Text()
-        self._places = Places(healing.word_ids, session.autocomplete.healer.starts(healing))
+        self._session, self._healing, self._text = session, healing, _Text()
         plain = mode.name == "superposed"
         distinct = not plain or options.distinct
         self._view = View(
@@ -182,7 +181,7 @@ class Completion:
         short = options.length if grow else min(SHORT, options.length)
         rows = kept_rows(kept, self._view, len(healing.word_ids), short)
         verify = verify if plain and distinct and not options.reset_every else 0
-        self._steps = _steps(session, healing, options, mode, self._places, rows, verify, self._text)
+        self._steps = _steps(session, healing, options, mode, rows, verify, self._text)
         self._take(*next(self._steps))
 
     @property
@@ -200,8 +199,9 @@ class Completion:
         this position without a pass."""
         if not self._text.logits:
             return None
-        place = self._places.likeliest(self._text.logits)
-        allowed = self._places.allowed(place)
+        places = self._session.autocomplete.healer.places(self._healing)
+        place = places.likeliest(self._text.logits)
+        allowed = places.allowed(place)
         return self._text.logits[place] if allowed is None else only(self._text.logits[place], allowed)
 
     def rows(self) -> list[Row]:
@@ -243,7 +243,6 @@ def _steps(
     healing: Healing,
     options: Options,
     mode: Mode,
-    places: Places,
     kept: list[Kept],
     verify: int,
     text: _Text,
@@ -278,6 +277,7 @@ def _steps(
         text.logits = logits
 
         # 3. The drafts.
+        places = healer.places(healing)
         drafting = start(branch or sequence, healing.prefix_ids, options, mode, places, kept, verify)(logits)
         yield from drafting
     finally:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from core.drafting.candidates import PROPOSALS
+from core.drafting.places import Places
 from core.models.base import Sequence, Tokenizer
 from core.ngram.interpolation import Interpolation
 
@@ -109,9 +110,9 @@ class Healer:
             ids = ids[-(-(len(ids) - window) // half) * half :]
         return Healing((t.start_ids or []) + ids or [t.document_start], word, rests)
 
-    def starts(self, healing: Healing) -> list[np.ndarray]:
-        """The tokens (n,) that drafts may begin with before the word and after each of its tokens."""
-        return [self.beginnings(rest) for rest in healing.rests]
+    def places(self, healing: Healing) -> Places:
+        """Where drafts may begin: before the word and after each of its tokens."""
+        return Places(healing.word_ids, [self.beginnings(rest) for rest in healing.rests])
 
     def certain(self, healing: Healing, logits: Tensor, ngrams: Interpolation | None) -> bool:
         """Whether the logits (V,) before the word are enough: drafts surely start there, and nowhere later."""
