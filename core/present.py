@@ -29,6 +29,7 @@ class TextDraft:
         finished: it ended its line.
         personal: from where to where in `text` a personal store decided on the words; it ends before the second.
         how: likewise, how speculation produced each token, and its LTS where it has one.
+        path: for each token, where it ends in `text`, and ln p of the draft up to it.
     """
 
     id: int
@@ -38,6 +39,7 @@ class TextDraft:
     finished: bool
     personal: tuple[tuple[int, int], ...] = ()
     how: tuple[Came, ...] = ()
+    path: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,8 +116,18 @@ def kept_rows(rows: Ids[KeptRow], view: View, word: int, length: int) -> list[Ke
     for row in rows:
         ids = view.tokenizer.encode(typed + row.text)
         if row.id < view.most and view.text(ids) == row.text:
-            found.append(Kept(row.id, ids, len(ids) - word < length))
+            found.append(Kept(row.id, ids, len(ids) - word < length, _earlier_totals(row, ids, view)))
     return found
+
+
+def _earlier_totals(row: KeptRow, ids: list[int], view: View) -> list[float]:
+    """ln p up to each of a kept row's tokens, as the completion before found them; [] where it had no such row."""
+    earlier = view.earlier.get(row.id)
+    if earlier is None or not earlier.path or not earlier.text.endswith(row.text):
+        return []
+    gone = len(earlier.text) - len(row.text)
+    ends = [gone + len(view.text(ids[: n + 1])) for n in range(len(ids))]
+    return [next((p for at, p in earlier.path if at >= end), earlier.path[-1][1]) for end in ends]
 
 
 def _row(draft: Draft, view: View, done: bool) -> TextDraft:
@@ -124,7 +136,7 @@ def _row(draft: Draft, view: View, done: bool) -> TextDraft:
     if view.whole_words is not None and done:
         n = whole_words(lambda n: view.text(draft.ids[:n]), len(draft.ids), min(len(ids), view.whole_words))
         ids = draft.ids[:n]
-    ends = [0, *(len(view.text(draft.ids[: i + 1])) for i in range(len(draft.how)))]
+    ends = [0, *(len(view.text(draft.ids[: i + 1])) for i in range(len(draft.ids)))]
     return TextDraft(
         draft.row,
         view.text(ids),
@@ -133,6 +145,7 @@ def _row(draft: Draft, view: View, done: bool) -> TextDraft:
         draft.ended,
         _spans(ids, draft.personal, view),
         tuple((a, b, *came) for a, b, came in zip(ends, ends[1:], draft.how, strict=False) if a < b),
+        tuple(zip(ends[1 + draft.start :], draft.totals, strict=False)),
     )
 
 

@@ -269,3 +269,20 @@ def test_rows_grow_to_the_full_length_when_they_are_asked_to(autocomplete, sessi
     assert all(after[row.id].text.startswith(row.text) for row in kept)
     tokens = [len(autocomplete.model.tokenizer.encode(d.text)) for d in after.values() if not d.finished]
     assert all(n >= 15 for n in tokens), tokens
+
+
+def test_kept_rows_tell_the_probability_of_their_own_branch(autocomplete_as_shipped):
+    """Rows that part behind what the new request looked at: their chances are not those of what they share."""
+    a, options = autocomplete_as_shipped, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}
+    before = (
+        "Dear Ms. Alvarez,\n\nThank you for your letter of 3 May. We have read it with great interest, and I am wri"
+    )
+    session = a.open()
+    rows = run(a, session, before, **options).drafts
+    kept = [KeptRow(row.id, row.text[1:]) for row in rows if row.text.startswith("t")]
+    again = run(a, session, before + "t", kept=kept, **options).drafts
+    session.close()
+    assert [row.id for row in again] == [row.id for row in rows]
+    assert sum(row.probability for row in again) <= 1.001
+    for row, earlier in zip(again, rows, strict=True):
+        assert row.probability == pytest.approx(earlier.probability, rel=0.2)

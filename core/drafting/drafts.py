@@ -107,11 +107,14 @@ class Kept:
         row: its number, 0 … k-1.
         ids: its tokens after the prefix, those of a half-typed word included.
         grows: whether it is short enough to be continued.
+        totals: ln p of the row up to each of its tokens, as the request that drafted it found them; only their
+            differences count, for the text has moved on since. [] where they are not known.
     """
 
     row: int
     ids: list[int]
     grows: bool = False
+    totals: list[float] = field(default_factory=list)
 
 
 @dataclass(eq=False)

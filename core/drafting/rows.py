@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence as Ids
+from os.path import commonprefix
 
 import numpy as np
 
@@ -94,10 +95,12 @@ def _draft(path: list[Node], row: int, personal: Ids[bool] = (False,)) -> Draft:
 
 
 def _kept_draft(row: Kept, tree: Continuations) -> Draft:
+    """ln p of each token: from this request's passes where they reached it, else from the request that drafted it."""
     totals: list[float] = []
-    known = {tuple(node.ids): node.logprob for node in tree.nodes()}
+    known = {node.text: node.logprob for node in sorted(tree.nodes(), key=lambda node: node.logprob)}
     for n in range(len(row.ids)):
-        totals.append(known.get(tuple(row.ids[: n + 1]), (totals[-1] if totals else 0.0) + UNSEEN))
+        earlier = row.totals[n] - row.totals[n - 1] if n and row.totals else UNSEEN
+        totals.append(known.get(tree.row(row.ids[: n + 1]).text, (totals[-1] if totals else 0.0) + earlier))
     return Draft(
         list(row.ids),
         totals,
@@ -118,6 +121,10 @@ def _is_personal(node: Node, tree: Continuations, on_paths: set[Node]) -> bool:
 
 
 def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
-    """Give each draft the probability with which it parts from the others."""
-    for draft, p in zip(drafts, branches(tree.nodes(), [tree.row(d.ids) for d in drafts]), strict=True):
-        draft.branch = p if np.isfinite(p) else 0.0
+    """Give each draft the probability of the token with which it parts from the others."""
+    texts = [tree.row(draft.ids).text for draft in drafts]
+    for draft, text in zip(drafts, texts, strict=True):
+        shared = max((len(commonprefix([text, other])) for other in texts if other is not text), default=0)
+        ends = (len(tree.row(draft.ids[: draft.start + n + 1]).text) for n in range(draft.tokens))
+        at = next((n for n, end in enumerate(ends) if end > shared), draft.tokens - 1)
+        draft.branch = math.exp(draft.totals[at])
