@@ -7,9 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence as Ids
-from os.path import commonprefix
-
-import numpy as np
 
 from core.drafting.drafts import Draft, Kept, Options
 from core.drafting.forks import Continuations, Node, branches, choose, weak
@@ -124,7 +121,12 @@ def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
     """Give each draft the probability of the token with which it parts from the others."""
     texts = [tree.row(draft.ids).text for draft in drafts]
     for draft, text in zip(drafts, texts, strict=True):
-        shared = max((len(commonprefix([text, other])) for other in texts if other is not text), default=0)
+        shared = max((_common(text, other) for other in texts if other is not text), default=0)
         ends = (len(tree.row(draft.ids[: draft.start + n + 1]).text) for n in range(draft.tokens))
         at = next((n for n, end in enumerate(ends) if end > shared), draft.tokens - 1)
         draft.branch = math.exp(draft.totals[at])
+
+
+def _common(a: bytes, b: bytes) -> int:
+    """How many bytes two texts share from the start."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
