@@ -135,9 +135,10 @@ $(TSC): | $(VENV)/dev.stamp
 	   install --prefix $(VENV)/typescript-$(TYPESCRIPT) --no-audit --no-fund --loglevel error typescript@$(TYPESCRIPT) >/dev/null || { \
 	   echo "TypeScript could not be installed, so the page's scripts are not checked: can npm reach its registry?"; exit 1; }
 
-# llama.cpp is the faster backend on a CPU for what our own compiled code does not run, and the app works without it. So a failure is written into the stamp, shown
-# by every `make setup` from there, and not tried again before the lock changes or `make setup-llama` asks for it.
-# cmake and ninja come from the lock and are first on PATH, so the machine needs no more than a compiler.
+# llama.cpp is the faster backend on a CPU for models that our own compiled code does not run, and the app works without
+# it. So a failure is written into the stamp, shown by every `make setup` from there, and not tried again before the lock
+# changes or `make setup-llama` asks for it. cmake and ninja come from the lock and are first on PATH, so the machine
+# needs no more than a compiler.
 $(VENV)/llama.stamp: requirements-llama.lock | $(VENV)/runtime.stamp
 	@pid=$$(cat $(LLAMA_PID) 2>/dev/null); \
 	if [ -n "$$pid" ] && kill -0 "$$pid" 2>/dev/null; then \

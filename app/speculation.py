@@ -61,7 +61,7 @@ def _no_eagle3(autocomplete: Autocomplete) -> str:
     return ""
 
 
-_PROPOSERS: dict[str, Proposer] = {
+PROPOSERS: dict[str, Proposer] = {
     "ngram": Proposer(_ngram),
     "superposed": Proposer(_superposed),
     "eagle3": Proposer(_eagle3, _no_eagle3),
@@ -104,7 +104,7 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
         learnt.measuring = learnt.measuring or measuring(model)
         return None
     if wanted.drafter not in learnt.drafters:
-        proposer = _PROPOSERS[wanted.drafter]
+        proposer = PROPOSERS[wanted.drafter]
         if missing := proposer.missing(autocomplete):
             raise InputError(missing)
         learnt.drafters[wanted.drafter] = proposer.make(autocomplete)
@@ -175,7 +175,7 @@ def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
             {
                 "name": name,
                 "says": says,
-                "missing": "" if autocomplete is None else _PROPOSERS[name].missing(autocomplete),
+                "missing": "" if autocomplete is None else PROPOSERS[name].missing(autocomplete),
             }
             for name, says in DRAFTERS.items()
         ],

@@ -23,6 +23,7 @@ from core.models import LanguageModel, Row, Sequence, load_model
 from core.modes import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
+from core.options import DEFAULT
 from core.present import SHORT, KeptRow, TextDraft, View, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
@@ -92,7 +93,7 @@ class Session:
         alpha: float | None = None,
         personal_weight: float = PERSONAL_WEIGHT,
         stores: list[str] | None = None,
-        verify: int = 0,
+        verify: int = DEFAULT["verify"],
         kept: Ids[KeptRow] = (),
         grow: bool = False,
         **options: Any,

@@ -148,6 +148,11 @@ _ENTRIES = (
 
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
+# What the rules' classes take where their caller names nothing. Top-W's class has its paper's values instead.
+RULE_DEFAULT: dict[str, dict[str, Any]] = {
+    name: {control.name: control.default for control in entry.controls} for name, entry in CATALOG.items()
+}
+
 MODES = {
     "superposed": "All drafts in one pass per token: the fastest.",
     "sampled": "Drafts drawn by chance from the tokens that the rule keeps. The same seed gives the same drafts.",

@@ -26,6 +26,7 @@ from core.drafting.sampled import sampled
 from core.drafting.spliced import spliced
 from core.errors import InputError
 from core.models.base import LanguageModel, Sequence
+from core.options import DEFAULT
 from core.superposed import superposed
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def start(
     mode: Mode,
     places: Places | None = None,
     kept: Ids[Kept] = (),
-    verify: int = 0,
+    verify: int = DEFAULT["verify"],
 ) -> Start:
     """The generator of drafts after `prefix_ids`, which `sequence` holds, once the logits after the prefix are known.
 

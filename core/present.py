@@ -10,6 +10,7 @@ import numpy as np
 
 from core.drafting.drafts import Draft, Drafts, Kept
 from core.models.base import Tokenizer
+from core.options import DEFAULT
 from core.text import shown, whole_words, without_dangling
 
 SHORT = 4  # tokens left of a kept row, below which it grows again
@@ -69,7 +70,7 @@ class View:
     tokenizer: Tokenizer
     typed: bytes
     most: int
-    distinct: bool = True
+    distinct: bool = DEFAULT["distinct"]
     whole_words: int | None = None
     rounded: bool = False
     kept: Mapping[int, str] = field(default_factory=dict)

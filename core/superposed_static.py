@@ -22,6 +22,7 @@ from core.drafting.driver import Drafting, grown
 from core.errors import InputError
 from core.models.base import Row, Sequence
 from core.models.static import StaticModel, StaticSequence
+from core.options import DEFAULT
 from core.superposed import superposed
 
 
@@ -50,8 +51,8 @@ def _mixture(embeddings: Tensor, ids: list[int], gamma: np.ndarray) -> Tensor:
 def superpose_static(
     model: StaticModel,
     prefixes: list[list[int]],
-    k: int = 3,
-    length: int = 10,
+    k: int = DEFAULT["k"],
+    length: int = DEFAULT["length"],
     *,
     sequences: list[Sequence] | None = None,
     **options: Any,

@@ -25,6 +25,7 @@ from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
+from core.options import DEFAULT
 from core.speculative.calibration import Calibration
 from core.speculative.tree import TokenTree
 from core.speculative.verified import Judge, stands
@@ -281,8 +282,8 @@ def refine(
 def verified(
     model: LanguageModel,
     prefix_ids: list[int],
-    k: int = 3,
-    length: int = 10,
+    k: int = DEFAULT["k"],
+    length: int = DEFAULT["length"],
     *,
     sequence: Sequence | None = None,
     target: Sequence | None = None,

@@ -5,7 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from core.controls import RULE_DEFAULT
 from core.samplers.base import PerRow, Rule, checked, column, keep_where
+
+_DEFAULT = RULE_DEFAULT["eta"]
 
 
 class Eta(Rule):
@@ -13,7 +16,7 @@ class Eta(Rule):
 
     title = "η"
 
-    def __init__(self, epsilon: PerRow = 9e-4) -> None:
+    def __init__(self, epsilon: PerRow = _DEFAULT["epsilon"]) -> None:
         """
         Args:
             epsilon: ε, above 0, at most 1. One value, or one per row.

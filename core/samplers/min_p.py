@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from core.controls import RULE_DEFAULT
 from core.samplers.base import PerRow, Rule, checked, column, keep_where
+
+_DEFAULT = RULE_DEFAULT["min-p"]
 
 
 class MinP(Rule):
@@ -12,7 +15,7 @@ class MinP(Rule):
 
     title = "min-p"
 
-    def __init__(self, min_p: PerRow = 0.1) -> None:
+    def __init__(self, min_p: PerRow = _DEFAULT["min_p"]) -> None:
         """
         Args:
             min_p: p, 0 (keeps everything) to 1. One value, or one per row.

@@ -8,9 +8,13 @@ from collections import OrderedDict
 import torch
 from torch import Tensor
 
+from core.controls import RULE_DEFAULT
 from core.samplers.base import PerRow, Rule, checked, column, keep_where
 
 REMEMBERED = 64  # contexts whose state is kept: more than drafts times beams of any request
+
+
+_DEFAULT = RULE_DEFAULT["mirostat"]
 
 
 class Mirostat(Rule):
@@ -24,7 +28,7 @@ class Mirostat(Rule):
 
     title = "mirostat"
 
-    def __init__(self, tau: PerRow = 5.0, eta: PerRow = 0.1) -> None:
+    def __init__(self, tau: PerRow = _DEFAULT["tau"], eta: PerRow = _DEFAULT["eta"]) -> None:
         """
         Args:
             tau: target surprise τ in bits, 0 or more. One value, or one per row.

@@ -5,8 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from core.controls import RULE_DEFAULT
 from core.samplers.base import PerRow, Rule, checked, column, softmax
 from core.samplers.radix import boundary, keep_best
+
+_DEFAULT = RULE_DEFAULT["top-h"]
 
 
 class TopH(Rule):
@@ -17,7 +20,7 @@ class TopH(Rule):
 
     title = "top-H"
 
-    def __init__(self, alpha: PerRow = 0.4) -> None:
+    def __init__(self, alpha: PerRow = _DEFAULT["alpha"]) -> None:
         """
         Args:
             alpha: α above 0, at most 1 (keeps everything). One value, or one per row.

@@ -5,7 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from core.controls import RULE_DEFAULT
 from core.samplers.base import PerRow, Rule, checked, column, keep_from
+
+_DEFAULT = RULE_DEFAULT["top-k"]
 
 
 class TopK(Rule):
@@ -13,7 +16,7 @@ class TopK(Rule):
 
     title = "top-k"
 
-    def __init__(self, top_k: PerRow = 50) -> None:
+    def __init__(self, top_k: PerRow = _DEFAULT["top_k"]) -> None:
         """
         Args:
             top_k: k, at least 1; more than the vocabulary keeps everything. One value, or one per row.

@@ -5,7 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from core.controls import RULE_DEFAULT
 from core.samplers.base import PerRow, Rule, checked, column, keep_from
+
+_DEFAULT = RULE_DEFAULT["top-n-sigma"]
 
 
 class TopNSigma(Rule):
@@ -18,7 +21,7 @@ class TopNSigma(Rule):
 
     title = "top-nσ"
 
-    def __init__(self, n: PerRow = 1.0) -> None:
+    def __init__(self, n: PerRow = _DEFAULT["n"]) -> None:
         """
         Args:
             n: 0 (the likeliest alone) upwards; the paper bounds what makes sense by 2·√3. One value, or one per row.

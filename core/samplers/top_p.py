@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from core.controls import RULE_DEFAULT
 from core.samplers.base import PerRow, Rule, checked, column, softmax
 from core.samplers.radix import boundary, keep_best
+
+_DEFAULT = RULE_DEFAULT["top-p"]
 
 
 class TopP(Rule):
@@ -13,7 +16,7 @@ class TopP(Rule):
 
     title = "top-p"
 
-    def __init__(self, top_p: PerRow = 0.9) -> None:
+    def __init__(self, top_p: PerRow = _DEFAULT["top_p"]) -> None:
         """
         Args:
             top_p: p, 0 to 1. One value, or one per row.

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from core.controls import RULE_DEFAULT
 from core.samplers.base import PerRow, Rule, checked, column, keep_where
 from core.samplers.radix import boundary
+
+_DEFAULT = RULE_DEFAULT["typical"]
 
 
 class Typical(Rule):
@@ -16,7 +19,7 @@ class Typical(Rule):
 
     title = "typical"
 
-    def __init__(self, mass: PerRow = 0.9) -> None:
+    def __init__(self, mass: PerRow = _DEFAULT["mass"]) -> None:
         """
         Args:
             mass: above 0, at most 1 (keeps everything). One value, or one per row.

@@ -1,0 +1,133 @@
+"""The options are defined once: what takes them, and nothing else says what they are by default."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from app.flags import DRAFT_FLAGS
+from app.sampling_routes import catalogue
+from app.settings import DraftSettings, options
+from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
+from core.errors import InputError
+from core.options import DRAFTING, SEED, Control
+
+ROOT = Path(__file__).parents[1]
+OTHERS = [
+    control
+    for controls in (
+        *(entry.controls for entry in CATALOG.values()),
+        *MODE_CONTROLS.values(),
+        *(controls for _, controls in SPECULATIONS.values()),
+    )
+    for control in controls
+]
+# Of the same name, and another thing: Top-W's class has its paper's values, a drafter its own three drafts, and to a
+# pass of the model τ = 1 means none.
+OTHER_THINGS = {
+    ("core/samplers/top_w.py", name) for name in ("lam", "top_m", "alternations", "neighbours", "metric")
+} | {
+    ("core/samplers/geometry.py", "metric"),
+    ("core/speculative/drafters/superposed.py", "k"),
+    ("core/models/static.py", "tau"),
+}
+NEUTRAL = {"temperature", "seed", "n"}  # T = 1 and seed 0 of anything
+
+
+def defaults(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Arguments and fields of classes, with what they are by default."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            placed = node.args.posonlyargs + node.args.args
+            for argument, value in zip(placed[::-1], node.args.defaults[::-1], strict=False):
+                yield argument.arg, value
+            for argument, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+                if value is not None:
+                    yield argument.arg, value
+        elif isinstance(node, ast.ClassDef):
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.value:
+                    yield field.target.id, field.value
+
+
+def test_no_default_is_restated() -> None:
+    known: dict[str, set[tuple[type, Any]]] = {}
+    for control in (*DRAFTING.values(), *OTHERS):
+        for value in (control.default, control.library):
+            known.setdefault(control.name, set()).add((type(value), value))
+    found = set()
+    for path in [*(ROOT / "core").rglob("*.py"), *(ROOT / "app").glob("*.py")]:
+        name = path.relative_to(ROOT).as_posix()
+        for argument, value in defaults(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(value, ast.Constant) or value.value is None or argument in NEUTRAL:
+                continue
+            if (type(value.value), value.value) in known.get(argument, ()):
+                found.add((name, argument))
+    assert found - OTHER_THINGS == set()
+
+
+def test_every_option_is_a_field_a_slider_and_a_flag() -> None:
+    names = list(DRAFTING)
+    assert [*DraftSettings.model_fields] == [*names, "sampling"]
+    assert [option["name"] for option in options()] == names
+    on_the_page_alone = {control.name for control in DRAFTING.values() if control.page_only}
+    assert {flag.control.name for flag in DRAFT_FLAGS.values()} == {*names, SEED.name} - on_the_page_alone
+
+
+@pytest.mark.parametrize("control", [*DRAFTING.values(), SEED], ids=lambda control: control.name)
+def test_a_field_has_the_range_and_the_default_of_its_definition(control: Control) -> None:
+    def settings(value: Any) -> Any:
+        made = {"sampling": {"seed": value}} if control is SEED else {control.name: value}
+        found = DraftSettings.model_validate(made, strict=True)
+        return getattr(found.sampling if control is SEED else found, control.name)
+
+    usual = DraftSettings()
+    assert getattr(usual.sampling if control is SEED else usual, control.name) == control.default
+    if control.kind == "bool":
+        assert [settings(True), settings(False)] == [True, False]
+        return
+    assert [settings(control.low), settings(control.high)] == [control.low, control.high]
+    for wrong in (control.low - control.step, control.high + control.step):
+        with pytest.raises(ValidationError):
+            settings(wrong)
+
+
+def test_a_chosen_rule_mode_and_speculation_arrive_with_all_values() -> None:
+    made = DraftSettings.model_validate(
+        {
+            "sampling": {
+                "rule": "top-p",
+                "mode": "sampled+superposed",
+                "mode_values": {"samples": 3},
+                "speculation": {"mode": "lossless"},
+            }
+        }
+    )
+    assert made.sampling.values == {"top_p": 0.9}
+    assert made.sampling.mode_values == {"samples": 3, "sampled_tokens": 2}
+    assert made.sampling.speculation.values == {"tree_size": 0}
+
+
+def test_presets_have_the_ranges_of_the_options() -> None:
+    for name in ("k", "length"):
+        limit = int(DRAFTING[name].high)
+        assert getattr(Preset("a", "none", {}, **{name: limit}), name) == limit
+        with pytest.raises(InputError, match=f"{name} {limit + 1} given; a whole number from 1 to {limit}"):
+            Preset("a", "none", {}, **{name: limit + 1})
+    assert {preset.temperature for preset in PRESETS if preset.name == "Balanced"} == {DRAFTING["temperature"].default}
+
+
+def test_the_page_is_told_the_defaults_of_rule_mode_seed_and_temperature() -> None:
+    told, usual = catalogue(), DraftSettings()
+    assert (told["rule"], told["mode"], told["seed"]["default"]) == (
+        usual.sampling.rule,
+        usual.sampling.mode,
+        usual.sampling.seed,
+    )
+    assert told["temperature"]["default"] == usual.temperature
+    assert told["drawn"] == SEED.modes
