@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from core.drafting.speculated import Figures
 
 WINDOW = 1024  # tokens of text before the caret that the model sees
+REMEMBERED = 64  # rows of a session, from which rows that stay have their probabilities
 BASE_STORE = Path(__file__).resolve().parent.parent / "assets" / "base.ngram"
 
 
@@ -81,7 +82,7 @@ class Session:
         self.autocomplete = autocomplete
         self.sequence = autocomplete.model.open()
         self.weighed = Weighed()
-        self.shown: dict[int, TextDraft] = {}  # by number, the rows that the latest completion made
+        self.shown: list[TextDraft] = []  # the rows that the latest completions made, the newest first
 
     def complete(
         self,
@@ -177,7 +178,7 @@ class Completion:
             whole_words=options.length - 1 if mode.drawn else None,
             rounded=plain and distinct,
             kept={row.id: row.text for row in kept},
-            earlier=dict(session.shown),
+            earlier=tuple(session.shown),
         )
         short = options.length if grow else min(SHORT, options.length)
         rows = kept_rows(kept, self._view, len(healing.word_ids), short)
@@ -225,7 +226,7 @@ class Completion:
             self.figures = drafts.figures
             self.best = drafts.lineages[0] if drafts.drafts else None
             self.drafts = present(drafts, self._view)
-            self._session.shown = {row.id: row for row in self.drafts}
+            self._session.shown = [*self.drafts, *self._view.earlier][:REMEMBERED]
         if not rows:
             self.close()
 

@@ -64,7 +64,7 @@ class View:
             are the draft's own.
         rounded: drafts do not end in words like "and the" once they are done.
         kept: text of each row that stays.
-        earlier: the rows of the completion before.
+        earlier: the rows of the completions before, the latest first.
     """
 
     tokenizer: Tokenizer
@@ -74,7 +74,11 @@ class View:
     whole_words: int | None = None
     rounded: bool = False
     kept: Mapping[int, str] = field(default_factory=dict)
-    earlier: Mapping[int, TextDraft] = field(default_factory=dict)
+    earlier: Ids[TextDraft] = ()
+
+    def drafted(self, row: int, text: str) -> TextDraft | None:
+        """The earlier row of this number that ends in this text: what is left of it, for the writer typed the rest."""
+        return next((one for one in self.earlier if one.id == row and one.text.endswith(text)), None)
 
     def text(self, ids: list[int]) -> str:
         """The characters that tokens add to the typed text."""
@@ -123,8 +127,8 @@ def kept_rows(rows: Ids[KeptRow], view: View, word: int, length: int) -> list[Ke
 
 def _earlier_totals(row: KeptRow, ids: list[int], view: View) -> list[float]:
     """ln p up to each of a kept row's tokens, as the completion before found them; [] where it had no such row."""
-    earlier = view.earlier.get(row.id)
-    if earlier is None or not earlier.path or not earlier.text.endswith(row.text):
+    earlier = view.drafted(row.id, row.text)
+    if earlier is None or not earlier.path:
         return []
     gone = len(earlier.text) - len(row.text)
     ends = [gone + len(view.text(ids[: n + 1])) for n in range(len(ids))]
@@ -174,8 +178,9 @@ def _rounded(row: TextDraft, view: View) -> TextDraft:
 
 def _with_earlier(row: TextDraft, view: View) -> TextDraft:
     """A kept row with the personal spans that its words had when they were drafted."""
-    kept, earlier = view.kept.get(row.id), view.earlier.get(row.id)
-    if kept is None or earlier is None or not row.text.startswith(kept) or not earlier.text.endswith(kept):
+    kept = view.kept.get(row.id)
+    earlier = None if kept is None else view.drafted(row.id, kept)
+    if kept is None or earlier is None or not row.text.startswith(kept):
         return row
     gone = len(earlier.text) - len(kept)
     spans = tuple((max(a - gone, 0), b - gone) for a, b in earlier.personal if b > gone)

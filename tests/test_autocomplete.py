@@ -286,3 +286,18 @@ def test_kept_rows_tell_the_probability_of_their_own_branch(autocomplete_as_ship
     assert sum(row.probability for row in again) <= 1.001
     for row, earlier in zip(again, rows, strict=True):
         assert row.probability == pytest.approx(earlier.probability, rel=0.2)
+
+
+def test_no_row_is_only_the_beginning_of_another(autocomplete_as_shipped):
+    """A row that ended where the text was unsure goes on, in its place, once a path that continues it is chosen."""
+    a, options = autocomplete_as_shipped, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}
+    before = "Dear Ms. Alvarez,\n\nThank you for your letter of 3 May. We have read it with great interest, and I am w"
+    session = a.open()
+    rows = run(a, session, before, **options).drafts
+    (alone,) = (row for row in rows if row.text.startswith("r"))
+    kept = [KeptRow(alone.id, alone.text[1:])]
+    after = run(a, session, before + "r", kept=kept, **options).drafts
+    session.close()
+    assert len(after) == 3
+    assert next(row for row in after if row.id == alone.id).text.startswith(kept[0].text)
+    assert not any(one is not other and other.text.startswith(one.text) for one in after for other in after)

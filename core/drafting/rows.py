@@ -42,7 +42,7 @@ def first_drafts(
 
 def worth_keeping(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept]:
     """The kept rows that stay: those that the writer may still take, and that no other path is worth far more than."""
-    nodes, stay = tree.nodes(), list(kept)
+    nodes, stay = tree.nodes(), _without_beginnings(kept, tree)
     p = branches(nodes, [tree.row(row.ids) for row in stay])
     stay = [row for row, branch in zip(stay, p, strict=True) if branch >= o.min_branch]
     while o.forks and stay and (least := weak(nodes, o.k, [tree.row(row.ids) for row in stay], STAYS)) is not None:
@@ -50,16 +50,29 @@ def worth_keeping(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept
     return stay
 
 
+def _without_beginnings(kept: Ids[Kept], tree: Continuations) -> list[Kept]:
+    """The rows without those that are no more than the beginning of another one."""
+    paths = [tree.row(row.ids) for row in kept]
+    longer = [any(other.text != path.text and other.passes(path) for other in paths) for path in paths]
+    return [row for row, is_beginning in zip(kept, longer, strict=True) if not is_beginning]
+
+
 def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids[Kept] = ()) -> list[Draft]:
     """The drafts once the tree is known, the most useful one first: the kept rows, and in the free ones the
     paths that add most to them."""
-    chosen = choose(tree.leaves(), o.k - len(kept), [tree.row(row.ids) for row in kept], o.min_branch)
+    while True:
+        chosen = choose(tree.leaves(), o.k - len(kept), [tree.row(row.ids) for row in kept], o.min_branch)
+        grown = [row for row in kept if any(leaf.row.passes(tree.row(row.ids)) for leaf in chosen)]
+        if not grown:
+            break
+        kept = [row for row in kept if row not in grown]  # a path that continues a kept row takes its place
+        shown = [*shown, *(_kept_draft(row, tree) for row in grown)]
     free = [row for row in range(o.k) if row not in {one.row for one in kept}]
     rows: dict[int, int] = {}  # by the number of the leaf
     if chosen and not kept:
         rows[0] = free.pop(0)  # the best is the first
     for n, leaf in enumerate(chosen):  # a path that continues a shown beginning takes its row
-        at = next((d.row for d in shown if d.row in free and leaf.ids[: len(d.ids)] == d.ids), None)
+        at = next((d.row for d in shown if d.row in free and leaf.row.passes(tree.row(d.ids))), None)
         if n not in rows and at is not None:
             rows[n] = at
             free.remove(at)
