@@ -129,8 +129,8 @@ class Path:
     text: bytes
 
     def passes(self, node: Node | Path) -> bool:
-        """Whether the row goes through a node, or goes on from a shorter row: by its tokens, or by its text where a word
-        ends there. A text may have been split into other tokens than the tree's."""
+        """Whether the row goes through a node, or goes on from a shorter row: by its tokens, or by its text where a
+        word ends there. A text may have been split into other tokens than the tree's."""
         n = len(node.text)
         if self.ids[: len(node.ids)] == node.ids:
             return True
