@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from app import sampling
 from app.flags import DRAFT_FLAGS
 from app.sampling_routes import catalogue
 from app.settings import DraftSettings, options
+from core.autocomplete import Autocomplete
 from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
+from core.drafting.drafts import Options
 from core.errors import InputError
 from core.options import DRAFTING, SEED, Control
+from tests.table_model import TableModel
 
 ROOT = Path(__file__).parents[1]
 OTHERS = [
@@ -111,6 +115,27 @@ def test_a_chosen_rule_mode_and_speculation_arrive_with_all_values() -> None:
     assert made.sampling.values == {"top_p": 0.9}
     assert made.sampling.mode_values == {"samples": 3, "sampled_tokens": 2}
     assert made.sampling.speculation.values == {"tree_size": 0}
+
+
+def test_a_keystroke_builds_its_options_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Options] = []
+    check = Options.__post_init__
+    monkeypatch.setattr(Options, "__post_init__", lambda self: (built.append(self), check(self))[1])
+    autocomplete, settings = Autocomplete(TableModel()), DraftSettings(length=4)
+    completion = autocomplete.open().complete("abc", **settings.drafting(), **sampling.options(autocomplete, settings))
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    assert [(options.k, options.length, options.exact_steps) for options in built] == [(3, 4, 2)]
+
+
+def test_the_settings_import_only_their_definitions() -> None:
+    tree = ast.parse((ROOT / "app" / "settings.py").read_text(encoding="utf-8"))
+    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    assert {name for name in modules if name.startswith(("app", "core"))} == {
+        "core.controls",
+        "core.errors",
+        "core.options",
+    }
 
 
 def test_presets_have_the_ranges_of_the_options() -> None:
