@@ -82,7 +82,7 @@ class Session:
         self.autocomplete = autocomplete
         self.sequence = autocomplete.model.open()
         self.weighed = Weighed()
-        self.shown: list[TextDraft] = []  # the rows that the latest completions made, the newest first
+        self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, and after which text
 
     def complete(
         self,
@@ -131,7 +131,7 @@ class Session:
         if mode.drawn:  # one more, which shows whether the last word is whole
             made = replace(made, length=made.length + 1)
         healing = a.healer.plan(before, window=a.window, heal=heal)
-        return Completion(self, healing, made, mode, verify, kept, grow)
+        return Completion(self, healing, made, mode, verify, kept, grow, before)
 
     def close(self) -> None:
         self.sequence.close()
@@ -161,6 +161,7 @@ class Completion:
         verify: int,
         kept: Ids[KeptRow],
         grow: bool,
+        before: str,
     ) -> None:
         self.drafts: list[TextDraft] = []
         self.figures: Figures | None = None
@@ -178,6 +179,7 @@ class Completion:
             whole_words=options.length - 1 if mode.drawn else None,
             rounded=plain and distinct,
             kept={row.id: row.text for row in kept},
+            before=before,
             earlier=tuple(session.shown),
         )
         short = options.length if grow else min(SHORT, options.length)
@@ -226,7 +228,7 @@ class Completion:
             self.figures = drafts.figures
             self.best = drafts.lineages[0] if drafts.drafts else None
             self.drafts = present(drafts, self._view)
-            self._session.shown = [*self.drafts, *self._view.earlier][:REMEMBERED]
+            self._session.shown = [*((self._view.before, row) for row in self.drafts), *self._view.earlier][:REMEMBERED]
         if not rows:
             self.close()
 

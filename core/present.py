@@ -64,7 +64,8 @@ class View:
             are the draft's own.
         rounded: drafts do not end in words like "and the" once they are done.
         kept: text of each row that stays.
-        earlier: the rows of the completions before, the latest first.
+        before: the text before the caret.
+        earlier: the rows of the completions before, each with the text that it was drafted after; the latest first.
     """
 
     tokenizer: Tokenizer
@@ -74,11 +75,21 @@ class View:
     whole_words: int | None = None
     rounded: bool = False
     kept: Mapping[int, str] = field(default_factory=dict)
-    earlier: Ids[TextDraft] = ()
+    before: str = ""
+    earlier: Ids[tuple[str, TextDraft]] = ()
 
-    def drafted(self, row: int, text: str) -> TextDraft | None:
-        """The earlier row of this number that ends in this text: what is left of it, for the writer typed the rest."""
-        return next((one for one in self.earlier if one.id == row and one.text.endswith(text)), None)
+    def drafted(self, row: int, text: str) -> tuple[TextDraft, int] | None:
+        """The earlier row of this number that holds this text here, and how many of its characters were typed since."""
+        for before, one in self.earlier:
+            gone = len(self.before) - len(before)
+            if (
+                one.id == row
+                and gone >= 0
+                and self.before == before + one.text[:gone]
+                and one.text.startswith(text, gone)
+            ):
+                return one, gone
+        return None
 
     def text(self, ids: list[int]) -> str:
         """The characters that tokens add to the typed text."""
@@ -127,10 +138,10 @@ def kept_rows(rows: Ids[KeptRow], view: View, word: int, length: int) -> list[Ke
 
 def _earlier_totals(row: KeptRow, ids: list[int], view: View) -> list[float]:
     """ln p up to each of a kept row's tokens, as the completion before found them; [] where it had no such row."""
-    earlier = view.drafted(row.id, row.text)
-    if earlier is None or not earlier.path:
+    found = view.drafted(row.id, row.text)
+    if found is None or not found[0].path:
         return []
-    gone = len(earlier.text) - len(row.text)
+    earlier, gone = found
     ends = [gone + len(view.text(ids[: n + 1])) for n in range(len(ids))]
     return [next((p for at, p in earlier.path if at >= end), earlier.path[-1][1]) for end in ends]
 
@@ -179,10 +190,11 @@ def _rounded(row: TextDraft, view: View) -> TextDraft:
 def _with_earlier(row: TextDraft, view: View) -> TextDraft:
     """A kept row with the personal spans that its words had when they were drafted."""
     kept = view.kept.get(row.id)
-    earlier = None if kept is None else view.drafted(row.id, kept)
-    if kept is None or earlier is None or not row.text.startswith(kept):
+    found = None if kept is None else view.drafted(row.id, kept)
+    if kept is None or found is None or not row.text.startswith(kept):
         return row
-    gone = len(earlier.text) - len(kept)
-    spans = tuple((max(a - gone, 0), b - gone) for a, b in earlier.personal if b > gone)
+    earlier, gone = found
+    end = gone + len(kept)
+    spans = tuple((max(a, gone) - gone, min(b, end) - gone) for a, b in earlier.personal if b > gone and a < end)
     since = tuple((a, b) for a, b in row.personal if a >= len(kept))
     return replace(row, personal=spans + since)
