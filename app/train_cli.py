@@ -113,13 +113,13 @@ def _train(
     import torch
 
     from app.instructions import instructions
-    from core.models.lean import why_not
+    from core.models.llama import why_not
     from core.models.load import load_module
     from core.speculative.eagle3 import Eagle3Head
     from core.speculative.fitting import feature_scale, fit
-    from core.speculative.teacher import LeanTeacher, ModuleTeacher, answers, own_texts
+    from core.speculative.teacher import CompiledTeacher, ModuleTeacher, answers, own_texts
     from core.speculative.teacher import windows as pieces_of
-    from core.speculative.training import Recipe, _batches, draft_vocabulary, new_head, train
+    from core.speculative.training import Recipe, batches, draft_vocabulary, new_head, train
 
     recipe = Recipe(**chosen)
     console = Console(stderr=True)
@@ -128,14 +128,13 @@ def _train(
     read = [] if written.is_file() else _texts(text)
     console.print("Loading the model …")
     target = load_module(model)
-    assert target._module is not None
-    module: Any = target._module
-    quick = not why_not(module, torch.bfloat16)
+    module = target.layers.module
+    quick = not why_not(module)
     if head is not None:
         head.check(target.vocab_size, target.dim)
     piece = 8 * length * target.dim  # bytes of what is remembered of it
     remembered = min(texts + answered, int(MEMORY * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / piece))
-    teacher = LeanTeacher(module, remembered=remembered) if quick else ModuleTeacher(module)
+    teacher = CompiledTeacher(module, remembered=remembered) if quick else ModuleTeacher(module)
     work.mkdir(parents=True, exist_ok=True)
     if not written.is_file():
         found = pieces_of(read, target.tokenizer.encode, length, texts)
@@ -173,9 +172,9 @@ def _train(
             known = draft_vocabulary(windows, target.vocab_size, min(vocabulary, target.vocab_size))
             head = new_head(teacher.config(vocabulary), teacher, known, teacher.output, teacher.norm)
         scale = None
-        if isinstance(teacher, LeanTeacher) and not (work / "state.pt").is_file():
+        if isinstance(teacher, CompiledTeacher) and not (work / "state.pt").is_file():
             # On the pieces of the first batches, whose features are remembered.
-            first = np.concatenate([b for b, _ in zip(_batches(windows, recipe, 0), range(FITTED), strict=False)])
+            first = np.concatenate([b for b, _ in zip(batches(windows, recipe, 0), range(FITTED), strict=False)])
             first = torch.from_numpy(np.unique(first, axis=0))
             task = bar.add_task("fitting the first weights", total=len(first))
             parts = []

@@ -23,3 +23,10 @@ class ContextFull(PolydraftError):
 
 class InputError(PolydraftError):
     """An argument is outside what the function accepts."""
+
+
+def first_line(error: BaseException) -> str:
+    """What another library's error says, short enough for one of our sentences: its first line, or its type."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    line = " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".")
+    return line if len(line) <= 200 else line[:199] + "…"

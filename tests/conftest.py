@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
     from core.autocomplete import Autocomplete
     from core.models import LanguageModel
-    from core.models.hf import TorchModel
+    from core.models.torch_model import TorchModel
 
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -49,9 +50,35 @@ def plain_torch_model(default_gguf: Path) -> Iterator[TorchModel]:
 @pytest.fixture(scope="session")
 def torch_model(plain_torch_model: TorchModel, default_gguf: Path) -> TorchModel:
     """The same as `load_model("default", "torch")` gives it: in compiled code, on a CPU."""
-    from core.models.hf import made_lean
+    from core.models.hf import compiled
 
-    return made_lean(plain_torch_model, None, default_gguf)
+    return compiled(plain_torch_model, None, default_gguf)
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The folder of a tiny model of some kind, written once; see `tiny_models.tiny`."""
+    from tiny_models import save_model, tiny
+
+    return cache(lambda kind: save_model(tmp_path_factory.mktemp("tiny") / kind.replace(" ", "-"), tiny(kind)))
+
+
+@pytest.fixture(scope="module")
+def small_scale() -> Iterator[None]:
+    """Caches that fill up, chunk and widen within the few positions of tiny models; and one thread, which suits those
+    best."""
+    import torch
+
+    from core.models import static, torch_model
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch_model, "ROOM", 2)
+        patch.setattr(static, "COLUMNS", 8)
+        patch.setattr(static, "CHUNK", 7)
+        yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -105,9 +132,9 @@ def autocomplete(llama_model: LanguageModel) -> Autocomplete:
 @pytest.fixture(scope="session")
 def autocomplete_as_shipped(request: pytest.FixtureRequest, default_gguf: Path) -> Autocomplete:
     """The product on the backend that a start without options takes here."""
-    from core.models.load import _faster_compiled
+    from core.models.load import faster_compiled
 
-    return _with_base_store(request.getfixturevalue("torch_model" if _faster_compiled(default_gguf) else "llama_model"))
+    return _with_base_store(request.getfixturevalue("torch_model" if faster_compiled(default_gguf) else "llama_model"))
 
 
 def _with_base_store(model: LanguageModel) -> Autocomplete:

@@ -47,8 +47,8 @@ def test_without_a_gpu_it_says_so_in_one_sentence(capsys):
 
 def test_the_weights_that_a_step_reads_leave_the_input_table_out():
     model = random_model("tiny", TINY["tiny"], torch.device("cpu"), torch.float32)
-    parameters = sum(p.numel() for p in model._module.parameters())
-    assert bytes_read(model._module) == 4 * (parameters - 512 * 64)
+    parameters = sum(p.numel() for p in model.layers.module.parameters())
+    assert bytes_read(model.layers.module) == 4 * (parameters - 512 * 64)
 
 
 @pytest.mark.parametrize(("name", "billions"), [("Llama-2-7B", 6.738), ("Llama-3.1-8B", 8.030)])

@@ -20,7 +20,8 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 from core.models import gguf_file, hf, native_gguf
 from core.models.coded import Coded, joined
 from core.models.gguf_file import GGUFTensor
-from core.models.native import NativeLlama, _same
+from core.models.llama import NativeLlama, in_coded_form
+from core.models.torch_model import TorchModel
 
 TYPES = ["Q4_0", "Q4_1", "Q8_0"]
 
@@ -80,13 +81,13 @@ def test_a_files_order_of_rows_is_found_and_what_is_not_the_same_is_left(tmp_pat
         weight.view(4, 8, 2, 32).transpose(1, 2).reshape(64, 32)
     )  # four heads of 16, pairs side by side in the file
     for same in (weight, turned):
-        found = _same(same, coded, 16)
+        found = in_coded_form(same, coded, 16)
         assert isinstance(found, Coded)
         assert torch.equal(found.decoded(), same)
     other = torch.randn(64, 32)
-    assert _same(other, coded, 16) is other
-    assert _same(weight[:32], coded, 16) is not coded
-    assert _same(weight, None, 16) is weight
+    assert in_coded_form(other, coded, 16) is other
+    assert in_coded_form(weight[:32], coded, 16) is not coded
+    assert in_coded_form(weight, None, 16) is weight
 
 
 @pytest.fixture(scope="module")
@@ -155,22 +156,22 @@ def test_they_stay_as_small_as_the_file_has_them(models: dict[str, tuple[nn.Modu
     assert weights * of_each / 8 < made.bytes < weights * of_each / 8 * filled + 8000
 
 
-def test_the_default_model_stays_as_its_file_has_it(torch_model: hf.TorchModel, default_gguf: Path) -> None:
-    module = torch_model._module
+def test_the_default_model_stays_as_its_file_has_it(torch_model: TorchModel, default_gguf: Path) -> None:
+    module = torch_model.layers.module
     assert isinstance(module, NativeLlama)
     assert module.bytes < 1.1 * default_gguf.stat().st_size
     assert np.isclose(module.bytes / 1e6, 96.6, atol=1)
 
 
 def test_a_file_read_straight_is_what_transformers_reads(
-    plain_torch_model: hf.TorchModel, default_gguf: Path, monkeypatch: pytest.MonkeyPatch
+    plain_torch_model: TorchModel, default_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def not_needed(*_: object) -> None:
         raise AssertionError("transformers was asked to unpack it")
 
     monkeypatch.setattr(hf, "_load_module", not_needed)
     model = hf.load(default_gguf, "default")
-    assert isinstance(model._module, NativeLlama)
+    assert isinstance(model.layers.module, NativeLlama)
     assert torch.equal(model.embeddings, plain_torch_model.embeddings)
     assert model.context_length == plain_torch_model.context_length
     assert model.tokenizer.fingerprint == plain_torch_model.tokenizer.fingerprint

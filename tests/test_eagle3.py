@@ -19,11 +19,11 @@ from app.cli import app
 from app.instructions import instructions
 from core.errors import InputError
 from core.models import load
-from core.models.hf import TorchModel
-from core.models.lean import why_not
+from core.models.llama import why_not
+from core.models.torch_model import TorchModel
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.fitting import fit
-from core.speculative.teacher import LeanTeacher, ModuleTeacher, answers, own_texts, windows
+from core.speculative.teacher import CompiledTeacher, ModuleTeacher, answers, own_texts, windows
 from core.speculative.training import Recipe, draft_vocabulary, new_head, train, unrolled
 
 torch.set_num_threads(1)
@@ -38,8 +38,8 @@ def teacher() -> ModuleTeacher:
         hidden_size=32,
         intermediate_size=48,
         num_hidden_layers=5,
-        num_attention_heads=4,
-        num_key_value_heads=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
         max_position_embeddings=256,
     )
     config._attn_implementation = "eager"
@@ -71,7 +71,7 @@ def test_cached_passes_equal_one_pass(teacher: ModuleTeacher) -> None:
     first, held = head(x[:, :4], f[:, :4], torch.arange(4))
     rest, held = head(x[:, 4:], f[:, 4:], torch.arange(4, 7), held)
     torch.testing.assert_close(torch.cat((first, rest), 1), whole, atol=1e-5, rtol=1e-4)
-    assert held[0].shape == (2, 4, 7, 8)
+    assert held[0].shape == (2, 2, 7, 16)
 
 
 def test_a_mask_makes_branches_that_do_not_see_each_other(teacher: ModuleTeacher) -> None:
@@ -108,8 +108,8 @@ def test_published_files_are_read(teacher: ModuleTeacher, tmp_path: Path) -> Non
         "model_type": "llama",
         "hidden_size": 32,
         "intermediate_size": 32,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 2,
         "vocab_size": V,
         "draft_vocab_size": V_D,
         "rms_norm_eps": 1e-6,
@@ -279,28 +279,28 @@ def test_training_that_was_interrupted_goes_on_to_the_same_weights(teacher: Modu
 
 
 @pytest.fixture(scope="module")
-def lean(teacher: ModuleTeacher) -> LeanTeacher:
-    if reason := why_not(teacher.module, torch.bfloat16):
+def compiled(teacher: ModuleTeacher) -> CompiledTeacher:
+    if reason := why_not(teacher.module):
         pytest.skip(reason)
-    return LeanTeacher(teacher.module, remembered=3)
+    return CompiledTeacher(teacher.module, remembered=3)
 
 
-def test_the_lean_teacher_says_what_the_module_says(teacher: ModuleTeacher, lean: LeanTeacher) -> None:
+def test_the_compiled_teacher_says_what_the_module_says(teacher: ModuleTeacher, compiled: CompiledTeacher) -> None:
     ids = torch.from_numpy(texts_of(teacher, 4, 9).astype(np.int64))
     logits, features = teacher(ids)
     for some in (ids[:2], ids[2:], ids[:2], ids):  # remembered, and forgotten
-        said, seen = lean(some)
+        said, seen = compiled(some)
         rows = [int((ids == row).all(1).nonzero()[0, 0]) for row in some]
         assert float((said.softmax(-1) - logits[rows].softmax(-1)).abs().max()) < 0.1
         torch.testing.assert_close(seen, features[rows], atol=0.05, rtol=0.05)
     vocabulary = torch.arange(3, 20)
-    torch.testing.assert_close(lean(ids, vocabulary)[0], lean(ids)[0][..., vocabulary])
+    torch.testing.assert_close(compiled(ids, vocabulary)[0], compiled(ids)[0][..., vocabulary])
 
 
-def test_what_the_lean_teacher_wrote_it_need_not_read_again(teacher: ModuleTeacher) -> None:
-    if reason := why_not(teacher.module, torch.bfloat16):
+def test_what_the_compiled_teacher_wrote_it_need_not_read_again(teacher: ModuleTeacher) -> None:
+    if reason := why_not(teacher.module):
         pytest.skip(reason)
-    writer, reader = LeanTeacher(teacher.module), LeanTeacher(teacher.module)
+    writer, reader = CompiledTeacher(teacher.module), CompiledTeacher(teacher.module)
     pieces = np.random.default_rng(5).integers(0, V, (6, 4)).astype(np.int32)
     made = writer.continued(pieces, 10, seed=1)
     assert np.array_equal(made[:, :4], pieces)
@@ -312,19 +312,19 @@ def test_what_the_lean_teacher_wrote_it_need_not_read_again(teacher: ModuleTeach
         torch.testing.assert_close(ours.float(), theirs.float(), atol=0.05, rtol=0.05)
 
 
-def test_the_lean_teacher_draws_what_the_module_says(teacher: ModuleTeacher) -> None:
+def test_the_compiled_teacher_draws_what_the_module_says(teacher: ModuleTeacher) -> None:
     """χ² of the first token that is drawn, 4,000 times, against what it says; a true one fails once in 1,000."""
-    if reason := why_not(teacher.module, torch.bfloat16):
+    if reason := why_not(teacher.module):
         pytest.skip(reason)
-    lean = LeanTeacher(teacher.module)
+    compiled = CompiledTeacher(teacher.module)
     prompt = np.array([[3, 7, 1]], np.int32)
-    drawn = lean.continued(np.repeat(prompt, 4000, 0), 4, seed=0)[:, 3]
-    said = lean(torch.from_numpy(prompt.astype(np.int64)))[0][0, -1].float().softmax(-1).numpy().astype(np.float64)
+    drawn = compiled.continued(np.repeat(prompt, 4000, 0), 4, seed=0)[:, 3]
+    said = compiled(torch.from_numpy(prompt.astype(np.int64)))[0][0, -1].float().softmax(-1).numpy().astype(np.float64)
     expected = {(token,): p for token, p in enumerate(said / said.sum())}
     assert chi_squared(Counter((token,) for token in drawn.tolist()), expected, 4000) < 3.1
 
 
-def test_fitted_weights_are_a_head_before_any_training(teacher: ModuleTeacher, lean: LeanTeacher) -> None:
+def test_fitted_weights_are_a_head_before_any_training(teacher: ModuleTeacher, compiled: CompiledTeacher) -> None:
     pieces = torch.from_numpy(texts_of(teacher, 200).astype(np.int64))
     test, learnt = pieces[:40], pieces[40:]
     vocabulary = draft_vocabulary(learnt.numpy(), V, V_D)
@@ -332,7 +332,7 @@ def test_fitted_weights_are_a_head_before_any_training(teacher: ModuleTeacher, l
     head = new_head(teacher.config(V_D), teacher, vocabulary, teacher.output, teacher.norm)
     with torch.no_grad():
         before = unrolled(head, teacher, test, 1)
-        parts = [lean.hidden(some) for some in learnt.split(3)]
+        parts = [compiled.hidden(some) for some in learnt.split(3)]
         features, last = (torch.cat(each) for each in zip(*parts, strict=True))
         scale = fit(head, features.float(), last.float(), teacher.embeddings[learnt])
         after = unrolled(head, teacher, test, 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_speculative import chi_squared
-from tiny_models import CONTEXT, VOCAB, Replayed, save_model, tiny
+from tiny_models import CONTEXT, VOCAB, Replayed
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from core.dice import Dice
@@ -22,12 +22,13 @@ from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models import capture, hf, static
 from core.models.base import LanguageModel, Row, Sequence
 from core.models.static import StaticModel
+from core.models.torch_model import TorchModel
 from core.speculative import generate
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Moment, eagle3_static
-from core.speculative.drafters.eagle3 import Eagle3Drafter, _CpuTrees
-from core.speculative.drafters.eagle3_cpu import CompiledHead, PackedHead
-from core.speculative.drafters.eagle3_head import SHARPER, likeliest
+from core.speculative.drafters.eagle3 import Eagle3Drafter
+from core.speculative.drafters.eagle3_cpu import CompiledHead, CpuTrees, PlainHead
+from core.speculative.drafters.eagle3_tree import SHARPER, likeliest
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.target import Choice
 
@@ -38,8 +39,8 @@ FLAT = CostCurve((1, 32), (10.0, 11.0))
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("models") / "llama", tiny("llama"))
+def folder(tiny_folder: Callable[[str], Path]) -> Path:
+    return tiny_folder("compiled llama")
 
 
 @pytest.fixture(scope="module")
@@ -56,14 +57,13 @@ def plain_layers(folder: Path) -> LanguageModel:
 def replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exact arithmetic, and small sizes, so that short texts need several graphs."""
     monkeypatch.setattr(capture, "Captured", Replayed)
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
     monkeypatch.setattr(static, "COLUMNS", 8)
     for name, value in {"COLUMNS": 8, "CHUNK": 7, "FEW": 8, "USUAL": 2}.items():
         monkeypatch.setattr(eagle3_static, name, value)
 
 
 def behind_a_static_cache(model: LanguageModel, few: int = 9) -> StaticModel:
-    assert isinstance(model, hf.TorchModel)
+    assert isinstance(model, TorchModel)
     made = StaticModel(model, lines=4, capacity=CONTEXT)
     made.few = few
     return made
@@ -166,16 +166,15 @@ def by_the_head(
         return total
 
 
-@pytest.mark.parametrize("made", [PackedHead, CompiledHead])
+@pytest.mark.parametrize("made", [PlainHead, CompiledHead])
 def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytest.MonkeyPatch, made: type) -> None:
     """Each path has the product of the module's probabilities; after every kind of growth of the text."""
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)  # exact arithmetic
     head = head_for(model, width=16 if made is CompiledHead else None)
     with torch.no_grad():
         for parameter in head.parameters():
             parameter.copy_(parameter.bfloat16())
     drafter = Eagle3Drafter(head, model, beam=3, depth=4, most=9)
-    assert isinstance(drafter._trees, _CpuTrees)
+    assert isinstance(drafter._trees, CpuTrees)
     assert isinstance(drafter._trees._head, made)
     sequence = model.open()
     chance = np.random.default_rng(0)
@@ -227,11 +226,11 @@ def test_what_is_proposed_is_the_likeliest_of_what_was_looked_at(model: Language
 )
 @given(data=st.data())
 def test_the_trees_are_those_of_the_other_engine(
-    model: LanguageModel, replayed: None, beam: int, depth: int, most: int, key_heads: int, data: st.DataObject
+    plain_layers: LanguageModel, replayed: None, beam: int, depth: int, most: int, key_heads: int, data: st.DataObject
 ) -> None:
     """After texts that grow, are rewound, branch off in forks, or are others altogether."""
-    head = head_for(model, key_heads=key_heads)
-    targets = (model, behind_a_static_cache(model))
+    head = head_for(plain_layers, key_heads=key_heads)
+    targets = (plain_layers, behind_a_static_cache(plain_layers))
     drafters = [Eagle3Drafter(head, each, beam=beam, depth=depth, most=most) for each in targets]
     chance = np.random.default_rng(0)
     token = st.integers(0, VOCAB - 1)
@@ -270,12 +269,12 @@ def test_the_trees_are_those_of_the_other_engine(
 
 
 @pytest.mark.parametrize("temperature", [0, 1])
-def test_a_text_is_the_same_on_a_static_cache(model: LanguageModel, replayed: None, temperature: int) -> None:
+def test_a_text_is_the_same_on_a_static_cache(plain_layers: LanguageModel, replayed: None, temperature: int) -> None:
     for seed, few in ((0, 0), (1, 9), (2, 9)):
         prefix = [int(n) for n in np.random.default_rng(seed).integers(0, 256, 12)]
         found = []
-        for target in (model, behind_a_static_cache(model, few)):
-            drafter = Eagle3Drafter(head_for(model, seed), target, beam=4)
+        for target in (plain_layers, behind_a_static_cache(plain_layers, few)):
+            drafter = Eagle3Drafter(head_for(plain_layers, seed), target, beam=4)
             made = generate(
                 target,
                 drafter,
@@ -310,10 +309,10 @@ def test_a_head_that_knows_the_dice_guesses_more_of_what_they_give() -> None:
     assert right[False] < 120
 
 
-def test_a_text_that_is_longer_than_the_targets_is_refused(model: LanguageModel) -> None:
-    target = behind_a_static_cache(model)
-    drafter = Eagle3Drafter(head_for(model), target)
-    moment = Moment([1] * 66, torch.zeros(65, 3 * model.dim))
+def test_a_text_that_is_longer_than_the_targets_is_refused(plain_layers: LanguageModel) -> None:
+    target = behind_a_static_cache(plain_layers)
+    drafter = Eagle3Drafter(head_for(plain_layers), target)
+    moment = Moment([1] * 66, torch.zeros(65, 3 * plain_layers.dim))
     with pytest.raises(ContextFull, match="66 tokens given; the head has room for 65"):
         drafter.draft(moment, 3, np.random.default_rng(0))
 
@@ -333,8 +332,8 @@ def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
     target = behind_a_static_cache(hf.load(folder, "tiny", plain=True))
     head = head_for(target)
     target.watch(LAYERS)
-    nowhere = target._device = torch.device("meta")
-    target._module.to(nowhere)
+    nowhere = target.layers.device = torch.device("meta")
+    target.layers.module.to(nowhere)
     target._planes = [plane.to(nowhere) for plane in target._planes]
     engine = eagle3_static.StaticTrees(head, target, 6, 6, 32)
     numbers = {n: torch.empty(2, n, dtype=torch.long, device=nowhere) for n in (9, 10, 2 * 8 + 1 + 8 * 8)}
@@ -355,7 +354,7 @@ def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
 def test_captured_trees_and_their_verification_are_what_the_same_functions_give_uncaptured(folder: Path) -> None:
     target = hf.load(folder, "tiny", plain=True)
-    assert isinstance(target, hf.TorchModel)
+    assert isinstance(target, TorchModel)
     target = StaticModel(target, lines=2, capacity=CONTEXT)
     drafter = Eagle3Drafter(head_for(target), target)
     sequence = target.open()
@@ -368,7 +367,7 @@ def test_captured_trees_and_their_verification_are_what_the_same_functions_give_
         compare(drafter._trees._graphs.made.values())  # type: ignore[union-attr]
         ids, parents = tree.under(text[-1])
         target.forward([Row(sequence, ids, parents=parents)])
-        compare(graph for key, graph in target._graphs.made.items() if key[0] == "read")
+        compare(graph for key, graph in target.graphs.made.items() if key[0] == "read")
         sequence.keep([0, 1])
         text.append(ids[1])
         text.append(7)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_models import save_model, tiny
 
 from app.engine import Engine
 from app.service import DraftRequest, DraftService
@@ -19,8 +19,8 @@ from core.errors import ContextFull
 from core.healing import Healer
 from core.models import hf
 from core.models.base import Row, Sequence
-from core.models.hf import TorchModel
 from core.models.memory import CACHE_SHARE, room_in_cache
+from core.models.torch_model import TorchModel
 
 torch.set_num_threads(1)
 
@@ -40,8 +40,8 @@ RAISED: list[Callable[[], Exception]] = [
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> TorchModel:
-    return hf.load(save_model(tmp_path_factory.mktemp("models") / "llama", tiny("llama")), "tiny")
+def model(tiny_folder: Callable[[str], Path]) -> TorchModel:
+    return hf.load(tiny_folder("compiled llama"), "tiny")
 
 
 def answers(service: DraftService, n: int) -> dict[str, list[dict[str, Any]]]:

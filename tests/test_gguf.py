@@ -16,8 +16,8 @@ from tiny_gguf import ARRAY, FLOAT, I32, Q8_0, TEXT, U32, U64, Field, Sizes, Ten
 
 from core.errors import ModelFileError
 from core.models import gguf_file, load_model, native
-from core.models.hf import TorchModel
-from core.models.native import NativeLlama
+from core.models.llama import NativeLlama
+from core.models.torch_model import TorchModel
 
 Change = Callable[[TinyGguf], None]
 
@@ -35,7 +35,7 @@ def test_the_tiny_model_runs_in_compiled_code(tmp_path: Path) -> None:
     """What is changed below is refused for the change, and not because the file was never a model."""
     model = load_model(str(written(tmp_path)), "torch")
     assert isinstance(model, TorchModel)
-    assert isinstance(model._module, NativeLlama)
+    assert isinstance(model.layers.module, NativeLlama)
     assert torch.isfinite(model.open().feed([1, 2, 3])).all()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from itertools import chain
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +14,9 @@ from hypothesis import strategies as st
 
 from app.bench.text import load as load_text
 from core.errors import BackendUnavailable, ContextFull, InputError, ModelFileError, ModelNotFound
-from core.models import Row, load_model
+from core.models import Row, gguf_file, load_model
+from core.models.llamacpp import LlamaCppModel, LlamaCppTokenizer
+from core.models.tokenizer import CONTROL, END_NAMES
 
 IDS = [504, 3575, 282, 4649, 314, 7042, 30]
 CLOSE = 0.35  # of a logit: another batch size sums in another order, on quantised activations
@@ -176,3 +179,16 @@ def test_unknown_backends_are_refused(tmp_path):
         load_model("default", "vulkan")  # pyright: ignore[reportArgumentType]
     with pytest.raises(BackendUnavailable, match="reads GGUF"):
         load_model(str(tmp_path), "llama.cpp")
+
+
+@pytest.mark.parametrize("name", sorted(END_NAMES))
+def test_a_control_token_with_any_known_name_of_an_end_ends_texts(
+    llama_model: LlamaCppModel, default_gguf: Path, name: str
+) -> None:
+    """The torch backend knows the same names: both take them from one list."""
+    fields = gguf_file.read(default_gguf).fields
+    names, types = list(fields["tokenizer.ggml.tokens"]), fields["tokenizer.ggml.token_type"]
+    control = next(i for i, kind in enumerate(types) if kind == CONTROL and i not in llama_model.tokenizer.eos_ids)
+    names[control] = name
+    made = LlamaCppTokenizer(llama_model._weights, names, types)  # type: ignore[arg-type]
+    assert made.eos_ids == llama_model.tokenizer.eos_ids | {control}

@@ -6,20 +6,21 @@ import json
 import logging
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import cache_of, save_model, tiny
+from tiny_models import cache_of
 from torch import Tensor
 from transformers import LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.models import hf
-from core.models.hf import TorchModel
-from core.models.native import NativeLlama, why_not
+from core.models.llama import NativeLlama, why_not
+from core.models.torch_model import TorchModel
 from core.superposed import superpose
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
@@ -158,7 +159,10 @@ def test_what_it_cannot_run_is_said() -> None:
     narrow = LlamaConfig(**{**SHAPE, "head_dim": 6})
     module = AutoModelForCausalLM.from_config(narrow)
     assert "heads are 6 wide" in why_not(module)
-    assert "sliding window" in why_not(AutoModelForCausalLM.from_config(MistralConfig(**SHAPE, sliding_window=8)))
+    mixed = Qwen2Config(**SHAPE, layer_types=["full_attention", "sliding_attention"], sliding_window=8)
+    for config in (MistralConfig(**SHAPE, sliding_window=8), mixed):
+        assert "sliding window" in why_not(AutoModelForCausalLM.from_config(config))
+    assert "gelu" in why_not(AutoModelForCausalLM.from_config(LlamaConfig(**SHAPE, hidden_act="gelu")))
 
 
 # --- the default model
@@ -166,16 +170,16 @@ def test_what_it_cannot_run_is_said() -> None:
 
 @pytest.fixture(scope="module")
 def rounded(plain_torch_model: TorchModel) -> TorchModel:
-    module = plain_torch_model._module
+    module = plain_torch_model.layers.module
     assert isinstance(module, PreTrainedModel)
-    return hf.made_lean(plain_torch_model, torch.bfloat16)
+    return hf.compiled(plain_torch_model, torch.bfloat16)
 
 
 def test_the_default_model_gives_the_logits_of_transformers_layers(
     torch_model: TorchModel, plain_torch_model: TorchModel
 ) -> None:
     if torch_model.device == "cpu":
-        assert isinstance(torch_model._module, NativeLlama)
+        assert isinstance(torch_model.layers.module, NativeLlama)
     for case in GOLDEN["cases"][:12]:
         ours, theirs = (m.open().feed_every(case["prefix_ids"]) for m in (torch_model, plain_torch_model))
         assert torch.allclose(ours, theirs, atol=2e-3)  # 1e-4 measured
@@ -227,10 +231,12 @@ def test_no_second_pool_of_threads_comes_with_it() -> None:
     assert len(pools) == 1, pools
 
 
-def test_where_it_is_compiled_nothing_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_where_it_is_compiled_nothing_is_said(
+    tiny_folder: Callable[[str], Path], caplog: pytest.LogCaptureFixture
+) -> None:
     with caplog.at_level(logging.WARNING):
-        model = hf.load(save_model(tmp_path, tiny("compiled llama")), "tiny")
+        model = hf.load(tiny_folder("compiled llama"), "tiny")
     assert isinstance(model, TorchModel)
-    assert isinstance(model._module, NativeLlama)
+    assert isinstance(model.layers.module, NativeLlama)
     assert model.notice is None
     assert not caplog.records

@@ -6,6 +6,7 @@ import itertools
 import math
 import subprocess
 import sys
+from copy import deepcopy
 
 import numpy as np
 import pytest
@@ -124,12 +125,12 @@ def test_real_rows_are_cropped_as_by_transformers(real):
 
 
 @every_rule
-def test_a_rule_is_a_transformers_logits_processor(rule):
-    from transformers import LogitsProcessor
+def test_transformers_calls_a_rule_as_its_own(rule):
+    from transformers import LogitsProcessorList
 
-    assert isinstance(rule, LogitsProcessor)
+    ids, logits = torch.zeros(2, 3, dtype=torch.long), torch.randn(2, 50, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(LogitsProcessorList([deepcopy(rule)])(ids, logits), rule(ids, logits))
     assert isinstance(rule, Rule)
-    assert isinstance(rule, type(rule))
 
 
 def test_rules_do_not_import_transformers():

@@ -4,14 +4,13 @@ measured between the drafts, and a head that sees the whole text."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from test_eagle3_drafter import head_for
-from tiny_models import save_model, tiny
 
 from app import engine, speculation
 from app.service import DraftRequest, DraftService
@@ -27,8 +26,8 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_model(tmp_path_factory.mktemp("models") / "llama", tiny("llama"))
+def folder(tiny_folder: Callable[[str], Path]) -> Path:
+    return tiny_folder("llama")
 
 
 @pytest.fixture

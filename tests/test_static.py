@@ -3,59 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_models import Replayed
+from tiny_models import CONTEXT, VOCAB, Replayed, tiny
 from torch import Tensor
-from transformers import BloomConfig, Gemma3TextConfig, GPT2Config, LlamaConfig, PreTrainedConfig
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.errors import BackendUnavailable, ContextFull, InputError
-from core.models import capture, static
+from core.models import capture, hf, rows, static
 from core.models.base import Row, path_to
-from core.models.hf import TorchModel
 from core.models.hf_tokenizer import HFTokenizer
 from core.models.static import StaticModel, StaticSequence
+from core.models.torch_model import TorchModel
 from core.superposed import superpose_batch
 from core.superposed_static import superpose_static
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
 PAPER = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
-CONTEXT, VOCAB, LINES = 48, 300, 4
+LINES = 4
 KINDS = ["llama", "gpt2", "gemma3"]
 
-
-def config_of(kind: str) -> PreTrainedConfig:
-    rope = {
-        "hidden_size": 32,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "intermediate_size": 48,
-        "vocab_size": VOCAB,
-        "max_position_embeddings": CONTEXT,
-    }
-    match kind:
-        case "llama":
-            return LlamaConfig(**rope)
-        case "gpt2":
-            return GPT2Config(vocab_size=VOCAB, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4)
-        case "gemma3":
-            layers = ["sliding_attention", "full_attention"]
-            return Gemma3TextConfig(**rope, head_dim=8, sliding_window=5, layer_types=layers)
-        case "bloom":
-            return BloomConfig(vocab_size=VOCAB, hidden_size=32, n_layer=2, n_head=4)
-    raise AssertionError(kind)
+pytestmark = pytest.mark.usefixtures("small_scale")
 
 
 def plain_model(kind: str) -> TorchModel:
     torch.manual_seed(7)
-    module = AutoModelForCausalLM.from_config(config_of(kind))
+    module = AutoModelForCausalLM.from_config(tiny(kind))
     with torch.no_grad():
         for parameter in module.parameters():
             if parameter.ndim > 1:
@@ -65,17 +43,6 @@ def plain_model(kind: str) -> TorchModel:
     tokenizer.pieces, tokenizer.eos_ids, tokenizer.special_ids = pieces, frozenset({256}), frozenset(range(256, VOCAB))
     tokenizer.start_ids, tokenizer.document_start = [], 256
     return TorchModel(module, tokenizer, kind, CONTEXT)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_scale() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(static, "COLUMNS", 8)  # so that steps move on to more columns
-        patch.setattr(static, "CHUNK", 7)
-        yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +229,7 @@ def test_watched_layers_are_those_of_the_plain_path(
 def test_the_mask_of_a_tree_is_its_ancestors(picks: list[int], padding: int) -> None:
     parents = [min(pick, i) - 1 for i, pick in enumerate(picks)]
     row = Row(None, [0] * len(parents), parents=parents)  # type: ignore[arg-type]
-    depth, sees = static._trees([row], len(parents) + padding)
+    depth, sees = rows.trees([row], len(parents) + padding)
     for place in range(len(parents)):
         path = path_to(place, parents)
         assert sees[0, place].nonzero().flatten().tolist() == path
@@ -408,4 +375,9 @@ def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel
         vector = torch_model.embeddings[[token, token + 1]].mean(0, keepdim=True)
         for line, logits in enumerate(torch_model.forward([Row(s, vector) for s in plain])):
             assert torch.allclose(found.logits[line], logits[found.ids[line]], atol=0.1 * float(logits.std()))
-    assert all(graph.graph is not None for graph in model._graphs.made.values())
+    assert all(graph.graph is not None for graph in model.graphs.made.values())
+
+
+def test_a_compiled_model_is_refused_in_words(tiny_folder: Callable[[str], Path]) -> None:
+    with pytest.raises(BackendUnavailable, match="runs in compiled code on the CPU"):
+        StaticModel(hf.load(tiny_folder("compiled llama"), "tiny"))

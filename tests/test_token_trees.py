@@ -2,43 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import gc
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny_models import CONTEXT, VOCAB, save_model, tiny
+from tiny_models import CONTEXT, VOCAB
 from torch import Tensor
 
 from core.errors import InputError
 from core.models import LanguageModel, Row, hf
 from core.models.base import depths, path_to
 from core.models.static import StaticModel
+from core.models.torch_model import TorchModel
+
+pytestmark = pytest.mark.usefixtures("small_scale")
 
 IDS = [504, 3575, 282, 4649, 314, 7042, 30]
 CLOSE = 0.35  # of a logit on llama.cpp: other batches sum quantised activations in another order
 LOOSE = 2.0  # where kept cells lie in another order as well; see the test of holes
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_scale() -> Iterator[None]:
-    """Stores that fill up within the few positions of tiny models; and one thread, which suits those best."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf, "ROOM", 2)
-        yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
-def load(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], LanguageModel]:
+def load(tiny_folder: Callable[[str], Path]) -> Callable[[str], LanguageModel]:
     made: dict[str, LanguageModel] = {}
 
     def get(kind: str) -> LanguageModel:
         if kind not in made:
-            made[kind] = hf.load(save_model(tmp_path_factory.mktemp(kind), tiny(kind)), kind)
+            made[kind] = hf.load(tiny_folder(kind), kind)
         return made[kind]
 
     return get
@@ -174,7 +168,7 @@ STATIC: dict[int, StaticModel] = {}
 def load_static(plain: LanguageModel) -> StaticModel:
     """The same weights behind a static cache, made once."""
     if id(plain) not in STATIC:
-        assert isinstance(plain, hf.TorchModel)
+        assert isinstance(plain, TorchModel)
         STATIC[id(plain)] = StaticModel(plain, lines=5, capacity=CONTEXT)
     return STATIC[id(plain)]
 
@@ -183,6 +177,7 @@ def load_static(plain: LanguageModel) -> StaticModel:
 @given(data=st.data())
 def test_llama_cpp_trees(llama_model: LanguageModel, data: st.DataObject) -> None:
     """The same, with what llama.cpp's order of cells costs in exactness; every sequence id comes back."""
+    gc.collect()  # sequences that other tests dropped
     free = len(llama_model._free_ids)  # type: ignore[attr-defined]
     sequence, other = llama_model.open(), llama_model.open()
     sequence.feed(IDS)
@@ -302,3 +297,17 @@ def test_paths_and_depths(parents: list[int]) -> None:
         assert len(path) == depth + 1
         assert path[-1] == place
         assert [parents[p] for p in path] == [-1, *path[:-1]]
+
+
+def test_a_mistake_in_our_own_masks_is_an_error_and_not_a_model_without_trees(
+    load: Callable[[str], LanguageModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load("llama")
+    assert isinstance(model, TorchModel) and model.takes_trees
+
+    def mistake(*_: object) -> None:
+        raise AttributeError("no such name")
+
+    monkeypatch.setattr(TorchModel, "_tree_mask", mistake)
+    with pytest.raises(AttributeError, match="no such name"):
+        TorchModel(model.layers.module, model.tokenizer, "again", CONTEXT)

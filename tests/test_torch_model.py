@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,10 +24,12 @@ from transformers import (
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
-from core.models import hf
+from core.models import hf, torch_model
 from core.models.base import Row
-from core.models.hf import TorchModel, TorchSequence
 from core.models.hf_tokenizer import from_gguf, from_transformers
+from core.models.torch_model import TorchModel, TorchSequence
+
+pytestmark = pytest.mark.usefixtures("small_scale")
 
 HOSTILE = [
     "",
@@ -51,32 +53,20 @@ class Loaded:
     reference: Callable[[Tensor], Tensor]  # embeddings (n, D) -> logits (n, V), without any cache
 
 
-@pytest.fixture(scope="module", autouse=True)
-def small_scale() -> Iterator[None]:
-    """Stores that fill up within the few positions of tiny models; and one thread, which suits those best."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(hf, "ROOM", 2)
-        yield
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture(scope="module")
-def loaded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Loaded]:
+def loaded(tiny_folder: Callable[[str], Path]) -> Callable[[str], Loaded]:
     made: dict[str, Loaded] = {}
 
     def get(kind: str) -> Loaded:
         if kind not in made:
-            folder = save_model(tmp_path_factory.mktemp(kind), tiny(kind))
+            folder = tiny_folder(kind)
             plain = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
 
             def reference(vectors: Tensor) -> Tensor:
                 with torch.no_grad():
                     return plain(inputs_embeds=vectors[None], use_cache=False).logits[0]
 
-            # On a CPU Llama runs compiled, or lean where its heads do not allow that; on its own layers otherwise.
-            made[kind] = Loaded(hf.load(folder, kind, plain=kind == "plain llama"), reference)
+            made[kind] = Loaded(hf.load(folder, kind, plain=kind == "llama"), reference)
         return made[kind]
 
     return get
@@ -91,7 +81,7 @@ def close_to(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=2e-4)
 
 
-KINDS = ["llama", "plain llama", "compiled llama", "gpt2", "gemma3", "bloom"]
+KINDS = ["llama", "compiled llama", "gpt2", "gemma3", "bloom"]
 
 # --- sequences
 
@@ -187,7 +177,7 @@ def test_a_fork_and_its_parent_go_their_own_ways(llama: TorchModel) -> None:
 def test_steps_of_forks_copy_the_cache_once_and_then_grow_in_place(
     llama: TorchModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(hf, "ROOM", 64)
+    monkeypatch.setattr(torch_model, "ROOM", 64)
     parent = llama.open()
     parent.feed([1, 2, 3])
     drafts = [parent, *(parent.fork() for _ in range(3))]
@@ -226,10 +216,9 @@ def test_a_fork_that_is_dropped_without_closing_does_not_move_its_parent(llama: 
 
 
 def test_only_the_logits_somebody_wants_are_computed(loaded: Callable[[str], Loaded]) -> None:
-    llama = loaded("plain llama").model
-    assert llama._module is not None
+    llama = loaded("llama").model
     widths: list[int] = []
-    hook = llama._module.get_output_embeddings().register_forward_hook(
+    hook = llama.layers.module.get_output_embeddings().register_forward_hook(
         lambda module, inputs, output: widths.append(inputs[0].shape[1])
     )
     llama.open().feed(list(range(30)))
@@ -264,12 +253,11 @@ def test_a_full_context_leaves_every_sequence_as_it_was(llama: TorchModel) -> No
 def test_a_pass_that_fails_half_way_leaves_every_sequence_as_it_was(
     loaded: Callable[[str], Loaded], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    llama = loaded("plain llama").model
+    llama = loaded("llama").model
     a, b = llama.open(), llama.open()
     a.feed([1, 2, 3])
     b.feed([4])
-    assert llama._module is not None
-    head = llama._module.get_output_embeddings()
+    head = llama.layers.module.get_output_embeddings()
     calls = []
 
     def fail_second(inputs: Tensor) -> Tensor:

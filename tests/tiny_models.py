@@ -21,7 +21,7 @@ from transformers import (
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.models.capture import Captured
-from core.models.native import NativeLlama
+from core.models.llama import NativeLlama
 
 CONTEXT = 48
 VOCAB = 300  # 256 bytes, two control tokens, and rows that no token uses
@@ -39,7 +39,7 @@ def tiny(kind: str) -> PreTrainedConfig:
         **ends,
     }
     match kind:
-        case "llama" | "plain llama":  # rotary positions, grouped queries
+        case "llama":  # rotary positions, grouped queries
             return LlamaConfig(**rope)
         case "compiled llama":  # heads of a width that `native.cpp` computes
             return LlamaConfig(**rope, head_dim=16)

@@ -2,9 +2,9 @@
 
 The floor is the bytes of the weights divided by the bandwidth at which this CPU reads them: a sum over as many bytes,
 taken in the same rounds. A step is `LanguageModel.forward` of one token for 1, 4 and 9 sequences (a superposed row; it
-and 3, or 8, exact ones beside it), with transformers' layers, on oneDNN (which serves machines without a compiler) and
-in compiled code, in float32 and bfloat16. A ratio to the floor is the median over the rounds of two times of the same
-round, for the bandwidth of a shared machine comes and goes.
+and 3, or 8, exact ones beside it), with transformers' layers, and in compiled code in float32, in bfloat16 and as the
+file has the weights. A ratio to the floor is the median over the rounds of two times of the same round, for the
+bandwidth of a shared machine comes and goes.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from transformers import PreTrainedModel
 
 from app.bench.report import Options, Report, interleaved
 from core.errors import ModelFileError
-from core.models import hf, lean, native
+from core.models import hf
 from core.models.base import Row, Sequence
-from core.models.hf import TorchModel
-from core.models.lean import LeanLlama
+from core.models.llama import NativeLlama, why_not
 from core.models.load import DEFAULT_NAME, default_model_path
-from core.models.native import NativeLlama
+from core.models.torch_model import TorchModel
 
 ROWS = (1, 4, 9)
 STEPS = 9  # in a row, as in a set of drafts of 10 tokens; times are per step
@@ -54,30 +53,25 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     """Raises what loading the model raises."""
     progress("loading the model")
     plain = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
-    module = plain._module
+    module = plain.layers.module
     if plain.device != "cpu" or not isinstance(module, PreTrainedModel):
         raise ModelFileError("The model is not on the CPU; set CUDA_VISIBLE_DEVICES= to measure the CPU.")
     report = Report("cpu-torch")
     count = sum(p.numel() for p in module.parameters())  # the tied table once: a step reads it as its output layer
     ways = [_way("transformers' layers, float32", plain, count * 4)]
-    for dtype, size in ((torch.float32, 4), (torch.bfloat16, 2)):
-        for how, make, reason in (
-            ("on oneDNN", LeanLlama, lean.why_not(module, dtype)),
-            ("compiled", NativeLlama.of, native.why_not(module)),
-        ):
-            name = f"{how}, {str(dtype).removeprefix('torch.')}"
+    if reason := why_not(module):
+        report.rows.append({"way": "compiled", "note": f"not measured: {reason}"})
+    else:
+        for dtype, size in ((torch.float32, 4), (torch.bfloat16, 2)):
+            name = f"compiled, {str(dtype).removeprefix('torch.')}"
             progress(name)
-            if reason:
-                report.rows.append({"way": name, "note": f"not measured: {reason}"})
-                continue
-            model = TorchModel(make(module, dtype), plain.tokenizer, name, plain.context_length)
+            model = TorchModel(NativeLlama.of(module, dtype), plain.tokenizer, name, plain.context_length)
             ways.append(_way(name, model, count * size))
-    if not native.why_not(module):
         name = "compiled, as the file has it"
         progress(name)
-        model = hf.made_lean(plain, None, default_model_path())
-        assert isinstance(model._module, NativeLlama)
-        ways.append(_way(name, model, model._module.bytes))
+        model = hf.compiled(plain, None, default_model_path())
+        assert isinstance(model.layers.module, NativeLlama)
+        ways.append(_way(name, model, model.layers.module.bytes))
     source = torch.ones(count)  # float32, as many bytes as its weights; zeros might be one page of memory many times
     target = torch.zeros_like(source)
 

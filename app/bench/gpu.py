@@ -29,9 +29,9 @@ from core.autocomplete import BASE_STORE
 from core.errors import BackendUnavailable
 from core.models import hf
 from core.models.base import Row
-from core.models.hf import TorchModel
 from core.models.load import DEFAULT_NAME, default_model_path
 from core.models.static import StaticModel
+from core.models.torch_model import TorchModel
 from core.ngram import NgramStore, StoreError
 from core.ngram.interpolation import Geometric
 from core.samplers import MinP, TopNSigma, TopP, TopW
@@ -100,8 +100,7 @@ def _one_model(
     options: Options,
     progress: Callable[[str], None],
 ) -> None:
-    assert model._module is not None
-    floor = bytes_read(model._module) / bandwidth  # type: ignore[arg-type]
+    floor = bytes_read(model.layers.module) / bandwidth
     _row(report, model, "floor of a step: weights / bandwidth, ms", floor * 1000)
     best: StaticModel | None = None
     fastest, steps = float("inf"), dict[int, float]()
@@ -211,8 +210,7 @@ def _trees(drafter: Eagle3Drafter, text: list[int], features: Tensor) -> None:
 
 def _random_head(model: TorchModel) -> Eagle3Head:
     """One layer in the shape of the model's own."""
-    assert model._module is not None
-    config = model._module.config
+    config = model.layers.module.config
     torch.manual_seed(0)
     return Eagle3Head(
         HeadConfig(
@@ -278,7 +276,7 @@ def _ngrams(
 def _users(report: Report, model: TorchModel, best: StaticModel, options: Options) -> None:
     """B people press a key at once; each has a text of another length. Everyone waits for the whole batch."""
     chance = np.random.default_rng(1)
-    compiler = None if best._call is best._module else "inductor"
+    compiler = "inductor" if best.compiled else None
     for users in USERS[:3] if options.tiny else USERS:
         prefixes = [chance.integers(0, model.vocab_size, PREFIX + 7 * i % 64).tolist() for i in range(users)]
         waits: list[float] = []
@@ -300,16 +298,16 @@ def _users(report: Report, model: TorchModel, best: StaticModel, options: Option
         more = {"p95_ms": percentile(waits, 95) * 1000, "MB": static.bytes_per_line / 1e6}
         _row(report, model, f"{users} people at once, k=3, sets of drafts per s", users / median(waits), **more)
         del static, held
-        _empty(model._device)
+        _empty(model.layers.device)
 
 
 def _samplers(report: Report, model: TorchModel, options: Options, progress: Callable[[str], None]) -> None:
     """Each rule on (1, V) logits where they are; and whether any of it waits for the device."""
     progress(f"{model.name}: samplers")
-    device, vocabulary = model._device, model.vocab_size
+    device, vocabulary = model.layers.device, model.vocab_size
     logits = torch.randn(1, vocabulary, device=device, generator=torch.Generator(device).manual_seed(0)) * 2.5
     ids = torch.zeros(1, 1, dtype=torch.int64, device=device)
-    table = model.embeddings.to(device=device, dtype=model._dtype)
+    table = model.embeddings.to(device=device, dtype=model.layers.dtype)
     rules = {"top-p": TopP(0.9), "Top-W": TopW(table), "min-p": MinP(0.1), "top-nσ": TopNSigma(1.0)}
     timings = interleaved(
         {name: lambda rule=rule: _many(rule, ids, logits) for name, rule in rules.items()},
@@ -352,8 +350,8 @@ def _synchronises(rule: Any, ids: Tensor, logits: Tensor) -> bool | None:
 
 
 def _generate(model: TorchModel, prefix: list[int], **how: Any) -> Tensor:
-    given = torch.tensor([prefix], device=model._device)
-    generate: Any = model._module
+    given = torch.tensor([prefix], device=model.layers.device)
+    generate: Any = model.layers.module
     with torch.inference_mode():
         return generate.generate(
             given,
@@ -381,7 +379,7 @@ def _bandwidth(device: torch.device, size: int) -> float:
 
 def _memory(model: TorchModel, run: Callable[[], object]) -> float | None:
     """MB that a run takes at most beyond what is there before it; None where torch keeps no account."""
-    if model._device.type != "cuda":
+    if model.layers.device.type != "cuda":
         return None
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -390,7 +388,7 @@ def _memory(model: TorchModel, run: Callable[[], object]) -> float | None:
 
 
 def _now(model: TorchModel) -> float:
-    _wait(model._device)
+    _wait(model.layers.device)
     return time.perf_counter()
 
 

@@ -10,7 +10,7 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.errors import InputError
 from core.models.base import Tokenizer
-from core.models.hf import TorchModel
+from core.models.torch_model import TorchModel
 
 CONTEXT = 1024
 

@@ -9,54 +9,18 @@ Shapes: V is the vocabulary size, D the width of an embedding, n a number of pos
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from core.errors import BackendUnavailable, InputError
 from core.models.capture import sent
+from core.models.tokenizer import Tokenizer
 
 SNAPSHOTS = 4  # logits kept per sequence, V float32 each (197 kB for the default model)
-
-
-class Tokenizer(ABC):
-    """Text to token ids and back, and the bytes behind each id.
-
-    Attributes:
-        pieces: the bytes that each id stands for, b"" for control tokens.
-        eos_ids: ids that end a text; they are in `special_ids` too.
-        special_ids: control tokens, which no draft may contain.
-        start_ids: what this model wants before the first token of a text: [bos] or [].
-        document_start: the id to feed when there is no text at all.
-    """
-
-    pieces: list[bytes]
-    eos_ids: frozenset[int]
-    special_ids: frozenset[int]
-    start_ids: list[int]
-    document_start: int
-
-    @abstractmethod
-    def encode(self, text: str) -> list[int]:
-        """Ids of `text`, without special tokens: text that looks like one is encoded as plain characters."""
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """Text of `ids`; bytes that are not valid UTF-8 become U+FFFD. Use `pieces` where that matters."""
-        return b"".join(self.pieces[i] for i in ids).decode("utf-8", errors="replace")
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """Hexadecimal SHA-256 over all pieces: two tokenizers with the same one give ids the same meaning."""
-        digest = hashlib.sha256()
-        for piece in self.pieces:
-            digest.update(len(piece).to_bytes(4, "little") + piece)
-        return digest.hexdigest()
 
 
 @dataclass(frozen=True)
@@ -126,8 +90,8 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def _forward(self, rows: list[Row]) -> list[Tensor]:
-        """Run the rows in one pass; inputs are checked, bookkeeping is the caller's, who takes back what a pass that
-        failed has appended."""
+        """Run the rows in one pass. `forward` has checked the inputs, keeps the books, and removes what a failed pass
+        appended."""
 
     @abstractmethod
     def close(self) -> None:
@@ -150,8 +114,8 @@ class LanguageModel(ABC):
             self._check_inputs(row.inputs)
             self._check_tree(row)
         for row in rows:
-            row.sequence._forget_tree()
-            row.sequence._fresh = None
+            row.sequence.forget_tree()
+            row.sequence.fresh = None
         lengths = [row.sequence.length for row in rows]
         try:
             logits = self._forward(rows)
@@ -159,7 +123,7 @@ class LanguageModel(ABC):
                 if row.parents is not None:
                     row.sequence._tree = Tree(list(row.inputs), list(row.parents), after)  # pyright: ignore[reportArgumentType]
                 else:
-                    row.sequence._remember(row.sequence._fresh)
+                    row.sequence.remember(row.sequence.fresh)
                     row.sequence._note(row.inputs, None if row.silent else after[-1] if row.every else after)
         except BaseException:
             for row, length in zip(rows, lengths, strict=True):
@@ -223,10 +187,10 @@ class Sequence(ABC):
         # back to one of them (typing on inside a word) costs no pass.
         self._logits: OrderedDict[int, Tensor] = OrderedDict()
         self._tree: Tree | None = None
-        self._fresh: Tensor | None = None  # features of the latest pass, (n, W)
+        self.fresh: Tensor | None = None  # features of the latest pass, (n, W)
         self._features = torch.empty(0, 0)  # a buffer with room to grow, (capacity, W)
         self._known = 0  # its rows that count: fewer than `length` where the model was not watched all along
-        self._layers: tuple[int, ...] = ()  # what it holds
+        self._layers: tuple[int, ...] = ()  # the watched layers whose states it holds
 
     @property
     def features(self) -> Tensor | None:
@@ -237,14 +201,14 @@ class Sequence(ABC):
         return self._features[: self.length] if whole else None
 
     def reveal(self) -> None:
-        """Features are wanted of every position: what was read before the model kept them is forgotten, to be read
-        again."""
+        """Make `features` cover every position: rewind to 0, so that all are fed again, where some were fed before the
+        model was watched."""
         if self.features is None:
             self.rewind(0)
 
-    def _remember(self, fresh: Tensor | None) -> None:
+    def remember(self, fresh: Tensor | None) -> None:
         """Rows (n, W) behind the others; called before the positions are counted."""
-        self._fresh = None
+        self.fresh = None
         if fresh is None or self._known < self.length:
             return
         if self._layers != self.model.watched:
@@ -286,7 +250,7 @@ class Sequence(ABC):
 
     def keep(self, path: list[int]) -> None:
         """Append a path of the tree that was fed last, given as places in it, and forget the rest; [] forgets it all.
-        Raises InputError for what is no path that begins at the end of the sequence."""
+        Raises InputError unless the path begins at the end of the sequence."""
         tree = self._tree
         if tree is None:
             raise InputError("No tree to keep anything of: feed one first.")
@@ -298,14 +262,14 @@ class Sequence(ABC):
         self._keep(path)
         self._tree = None
         if path:
-            self._remember(None if self._fresh is None else _rows(self._fresh, path))
+            self.remember(None if self.fresh is None else _rows(self.fresh, path))
             self._note([tree.ids[place] for place in path], tree.logits[at])
 
     def rewind(self, length: int) -> None:
         """Forget every position from `length` on. Raises InputError when there are not that many."""
         if not 0 <= length <= self.length:
             raise InputError(f"Cannot rewind to {length}: the sequence holds {self.length} positions.")
-        self._forget_tree()
+        self.forget_tree()
         if length < self.length:
             self._rewind(length)
             del self.inputs[length:]
@@ -315,7 +279,7 @@ class Sequence(ABC):
 
     def fork(self) -> Sequence:
         """A second sequence that starts as this one stands; the two then go their own ways."""
-        self._forget_tree()
+        self.forget_tree()
         child = self._fork()
         child.inputs = list(self.inputs)
         child._logits = OrderedDict(self._logits)
@@ -360,7 +324,7 @@ class Sequence(ABC):
             while len(self._logits) > SNAPSHOTS:
                 self._logits.popitem(last=False)
 
-    def _forget_tree(self) -> None:
+    def forget_tree(self) -> None:
         if self._tree is not None:
             self.keep([])
 
@@ -370,7 +334,7 @@ class Sequence(ABC):
         self._known = min(self._known, length)
         for at in [at for at in self._logits if at > length]:
             del self._logits[at]
-        self._tree = self._fresh = None
+        self._tree = self.fresh = None
         self._keep([])
         self._rewind(length)
 

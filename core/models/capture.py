@@ -1,7 +1,7 @@
 """Functions that a GPU replays as one graph, and the few sizes that they are captured for.
 
-What a captured function reads and writes has fixed addresses, so its sizes are fixed too: whoever calls it rounds them
-up to a power of two and captures once for each. Without CUDA the same functions run uncaptured.
+A captured function reads and writes at fixed addresses, so its sizes are fixed too: callers round them up to a power of
+two, and each size is captured once. Without CUDA the same functions run uncaptured.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Graphs:
         """What `compute` returns for `fed`, on the device; it holds until the next call of any that shares the pool.
 
         Args:
-            key: says all that `compute` depends on besides `fed` and what stands at fixed addresses.
+            key: everything that `compute` depends on besides `fed` and the tensors at fixed addresses.
             fed: on the host; the one copy to the device.
             harmless: what to warm up with where `fed`, computed several times, leaves something else than once.
         Raises: ContextFull when the device's memory is full.
@@ -59,7 +59,7 @@ class Captured:
     """A function of one tensor, at fixed addresses: captured where there is CUDA, run as it stands elsewhere."""
 
     def __init__(self, compute: Compute, fed: Tensor, device: torch.device, pool: Any) -> None:
-        """`fed` is what it warms up with; that must not write where something is held."""
+        """`fed` is the input of the warm-up runs, which must not overwrite held data."""
         self._compute = compute
         self._fed = fed.to(device, copy=True)
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -100,7 +100,7 @@ def bucket(n: int, least: int) -> int:
 
 
 def sent(values: list[int], device: torch.device) -> Tensor:
-    """Numbers (n,) int64 on a device, without waiting for what it is busy with."""
+    """Numbers (n,) int64 on a device, copied without waiting for its running work."""
     gpu = device.type == "cuda"
     return torch.tensor(values, dtype=torch.long, pin_memory=gpu).to(device, non_blocking=gpu)
 

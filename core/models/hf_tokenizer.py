@@ -15,25 +15,21 @@ from typing import TYPE_CHECKING, Any
 import tokenizers
 from tokenizers import AddedToken, Regex, models, pre_tokenizers
 
-from core.models.base import Tokenizer
+from core.models.tokenizer import (
+    BOUNDARY_NAMES,
+    CONTROL,
+    END_NAMES,
+    SURROGATE,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    Tokenizer,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-
-# Names of tokens that end a text or a turn, in whichever vocabulary they appear as control tokens.
-_END_NAMES = frozenset(
-    {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "<|return|>"}
-    | {"<end_of_turn>", "<end_of_utterance>", "<|endofturn|>", "</s>", "<eos>", "<EOT>", "[EOS]", "[EOT]"}
-    | {"<｜end▁of▁sentence｜>"}
-)
-# Names that a training run puts between documents, so that one of them stands for the start of the next.
-_BOUNDARY_NAMES = ("<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>")
-
-# GGUF: `tokenizer.ggml.token_type`
-_UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED = 2, 3, 4, 5
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
@@ -66,11 +62,11 @@ class HFTokenizer(Tokenizer):
         """`names` maps the control tokens' names to their ids; `eos_ids` are those that the files state."""
         self._backend = backend
         stated = [i for i in eos_ids if i is not None and 0 <= i < len(pieces)]
-        self.eos_ids = frozenset(stated) | {i for name, i in names.items() if name in _END_NAMES}
+        self.eos_ids = frozenset(stated) | {i for name, i in names.items() if name in END_NAMES}
         self.special_ids = frozenset(special_ids) | self.eos_ids
         self.pieces = [b"" if i in self.special_ids else piece for i, piece in enumerate(pieces)]
         self.start_ids = start_ids
-        boundaries = [names[name] for name in _BOUNDARY_NAMES if name in names]
+        boundaries = [names[name] for name in BOUNDARY_NAMES if name in names]
         candidates = [
             *start_ids,
             *boundaries,
@@ -82,7 +78,7 @@ class HFTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         # Half a surrogate pair (a broken paste) has no UTF-8 form.
-        ids = self._backend.encode(_SURROGATE.sub("\ufffd", text), add_special_tokens=False).ids
+        ids = self._backend.encode(SURROGATE.sub("\ufffd", text), add_special_tokens=False).ids
         return [i for i in ids if i < len(self.pieces)]
 
 
@@ -121,10 +117,10 @@ def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
         splits.append(pre_tokenizers.Split(Regex(pattern), behavior="isolated"))
     splits.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pattern is None))
     backend.pre_tokenizer = pre_tokenizers.Sequence(splits)
-    verbatim = {i for i, kind in enumerate(types) if kind == _USER_DEFINED}
+    verbatim = {i for i, kind in enumerate(types) if kind == USER_DEFINED}
     backend.add_tokens([AddedToken(tokens[i], normalized=False) for i in sorted(verbatim)])
 
-    special = {i for i, kind in enumerate(types) if kind in (_UNKNOWN, _CONTROL, _UNUSED)}
+    special = {i for i, kind in enumerate(types) if kind in (UNKNOWN, CONTROL, UNUSED)}
     pieces = [token.encode() if i in verbatim else _byte_level_piece(token) for i, token in enumerate(tokens)]
     bos: Any = stated("bos_token_id")
     start_ids: list[int] = []

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import re
 import weakref
 from collections import deque
 from pathlib import Path
@@ -23,9 +22,10 @@ from torch import Tensor
 
 from core.errors import ContextFull, InputError, ModelFileError
 from core.models import gguf_check, gguf_file
-from core.models.base import LanguageModel, Row, Sequence, Tokenizer, as_embeddings, depths, is_chain, path_to
+from core.models.base import LanguageModel, Row, Sequence, as_embeddings, depths, is_chain, path_to
 from core.models.gguf_file import GGUFFile
 from core.models.memory import CACHE_SHARE, free_bytes
+from core.models.tokenizer import BOUNDARY_NAMES, CONTROL, END_NAMES, SURROGATE, UNKNOWN, UNUSED, Tokenizer
 
 MAX_CELLS = 8192  # positions in the cache, all sequences together; fewer where memory is short
 LEAST_CELLS = 512
@@ -34,15 +34,6 @@ BATCH = 512  # inputs per native call; longer rows are cut
 
 # Its ctypes annotations name pointer classes that ctypes itself never hands out; so no types.
 lib: Any = llama_cpp.llama_cpp
-
-_SURROGATE = re.compile("[\ud800-\udfff]")
-# GGUF: tokenizer.ggml.token_type
-_NORMAL, _UNKNOWN, _CONTROL, _USER_DEFINED, _UNUSED, _BYTE = 1, 2, 3, 4, 5, 6
-# Ends of a text or a turn. llama.cpp counts more as such (file separators of code models); a draft may not
-# contain those either, they are control tokens.
-_END_NAMES = {"<|endoftext|>", "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|end|>", "</s>"}
-_END_NAMES |= {"<end_of_turn>", "<eos>", "<EOT>", "[EOS]", "<|return|>", "<|endofturn|>"}
-_BOUNDARY_NAMES = ("<|endoftext|>", "<|end_of_text|>", "<|begin_of_text|>")
 
 
 def _threads() -> int:
@@ -81,19 +72,19 @@ class LlamaCppTokenizer(Tokenizer):
         self._vocab = vocab = lib.llama_model_get_vocab(weights.pointer)
         n = lib.llama_vocab_n_tokens(vocab)
         names = names + [""] * (n - len(names))
-        types = types + [_UNUSED] * (n - len(types))
-        self.special_ids = frozenset(i for i, t in enumerate(types) if t in (_UNKNOWN, _CONTROL, _UNUSED))
+        types = types + [UNUSED] * (n - len(types))
+        self.special_ids = frozenset(i for i, t in enumerate(types) if t in (UNKNOWN, CONTROL, UNUSED))
         self.pieces = [b"" if i in self.special_ids else self._piece(i) for i in range(n)]
-        ends = {i for i in self.special_ids if names[i] in _END_NAMES}
+        ends = {i for i in self.special_ids if names[i] in END_NAMES}
         ends |= {i for i in (lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab)) if i >= 0}
         self.eos_ids = frozenset(ends)
         bos = lib.llama_vocab_bos(vocab)
         self.start_ids = [bos] if lib.llama_vocab_get_add_bos(vocab) and bos >= 0 else []
-        boundary = [names.index(b) for b in _BOUNDARY_NAMES if b in names]
+        boundary = [names.index(b) for b in BOUNDARY_NAMES if b in names]
         self.document_start = (self.start_ids or boundary or [bos if bos >= 0 else min(ends, default=0)])[0]
 
     def encode(self, text: str) -> list[int]:
-        data = _SURROGATE.sub("\ufffd", text).encode("utf-8")
+        data = SURROGATE.sub("\ufffd", text).encode("utf-8")
         room = len(data) + 8
         out = (lib.llama_token * room)()
         n = lib.llama_tokenize(self._vocab, data, len(data), out, room, False, False)
@@ -333,7 +324,7 @@ class LlamaCppSequence(Sequence):
 
     def close(self) -> None:
         if self._open and self.model._context:
-            self._forget_tree()
+            self.forget_tree()
             self.model._give_id(self.id)
         self._open = False
 

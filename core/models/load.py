@@ -17,7 +17,7 @@ from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel
 
 if TYPE_CHECKING:
-    from core.models.hf import TorchModel
+    from core.models.torch_model import TorchModel
 
 Backend = Literal["auto", "torch", "llama.cpp"]
 Precision = Literal["file", "float32", "bfloat16"]
@@ -76,7 +76,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             raise BackendUnavailable(f"llama.cpp cannot run here: {why_not}; {todo}, or use --backend torch.")
         return _with_llama_cpp(file, label, precision)
     notice = None
-    if backend == "auto" and file and not torch.cuda.is_available() and not _faster_compiled(file):
+    if backend == "auto" and file and not torch.cuda.is_available() and not faster_compiled(file):
         why_not = _llama_cpp_problem(file)
         if not why_not:
             return _with_llama_cpp(file, label, precision)
@@ -133,7 +133,7 @@ def _locate(name: str) -> tuple[Path | str, str]:
     return name, name
 
 
-def _faster_compiled(path: Path) -> bool:
+def faster_compiled(path: Path) -> bool:
     """Whether torch has compiled code for exactly this file, and for a kind of processor on which it was measured."""
     if platform.machine().lower() not in COMPARED:
         return False

@@ -1,41 +1,33 @@
-"""The Llama family on a CPU at the speed of its memory: a whole pass in one call of compiled code, `native.cpp`.
+"""Layers of the Llama kind in compiled code: a whole pass in one call of `native.cpp`.
 
-The code is compiled when it is first needed, in about three seconds, and kept (`native_library`); `why_not` says what
-is missing where that fails. It takes the place of transformers' module inside `TorchModel` and is called like it, with
-a cache that has `block`.
-
-In float32 the logits are the module's but for the order of additions. So they are where the weights stay as a GGUF file
-has them, in 4 or 8 bits, which is how they are kept if it has them so: what they stand for is the same. In bfloat16
-half as many bytes are read; only weights are rounded: what lies between them, the cache too, stays float32.
+The code is compiled when it is first needed, in about three seconds, and kept (`native_library`); `why_not_width` says
+what is missing where that fails. `llama.py` computes whole models with it, `eagle3_cpu.py` EAGLE-3 heads.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from core.errors import ContextFull
-from core.models import lean, native_library
+from core.models import native_library
 from core.models.coded import Coded, Weight, in_panels, joined
 from core.models.native_library import CannotCompile
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+    pass
 
 SOURCE = Path(__file__).with_name("native.cpp")
 OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 WIDEST = 256  # of a head
-SAMPLE = 64  # rows of a matrix that are compared with what a file has
 
 
 NO_MEMORY = 1  # what `polydraft_forward` returns
@@ -85,17 +77,6 @@ def library() -> ctypes.CDLL:
     found.polydraft_forward.argtypes = found.polydraft_fault.argtypes = [POINTER(_Model), POINTER(_Pass)]
     found.polydraft_fault.restype = c_char_p
     return found
-
-
-def why_not(module: PreTrainedModel) -> str:
-    """Why `NativeLlama` cannot stand in for this module here, or "" (which may compile the code first)."""
-    reason = lean.why_not_llama(module)
-    if reason:
-        return reason
-    heads, key_heads = module.config.num_attention_heads, module.config.num_key_value_heads
-    if heads % key_heads:
-        return f"its {heads} attention heads cannot share {key_heads} key heads evenly"
-    return why_not_width(lean.head_width(module.config))
 
 
 def why_not_width(width: int) -> str:
@@ -174,6 +155,11 @@ class Compiled:
         if fault := self._library.polydraft_fault(self._model, None):
             raise ValueError(f"The weights do not fit together: {fault.decode()}.")
 
+    @property
+    def bytes(self) -> int:
+        """What a pass reads of weights."""
+        return sum(x.nbytes for x in self._held)
+
     def __call__(
         self,
         h: Tensor,
@@ -197,7 +183,7 @@ class Compiled:
             watched: layers whose entering residual stream is wanted; their number stands for what leaves the last one.
             entering: (B, n, …) what the first layer's queries, keys and values are made of; None is h, normed.
         Returns: logits (kept, V), and the watched streams side by side (B, n, watched · D).
-        Raises: ContextFull where there is no memory for what lies between.
+        Raises: ContextFull where there is no memory for intermediate results.
         """
         B, n, _ = h.shape
         kept = torch.arange(B * n) if kept is None else kept.contiguous()
@@ -260,7 +246,7 @@ class Compiled:
         assert entering is None or entering.numel() == B * n * entering.shape[-1], "shapes of the inputs"
 
     def _layer(self, maps: LayerMaps, dtype: torch.dtype) -> _Layer:
-        # A panel of the gate, then the same one of up, so that whoever has the one has the other.
+        # A panel of the gate, then the same one of up, so that a thread that computes the one has the other at hand.
         (gate, gate_bias), (up, up_bias) = maps.gate, maps.up
         inner, width = len(gate), -(-len(gate) // self._panel) * self._panel  # with what fills the last panel up
         place = torch.arange(2 * width).view(2, -1, self._panel).transpose(0, 1).flatten()
@@ -295,157 +281,3 @@ class Compiled:
             raise ValueError(f"A bias or norm of {x.numel()} numbers given; {numbers} expected.")
         self._held.append(x.to(torch.float32).contiguous())
         return self._held[-1].data_ptr()
-
-
-class NativeLlama(nn.Module):
-    """A causal language model with the weights of a transformers module, which may be dropped afterwards.
-
-    Attributes:
-        config: transformers' configuration of the model.
-        dtype: float32, of embeddings and cache.
-        planes: (heads, width) of each layer's keys and values.
-    """
-
-    dtype = torch.float32
-
-    def __init__(
-        self,
-        config: Any,
-        embeddings: nn.Embedding,
-        rotary: nn.Module,
-        layers: list[LayerMaps],
-        output: Map,
-        norm: Tensor,
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
-        """`why_not_width` of its heads must be "".
-
-        Args:
-            config: as transformers has it for the family, or what is asked of it.
-            rotary: what gives cosines and sines, as transformers has it.
-            output, norm: the output rows, and the weight (D,) of the norm before them.
-            dtype: float32 or bfloat16, of weights that are not coded.
-        """
-        super().__init__()
-        c: Any = config
-        self.config = c
-        self.embed_tokens, self._rotary = embeddings, rotary
-        width = lean.head_width(c)
-        heads, key_heads = c.num_attention_heads, c.num_key_value_heads
-        self.planes = [(key_heads, width)] * (2 * len(layers))
-        shape = Shape(c.hidden_size, heads, key_heads, width, c.intermediate_size, c.rms_norm_eps)
-        self._compiled = Compiled(shape, layers, output, dtype, norm)
-
-    @classmethod
-    def of(
-        cls, module: PreTrainedModel, dtype: torch.dtype, coded: Callable[[str], Coded | None] | None = None
-    ) -> NativeLlama:
-        """Put the weights of a float32 module on the CPU in order; `why_not(module)` must be "".
-
-        Args:
-            dtype: float32 or bfloat16.
-            coded: what a GGUF file has of this name. Where that says exactly what the module says, it is taken instead.
-        """
-        find = coded or (lambda name: None)
-        body: Any = module.model
-        output: Any = module.get_output_embeddings()
-        width = lean.head_width(module.config)
-        weight, bias = lean.weight_and_bias(output)
-        weight = _same(weight, find("output.weight") or find("token_embd.weight"), width)
-        layers = [_maps(layer, f"blk.{i}", find, width) for i, layer in enumerate(body.layers)]
-        return cls(
-            module.config, body.embed_tokens, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach(), dtype
-        )
-
-    @property
-    def bytes(self) -> int:
-        """What a pass reads of weights."""
-        return sum(x.nbytes for x in self._compiled._held)
-
-    @property
-    def arithmetic(self) -> str:
-        return f"compiled, {self.bytes} bytes"
-
-    @property
-    def device(self) -> torch.device:
-        return self.embed_tokens.weight.device
-
-    def get_input_embeddings(self) -> nn.Module:
-        return self.embed_tokens
-
-    def forward(
-        self,
-        input_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        attention_mask: Tensor | dict[str, Tensor] | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Any = None,
-        logits_to_keep: int | Tensor = 0,
-        use_cache: bool = True,
-        return_dict: bool = True,
-        feature_layers: tuple[int, ...] = (),
-    ) -> SimpleNamespace:
-        """Logits (B, kept, V) and features (B, n, W) after the inputs; arguments as `LeanLlama.forward` has them.
-
-        Args:
-            past_key_values: a cache whose `block` is a view (planes, B, heads, C, w) of what it holds of these lines,
-                with room for n more columns behind the past.
-        Raises: ContextFull where there is no memory for what lies between.
-        """
-        # A copy either way: what the residual stream is added up in.
-        h = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds.to(torch.float32, copy=True)
-        h = h.contiguous()  # (B, n, D)
-        B, n, _ = h.shape
-        past, block = past_key_values.get_seq_length(), past_key_values.block
-        if position_ids is None:
-            position_ids = torch.arange(past, past + n)[None]
-        cos, sin = (x.expand(B, n, -1).contiguous() for x in self._rotary(h, position_ids=position_ids))  # (B, n, w)
-        # Without a mask each input sees what is up to itself, which the compiled code knows.
-        seen = None if attention_mask is None else lean.mask_of(attention_mask, past, n)
-        if seen is not None:
-            seen = (seen if seen.dtype == torch.bool else seen == 0).expand(B, 1, n, past + n).contiguous()
-        places = torch.arange(n)
-        places = places[-logits_to_keep:] if isinstance(logits_to_keep, int) else places[logits_to_keep]
-        kept = (torch.arange(B)[:, None] * n + places).flatten()
-        logits, features = self._compiled(h, (cos, sin), block, past, seen=seen, kept=kept, watched=feature_layers)
-        return SimpleNamespace(logits=logits.view(B, len(places), self._compiled.outputs), features=features)
-
-
-def _maps(layer: Any, name: str, coded: Callable[[str], Coded | None], width: int) -> LayerMaps:
-    """Of a transformers layer, which is called `name` in a GGUF file."""
-    attention, mlp = layer.self_attn, layer.mlp
-
-    def of(linear: nn.Linear, part: str) -> Map:
-        weight, bias = lean.weight_and_bias(linear)
-        return _same(weight, coded(f"{name}.{part}.weight"), width), bias
-
-    projections = (attention.q_proj, "attn_q"), (attention.k_proj, "attn_k"), (attention.v_proj, "attn_v")
-    weights, biases = zip(*(of(*each) for each in projections), strict=True)
-    return LayerMaps(
-        qkv=(joined(weights), None if biases[0] is None else torch.cat(biases)),
-        out=of(attention.o_proj, "attn_output"),
-        gate=of(mlp.gate_proj, "ffn_gate"),
-        up=of(mlp.up_proj, "ffn_up"),
-        down=of(mlp.down_proj, "ffn_down"),
-        before=layer.input_layernorm.weight.detach(),
-        between=layer.post_attention_layernorm.weight.detach(),
-    )
-
-
-def _same(weight: Tensor, coded: Coded | None, width: int) -> Weight:
-    """The coded form of a weight (out, in), if it is one. Some files have the pairs that a rotation turns side by side
-    within each head of that width."""
-    if coded is None or coded.shape != weight.shape:
-        return weight
-    apart = torch.arange(len(weight))
-    orders = [apart] if len(weight) % width else [apart, unpaired(len(weight), width)]
-    some = torch.linspace(0, len(weight) - 1, SAMPLE).long()
-    for order in orders:
-        if torch.equal(coded.rows(order[some]).decoded(), weight[some]):
-            return coded.rows(order)
-    return weight
-
-
-def unpaired(rows: int, width: int) -> Tensor:
-    """Where a file that has the pairs of a rotation side by side has the rows of a map to heads of that width."""
-    return torch.arange(rows).view(-1, width // 2, 2).transpose(1, 2).flatten()

@@ -10,12 +10,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from core.models import gguf_check, native
+from core.models import gguf_check
 from core.models.coded import TYPES, Coded, Weight, joined
 from core.models.gguf_check import FAMILY, config_of, table
 from core.models.gguf_file import GGUFFile
 from core.models.hf_tokenizer import is_built
-from core.models.native import LayerMaps, NativeLlama
+from core.models.llama import NativeLlama, unpaired
+from core.models.native import LayerMaps, why_not_width
 
 UNKNOWN = ("rope.scaling", "expert", "sliding_window")  # of what a file's fields say
 
@@ -41,7 +42,7 @@ def _known(file: GGUFFile) -> bool:
     if any(unknown in name for name in file.fields for unknown in UNKNOWN):
         return False
     width = config.head_dim
-    return file.said("rope.dimension_count", width) == width and not native.why_not_width(width)
+    return file.said("rope.dimension_count", width) == width and not why_not_width(width)
 
 
 def read(file: GGUFFile) -> NativeLlama | None:
@@ -58,7 +59,7 @@ def read(file: GGUFFile) -> NativeLlama | None:
         found = plain(name) if weight is None else weight
         if not pairs:
             return found
-        order = native.unpaired(len(found), config.head_dim)
+        order = unpaired(len(found), config.head_dim)
         return found.rows(order) if isinstance(found, Coded) else found[order]
 
     def layer(name: str) -> LayerMaps:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import platformdirs
 
-from core.models.probe import cpu
+from core.models.processor import cpu
 
 COMPILERS = ("c++", "g++", "clang++")
 COMPILE_SECONDS = 120
@@ -105,7 +105,7 @@ def _intact(path: Path) -> bool:
 
 
 def _build(source: Path, options: tuple[str, ...], path: Path) -> None:
-    """Compile into `path`; who reads it meanwhile finds what was there before, or all of the new."""
+    """Compile into `path`. Other processes see the old file or the whole new one."""
     compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
     if not compiler:
         raise CannotCompile("no C++ compiler was found (Debian, Ubuntu: apt-get install g++)")

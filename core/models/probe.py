@@ -30,6 +30,7 @@ import torch
 
 from core.errors import PolydraftError
 from core.models.base import LanguageModel
+from core.models.processor import cpu
 
 Backend = Literal["llama.cpp", "torch"]
 
@@ -190,17 +191,6 @@ def _key(model_path: Path) -> str:
         hashlib.sha256(Path(__file__).with_name("llamacpp.py").read_bytes()).hexdigest(),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def cpu() -> str:
-    """The CPU's name and instruction sets, as far as the system tells: code for one may crash on another."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return f"{platform.machine()} {platform.processor()}"
-    wanted = ("model name", "flags", "Features", "CPU part")  # the latter two on ARM
-    told = {line.split(":")[0].strip(): line for line in reversed(lines)}
-    return "\n".join(told[name] for name in wanted if name in told)
 
 
 def _recall(cache: Path) -> dict[str, float]:

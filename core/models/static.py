@@ -9,8 +9,8 @@ size, so that a step always touches the same memory and can be captured once per
           line 1   b b . . . . . .
           line 2   . . . . . . . .        free
 
-What a step is fed comes from the host in one copy, lengths included, and what it found goes back in one: so there is
-one synchronisation per step. An input is a mixture of tokens, Σ wᵢ·E[idᵢ]; one token is a mixture of one. Out come the
+The host sends a step's inputs and lengths in one copy and receives its results in one, so there is one
+synchronisation per step. An input is a mixture of tokens, Σ wᵢ·E[idᵢ]; one token is a mixture of one. Out come the
 likeliest m tokens, their logits and the normaliser; the logits themselves stay on the device unless asked for. A few
 tokens fed at once, or a tree of them, are captured the same way, and so is the keeping of a tree's path.
 
@@ -29,11 +29,13 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache
 
-from core.errors import BackendUnavailable, ContextFull, InputError
+from core.errors import BackendUnavailable, ContextFull, InputError, first_line
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings
 from core.models.capture import Graphs, bucket, memory_full
-from core.models.hf import PADDING, TorchModel
 from core.models.memory import free_bytes
+from core.models.module import DOES_NOT_RUN
+from core.models.rows import PADDING, added_masks, trees, wanted, wants_every
+from core.models.torch_model import TorchModel
 
 LINES = 32  # sequences by default: a few people, and a set of drafts with exact steps for each
 CAPACITY = 1024  # positions of each by default
@@ -82,31 +84,38 @@ class StaticModel(LanguageModel):
             check: compare a few positions with the plain path first.
         Raises: BackendUnavailable, in one sentence, for a model that does not run like this.
         """
-        assert model._module is not None
+        self.layers = layers = model.layers
+        if layers.compiled:
+            raise BackendUnavailable(f"{model.name} runs in compiled code on the CPU, which has a cache of its own.")
         self.name, self.tokenizer, self.device = model.name, model.tokenizer, model.device
         self.arithmetic = f"static, {model.arithmetic}"
         self.vocab_size, self.dim, self.embeddings = model.vocab_size, model.dim, model.embeddings
         self.lines, self.context_length = lines, min(capacity, model.context_length)
         self._capacity = -(-self.context_length // COLUMNS) * COLUMNS
-        self._plain, self._module, self._device, self._dtype = model, model._module, model._device, model._dtype
-        self._windows, self.takes_trees, self.depth = model._windows, model.takes_trees, model.depth
+        self._plain, self.takes_trees, self.depth = model, model.takes_trees, model.depth
         self._free = list(range(lines - 1, -1, -1))
         # Keys and values of each layer, as `TorchModel` numbers its planes: (lines, heads, capacity + 1, width). The
-        # last column, at which nobody looks, takes what has no other place. A tensor for each, which compilers want.
+        # last column is write-only scratch for padding. A tensor for each, which compilers want.
         self._planes = [
-            torch.zeros(lines, heads, self._capacity + 1, width, dtype=self._dtype, device=self._device)
-            for heads, width in model._planes
+            torch.zeros(lines, heads, self._capacity + 1, width, dtype=layers.dtype, device=layers.device)
+            for heads, width in layers.planes
         ]
         if compiler is not None:  # one compilation for each shape that is captured; torch gives up after 8
             from torch._dynamo import config
 
             config.recompile_limit = max(config.recompile_limit, RECOMPILE)
-        self._call = self._module if compiler is None else torch.compile(self._module, backend=compiler, dynamic=False)
-        self._graphs = Graphs(self._device)
+        module = layers.module
+        self._call = module if compiler is None else torch.compile(module, backend=compiler, dynamic=False)
+        self.graphs = Graphs(layers.device)
         # Inputs of a row up to which a pass is captured; without CUDA there is nothing to gain.
-        self.few = FEW if self._device.type == "cuda" else 0
+        self.few = FEW if layers.device.type == "cuda" else 0
         if check:
             self._check()
+
+    @property
+    def compiled(self) -> bool:
+        """Whether torch.compile made the step."""
+        return self._call is not self.layers.module
 
     @property
     def bytes_per_line(self) -> int:
@@ -117,15 +126,15 @@ class StaticModel(LanguageModel):
         return StaticSequence(self, self._take_line())
 
     def watch(self, layers: tuple[int, ...]) -> None:
-        self._plain._check_layers(layers)
+        self.layers.check_watched(layers)
         self.watched = tuple(layers)
 
     def embedded(self, ids: Tensor) -> Tensor:
         """What the embedding layer says for ids (…,) on the device: (…, D) there."""
-        return self._module.get_input_embeddings()(ids)
+        return self.layers.module.get_input_embeddings()(ids)
 
     def close(self) -> None:
-        self._graphs.clear()
+        self.graphs.clear()
         self._planes.clear()
         self._plain.close()
 
@@ -155,12 +164,12 @@ class StaticModel(LanguageModel):
             if len(ids) != len(weights):
                 raise InputError(f"{len(weights)} weights given for {len(ids)} tokens; as many expected.")
         for sequence in sequences:
-            sequence._forget_tree()
+            sequence.forget_tree()
         m = min(m, self.vocab_size)
         found, first, _, seen = self._one_each(sequences, mixtures, m, 1.0 / tau)
         found = found.to("cpu")[[sequence.line - first for sequence in sequences]]  # waits: the one time in a step
         for sequence, (ids, _) in zip(sequences, mixtures, strict=True):
-            sequence._remember(None if seen is None else seen[sequence.line - first])
+            sequence.remember(None if seen is None else seen[sequence.line - first])
             sequence.inputs.append(ids[0] if len(ids) == 1 else None)
             self.tokens_fed += 1
         return Candidates(found[:, m : 2 * m].long(), found[:, :m], found[:, 2 * m])
@@ -192,7 +201,7 @@ class StaticModel(LanguageModel):
             fed[line - first, 2 * d + 2 :] = vector
         columns = min(bucket(max(s.length for s in sequences) + 1, COLUMNS), self._capacity)
         key = ("step", first, columns, d, m, *fed.shape, self.watched)
-        found, logits, *seen = self._graphs(key, lambda x: self._mixed(x, first, columns, d, m), fed)
+        found, logits, *seen = self.graphs(key, lambda x: self._mixed(x, first, columns, d, m), fed)
         return found, first, logits, seen[0] if seen else None
 
     def _mixed(self, fed: Tensor, first: int, columns: int, d: int, m: int) -> tuple[Tensor, ...]:
@@ -203,12 +212,13 @@ class StaticModel(LanguageModel):
         vectors = (tokens.float() * weights[..., None]).sum(1)  # (B, D), eq. 3
         if fed.shape[1] > 2 * d + 2:
             vectors = vectors + fed[:, 2 * d + 2 :]
-        logits, *seen = self._run(vectors.to(self._dtype)[:, None], lengths, first, columns, 1)
+        logits, seen = self._run(vectors.to(self.layers.dtype)[:, None], lengths, first, columns, 1)
         logits = logits[:, -1].float()
         scaled = logits * fed[:, 2 * d + 1 : 2 * d + 2]
         best = scaled.topk(m)
         total = scaled.logsumexp(1, keepdim=True)
-        return torch.cat([best.values, best.indices.float(), total], 1), logits, *seen
+        found = torch.cat([best.values, best.indices.float(), total], 1)
+        return (found, logits) if seen is None else (found, logits, seen)
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         self._check_room(rows)
@@ -233,11 +243,11 @@ class StaticModel(LanguageModel):
         _, first, logits, seen = self._one_each(sequences, mixtures, 1, 1.0, vectors)
         if seen is not None:
             for sequence in sequences:
-                sequence._fresh = seen[sequence.line - first].clone()
-        wanted = [s.line - first for s, row in zip(sequences, rows, strict=True) if not row.silent]
-        after = iter(logits[wanted].to("cpu").clone() if wanted else [])
+                sequence.fresh = seen[sequence.line - first].clone()
+        spoken = [s.line - first for s, row in zip(sequences, rows, strict=True) if not row.silent]
+        after = iter(logits[spoken].to("cpu").clone() if spoken else [])
         found = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
-        return [x[None] if _wants_every(row) and not row.silent else x for x, row in zip(found, rows, strict=True)]
+        return [x[None] if wants_every(row) and not row.silent else x for x, row in zip(found, rows, strict=True)]
 
     def _few(self, rows: list[Row]) -> bool:
         """Whether a pass over these rows is worth capturing: a few tokens or a tree of them, logits of a sane size."""
@@ -252,7 +262,7 @@ class StaticModel(LanguageModel):
         """The same as `_read` for a few tokens, or trees of them, captured once per power of two of inputs."""
         first, lines = _line(rows[0]), len(rows)
         n = bucket(max(len(row.inputs) for row in rows), 1)
-        depth, sees = _trees(rows, n)
+        depth, sees = trees(rows, n)
         fed = torch.zeros(lines, 2 * n + 1 + n * n, dtype=torch.long)
         for line, row in enumerate(rows):
             fed[line, : len(row.inputs)] = torch.tensor(row.inputs)
@@ -260,23 +270,25 @@ class StaticModel(LanguageModel):
         fed[:, n + 1 : 2 * n + 1], fed[:, 2 * n + 1 :] = depth, sees.flatten(1)
         columns = min(bucket(max(row.sequence.length for row in rows) + n, COLUMNS), self._capacity)
         key = ("read", first, columns, n, lines, self.watched)
-        logits, *seen = self._graphs(key, lambda x: self._branching(x, first, columns, n), fed)
+        logits, *seen = self.graphs(key, lambda x: self._branching(x, first, columns, n), fed)
         for of_all in seen:
             for row, of_row in zip(rows, of_all, strict=True):  # copies: other graphs will work where these are
-                row.sequence._fresh = of_row[: len(row.inputs)].clone()
+                row.sequence.fresh = of_row[: len(row.inputs)].clone()
         logits = logits.to(device="cpu", dtype=torch.float32)  # (B, n, V)
         found: list[Tensor] = []
         for row, after in zip(rows, logits, strict=True):
-            wanted = after[_wanted(row).start : _wanted(row).stop].clone()
-            found.append(torch.empty(0) if row.silent else wanted if _wants_every(row) else wanted[0])
+            some = after[wanted(row).start : wanted(row).stop].clone()
+            found.append(torch.empty(0) if row.silent else some if wants_every(row) else some[0])
         return found
 
     def _branching(self, fed: Tensor, first: int, columns: int, n: int) -> tuple[Tensor, ...]:
-        """ids (B, n), length (B, 1), depths (B, n), who sees whom (B, n·n), side by side -> logits (B, n, V), watched
-        layers (B, n, W) if there are any."""
-        vectors = self.embedded(fed[:, :n]).to(self._dtype)
+        """ids (B, n), length (B, 1), depths (B, n), which inputs see which (B, n·n), side by side -> logits (B, n, V),
+        watched layers (B, n, W) if there are any."""
+        vectors = self.embedded(fed[:, :n]).to(self.layers.dtype)
         tree = fed[:, n + 1 : 2 * n + 1], fed[:, 2 * n + 1 :].view(-1, n, n).bool()
-        return self._run(vectors, fed[:, n], first, columns, torch.arange(n, device=self._device), tree)
+        every = torch.arange(n, device=self.layers.device)
+        logits, seen = self._run(vectors, fed[:, n], first, columns, every, tree)
+        return (logits,) if seen is None else (logits, seen)
 
     def _read(self, rows: list[Row]) -> list[Tensor]:
         """Feed rows on neighbouring lines as a batch, uncaptured, in chunks of any length; trees in one chunk."""
@@ -291,36 +303,37 @@ class StaticModel(LanguageModel):
         seen: list[Tensor] = []  # watched layers of each chunk, (B, n, W)
         tree = None
         if any(row.parents is not None for row in rows):
-            depth, sees = _trees(rows, max(sizes))
-            tree = depth.to(self._device), sees.to(self._device)
+            depth, sees = trees(rows, max(sizes))
+            tree = depth.to(self.layers.device), sees.to(self.layers.device)
         chunk = CHUNK if tree is None else max(sizes)
         try:
             for at in range(0, max(sizes), chunk):
                 part = vectors[:, at : at + chunk]
                 n = part.shape[1]
-                wanted = [[i - at for i in _wanted(row) if at <= i < at + n] for row in rows]
-                some = sorted({i for line in wanted for i in line}) or [n - 1]
+                here = [[i - at for i in wanted(row) if at <= i < at + n] for row in rows]
+                some = sorted({i for line in here for i in line}) or [n - 1]
                 columns = min(bucket(int(lengths.max()) + at + n, COLUMNS), self._capacity)
                 with torch.inference_mode():
-                    after, *of_chunk = self._run(
-                        part.to(device=self._device, dtype=self._dtype),
-                        (lengths + at).to(self._device),
+                    after, of_chunk = self._run(
+                        part.to(device=self.layers.device, dtype=self.layers.dtype),
+                        (lengths + at).to(self.layers.device),
                         first,
                         columns,
-                        torch.tensor(some, device=self._device),
+                        torch.tensor(some, device=self.layers.device),
                         tree,
                     )
                     after = after.to(device="cpu", dtype=torch.float32)  # (B, some, V)
-                    seen += of_chunk
-                for line, places in enumerate(wanted):
+                    if of_chunk is not None:
+                        seen.append(of_chunk)
+                for line, places in enumerate(here):
                     kept[line] += [after[line, some.index(i)].clone() for i in places]
         except torch.OutOfMemoryError as error:
             raise memory_full(self.device) from error
         if seen:
             for sequence, size, of_row in zip(sequences, sizes, torch.cat(seen, 1), strict=True):
-                sequence._fresh = of_row[:size]
+                sequence.fresh = of_row[:size]
         return [
-            torch.empty(0) if row.silent else torch.stack(found) if _wants_every(row) else found[0]
+            torch.empty(0) if row.silent else torch.stack(found) if wants_every(row) else found[0]
             for row, found in zip(rows, kept, strict=True)
         ]
 
@@ -332,57 +345,41 @@ class StaticModel(LanguageModel):
         columns: int,
         keep: Tensor | int,
         tree: tuple[Tensor, Tensor] | None = None,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Tensor, Tensor | None]:
         """One pass, on the device alone: embeddings (B, n, D) behind `lengths` (B,) -> logits (B, kept, V), and watched
-        layers (B, n, W) if there are any."""
+        layers (B, n, W) or None."""
         B, n, _ = vectors.shape
-        where = lengths[:, None] + torch.arange(n, device=self._device)  # (B, n), columns
-        column = torch.arange(columns, device=self._device)
+        where = lengths[:, None] + torch.arange(n, device=self.layers.device)  # (B, n), columns
+        column = torch.arange(columns, device=self.layers.device)
         if tree is None:
             at, of_column = where, column[None, None]  # positions are columns
             hidden = column > at[:, :, None]  # (B, n, C)
         else:
             depth, sees = tree
             at = lengths[:, None] + depth
-            more = torch.arange(columns + n, device=self._device)  # padding may stand behind the last column
+            more = torch.arange(columns + n, device=self.layers.device)  # padding may stand behind the last column
             of_column = more.repeat(B, 1).scatter_(1, where, at)[:, None, :columns]
             hidden = (more >= lengths[:, None, None]).repeat(1, n, 1)
             hidden = hidden.scatter_(2, where[:, None].expand(B, n, n), ~sees)[:, :, :columns]
-        least = torch.finfo(self._dtype).min
-        masks: dict[str, Tensor] = {}
-        for kind, width in self._windows.items():
-            far = hidden if width is None else hidden | (at[:, :, None] - of_column >= width)
-            masks[kind] = torch.zeros(B, 1, n, columns, dtype=self._dtype, device=self._device)
-            masks[kind].masked_fill_(far[:, None], least)
-        given: dict[str, Any] = {"inputs_embeds": vectors}
-        if self._plain._takes_positions:
-            given["position_ids"] = at.clamp(max=self.context_length - 1)
-        if self._plain._keeps_some:
-            given["logits_to_keep"] = keep
-        output = self._call(
-            **given,
-            **self._plain._to_watch(self.watched),
-            attention_mask=masks if len(masks) > 1 else next(iter(masks.values())),
-            past_key_values=_Columns(
-                [plane[first : first + B] for plane in self._planes], where.clamp(max=self._capacity), columns
-            ),
-            use_cache=True,
-            return_dict=True,
+        return self.layers(
+            vectors,
+            _Columns([plane[first : first + B] for plane in self._planes], where.clamp(max=self._capacity), columns),
+            keep,
+            mask=added_masks(hidden, at[:, :, None] - of_column, self.layers.windows, self.layers.dtype),
+            positions=at.clamp(max=self.context_length - 1),
+            watched=self.watched,
+            call=self._call,
         )
-        logits = output.logits
-        if not self._plain._keeps_some:
-            logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
-        return (logits, self._plain._entering(self.watched, output)) if self.watched else (logits,)
 
     def _move(self, line: int, path: list[int], to: int) -> None:
         """Move columns of a line, `to` + p for each p of `path`, together behind `to`."""
         n = bucket(len(path), 1)
-        fed = torch.full((2 * n + 1,), self._capacity)  # what fills it up is moved within the last column
+        fed = torch.full((2 * n + 1,), self._capacity)  # padding moves within the last column
         nothing = fed.clone()
         fed[0] = nothing[0] = line
         fed[1 : 1 + len(path)] = torch.tensor(path) + to
         fed[1 + n : 1 + n + len(path)] = torch.arange(to, to + len(path))
-        self._graphs(("move", n), self._moved, fed, nothing)
+        self.graphs(("move", n), self._moved, fed, nothing)
 
     def _moved(self, fed: Tensor) -> tuple[Tensor, ...]:
         """A line (1,), columns to read and columns to write (n,), side by side."""
@@ -393,9 +390,9 @@ class StaticModel(LanguageModel):
 
     def _span(self, sequences: list[StaticSequence]) -> tuple[int, int]:
         """The lines that a step touches: first, and how many. On a GPU few different spans mean few graphs, and lines
-        that nobody asked for cost little."""
+        that have no row in the step cost little."""
         low, high = min(s.line for s in sequences), max(s.line for s in sequences) + 1
-        return (0, min(bucket(high, 1), self.lines)) if self._device.type == "cuda" else (low, high - low)
+        return (0, min(bucket(high, 1), self.lines)) if self.layers.device.type == "cuda" else (low, high - low)
 
     def _check_room(self, rows: list[Row]) -> None:
         for row in rows:
@@ -426,23 +423,14 @@ class StaticModel(LanguageModel):
             found = self.step(ours, mixtures, m)
             vectors = [torch.tensor(w)[None] @ self.embeddings[ids] for ids, w in mixtures]
             expected = self._plain.forward([Row(s, v) for s, v in zip(theirs, vectors, strict=True)])
-        except (
-            RuntimeError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            KeyError,
-            IndexError,
-            NotImplementedError,
-        ) as error:
-            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        except DOES_NOT_RUN as error:
             raise BackendUnavailable(
-                f"{self.name} does not run on a static cache ({reason}); it runs step by step instead."
+                f"{self.name} does not run on a static cache ({first_line(error)}); it runs step by step instead."
             ) from error
         finally:
             for sequence in [*ours, *theirs]:
                 sequence.close()
-        loose = 1e-3 if self._dtype == torch.float32 else 0.1
+        loose = 1e-3 if self.layers.dtype == torch.float32 else 0.1
         for line, logits in enumerate(expected):
             reference = logits[found.ids[line]]
             if not torch.allclose(found.logits[line], reference, rtol=loose, atol=loose * float(logits.std())):
@@ -517,9 +505,8 @@ def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -
         lines: sequences at once.
         share: of the memory that is free, what the cache may take.
     """
-    assert model._module is not None
-    per_position = sum(heads * width for heads, width in model._planes) * model._dtype.itemsize  # bytes
-    capacity = min(model.context_length, int(free_bytes(model._device) * share / (lines * per_position)))
+    free = free_bytes(model.layers.device)
+    capacity = min(model.context_length, int(free * share / (lines * model.position_bytes)))
     try:
         if capacity < LEAST:
             raise BackendUnavailable(
@@ -551,26 +538,3 @@ def _neighbours(rows: list[Row]) -> list[list[Row]]:
 def _line(row: Row) -> int:
     assert isinstance(row.sequence, StaticSequence)
     return row.sequence.line
-
-
-def _wanted(row: Row) -> range:
-    """The inputs of a row after which somebody wants logits."""
-    n = len(row.inputs)
-    return range(n) if _wants_every(row) else range(n - 1, n)
-
-
-def _wants_every(row: Row) -> bool:
-    return row.every or row.parents is not None
-
-
-def _trees(rows: list[Row], n: int) -> tuple[Tensor, Tensor]:
-    """How many positions each input stands behind its sequence's end (B, n), and which inputs it sees (B, n, n). Rows
-    without branches are chains; padding sees itself."""
-    depth, sees = torch.zeros(len(rows), n, dtype=torch.long), torch.eye(n, dtype=torch.bool).repeat(len(rows), 1, 1)
-    for line, row in enumerate(rows):
-        parents = row.parents
-        for i, above in enumerate(range(-1, len(row.inputs) - 1) if parents is None else parents):
-            if above >= 0:
-                depth[line, i] = depth[line, above] + 1
-                sees[line, i] |= sees[line, above]
-    return depth, sees

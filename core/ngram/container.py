@@ -158,7 +158,7 @@ class Container:
                     raise StoreError(f"{self.path} is damaged: section {name} does not match its checksum.")
 
     def close(self) -> None:
-        """Unmap, once nobody holds a view any more; until then the map stays."""
+        """Unmap the file once no view of it is in use; until then the map stays."""
         self._view.release()
         try:
             self._map.close()

@@ -1,4 +1,4 @@
-"""Rules that crop next-token logits, each a transformers LogitsProcessor that needs no transformers."""
+"""Rules that crop next-token logits, called as transformers calls a LogitsProcessor, without importing it."""
 
 from core.samplers.base import Rule
 from core.samplers.chain import Chain

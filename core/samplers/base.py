@@ -10,7 +10,6 @@ one token.
 
 from __future__ import annotations
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -26,7 +25,7 @@ PerRow = float | Sequence[float] | Tensor  # one value for all rows, or one for 
 
 
 class Rule(ABC):
-    """A rule on next-token logits, usable wherever a transformers LogitsProcessor is."""
+    """A rule on next-token logits, called as transformers calls a `LogitsProcessor`."""
 
     title: ClassVar[str]  # as the papers write it
 
@@ -60,13 +59,6 @@ class Rule(ABC):
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         """The rule itself, on logits (B, V) without NaN and +inf; `best` (B, 1) is finite. Must not change x."""
 
-    @property
-    def __class__(self) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        # isinstance(rule, transformers.LogitsProcessor) holds, without a second of imports for those who do
-        # without transformers.
-        loaded = sys.modules.get("transformers.generation.logits_process")
-        return type(self) if loaded is None else loaded.LogitsProcessor
-
 
 def column(value: PerRow, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """A parameter as (B, 1), or (1, 1) when it is the same for all rows."""
@@ -92,7 +84,7 @@ def keep_from(x: Tensor, threshold: Tensor) -> Tensor:
     """Crop to the logits of at least `threshold` (B, 1)."""
     if x.device.type != "cpu":
         return torch.where(x >= threshold, x, DROPPED)
-    # torch.threshold is one vectorised pass where a mask costs five; it keeps what is *above* its bound.
+    # torch.threshold is one vectorised pass where a mask costs five; it keeps values *above* its bound.
     below = torch.nextafter(threshold, torch.full_like(threshold, DROPPED)).expand(len(x), 1).flatten().tolist()
     return torch.stack([torch.threshold(row, bound, DROPPED) for row, bound in zip(x, below, strict=True)])
 

@@ -1,4 +1,4 @@
-"""Min-p: what is at least a fraction p of the likeliest token's probability (Nguyen et al. 2024)."""
+"""Min-p: the tokens with at least a fraction p of the likeliest token's probability (Nguyen et al. 2024)."""
 
 from __future__ import annotations
 

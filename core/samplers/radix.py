@@ -66,7 +66,7 @@ def boundary(key: Tensor, weights: list[Tensor], bound: Tensor, holds: Holds) ->
 
 
 def keep_best(x: Tensor, at: Tensor, count: Tensor, ties: Tensor) -> Tensor:
-    """Crop x (B, V) to what is larger than `at` and `count` (B, 1) of those that equal it.
+    """Crop x (B, V) to the values above `at` and `count` (B, 1) of those that equal it.
 
     Among ties the last ids stay, as in a stable ascending sort cut from the left.
     """

@@ -1,4 +1,4 @@
-"""Top-nσ: what lies within n standard deviations of the largest logit (Tang et al., arXiv 2411.07641)."""
+"""Top-nσ: the tokens within n standard deviations of the largest logit (Tang et al., arXiv 2411.07641)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TopNSigma(Rule):
 
 
 def deviation(x: Tensor) -> Tensor:
-    """Sample standard deviation (B, 1) of what is above -inf; 0 where that is a single token."""
+    """Sample standard deviation (B, 1) of the logits above -inf; 0 where there is one."""
     if x.device.type == "cpu" and x.shape[1] > 1:
         plain = x.std(-1, keepdim=True)
         if bool(plain.isfinite().all()):  # nothing dropped yet

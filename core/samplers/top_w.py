@@ -37,7 +37,7 @@ class Selection:
     Attributes:
         ids: the kept tokens, likeliest first.
         rounds: S-steps taken; the last one found nothing to change, unless alternations ran out.
-        without_geometry: what is kept with the distances left out (f = 0).
+        without_geometry: the ids kept with the distances left out (f = 0).
         geometry_mattered: the two differ.
     """
 
@@ -243,7 +243,7 @@ def _s_step(p: np.ndarray, lik: np.ndarray, w: _Weights, near: _Nearest | None, 
         look = min(look, m)
         if near is not None:
             outside = known + np.flatnonzero(~in_S[known:look])
-            if len(outside):  # what is in S has f = 0
+            if len(outside):  # tokens in S have f = 0
                 f[outside] = -w.scale * near.distances(outside, in_S)
             known = look
         phi = f[:look] + lik[:look]

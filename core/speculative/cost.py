@@ -24,7 +24,7 @@ import platformdirs
 
 from core.errors import InputError
 from core.models.base import LanguageModel
-from core.models.probe import cpu
+from core.models.processor import cpu
 from core.speculative.tree import TokenTree
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # tokens of the passes that are timed

@@ -12,11 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
-from transformers.cache_utils import Cache
 
 from core.errors import InputError
-from core.models.lean import LeanLlama
+from core.models.llama import NativeLlama
 from core.speculative.eagle3 import HeadConfig
+
+FEW = 8  # texts that are read at once
 
 
 class ModuleTeacher:
@@ -85,17 +86,17 @@ class ModuleTeacher:
         return made.numpy().astype(np.int32)
 
 
-class LeanTeacher(ModuleTeacher):
-    """The same by `LeanLlama` in bfloat16: several times as fast on a CPU that computes it. What it said of the latest
-    texts is remembered, and so is what it thought of those that it wrote: learning from them costs no second pass."""
+class CompiledTeacher(ModuleTeacher):
+    """The same in compiled code, with weights in bfloat16: several times as fast. Its features of the latest texts are
+    remembered, and so are those of the texts that it wrote: learning from them costs no second pass."""
 
     def __init__(
         self, module: PreTrainedModel, layers: tuple[int, int, int] | None = None, remembered: int = 2000
     ) -> None:
-        """`core.models.lean.why_not(module, torch.bfloat16)` must be "". `remembered`: texts, 1.2 MB each for 256
+        """`core.models.llama.why_not(module)` must be "". `remembered`: texts, 1.2 MB each for 256
         tokens of the default model."""
         super().__init__(module, layers)
-        self._lean = LeanLlama(module, torch.bfloat16)
+        self._compiled = NativeLlama.of(module, torch.bfloat16)
         self._spoken: tuple[Tensor, Tensor] | None = None  # a draft vocabulary and its rows of the output layer
         self._remembered: OrderedDict[bytes, Tensor] = OrderedDict()  # ids -> (T, 4·D_t) bfloat16
         self._most = remembered
@@ -114,17 +115,17 @@ class LeanTeacher(ModuleTeacher):
     def continued(self, prompts: np.ndarray, length: int, seed: int) -> np.ndarray:
         chance = torch.Generator().manual_seed(seed)
         made = torch.from_numpy(prompts.astype(np.int64))
-        cache = _Rows(self._lean, len(made), length)
+        cache = _Rows(self._compiled, len(made), length)
         parts: list[Tensor] = []
         given = made
         while True:
-            # The last token is fed, too: its features are wanted, though what it would say is not.
-            out = self._lean(given, past_key_values=cache, logits_to_keep=1, feature_layers=(*self.layers, self.depth))
-            parts.append(out.features.to(torch.bfloat16))
+            # The last token is fed too: its features are needed, its logits are not.
+            logits, features = self._pass(given, cache)
+            parts.append(features)
             if made.shape[1] == length:
                 break
             # argmax p/e with exponential e draws from p (the Gumbel-max trick).
-            p = out.logits[:, 0].softmax(-1)
+            p = logits.softmax(-1)
             given = p.div_(torch.empty_like(p).exponential_(generator=chance)).argmax(-1, keepdim=True)
             made = torch.cat((made, given), 1)
         self._remember(made, torch.cat(parts, 1))
@@ -135,14 +136,18 @@ class LeanTeacher(ModuleTeacher):
         """Of texts (B, T): features (B, T, 3·D_t), and what leaves the last layer, before the norm, (B, T, D_t)."""
         keys = [row.numpy().tobytes() for row in ids]
         if not all(key in self._remembered for key in keys):
-            out = self._lean(
-                ids, past_key_values=_NoCache(), logits_to_keep=1, feature_layers=(*self.layers, self.depth)
-            )
-            self._remember(ids, out.features.to(torch.bfloat16))
+            for some in ids.split(FEW):  # keys and values of a text take as much memory as its features
+                self._remember(some, self._pass(some, _Rows(self._compiled, *some.shape))[1])
         found = torch.stack([self._remembered[key] for key in keys])
         self._forget()
         d = self.embeddings.shape[1]
         return found[..., : 3 * d], found[..., 3 * d :]
+
+    def _pass(self, ids: Tensor, cache: _Rows) -> tuple[Tensor, Tensor]:
+        """Feed ids (B, n); returns logits (B, V) after the last of them, and features (B, n, 4·D_t) bfloat16."""
+        out = self._compiled(ids, past_key_values=cache, logits_to_keep=1, feature_layers=(*self.layers, self.depth))
+        cache.filled += ids.shape[1]
+        return out.logits[:, 0], out.features.to(torch.bfloat16)
 
     def _remember(self, ids: Tensor, features: Tensor) -> None:
         """Of texts (B, T): (B, T, 4·D_t)."""
@@ -154,44 +159,16 @@ class LeanTeacher(ModuleTeacher):
             self._remembered.popitem(last=False)
 
 
-class _NoCache(Cache):
-    """For passes over whole texts."""
+class _Rows:
+    """Keys and values of B rows of one length, at most `length` tokens each, as `NativeLlama` fills them."""
 
-    def __init__(self) -> None:
-        super().__init__(layers=[])
+    def __init__(self, module: NativeLlama, rows: int, length: int) -> None:
+        heads, width = module.planes[0]
+        self.block = torch.empty(len(module.planes), rows, heads, length, width)
+        self.filled = 0
 
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return 0
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        return key_states, value_states
-
-
-class _Rows(Cache):
-    """Keys and values of B rows of one length, at most `length` tokens each, in one piece per layer."""
-
-    def __init__(self, lean: LeanLlama, rows: int, length: int) -> None:
-        super().__init__(layers=[])
-        c: Any = lean.config
-        width = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
-        shape = (c.num_hidden_layers, 2, rows, c.num_key_value_heads, length, width)
-        self._held = torch.empty(shape, dtype=lean.dtype)
-        self._filled = 0
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        return self._filled
-
-    def update(
-        self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-    ) -> tuple[Tensor, Tensor]:
-        end = self._filled + key_states.shape[2]
-        keys, values = self._held[layer_idx]
-        keys[:, :, self._filled : end], values[:, :, self._filled : end] = key_states, value_states
-        if layer_idx == len(self._held) - 1:
-            self._filled = end
-        return keys[:, :, :end], values[:, :, :end]
+    def get_seq_length(self) -> int:
+        return self.filled
 
 
 def windows(

@@ -282,7 +282,7 @@ def train(
         logits, features = teacher(ids, vocabulary)
         return logits, features / state.scale
 
-    for step, batch in enumerate(_batches(windows, recipe, done), start=done):
+    for step, batch in enumerate(batches(windows, recipe, done), start=done):
         passed = (clock() - began) / (60 * minutes)
         for group in (group for optimiser in optimisers for group in optimiser.param_groups):
             group["lr"] = recipe.rate_at(step, passed)
@@ -361,7 +361,7 @@ def _optimisers(state: _State, rate: float) -> list[torch.optim.Optimizer]:
     ]
 
 
-def _batches(windows: np.ndarray, recipe: Recipe, done: int) -> Iterator[np.ndarray]:
+def batches(windows: np.ndarray, recipe: Recipe, done: int) -> Iterator[np.ndarray]:
     """The batches from step `done` on: every text once per round, in an order that seed and round decide. After each of
     them `replays` of those before it, drawn at random."""
     per_round = max(len(windows) // recipe.batch, 1)

@@ -1,4 +1,4 @@
-"""An EAGLE-3 head on the CPU, with its cache: in compiled code (`core.models.native`), or on oneDNN where there is no
+"""The trees of an EAGLE-3 head on the CPU: in compiled code (`core.models.native`), or by torch where there is no
 compiler.
 
 Shapes: n positions, D width of the head, D_t of the target, V_d draft vocabulary, K key heads of width w, C columns.
@@ -12,12 +12,58 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.models.lean import Packed
-from core.models.native import Compiled, LayerMaps, Shape
-from core.speculative.drafters.eagle3_head import InferenceHead
+from core.models.native import Compiled, LayerMaps, Shape, why_not_width
+from core.speculative.drafters.eagle3_head import Folded, InferenceHead, turns_per_position
+from core.speculative.drafters.eagle3_tree import grow
 from core.speculative.eagle3 import Eagle3Head
+from core.speculative.tree import TokenTree
 
 ROOM = 256  # columns by which the cache grows
+
+
+class CpuTrees:
+    """The engine of `Eagle3Drafter` for targets on the CPU."""
+
+    def __init__(self, head: Eagle3Head, embeddings: Tensor, beam: int, most: int) -> None:
+        self._head = PlainHead(head) if why_not_width(head.config.width) else CompiledHead(head)
+        self._vocabulary, self._embeddings = head.vocabulary, embeddings
+        self._beam, self._most = beam, most
+
+    def __call__(
+        self, ids: list[int], features: Tensor, start: int, depth: int, heat: float, noise: Tensor | None
+    ) -> TokenTree:
+        """Read the text's new positions, those from `start` on, and grow the tree. ids (T,), features
+        (T - 1, 3·D_t): position t has the features of token t and the embedding of token t + 1. `heat` is the
+        temperature, noise (depth, V_d)."""
+        new, text = torch.tensor(ids[start + 1 :]), len(ids) - 1
+        count, beam = len(new), min(self._beam, len(self._vocabulary))
+        positions = torch.arange(start, start + count)
+        seen = torch.ones(count, start + count, dtype=torch.bool).tril_(start) if count > 1 else None
+        features = self._head.fuse(features[start:])
+        outputs, logits = self._head(self._embeddings[new], features, positions, start, seen, last=True)
+        every = torch.ones(beam, text, dtype=torch.bool)
+
+        def advance(level: int, tokens: Tensor, outputs: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+            positions = torch.full((beam,), text + level - 1)
+            mask = torch.cat((every, seen), 1)
+            return self._head(self._embeddings[tokens], outputs, positions, text + (level - 1) * beam, mask)
+
+        tree = grow(
+            outputs[-1:],
+            logits,
+            self._vocabulary,
+            advance,
+            beam=beam,
+            depth=depth,
+            most=self._most,
+            temperature=heat,
+            noise=noise,
+        )
+        chosen, parents, confidence = (part.tolist() for part in tree)
+        return TokenTree(chosen, parents, confidence)
+
+    def close(self) -> None:
+        """Nothing to release: all memory is this object's own."""
 
 
 class _Cache:
@@ -39,27 +85,17 @@ class CompiledHead:
     """Weights in bfloat16, everything else in float32; `native.why_not_width(head.config.width)` must be ""."""
 
     def __init__(self, head: Eagle3Head) -> None:
-        c, layer = head.config, head.midlayer
+        c, folded = head.config, Folded.of(head)
         self._norm = partial(F.rms_norm, normalized_shape=[c.hidden_size], eps=c.rms_norm_eps)
         self._norm_tokens = partial(F.rms_norm, normalized_shape=[c.target_width], eps=c.rms_norm_eps)
-        self._fc = head.fc.weight.detach()
-        before = torch.cat((layer.input_layernorm.weight, layer.hidden_norm.weight)).detach()
-        between = layer.post_attention_layernorm.weight.detach()
-        a, mlp = layer.self_attn, layer.mlp
-        qkv = torch.cat([each.weight.detach() for each in (a.q_proj, a.k_proj, a.v_proj)])
+        self._fc = folded.fuse
         maps = LayerMaps(
-            qkv=(qkv * before, None),
-            out=(a.o_proj.weight.detach(), None),
-            gate=(mlp.gate_proj.weight.detach() * between, None),
-            up=(mlp.up_proj.weight.detach() * between, None),
-            down=(mlp.down_proj.weight.detach(), None),
+            (folded.qkv, None), (folded.out, None), (folded.gate, None), (folded.up, None), (folded.down, None)
         )
         shape = Shape(c.hidden_size, c.num_attention_heads, c.key_heads, c.width, c.intermediate_size, c.rms_norm_eps)
-        output = (head.lm_head.weight * head.norm.weight).detach(), None
-        self._compiled = Compiled(shape, [maps], output, torch.bfloat16)
+        self._compiled = Compiled(shape, [maps], (folded.spoken, None), torch.bfloat16)
         self._cache = _Cache(head, torch.float32)
-        powers = torch.arange(0, c.width, 2, dtype=torch.float32) / c.width
-        self._speeds = (c.rope_theta**-powers).repeat(2)  # (w,)
+        self._speeds = turns_per_position(head).repeat(2)  # (w,)
 
     def fuse(self, features: Tensor) -> Tensor:
         """(n, 3·D_t) -> (n, D)"""
@@ -100,13 +136,12 @@ class CompiledHead:
         return h[0], logits
 
 
-class PackedHead:
-    """Weights packed by oneDNN, in bfloat16 where the processor computes it."""
+class PlainHead:
+    """The same by torch, in float32."""
 
     def __init__(self, head: Eagle3Head) -> None:
-        dtype = torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
-        self._head = InferenceHead(head, dtype, torch.device("cpu"), partial(Packed, dtype))
-        self._cache = _Cache(head, dtype)
+        self._head = InferenceHead(head, torch.float32, torch.device("cpu"))
+        self._cache = _Cache(head, torch.float32)
         self.fuse = self._head.fuse
 
     def __call__(

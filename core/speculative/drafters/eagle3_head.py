@@ -9,6 +9,7 @@ Shapes: n positions, D width of the head, D_t of the target, H heads of width w 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -16,44 +17,63 @@ from torch import Tensor
 
 from core.speculative.eagle3 import Eagle3Head
 
-SHARPER = 0.9  # of the temperature, where there are dice: what a head does not know makes it too flat
-
 Linear = Callable[[Tensor], Tensor]  # (…, in) -> (…, out)
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (n, H, w), k and v (n, K, w) -> (n, H, w)
 
 
-def likeliest(
-    logits: Tensor, b: int, temperature: float | Tensor, noise: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
-    """Logits (n, V_d) -> the b tokens likeliest to be the target's next one, best first: ln of how likely, and their
-    places in the draft vocabulary, (n, b) each. `noise` (V_d,) is what dice add to ln q."""
-    if noise is None:
-        return (logits / temperature).log_softmax(-1).topk(b)
-    best, at = (logits / (SHARPER * temperature) + noise).topk(b)
-    return best.log_softmax(-1), at
+@dataclass(frozen=True)
+class Folded:
+    """The head's maps (out, in), float32 on the CPU, with the weights of the norms before them: W (g · x) = (W g) x."""
+
+    fuse: Tensor
+    qkv: Tensor
+    out: Tensor
+    gate: Tensor
+    up: Tensor
+    down: Tensor
+    spoken: Tensor
+
+    @classmethod
+    def of(cls, head: Eagle3Head) -> Folded:
+        layer = head.midlayer
+        a, mlp = layer.self_attn, layer.mlp
+        before = torch.cat((layer.input_layernorm.weight, layer.hidden_norm.weight)).detach()
+        between = layer.post_attention_layernorm.weight.detach()
+        return cls(
+            fuse=head.fc.weight.detach(),
+            qkv=torch.cat([each.weight.detach() for each in (a.q_proj, a.k_proj, a.v_proj)]) * before,
+            out=a.o_proj.weight.detach(),
+            gate=mlp.gate_proj.weight.detach() * between,
+            up=mlp.up_proj.weight.detach() * between,
+            down=mlp.down_proj.weight.detach(),
+            spoken=(head.lm_head.weight * head.norm.weight).detach(),
+        )
+
+
+def turns_per_position(head: Eagle3Head) -> Tensor:
+    """Angles by which rotary positions turn each pair of numbers of a query or key, (w/2,)."""
+    c = head.config
+    return c.rope_theta ** -(torch.arange(0, c.width, 2, dtype=torch.float32) / c.width)
 
 
 class InferenceHead:
-    """The head's maps, as an engine wants them."""
+    """The head as an engine of torch's own operations computes it."""
 
-    def __init__(self, head: Eagle3Head, dtype: torch.dtype, device: torch.device, linear: Callable[[Tensor], Linear]):
-        """`linear` makes a map of its weight (out, in), which is float32 on the CPU."""
-        config, layer = head.config, head.midlayer
-        a = layer.self_attn
+    def __init__(self, head: Eagle3Head, dtype: torch.dtype, device: torch.device) -> None:
+        """`dtype` is what enters and leaves a matrix product."""
+        config, maps = head.config, Folded.of(head)
+
+        def linear(weight: Tensor) -> Linear:
+            weight = weight.to(device=device, dtype=dtype)
+            return lambda x: F.linear(x, weight)
+
         self.dtype, self._eps = dtype, config.rms_norm_eps
-        self.heads, self.key_heads, self.width = a.heads, a.key_heads, config.width
-        before = torch.cat((layer.input_layernorm.weight, layer.hidden_norm.weight)).detach()
-        qkv = torch.cat([each.weight.detach() for each in (a.q_proj, a.k_proj, a.v_proj)])
-        self._fc = linear(head.fc.weight.detach())
-        self._qkv = linear(qkv * before)
-        self._out = linear(a.o_proj.weight.detach())
-        gate_up = torch.cat((layer.mlp.gate_proj.weight, layer.mlp.up_proj.weight)).detach()
-        self._gate_up = linear(gate_up * layer.post_attention_layernorm.weight.detach())
-        self._down = linear(layer.mlp.down_proj.weight.detach())
-        self._spoken = linear((head.lm_head.weight * head.norm.weight).detach())
+        self.heads, self.key_heads, self.width = config.num_attention_heads, config.key_heads, config.width
+        self._fc, self._qkv, self._out = linear(maps.fuse), linear(maps.qkv), linear(maps.out)
+        self._gate_up, self._down = linear(torch.cat((maps.gate, maps.up))), linear(maps.down)
+        self._spoken = linear(maps.spoken)
         self.vocabulary = head.vocabulary.to(device)  # (V_d,)
-        powers = torch.arange(0, config.width, 2, dtype=torch.float32) / config.width
-        self._speeds = (config.rope_theta**-powers).to(device)  # (w/2,)
+        self._speeds = turns_per_position(head).to(device)  # (w/2,)
 
     def fuse(self, features: Tensor) -> Tensor:
         """(n, 3·D_t) -> (n, D)"""

@@ -1,23 +1,21 @@
 """The trees of an EAGLE-3 head on the target's device, each grown by one replay of a graph.
 
-What a text has grown by is read, the tree grows level by level, and the likeliest of it are chosen, all in one captured
-function: in goes one copy from the host (new ids, where they stand), out comes one (the tree), and nothing waits in
-between. The target's features never leave the device. It is captured once per power of two of new positions and of
-columns looked at, and per depth; more new positions than a graph takes are read in chunks before it.
+One captured function reads the new tokens of a text, grows the tree level by level and chooses its likeliest tokens.
+The host sends one copy (new ids and their places) and receives one (the tree); nothing waits in between. The target's
+features never leave the device. It is captured once per power of two of new positions and of columns looked at, and per
+depth; more new positions than a graph takes are read in chunks before it.
 
           column   0 1 2 3 4 5 6 7 8 9 …     t: tokens of the tree, `beam` per level
                    t t t t a a a . . .       a: the text; new positions follow behind it
 
-So each level's columns are known when the graph is made, and only where the text ends is not. The last column, at which
-nobody looks, takes what fills the new positions up. Without CUDA the same runs uncaptured.
+So each level's columns are known when the graph is made, and only where the text ends is not. The last column is
+write-only scratch for padding. Without CUDA the same runs uncaptured.
 
 Shapes: n new positions, C columns of the text, T of the tree, D width of the head, H heads of width w on K key heads,
 b the beam.
 """
 
 from __future__ import annotations
-
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -26,20 +24,21 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models.capture import Graphs, bucket
 from core.models.static import CHUNK, COLUMNS, FEW, StaticModel
-from core.speculative.drafters.eagle3_head import InferenceHead, Linear, likeliest
+from core.speculative.drafters.eagle3_head import InferenceHead
+from core.speculative.drafters.eagle3_tree import grow
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
-USUAL = 8  # the fewest new positions that a graph takes: what is accepted at once should need no graph of its own
+USUAL = 8  # the fewest new positions that a graph takes: one verification's accepted tokens need no graph of their own
 
 
 class StaticTrees:
     """The engine of `Eagle3Drafter` for a `StaticModel`, in the target's precision."""
 
     def __init__(self, head: Eagle3Head, target: StaticModel, beam: int, depth: int, most: int) -> None:
-        self._target, self._device, dtype = target, target._device, target._dtype
+        self._target, self._device, dtype = target, target.layers.device, target.layers.dtype
         self._beam, self._most = min(beam, len(head.d2t)), most
-        self._head = InferenceHead(head, dtype, self._device, partial(_linear, dtype, self._device))
+        self._head = InferenceHead(head, dtype, self._device)
         self._tree = (depth - 1) * self._beam  # T
         self._columns = -(-target.context_length // COLUMNS) * COLUMNS
         # Keys and values, in the columns drawn above: (2, K, T + C + 1, w)
@@ -49,7 +48,7 @@ class StaticTrees:
         self._given = torch.zeros(FEW, head.fc.in_features, dtype=dtype, device=self._device)
         self._heat = torch.ones((), device=self._device)  # the temperature
         self._noise = torch.zeros(depth, len(head.d2t), device=self._device)
-        self._graphs = Graphs(self._device, target._graphs.pool)
+        self._graphs = Graphs(self._device, target.graphs.pool)
 
     def __call__(
         self, ids: list[int], features: Tensor, start: int, depth: int, heat: float, noise: Tensor | None
@@ -102,42 +101,28 @@ class StaticTrees:
         where = (self._tree + positions).masked_fill(step >= count, self._kv.shape[2] - 1)
         output = self._follow(ids, self._given[:n], positions, where, columns).index_select(0, count - 1)  # (1, D)
         b, T = self._beam, self._tree
-        noise = list(self._noise) if noised else [None] * depth
-        best, at = (each[0] for each in likeliest(self._head.logits(output), b, self._heat, noise[0]))
-        tokens, parents, paths, said = [self._head.vocabulary[at]], [torch.full_like(at, -1)], [best], [best]
-        # The paths that go on: their places among the candidates, their sums, and the output that each came from.
-        places, sums, outputs = torch.arange(b, device=self._device), best, output.expand(b, -1)
         length = start + count  # (1,), of the text in the cache
         text = (torch.arange(columns, device=self._device) < length).expand(b, -1)
-        own = torch.eye(b, dtype=torch.bool, device=self._device)
-        above = own[:, :0]  # which passed tokens of the tree each path has
-        total = b
-        for level in range(1, depth):
-            end = level * b  # columns of the tree after this pass
-            above = torch.cat((above, own), 1)
-            sees = torch.cat((F.pad(above, (0, T - end)), text), 1)
-            going = torch.cat(tokens)[places]
-            columns_of = torch.arange(end - b, end, device=self._device)
-            outputs = self._pass(going, outputs, (length + level - 1).expand(b), columns_of, sees)
-            each, at = likeliest(self._head.logits(outputs), b, self._heat, noise[level])  # (b, b)
-            reached = (sums[:, None] + each).flatten()
-            tokens.append(self._head.vocabulary[at.flatten()])
-            parents.append(places[:, None].expand(b, b).flatten())
-            paths.append(reached)
-            said.append(each.flatten())
-            sums, chosen = reached.topk(b)
-            places = total + chosen
-            total += b * b
-            came = chosen // b
-            outputs, above = outputs[came], above[came]
-        return (self._likeliest(*(torch.cat(each) for each in (tokens, parents, paths, said))),)
 
-    def _likeliest(self, tokens: Tensor, parents: Tensor, paths: Tensor, said: Tensor) -> Tensor:
-        # Stable, and a child stands behind its parent: where both are as likely, the parent comes first.
-        kept = torch.argsort(paths, descending=True, stable=True)[: self._most].sort().values
-        above = parents[kept]
-        above = torch.where(above < 0, above, torch.searchsorted(kept, above))  # their places among those kept
-        return torch.stack((tokens[kept].float(), above.float(), said[kept].exp()))  # ids are exact below 2²⁴
+        def advance(level: int, tokens: Tensor, outputs: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+            end = level * b  # columns of the tree after this pass
+            sees = torch.cat((F.pad(seen, (0, T - end)), text), 1)
+            columns_of = torch.arange(end - b, end, device=self._device)
+            outputs = self._pass(tokens, outputs, (length + level - 1).expand(b), columns_of, sees)
+            return outputs, self._head.logits(outputs)
+
+        ids, parents, said = grow(
+            output,
+            self._head.logits(output),
+            self._head.vocabulary,
+            advance,
+            beam=b,
+            depth=depth,
+            most=self._most,
+            temperature=self._heat,
+            noise=self._noise if noised else None,
+        )
+        return (torch.stack((ids.float(), parents.float(), said)),)  # ids are exact below 2²⁴
 
     def _pass(self, ids: Tensor, features: Tensor, positions: Tensor, where: Tensor, sees: Tensor) -> Tensor:
         """ids, positions (n,), features (n, D); keys and values go to columns `where` (n,), of which each input sees
@@ -154,8 +139,3 @@ class StaticTrees:
             return mixed.view(-1, group, n, w).permute(2, 0, 1, 3)
 
         return self._head.layer(self._target.embedded(ids), features, positions, attend)
-
-
-def _linear(dtype: torch.dtype, device: torch.device, weight: Tensor) -> Linear:
-    weight = weight.to(device=device, dtype=dtype)
-    return lambda x: F.linear(x, weight)

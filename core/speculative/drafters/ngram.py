@@ -69,7 +69,7 @@ class NgramDrafter(Drafter):
         for n in range(min(LONGEST, len(ids)), SHORTEST - 1, -1):
             earlier = [end for end in self._ends.get(tuple(ids[-n:]), []) if end < len(ids)]
             if earlier:
-                # A rough first belief, n / (n + 1); running estimates of what is accepted correct it.
+                # A rough first belief, n / (n + 1); running estimates of the acceptance rate correct it.
                 first, later = n / (n + 1), LONGEST / (LONGEST + 1)
                 return [
                     [(token, later if i else first / (rank + 1)) for i, token in enumerate(ids[end : end + depth])]

@@ -1,0 +1,240 @@
+"""The Llama family on a CPU at the speed of its memory: `native.cpp` in the place of transformers' layers.
+
+`NativeLlama` is called like transformers' module, with a cache that has `block`. In float32 the logits are the module's
+but for the order of additions. So they are where the weights stay as a GGUF file has them, in 4 or 8 bits, which is how
+they are kept if it has them so: the numbers that they stand for are the same. In bfloat16 half as many bytes are read;
+only weights are rounded: everything between them, the cache too, stays float32.
+
+Shapes: B rows, n inputs each, D width, w width of a head, C columns of the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from core.models.coded import Coded, Weight, joined
+from core.models.native import Compiled, LayerMaps, Map, Shape, why_not_width
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+SAMPLE = 64  # rows of a matrix that are compared with a file's
+
+
+def why_not(module: PreTrainedModel) -> str:
+    """Why `NativeLlama` cannot stand in for this module here, or "" (which may compile the code first)."""
+    return why_not_family(module) or why_not_width(head_width(module.config))
+
+
+def why_not_family(module: PreTrainedModel) -> str:
+    """What keeps this module's layers from being those that `native.cpp` computes, or ""."""
+    from transformers import LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM
+
+    config = module.config
+    # The same layers, with or without biases.
+    if type(module) not in (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM):
+        return f"{type(module).__name__} is no model of the Llama family"
+    if config.hidden_act != "silu":
+        return f"its feed-forward layers use {config.hidden_act}, not SiLU"
+    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    if kinds != {"full_attention"} or (type(module) is MistralForCausalLM and config.sliding_window):
+        return "it attends to a sliding window"
+    if module.device.type != "cpu":
+        return f"it runs on {module.device}"
+    heads, key_heads = config.num_attention_heads, config.num_key_value_heads
+    if heads % key_heads:
+        return f"its {heads} attention heads cannot share {key_heads} key heads evenly"
+    return ""
+
+
+def head_width(config: Any) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def weight_and_bias(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
+
+
+def mask_of(given: Tensor | dict[str, Tensor] | None, past: int, n: int) -> Tensor | None:
+    """What each of n inputs sees of `past` columns and of themselves: (B, 1, n, C) or (1, 1, n, C), as booleans or as
+    numbers to add; None for everything.
+
+    Args:
+        given: None, (B, C) of zeros and ones, or (B, 1, n, C).
+    """
+    if isinstance(given, dict):
+        given = next(iter(given.values()))  # all layers are of one kind here
+    if given is not None and given.ndim == 4:
+        return given
+    if given is None and n == 1:
+        return None
+    causal = torch.ones(n, past + n, dtype=torch.bool).tril_(past)[None, None]
+    if given is None:
+        return causal
+    # A filled-up input sees itself at least: softmax over nothing is NaN.
+    own = torch.zeros_like(causal)
+    own[0, 0, :, past:].fill_diagonal_(True)
+    return (causal & given[:, None, None, :].bool()) | own
+
+
+class NativeLlama(nn.Module):
+    """A causal language model with the weights of a transformers module, which may be dropped afterwards.
+
+    Attributes:
+        config: transformers' configuration of the model.
+        dtype: float32, of embeddings and cache.
+        planes: (heads, width) of each layer's keys and values.
+    """
+
+    dtype = torch.float32
+
+    def __init__(
+        self,
+        config: Any,
+        embeddings: nn.Embedding,
+        rotary: nn.Module,
+        layers: list[LayerMaps],
+        output: Map,
+        norm: Tensor,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        """`why_not_width` of its heads must be "".
+
+        Args:
+            config: transformers' configuration, or an object with the same attributes.
+            rotary: what gives cosines and sines, as transformers has it.
+            output, norm: the output rows, and the weight (D,) of the norm before them.
+            dtype: float32 or bfloat16, of weights that are not coded.
+        """
+        super().__init__()
+        c: Any = config
+        self.config = c
+        self.embed_tokens, self._rotary = embeddings, rotary
+        width = head_width(c)
+        heads, key_heads = c.num_attention_heads, c.num_key_value_heads
+        self.planes = [(key_heads, width)] * (2 * len(layers))
+        shape = Shape(c.hidden_size, heads, key_heads, width, c.intermediate_size, c.rms_norm_eps)
+        self._compiled = Compiled(shape, layers, output, dtype, norm)
+
+    @classmethod
+    def of(
+        cls, module: PreTrainedModel, dtype: torch.dtype, coded: Callable[[str], Coded | None] | None = None
+    ) -> NativeLlama:
+        """Put the weights of a float32 module on the CPU in order; `why_not(module)` must be "".
+
+        Args:
+            dtype: float32 or bfloat16.
+            coded: what a GGUF file has of this name. Where that says exactly what the module says, it is taken instead.
+        """
+        find = coded or (lambda name: None)
+        body: Any = module.model
+        output: Any = module.get_output_embeddings()
+        width = head_width(module.config)
+        weight, bias = weight_and_bias(output)
+        weight = in_coded_form(weight, find("output.weight") or find("token_embd.weight"), width)
+        layers = [_maps(layer, f"blk.{i}", find, width) for i, layer in enumerate(body.layers)]
+        return cls(
+            module.config, body.embed_tokens, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach(), dtype
+        )
+
+    @property
+    def bytes(self) -> int:
+        """What a pass reads of weights."""
+        return self._compiled.bytes
+
+    @property
+    def arithmetic(self) -> str:
+        return f"compiled, {self.bytes} bytes"
+
+    @property
+    def device(self) -> torch.device:
+        return self.embed_tokens.weight.device
+
+    def get_input_embeddings(self) -> nn.Module:
+        return self.embed_tokens
+
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        attention_mask: Tensor | dict[str, Tensor] | None = None,
+        position_ids: Tensor | None = None,
+        past_key_values: Any = None,
+        logits_to_keep: int | Tensor = 0,
+        use_cache: bool = True,
+        return_dict: bool = True,
+        feature_layers: tuple[int, ...] = (),
+    ) -> SimpleNamespace:
+        """Logits (B, kept, V) and features (B, n, W) after the inputs; arguments as transformers has them.
+
+        Args:
+            attention_mask: (B, C) of zeros and ones, or (B, 1, n, C): which columns each input sees, as booleans or as
+                numbers to add.
+            feature_layers: also return the residual stream as it enters these layers, side by side; the number of
+                layers stands for what leaves the last one.
+            past_key_values: a cache whose `block` is a view (planes, B, heads, C, w) of these lines' keys and values,
+                with room for n more columns behind the past.
+        Raises: ContextFull where there is no memory for intermediate results.
+        """
+        # A copy either way: what the residual stream is added up in.
+        h = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds.to(torch.float32, copy=True)
+        h = h.contiguous()  # (B, n, D)
+        B, n, _ = h.shape
+        past, block = past_key_values.get_seq_length(), past_key_values.block
+        if position_ids is None:
+            position_ids = torch.arange(past, past + n)[None]
+        cos, sin = (x.expand(B, n, -1).contiguous() for x in self._rotary(h, position_ids=position_ids))  # (B, n, w)
+        # Without a mask each input sees every column up to its own, which the compiled code does by itself.
+        seen = None if attention_mask is None else mask_of(attention_mask, past, n)
+        if seen is not None:
+            seen = (seen if seen.dtype == torch.bool else seen == 0).expand(B, 1, n, past + n).contiguous()
+        places = torch.arange(n)
+        places = places[-logits_to_keep:] if isinstance(logits_to_keep, int) else places[logits_to_keep]
+        kept = (torch.arange(B)[:, None] * n + places).flatten()
+        logits, features = self._compiled(h, (cos, sin), block, past, seen=seen, kept=kept, watched=feature_layers)
+        return SimpleNamespace(logits=logits.view(B, len(places), self._compiled.outputs), features=features)
+
+
+def _maps(layer: Any, name: str, coded: Callable[[str], Coded | None], width: int) -> LayerMaps:
+    """Of a transformers layer, which is called `name` in a GGUF file."""
+    attention, mlp = layer.self_attn, layer.mlp
+
+    def of(linear: nn.Linear, part: str) -> Map:
+        weight, bias = weight_and_bias(linear)
+        return in_coded_form(weight, coded(f"{name}.{part}.weight"), width), bias
+
+    projections = (attention.q_proj, "attn_q"), (attention.k_proj, "attn_k"), (attention.v_proj, "attn_v")
+    weights, biases = zip(*(of(*each) for each in projections), strict=True)
+    return LayerMaps(
+        qkv=(joined(weights), None if biases[0] is None else torch.cat(biases)),
+        out=of(attention.o_proj, "attn_output"),
+        gate=of(mlp.gate_proj, "ffn_gate"),
+        up=of(mlp.up_proj, "ffn_up"),
+        down=of(mlp.down_proj, "ffn_down"),
+        before=layer.input_layernorm.weight.detach(),
+        between=layer.post_attention_layernorm.weight.detach(),
+    )
+
+
+def in_coded_form(weight: Tensor, coded: Coded | None, width: int) -> Weight:
+    """The coded form of a weight (out, in), if it is one. Some files have the pairs that a rotation turns side by side
+    within each head of that width."""
+    if coded is None or coded.shape != weight.shape:
+        return weight
+    apart = torch.arange(len(weight))
+    orders = [apart] if len(weight) % width else [apart, unpaired(len(weight), width)]
+    some = torch.linspace(0, len(weight) - 1, SAMPLE).long()
+    for order in orders:
+        if torch.equal(coded.rows(order[some]).decoded(), weight[some]):
+            return coded.rows(order)
+    return weight
+
+
+def unpaired(rows: int, width: int) -> Tensor:
+    """Where a file that has the pairs of a rotation side by side has the rows of a map to heads of that width."""
+    return torch.arange(rows).view(-1, width // 2, 2).transpose(1, 2).flatten()

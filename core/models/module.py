@@ -1,0 +1,156 @@
+"""A causal language model's layers as the torch engines call them: transformers' module, or one that is called like it.
+
+What modules differ in stands here once: which arguments they take, where hidden states come out, how wide keys and
+values are, and how far back their layers look.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from core.errors import InputError, ModelFileError
+from core.models.llama import NativeLlama
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    Module = PreTrainedModel | NativeLlama
+
+# What layers raise for a cache or a mask of a kind that they were not written for.
+DOES_NOT_RUN = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
+
+
+class Layers:
+    """A module that is ready to compute.
+
+    Attributes:
+        module: as it was given, without gradients.
+        compiled: whether it is `NativeLlama`, whose cache is one block.
+        device, dtype: of its weights.
+        arithmetic: how it computes, see `LanguageModel`.
+        table: (V, D) float32 on the CPU, what the embedding layer says for each id; some models scale its weights.
+        planes: (heads, width) of each layer's keys and of its values, in turn.
+        windows: how far back each kind of layer looks, in positions; None for all the way.
+        takes_positions: whether positions can be given; else it counts them off the mask.
+    """
+
+    def __init__(self, module: Module, name: str) -> None:
+        """Raises ModelFileError for layers whose memory cannot be rewound."""
+        self.module: Any = module.eval().requires_grad_(False)
+        self.compiled = isinstance(module, NativeLlama)
+        self.device: torch.device = next(module.parameters()).device
+        self.dtype: torch.dtype = module.dtype
+        self.arithmetic = str(getattr(module, "arithmetic", module.dtype))
+        self.table = _embedding_table(module)
+        self.planes = module.planes if isinstance(module, NativeLlama) else _probe_planes(module, name)
+        self.windows = _windows(module)
+        self._name = name
+        accepted = inspect.signature(module.forward).parameters
+        self.takes_positions = "position_ids" in accepted
+        self._keeps_some = "logits_to_keep" in accepted
+
+    @property
+    def depth(self) -> int:
+        """How many layers there are."""
+        return len(self.planes) // 2
+
+    @property
+    def position_bytes(self) -> int:
+        """Memory that the keys and values of one position take."""
+        return sum(heads * width for heads, width in self.planes) * self.dtype.itemsize
+
+    def check_watched(self, layers: tuple[int, ...]) -> None:
+        """Raises InputError for layers that the module does not have."""
+        if any(not 0 <= layer < self.depth for layer in layers):
+            raise InputError(f"Layers {layers} of {self._name} asked for; it has layers 0 to {self.depth - 1}.")
+
+    def __call__(
+        self,
+        inputs: Tensor,
+        cache: Any,
+        keep: int | Tensor,
+        *,
+        mask: Tensor | dict[str, Tensor] | None = None,
+        positions: Tensor | None = None,
+        watched: tuple[int, ...] = (),
+        call: Callable[..., Any] | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """One pass.
+
+        Args:
+            inputs: ids (B, n), or embeddings (B, n, D).
+            cache: as the module expects it; new keys and values go there.
+            keep: after which inputs logits are wanted: so many of the last, or their places.
+            mask: (B, C) of zeros and ones, or see `core.models.rows.added_masks`; None for plain attention.
+            positions: (B, n), or (1, n).
+            watched: layers whose entering hidden states are wanted.
+            call: the module in another form, such as a compiled one.
+        Returns: logits (B, kept, V), and hidden states side by side (B, n, W) or None.
+        """
+        given: dict[str, Any] = {"inputs_embeds" if inputs.is_floating_point() else "input_ids": inputs}
+        if mask is not None:
+            given["attention_mask"] = mask
+        if self.takes_positions:
+            given["position_ids"] = positions
+        if self._keeps_some:
+            given["logits_to_keep"] = keep
+        if watched:
+            given |= {"feature_layers": watched} if self.compiled else {"output_hidden_states": True}
+        run = self.module if call is None else call
+        output = run(**given, past_key_values=cache, use_cache=True, return_dict=True)
+        logits: Tensor = output.logits
+        if not self._keeps_some:
+            logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
+        if not watched:
+            return logits, None
+        return logits, output.features if self.compiled else torch.cat([output.hidden_states[i] for i in watched], -1)
+
+
+def embedding_weight(module: Module) -> Tensor:
+    """The embedding layer's own table, (V, D)."""
+    weight = module.get_input_embeddings().weight
+    assert isinstance(weight, Tensor)
+    return weight
+
+
+def _embedding_table(module: Module) -> Tensor:
+    layer, weight = module.get_input_embeddings(), embedding_weight(module)
+    if type(layer) is nn.Embedding:
+        return weight.detach().to(device="cpu", dtype=torch.float32)  # no copy where it is that already
+    with torch.no_grad():
+        return layer(torch.arange(weight.shape[0], device=weight.device)).to(device="cpu", dtype=torch.float32)
+
+
+def _probe_planes(module: PreTrainedModel, name: str) -> list[tuple[int, int]]:
+    """The planes that one token leaves in transformers' own cache."""
+    from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+    cache = DynamicCache(config=module.config.get_text_config())
+    with torch.inference_mode():
+        module(
+            input_ids=torch.zeros(1, 1, dtype=torch.long, device=module.device),
+            past_key_values=cache,
+            use_cache=True,
+        )
+    planes: list[tuple[int, int]] = []
+    for layer in cache.layers:
+        keys, values = getattr(layer, "keys", None), getattr(layer, "values", None)
+        if type(layer) not in (DynamicLayer, DynamicSlidingWindowLayer) or keys is None or values is None:
+            raise ModelFileError(
+                f"{name} has layers whose memory cannot be rewound ({type(layer).__name__}); choose a model "
+                f"with plain attention."
+            )
+        planes += [(kept.shape[1], kept.shape[3]) for kept in (keys, values)]
+    return planes
+
+
+def _windows(module: Module) -> dict[str, int | None]:
+    config = module.config.get_text_config()
+    width = getattr(config, "sliding_window", None)
+    kinds = getattr(config, "layer_types", None) or ["sliding_attention" if width else "full_attention"]
+    return {kind: width if kind == "sliding_attention" else None for kind in dict.fromkeys(kinds)}

@@ -1,0 +1,17 @@
+"""Names this machine's processor, on which compiled code depends."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+
+def cpu() -> str:
+    """The CPU's name and instruction sets, as far as the system tells: code for one may crash on another."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("model name", "flags", "Features", "CPU part")  # the latter two on ARM
+    told = {line.split(":")[0].strip(): line for line in reversed(lines)}
+    return "\n".join(told[name] for name in wanted if name in told)

@@ -1,0 +1,313 @@
+"""The torch backend: any causal language model that transformers reads, or `NativeLlama`, behind `LanguageModel`.
+
+The module runs the layers; the cache is ours (`store.py`), because sequences here fork, rewind and advance together in
+changing company. Masks and positions follow transformers' conventions for left-padded batches, so models with sliding
+windows or ALiBi work like the rest. Loading is the affair of `hf.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+
+from core.errors import ContextFull, InputError, ModelFileError, first_line
+from core.models.base import LanguageModel, Row, Sequence, as_embeddings, is_chain
+from core.models.capture import memory_full
+from core.models.memory import free_bytes, room_in_cache
+from core.models.module import DOES_NOT_RUN, Layers
+from core.models.rows import PADDING, added_masks, trees, wanted, wants_every
+from core.models.store import Appender, Store, transformers_appender
+from core.models.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from core.models.module import Module
+
+# A short history beside a long one is filled up with zeros; past this many, they had better go separately.
+MARGIN = 512  # cached positions
+# The least that a new store leaves free behind its sequences: enough for a set of drafts.
+ROOM = 64  # columns
+
+
+class TorchModel(LanguageModel):
+    """A causal model on one device. See `LanguageModel` for the attributes."""
+
+    backend = "torch"
+
+    def __init__(self, module: Module, tokenizer: Tokenizer, name: str, context_length: int) -> None:
+        """Raises ModelFileError for a model whose cache cannot be rewound, or that takes no embeddings."""
+        self.name = name
+        self.tokenizer = tokenizer
+        self.context_length = context_length
+        layers = Layers(module, name)
+        self._layers: Layers | None = layers
+        self.device = str(layers.device)
+        self.arithmetic = layers.arithmetic
+        self.embeddings = layers.table  # (V, D)
+        self.vocab_size, self.dim = self.embeddings.shape
+        self.depth = layers.depth
+        self._stores: WeakSet[Store] = WeakSet()
+        self._check_embeddings()
+        # Where positions are not given but counted off the mask (ALiBi), a tree's cannot be said.
+        self.takes_trees = layers.takes_positions and self._reads_trees()
+
+    @property
+    def layers(self) -> Layers:
+        """The module and how to call it. Raises InputError once the model is closed."""
+        if self._layers is None:
+            raise InputError(f"{self.name} is closed; load it again.")
+        return self._layers
+
+    def open(self) -> TorchSequence:
+        return TorchSequence(self)
+
+    def close(self) -> None:
+        self._layers = None
+        self.embeddings = torch.empty(0, self.dim)
+
+    @property
+    def position_bytes(self) -> int:
+        """What one position of one sequence takes in the cache."""
+        return self.layers.position_bytes
+
+    @property
+    def cache_bytes(self) -> int:
+        """What the cache takes now; a store takes its memory for as long as one sequence stands in it."""
+        return sum(len(store.tenants) * store.capacity for store in self._stores) * self.position_bytes
+
+    def has_room(self, positions: int) -> bool:
+        return room_in_cache(self.cache_bytes, positions * self.position_bytes, free_bytes(self.layers.device))
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        for row in rows:
+            assert isinstance(row.sequence, TorchSequence)
+            if row.sequence.model is not self or row.sequence.closed or self._layers is None:
+                raise InputError("The sequence is closed, or belongs to another model; open a new one.")
+            if row.sequence.length + len(row.inputs) > self.context_length:
+                raise ContextFull(
+                    f"{row.sequence.length} positions are held and {len(row.inputs)} more were given, but "
+                    f"the model has room for {self.context_length}; shorten the text."
+                )
+        logits: dict[int, Tensor] = {}
+        for group in _similar_rows(rows):
+            # A row's new positions only count once the caller has noted them, so a group that went
+            # through before another one failed has changed nothing that can be seen.
+            logits |= zip(map(id, group), self._pass(group), strict=True)
+        return [logits[id(row)] for row in rows]
+
+    def _pass(self, rows: list[Row]) -> list[Tensor]:
+        """Run B rows as one batch of n inputs each; rows with fewer are padded on the right."""
+        layers = self.layers
+        sequences = [row.sequence for row in rows if isinstance(row.sequence, TorchSequence)]
+        sizes = [len(row.inputs) for row in rows]
+        n = max(sizes)
+        try:
+            store, first, end = self._place(sequences, n)
+            starts = [end - sequence.length for sequence in sequences]
+            begin = min(starts)  # columns left of it belong to no sequence
+            depth = torch.arange(n)[None]  # (1, n) or (B, n), positions behind each sequence's end
+            mask: Tensor | dict[str, Tensor] | None = None
+            if any(row.parents is not None and not is_chain(row.parents) for row in rows):
+                depth, sees = trees(rows, n)
+                mask = self._tree_mask(depth, sees, [start - begin for start in starts], end - begin)
+            elif min(sizes) < n or max(starts) > begin:  # some row is padded
+                column = torch.arange(begin, end + n)
+                held = (column >= torch.tensor(starts)[:, None]) & (
+                    column < torch.tensor([end + size for size in sizes])[:, None]
+                )
+                mask = held.long().to(layers.device)  # (B, columns)
+            at = torch.tensor([sequence.length for sequence in sequences])[:, None] + depth
+            places = sorted({i for row in rows for i in wanted(row)})
+            appender = Appender if layers.compiled else transformers_appender()
+            with torch.inference_mode():
+                after, features = layers(
+                    self._batch(rows, n),
+                    appender(store, first, len(rows), begin, end, n),
+                    1 if places == [n - 1] else torch.tensor(places, device=layers.device),
+                    mask=mask,
+                    # Padding may lie beyond the last position that the model has learnt.
+                    positions=at.clamp_(max=self.context_length - 1).to(layers.device),
+                    watched=self.watched,
+                )
+                logits = after.to(device="cpu", dtype=torch.float32)  # (B, places, V)
+                if features is not None:
+                    for sequence, size, of_row in zip(sequences, sizes, features, strict=True):
+                        sequence.fresh = of_row[:size].to(device="cpu", dtype=torch.float32)
+        except torch.OutOfMemoryError as error:
+            raise memory_full(self.device) from error
+        if store is not sequences[0].store:
+            for line, sequence in enumerate(sequences):
+                sequence.move(store, line, starts[line])
+        kept = {position: i for i, position in enumerate(places)}
+        # Cloned outside of inference mode: ordinary tensors, which keep no batch alive.
+        return [
+            torch.empty(0)
+            if row.silent
+            else found[[kept[i] for i in wanted(row)]]
+            if wants_every(row)
+            else found[kept[size - 1]].clone()
+            for row, size, found in zip(rows, sizes, logits, strict=True)
+        ]
+
+    def watch(self, layers: tuple[int, ...]) -> None:
+        self.layers.check_watched(layers)
+        self.watched = tuple(layers)
+
+    def _place(self, sequences: list[TorchSequence], n: int) -> tuple[Store, int, int]:
+        """A store where `sequences` are neighbours that end in one column with n free ones behind it.
+
+        Returns: the store, the line of the first sequence, and the column where all of them end. If the store
+            is new, they still have to `move` there.
+        """
+        leader = sequences[0]
+        store = leader.store
+        if (
+            store is not None
+            and leader.end + n <= store.capacity
+            and all(
+                s.store is store and s.line == leader.line + i and s.end == leader.end and store.tenants[s.line] == 1
+                for i, s in enumerate(sequences)
+            )
+        ):
+            return store, leader.line, leader.end
+        return self.new_store(sequences, n)
+
+    def new_store(self, sequences: list[TorchSequence], n: int) -> tuple[Store, int, int]:
+        """A copy of the sequences in a store of their own; returns what `_place` returns."""
+        end = max(sequence.length for sequence in sequences)
+        # Half as much again: copying stays a constant share of the work, however long the text grows.
+        room, layers = max(ROOM, (end + n) // 2), self.layers
+        store = Store(layers.planes, len(sequences), end + n + room, layers.dtype, layers.device)
+        self._stores.add(store)
+        for line, sequence in enumerate(sequences):
+            store.take(line, end, sequence)
+        return store, 0, end
+
+    def _batch(self, rows: list[Row], n: int) -> Tensor:
+        """The rows as ids (B, n), or as embeddings (B, n, D) if any of them holds embeddings."""
+        if not any(isinstance(row.inputs, Tensor) for row in rows):
+            ids = [[*row.inputs, *[0] * (n - len(row.inputs))] for row in rows]
+            return torch.tensor(ids, device=self.layers.device)
+        vectors = torch.zeros(len(rows), n, self.dim)
+        for line, row in enumerate(rows):
+            vectors[line, : len(row.inputs)] = as_embeddings(self, row.inputs)
+        return vectors.to(device=self.layers.device, dtype=self.layers.dtype)
+
+    def _tree_mask(self, depth: Tensor, sees: Tensor, starts: list[int], past: int) -> Tensor | dict[str, Tensor]:
+        """The mask of inputs with these depths (B, n), of which each sees some (B, n, n), behind `past` columns, of
+        which a row's own begin at its start."""
+        B, n = depth.shape
+        hidden = torch.arange(past)[None, None] < torch.tensor(starts)[:, None, None]  # (B, 1, past)
+        hidden = torch.cat([hidden.expand(B, n, past), ~sees], dim=2)
+        # Distance in positions, not columns: branches stand side by side.
+        column = torch.cat([torch.arange(-past, 0).expand(B, past), depth], dim=1)  # (B, past + n)
+        distance = depth[:, :, None] - column[:, None, :]
+        device = self.layers.device
+        return added_masks(hidden.to(device), distance.to(device), self.layers.windows, self.layers.dtype)
+
+    def _check_embeddings(self) -> None:
+        """Feed one token as an id and as its embedding: the interface promises that this is the same."""
+        token = self.tokenizer.document_start
+        try:
+            by_id, by_vector = self.open(), self.open()
+            logits = self._forward([Row(by_id, [token])])[0]
+            same = self._forward([Row(by_vector, self.embeddings[token : token + 1])])[0]
+        except DOES_NOT_RUN as error:
+            raise ModelFileError(
+                f"{self.name} does not run behind our cache ({first_line(error)}); choose another model."
+            ) from error
+        if logits.shape != (self.vocab_size,) or not torch.allclose(logits, same, rtol=1e-2, atol=1e-2):
+            raise ModelFileError(
+                f"{self.name} needs more than the embedding of a token, so mixtures cannot be fed; choose "
+                f"another model."
+            )
+
+    def _reads_trees(self) -> bool:
+        """Whether a token of a tree sees its own path and nothing else."""
+        a, b = 0, self.vocab_size - 1
+        try:
+            plain = self._forward([Row(self.open(), [a, b], every=True)])[0]
+            tree = self._forward([Row(self.open(), [a, a, b], parents=[-1, 0, 0])])[0]
+        except DOES_NOT_RUN:
+            return False
+        return torch.allclose(plain[1], tree[2], rtol=1e-2, atol=1e-2)
+
+
+class TorchSequence(Sequence):
+    """A sequence and its place in a store: columns `start` to `end` of line `line`."""
+
+    def __init__(self, model: TorchModel) -> None:
+        super().__init__(model)
+        self.store: Store | None = None  # None: nothing cached yet
+        self.line = 0
+        self.start = 0
+        self.closed = False
+
+    @property
+    def end(self) -> int:
+        """The column where the next input goes."""
+        return self.start + self.length
+
+    def move(self, store: Store | None, line: int = 0, start: int = 0) -> None:
+        """Give the present place up and take another."""
+        if self.store is not None:
+            self.store.tenants[self.line] -= 1
+        if store is not None:
+            store.tenants[line] += 1
+        self.store, self.line, self.start = store, line, start
+
+    def _keep(self, path: list[int]) -> None:
+        if path and path != list(range(len(path))):
+            assert self.store is not None
+            self.store.gather(self.line, self.end, path)
+
+    def _rewind(self, length: int) -> None:
+        """`end` follows `length`, which the caller shortens; nothing else changes."""
+
+    def _fork(self) -> TorchSequence:
+        assert isinstance(self.model, TorchModel)
+        if self.closed:
+            raise InputError("The sequence is closed; open a new one.")
+        child = TorchSequence(self.model)
+        child.move(self.store, self.line, self.start)
+        return child
+
+    def settle(self) -> None:
+        """Leave a store of several lines, which keeps the memory of all of them for as long as one is in use."""
+        if self.store is None or len(self.store.tenants) == 1 or self.store.tenants[self.line] > 1:
+            return
+        assert isinstance(self.model, TorchModel)
+        store, line, end = self.model.new_store([self], 0)
+        self.move(store, line, end - self.length)
+
+    def close(self) -> None:
+        self.closed = True
+        self.move(None)
+
+    def __del__(self) -> None:
+        # A fork that was dropped without closing should not make its parent move.
+        self.move(None)
+
+
+def _similar_rows(rows: list[Row]) -> list[list[Row]]:
+    """Split rows into groups that are worth a joint pass, each in the order of its lines."""
+    groups: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: (-row.sequence.length, -len(row.inputs))):
+        for group in groups:
+            leader = group[0]  # the longest history
+            if (
+                abs(len(leader.inputs) - len(row.inputs)) <= PADDING
+                and leader.sequence.length <= 2 * row.sequence.length + MARGIN
+            ):
+                group.append(row)
+                break
+        else:
+            groups.append([row])
+    return [sorted(group, key=_line) for group in groups]
+
+
+def _line(row: Row) -> int:
+    assert isinstance(row.sequence, TorchSequence)
+    return row.sequence.line
