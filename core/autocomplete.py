@@ -24,7 +24,7 @@ from core.modes import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
 from core.options import DEFAULT
-from core.present import SHORT, KeptRow, TextDraft, View, kept_rows, present
+from core.present import SHORT, KeptRow, Page, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
@@ -171,7 +171,7 @@ class Completion:
         self._session, self._healing, self._text = session, healing, _Text()
         plain = mode.name == "superposed"
         distinct = not plain or options.distinct
-        self._view = View(
+        self._page = Page(
             session.autocomplete.model.tokenizer,
             healing.rests[0],
             mode.most(options.k),
@@ -183,7 +183,7 @@ class Completion:
             earlier=tuple(session.shown),
         )
         short = options.length if grow else min(SHORT, options.length)
-        rows = kept_rows(kept, self._view, len(healing.word_ids), short)
+        rows = kept_rows(kept, self._page, len(healing.word_ids), short)
         verify = verify if plain and distinct and not options.reset_every else 0
         self._steps = _steps(session, healing, options, mode, rows, verify, self._text)
         self._take(*next(self._steps))
@@ -227,8 +227,8 @@ class Completion:
             self.step, self.settled, self.checked = drafts.step, drafts.settled, drafts.checked
             self.figures = drafts.figures
             self.best = drafts.lineages[0] if drafts.drafts else None
-            self.drafts = present(drafts, self._view)
-            self._session.shown = [*((self._view.before, row) for row in self.drafts), *self._view.earlier][:REMEMBERED]
+            self.drafts = present(drafts, self._page)
+            self._session.shown = [*((self._page.before, row) for row in self.drafts), *self._page.earlier][:REMEMBERED]
         if not rows:
             self.close()
 

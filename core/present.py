@@ -52,7 +52,7 @@ class KeptRow:
 
 
 @dataclass(frozen=True)
-class View:
+class Page:
     """The page's side of some drafts.
 
     Attributes:
@@ -96,28 +96,28 @@ class View:
         return shown(self.tokenizer, ids, self.typed)
 
 
-def present(drafts: Drafts, view: View) -> list[TextDraft]:
+def present(drafts: Drafts, page: Page) -> list[TextDraft]:
     """The rows of the page, in the order of their numbers; no two of them with the same text, none empty."""
-    rows = [_row(draft, view, drafts.done) for draft in drafts.drafts]
-    if view.distinct:
-        rows = sorted((_with_earlier(row, view) for row in rows), key=lambda row: row.id)
+    rows = [_row(draft, page, drafts.done) for draft in drafts.drafts]
+    if page.distinct:
+        rows = sorted((_with_earlier(row, page) for row in rows), key=lambda row: row.id)
     else:  # finished drafts stand beside the living; several may share a lineage
         rows += [
-            TextDraft(0, view.text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True)
+            TextDraft(0, page.text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True)
             for ids, p in drafts.finished
         ]
         rows.sort(key=lambda row: -row.whole)
         rows = [replace(row, id=i) for i, row in enumerate(rows)]
-    if drafts.done and view.rounded:
-        rows = [_rounded(row, view) for row in rows]
+    if drafts.done and page.rounded:
+        rows = [_rounded(row, page) for row in rows]
     by_text: dict[str, TextDraft] = {}
     for row in rows:
         if row.text:
             by_text.setdefault(row.text, row)
-    return list(by_text.values())[: view.most]
+    return list(by_text.values())[: page.most]
 
 
-def kept_rows(rows: Ids[KeptRow], view: View, word: int, length: int) -> list[Kept]:
+def kept_rows(rows: Ids[KeptRow], page: Page, word: int, length: int) -> list[Kept]:
     """Rows as tokens after the prefix; without those that cannot be continued as they stand.
 
     Args:
@@ -125,51 +125,51 @@ def kept_rows(rows: Ids[KeptRow], view: View, word: int, length: int) -> list[Ke
         length: a row with fewer tokens left after the caret grows again.
     """
     try:
-        typed = view.typed.decode("utf-8")
+        typed = page.typed.decode("utf-8")
     except UnicodeDecodeError:
         return []
     found = []
     for row in rows:
-        ids = view.tokenizer.encode(typed + row.text)
-        if row.id < view.most and view.text(ids) == row.text:
-            found.append(Kept(row.id, ids, len(ids) - word < length, _earlier_totals(row, ids, view)))
+        ids = page.tokenizer.encode(typed + row.text)
+        if row.id < page.most and page.text(ids) == row.text:
+            found.append(Kept(row.id, ids, len(ids) - word < length, _earlier_totals(row, ids, page)))
     return found
 
 
-def _earlier_totals(row: KeptRow, ids: list[int], view: View) -> list[float]:
+def _earlier_totals(row: KeptRow, ids: list[int], page: Page) -> list[float]:
     """ln p up to each of a kept row's tokens, as the completion before found them; [] where it had no such row."""
-    found = view.drafted(row.id, row.text)
+    found = page.drafted(row.id, row.text)
     if found is None or not found[0].path:
         return []
     earlier, gone = found
-    ends = [gone + len(view.text(ids[: n + 1])) for n in range(len(ids))]
+    ends = [gone + len(page.text(ids[: n + 1])) for n in range(len(ids))]
     return [next((p for at, p in earlier.path if at >= end), earlier.path[-1][1]) for end in ends]
 
 
-def _row(draft: Draft, view: View, done: bool) -> TextDraft:
+def _row(draft: Draft, page: Page, done: bool) -> TextDraft:
     # Only the draft's own tokens are worth a reader's eye; the rest drifts into other drafts.
-    ids = draft.ids[: draft.own] if view.distinct else draft.ids
-    if view.whole_words is not None and done:
-        n = whole_words(lambda n: view.text(draft.ids[:n]), len(draft.ids), min(len(ids), view.whole_words))
+    ids = draft.ids[: draft.own] if page.distinct else draft.ids
+    if page.whole_words is not None and done:
+        n = whole_words(lambda n: page.text(draft.ids[:n]), len(draft.ids), min(len(ids), page.whole_words))
         ids = draft.ids[:n]
-    ends = [0, *(len(view.text(draft.ids[: i + 1])) for i in range(len(draft.ids)))]
+    ends = [0, *(len(page.text(draft.ids[: i + 1])) for i in range(len(draft.ids)))]
     return TextDraft(
         draft.row,
-        view.text(ids),
+        page.text(ids),
         draft.branch,
         float(np.exp(draft.logprob)),
         draft.ended,
-        _spans(ids, draft.personal, view),
+        _spans(ids, draft.personal, page),
         tuple((a, b, *came) for a, b, came in zip(ends, ends[1:], draft.how, strict=False) if a < b),
         tuple(zip(ends[1 + draft.start :], draft.totals, strict=False)),
     )
 
 
-def _spans(ids: list[int], personal: list[bool], view: View) -> tuple[tuple[int, int], ...]:
+def _spans(ids: list[int], personal: list[bool], page: Page) -> tuple[tuple[int, int], ...]:
     """From where to where in the draft's text a personal store decided on the tokens; neighbours are joined."""
     spans: list[tuple[int, int]] = []
     for i in [i for i in range(len(ids)) if personal[i]]:
-        start, end = len(view.text(ids[:i])), len(view.text(ids[: i + 1]))
+        start, end = len(page.text(ids[:i])), len(page.text(ids[: i + 1]))
         if start == end:
             continue  # nothing of it shows: typed already, or half a character
         if spans and spans[-1][1] == start:
@@ -178,19 +178,19 @@ def _spans(ids: list[int], personal: list[bool], view: View) -> tuple[tuple[int,
     return tuple(spans)
 
 
-def _rounded(row: TextDraft, view: View) -> TextDraft:
+def _rounded(row: TextDraft, page: Page) -> TextDraft:
     """The row without words like "and the" at its end; a kept row is not cut into."""
     text = row.text if row.finished else without_dangling(row.text)
-    if text == row.text or len(text) < len(view.kept.get(row.id, "")):
+    if text == row.text or len(text) < len(page.kept.get(row.id, "")):
         return row
     spans = tuple((a, min(b, len(text))) for a, b in row.personal if a < len(text))
     return replace(row, text=text, personal=spans)
 
 
-def _with_earlier(row: TextDraft, view: View) -> TextDraft:
+def _with_earlier(row: TextDraft, page: Page) -> TextDraft:
     """A kept row with the personal spans that its words had when they were drafted."""
-    kept = view.kept.get(row.id)
-    found = None if kept is None else view.drafted(row.id, kept)
+    kept = page.kept.get(row.id)
+    found = None if kept is None else page.drafted(row.id, kept)
     if kept is None or found is None or not row.text.startswith(kept):
         return row
     earlier, gone = found

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.drafting.candidates import LEAST, Candidates
+from core.drafting.candidates import MIN_LOGPROB, Candidates
 from core.drafting.drafts import Drafts, Options
 from core.drafting.driver import Drafting, grown
 from core.errors import InputError
@@ -36,7 +36,7 @@ class _OnDevice(Candidates):
             return super().after(logits, contexts, also)
         m, found = self.m, logits.numpy().astype(np.float64)
         q = found[:m] - found[2 * m]
-        keep = q > LEAST
+        keep = q > MIN_LOGPROB
         tokens, q = found[m : 2 * m][keep].astype(np.int64), q[keep]
         if not self.options.distinct and len(q):
             q = q - np.logaddexp.reduce(q)

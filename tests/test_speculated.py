@@ -151,6 +151,14 @@ def test_other_modes_have_no_speculation(name):
     assert by.drafter.seen == 0  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.mark.parametrize("name", ["greedy", "sampled"])
+def test_a_draft_is_finished_only_where_it_met_a_stop_token(name):
+    for seed in range(6):
+        steps, _ = drafts(TableModel(seed=seed), speculating(TableModel(seed=seed), name, tree_size=4)[0])
+        for ids, ended in zip(steps[-1].ids, steps[-1].ended, strict=True):
+            assert ended == (ids[-1] in STOP)
+
+
 def test_one_token_is_a_draft():
     model = TableModel(seed=2)
     for name in ("greedy", "sampled"):

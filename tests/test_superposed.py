@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from core.drafting.candidates import likeliest
 from core.errors import InputError
 from core.superposed import superpose, superpose_batch
+from tests.table_model import TableModel
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
 # Of a score, a sum over 10 tokens: float32 sums in another order (oneDNN's) differ by up to 4e-4 from the authors';
@@ -136,6 +137,16 @@ def test_resets_settle_on_one_draft(llama_model, prefix):
         llama_model, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1
     )
     assert again.ids == last.ids
+
+
+def test_finished_drafts_keep_their_text_when_a_reset_settles_on_another():
+    options = {"distinct": False, "forks": 0, "exact_steps": 9, "candidates": 6, "reset_every": 2}
+    for seed in range(20):
+        model = TableModel(seed=seed)
+        *_, last = superpose(model, [1, 2], 3, 6, stop_ids=frozenset({5}), seed=seed, **options)
+        for ids, logprob in last.finished:
+            p = [model.after([1, 2, *ids[:n]]).log_softmax(0)[token] for n, token in enumerate(ids)]
+            assert logprob == pytest.approx(float(sum(p)), abs=1e-4)
 
 
 def test_a_rule_crops_the_candidates(llama_model, prefix):

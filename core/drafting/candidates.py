@@ -15,7 +15,7 @@ from torch import Tensor
 from core.drafting.drafts import Options
 from core.drafting.places import only
 
-LEAST = -103.0  # log-probability below which float32 holds no probability any more
+MIN_LOGPROB = -103.0  # log-probability below which float32 holds no probability any more
 GROUP = 64  # logits of which only the largest is looked at first
 PROPOSALS = 3  # candidates per draft that a personal store may add to those of the model
 
@@ -64,7 +64,7 @@ class Candidates:
         # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
         # model's own, so that n-grams can be mixed in and a beginning's probability is one.
         q = x[best].astype(np.float64) / o.tau - log_total(x, o.tau)
-        keep = q > LEAST
+        keep = q > MIN_LOGPROB
         tokens, q = best[keep], q[keep]
         if not o.distinct and len(q):
             q = q - np.logaddexp.reduce(q)

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from torch import Tensor
 
 from core.errors import InputError
 from core.models.base import LanguageModel
 from core.models.base import Sequence as Cached
 from core.ngram.interpolation import Geometric, Interpolation, Linear, Store
 from core.options import DEFAULT
+from core.samplers.base import Processor
 
 if TYPE_CHECKING:
     from core.drafting.speculated import Figures
-
-Rule = Callable[[Tensor, Tensor], Tensor]  # (input_ids (1, n), logits (1, V)) -> logits (1, V), as in transformers
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Options:
     tau: float = DEFAULT["tau"]
     candidates: int | None = None
     penalty: float = 200.0
-    rule: Rule | None = None
+    rule: Processor | None = None
     distinct: bool = DEFAULT["distinct"]
     exact_steps: int = DEFAULT["exact_steps"]
     forks: int = DEFAULT["forks"]

@@ -28,8 +28,7 @@ from core.drafting.sampled import first_draws
 from core.models.base import Sequence
 from core.speculative.calibration import Calibration
 from core.speculative.drafters.base import Drafter
-from core.speculative.generate import Generation, Memory, Statistics
-from core.speculative.generate import Options as Speculating
+from core.speculative.generate import Generation, Memory, Speculating, Statistics
 
 
 class Speculator:

@@ -11,7 +11,7 @@ one token.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,8 @@ from torch import Tensor
 from core.errors import InputError
 
 DROPPED = -float("inf")
+# (input_ids (B, n), logits (B, V)) -> logits (B, V), as transformers' LogitsProcessor; a `Rule` is one
+Processor = Callable[[Tensor, Tensor], Tensor]
 PerRow = float | Sequence[float] | Tensor  # one value for all rows, or one for each
 
 

@@ -24,15 +24,16 @@ from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
 from core.dice import Dice
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
+from core.samplers.base import Processor
 from core.speculative import arc
 from core.speculative.acceptance import fuzzy, recursive_rejection, typical
 from core.speculative.calibration import Calibration
 from core.speculative.cost import CostCurve, Estimates, Levels, best_size, cost_curve
 from core.speculative.drafters.base import Drafter, Moment
-from core.speculative.target import Choice, Rule
+from core.speculative.target import Choice
 from core.speculative.tree import TokenTree
 
-Mode = Literal["off", "lossless", "arc"]
+SpeculationMode = Literal["off", "lossless", "arc"]
 How = Literal["plain", "accepted", "tolerated", "corrected", "bonus"]
 
 DEPTH = 8  # levels that a drafter is asked for
@@ -94,13 +95,13 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Options:
+class Speculating:
     """How to generate; see `generate`."""
 
-    mode: Mode = "lossless"
+    mode: SpeculationMode = "lossless"
     length: int = 64
     temperature: float = 1.0
-    rule: Rule | None = None
+    rule: Processor | None = None
     seed: int = 0
     tree_size: int | Literal["auto"] = "auto"
     depth: int = DEPTH
@@ -140,7 +141,7 @@ def generate(
     target: LanguageModel,
     drafter: Drafter | None,
     prefix_ids: list[int],
-    mode: Mode = "lossless",
+    mode: SpeculationMode = "lossless",
     *,
     sequence: Sequence | None = None,
     curve: CostCurve | None = None,
@@ -167,7 +168,7 @@ def generate(
             rule for as many proposals, of `core.speculative.arc.RULES`, to compare with.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
     """
-    made = Options(mode=mode, **options)
+    made = Speculating(mode=mode, **options)
     dice = Dice(made.seed) if made.temperature else None
     return Generation(target, drafter, prefix_ids, made, sequence, curve, estimates, dice)
 
@@ -198,7 +199,7 @@ class Generation(Iterator[Token]):
         target: LanguageModel,
         drafter: Drafter | None,
         prefix_ids: list[int],
-        options: Options,
+        options: Speculating,
         sequence: Sequence | None = None,
         curve: Callable[[int], float] | None = None,
         memory: Memory | None = None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,8 +9,7 @@ import torch
 from torch import Tensor
 
 from core.errors import InputError
-
-Rule = Callable[[Tensor, Tensor], Tensor]  # (input_ids (1, n), logits (1, V)) -> logits (1, V)
+from core.samplers.base import Processor
 
 
 @dataclass(frozen=True)
@@ -24,7 +22,7 @@ class Choice:
     """
 
     temperature: float = 1.0
-    rule: Rule | None = None
+    rule: Processor | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.temperature < float("inf"):
