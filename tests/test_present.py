@@ -68,8 +68,8 @@ def test_personal_spans_are_joined_and_kept_rows_keep_theirs():
     found = Drafts([draft([4, 0, 3], 0, personal=[False, True, True])], step=3)
     (row,) = present(found, page())
     assert row.personal == ((4, 9),)
-    earlier = [TextDraft(0, " the old sea", 0.5, 0.5, False, personal=((4, 8),))]
-    (kept,) = present(found, page(kept={0: " old sea"}, earlier=earlier))
+    earlier = [("Call", TextDraft(0, " the old sea", 0.5, 0.5, False, personal=((4, 8),)))]
+    (kept,) = present(found, page(kept={0: " old sea"}, before="Call the", earlier=earlier))
     assert kept.personal == ((0, 4),)
 
 
