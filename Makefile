@@ -34,7 +34,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test fuzz lint clean
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-fast fuzz lint clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -58,6 +58,13 @@ llama-beside:
 
 test: setup-dev browser lint ## Everything that has to pass: format, lint, types, tests
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+
+# What takes longer than 8 s in all: these load models, start servers or kill processes.
+SLOW := app autocomplete cli eagle3 evals gguf guard llamacpp modes native ngram_cluster ngram_interruption ngram_store \
+        samplers server shutdown soak speculative start static superposed token_trees torch_model verified
+
+test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## The quick tests alone, for daily work: no browser, nothing that takes long
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not browser" $(SLOW:%=--ignore=tests/test_%.py) $(ARGS)
 
 lint: $(VENV)/project.stamp $(VENV)/dev.stamp $(TSC) ## Format, lint and types alone
 	@$(BIN)/ruff check .
