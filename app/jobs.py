@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from app.service import DraftRequest
+    from app.requests import DraftRequest
     from core.autocomplete import Autocomplete, Completion
     from core.models import Row
 

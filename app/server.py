@@ -28,7 +28,8 @@ from app.gradio_import import import_gradio
 from app.guard import HOST, Guard
 from app.offline import stay_offline
 from app.private import gradio_folder
-from app.service import DraftRequest, DraftService, load_failure
+from app.requests import DraftRequest
+from app.service import DraftService, load_failure
 from app.threads import take_turns_quickly
 from core.errors import InputError
 

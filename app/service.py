@@ -16,20 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
 from app.engine import Engine, first_line, request_failure
 from app.jobs import Event, Job, Position, Visit
 from app.personal import PersonalStores
-from app.settings import DraftSettings
+from app.requests import DraftRequest
 from app.threads import leave_cores_to
 from core.errors import InputError, PolydraftError
-from core.options import DRAFTING
 
 if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
 
-MOST_DRAFTS = int(DRAFTING["k"].high)
 PACE = 0.1  # seconds between two states of growing drafts: what a page draws costs the model a core
 REMEMBERED = 1024  # tabs whose newest request is known, so that a late older one can be told
 
@@ -37,41 +33,6 @@ CLOSING = ("Polydraft is closing.", "")
 
 Seen = TypeVar("Seen")
 log = logging.getLogger(__name__)
-
-
-class KeptDraft(BaseModel):
-    """A row that the page still shows and that agrees with the text: its number, and what is left of it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    id: int = Field(ge=0, lt=MOST_DRAFTS)
-    text: str = Field(min_length=1, max_length=4096)
-
-
-class DraftRequest(BaseModel):
-    """What a tab asks: drafts after the text before its caret.
-
-    Attributes:
-        n: grows with every request of the tab.
-        kept: rows that keep their places; the others are filled.
-        grow: every row is to grow to the full length on its own.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    tab: str = Field(min_length=1, max_length=64)
-    n: int = Field(ge=0)
-    before: str
-    settings: DraftSettings = DraftSettings()
-    kept: list[KeptDraft] = Field(default=[], max_length=MOST_DRAFTS)
-    grow: bool = False
-
-    @field_validator("kept")
-    @classmethod
-    def _each_row_once(cls, kept: list[KeptDraft]) -> list[KeptDraft]:
-        if len({row.id for row in kept}) < len(kept):
-            raise ValueError("the same row given twice; each id once expected")
-        return kept
 
 
 @dataclass(frozen=True)

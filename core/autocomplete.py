@@ -11,12 +11,13 @@ from collections.abc import Generator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import Tensor
 
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting
+from core.drafting.figures import Figures
 from core.drafting.places import only
 from core.healing import Healer, Healing, Weighed
 from core.models import LanguageModel, Row, Sequence, load_model
@@ -28,9 +29,6 @@ from core.present import SHORT, KeptRow, Page, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
-
-if TYPE_CHECKING:
-    from core.drafting.speculated import Figures
 
 WINDOW = 1024  # tokens of text before the caret that the model sees
 REMEMBERED = 64  # rows of a session, from which rows that stay have their probabilities

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from app.engine import Engine
-from app.service import DraftRequest, DraftService
+from app.requests import DraftRequest
+from app.service import DraftService
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete, Completion
 from core.errors import ContextFull

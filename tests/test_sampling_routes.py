@@ -14,9 +14,10 @@ from fastapi.testclient import TestClient
 
 from app import presets as presets_module
 from app.presets import OwnPresets
+from app.requests import DraftRequest
 from app.sampling_routes import SWEPT
 from app.server import create_app
-from app.service import DraftRequest, DraftService
+from app.service import DraftService
 from app.settings import DraftSettings, SamplingSettings
 from core.controls import CATALOG, MODES, PRESETS, Preset
 from core.errors import InputError

@@ -12,7 +12,8 @@ import pytest
 
 from app.engine import INPUTS, Engine
 from app.jobs import Job
-from app.service import DraftRequest, DraftService
+from app.requests import DraftRequest
+from app.service import DraftService
 from app.settings import DraftSettings
 from core.errors import ContextFull, InputError, ModelNotFound
 from tests.fake_autocomplete import FakeAutocomplete, FakeRow

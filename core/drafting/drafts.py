@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
+from core.drafting.figures import Figures
 from core.errors import InputError
 from core.models.base import LanguageModel
 from core.models.base import Sequence as Cached
 from core.ngram.interpolation import Geometric, Interpolation, Linear, Store
 from core.options import DEFAULT
 from core.samplers.base import Processor
-
-if TYPE_CHECKING:
-    from core.drafting.speculated import Figures
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from core.drafting.candidates import Candidates, cropped
 from core.drafting.drafts import Draft, Drafts, Options, best_of, still_alive
 from core.drafting.driver import Drafting
 from core.drafting.feeding import own_row
+from core.drafting.figures import Figures
 from core.drafting.places import Places
 from core.drafting.sampled import first_draws
 from core.models.base import Sequence
@@ -58,21 +59,6 @@ class Speculation:
     epsilon: float = PRUNE_EPSILON
     calibration: Calibration | None = None
     temperature: float = 1.0
-
-
-@dataclass(frozen=True)
-class Figures:
-    """Statistics of speculation so far.
-
-    Attributes:
-        accept_length: τ, tokens of a draft per pass over it; 0 before the first pass.
-        speedup: the time that the same tokens take one by one, by the machine's cost curve, over the time taken.
-        notice: a sentence, where it was switched off.
-    """
-
-    accept_length: float
-    speedup: float
-    notice: str | None
 
 
 def speculated(

@@ -1,0 +1,45 @@
+"""The bodies of requests for drafts, as the page posts them."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from app.settings import DraftSettings
+from core.options import DRAFTING
+
+MOST_DRAFTS = int(DRAFTING["k"].high)
+
+
+class KeptDraft(BaseModel):
+    """A row that the page still shows and that agrees with the text: its number, and what is left of it."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    id: int = Field(ge=0, lt=MOST_DRAFTS)
+    text: str = Field(min_length=1, max_length=4096)
+
+
+class DraftRequest(BaseModel):
+    """A tab requests drafts after the text before its caret.
+
+    Attributes:
+        n: grows with every request of the tab.
+        kept: rows that keep their places; the others are filled.
+        grow: every row is to grow to the full length on its own.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    tab: str = Field(min_length=1, max_length=64)
+    n: int = Field(ge=0)
+    before: str
+    settings: DraftSettings = DraftSettings()
+    kept: list[KeptDraft] = Field(default=[], max_length=MOST_DRAFTS)
+    grow: bool = False
+
+    @field_validator("kept")
+    @classmethod
+    def _each_row_once(cls, kept: list[KeptDraft]) -> list[KeptDraft]:
+        if len({row.id for row in kept}) < len(kept):
+            raise ValueError("the same row given twice; each id once expected")
+        return kept

@@ -1,0 +1,85 @@
+"""The structure of the code: arrows between packages point one way, and no module imports itself by a detour."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("app", "core", "ngram_builder")
+ALLOWED = {  # package -> what it may import of the others
+    "app": {"core", "ngram_builder"},
+    "ngram_builder": {"core.errors", "core.models", "core.ngram"},
+    "core": set(),
+}
+
+Imports = dict[str, set[str]]
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {
+    module_name(path): ast.parse(path.read_text(encoding="utf-8"))
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("*.py")
+}
+
+
+def imports_of_modules() -> Imports:
+    """The modules that each module imports: at its head, inside functions and for types alone, which only hide a
+    circle."""
+    found: Imports = {name: set() for name in MODULES}
+    for name, tree in MODULES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                found[name] |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                inner = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+                found[name] |= {inner[n] if inner[n] in MODULES else node.module for n in inner}
+        found[name] -= {name}
+    return found
+
+
+def imports_of_scripts() -> Imports:
+    """The scripts of the page that each script loads. `import("./x.js").Name` in a comment names a type."""
+    pattern = re.compile(r'from "\./([\w-]+\.js)"|import\("\./([\w-]+\.js)"\)(?!\.)')
+    scripts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "app/static").glob("*.js")}
+    return {name: {a or b for a, b in pattern.findall(text)} - {name} for name, text in scripts.items()}
+
+
+def circle(imports: Imports) -> list[str]:
+    """The modules of the circles, and those between two circles; [] without a circle."""
+    imports = {name: wanted & imports.keys() for name, wanted in imports.items()}
+    while True:
+        wanted = set().union(*imports.values())
+        free = [name for name, its in imports.items() if not its & imports.keys() or name not in wanted]
+        if not free:
+            return sorted(imports)
+        for name in free:
+            del imports[name]
+
+
+@pytest.mark.parametrize("imports", [imports_of_modules(), imports_of_scripts()], ids=["modules", "scripts"])
+def test_no_module_imports_itself_by_a_detour(imports: Imports) -> None:
+    assert circle(imports) == []
+
+
+def test_a_circle_is_found() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == ["b", "c"]
+
+
+def test_the_arrows_between_packages_point_one_way() -> None:
+    wrong = {
+        (name, other)
+        for name, wanted in imports_of_modules().items()
+        for other in wanted
+        if (package := name.split(".")[0]) != other.split(".")[0] in PACKAGES
+        and not any(f"{other}.".startswith(f"{allowed}.") for allowed in ALLOWED[package])
+    }
+    assert wrong == set()
