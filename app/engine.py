@@ -24,12 +24,14 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from app import sampling, speculation
+from app.closest import closest
 from app.jobs import Event, Job, Position, Visit
 from core.errors import ContextFull, InputError, PolydraftError
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from app.requests import DraftRequest
     from core.autocomplete import Autocomplete, Completion, Session
     from core.models import Row
 
@@ -57,6 +59,7 @@ class Engine:
         self._pace = pace
         self._inputs = INPUTS.get(autocomplete.model.device, MORE_INPUTS)
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # least recently used first
+        self._texts: dict[str, str] = {}  # of the sessions that other tabs may begin with: what each holds
         self._waiting: dict[str, Job] = {}  # not begun
         self._running: dict[str, Job] = {}
         self._full = False  # a request found no room in the cache, and none has ended since then
@@ -223,18 +226,16 @@ class Engine:
 
     def _begin(self, job: Job) -> None:
         request, settings = job.request, job.request.settings
-        tab, model = request.tab, self.autocomplete.model
+        tab = request.tab
         self._running[tab] = self._waiting.pop(tab, job)
         session = self._sessions.get(tab)
         if session is None:
-            size = min(len(request.before), self.autocomplete.window) + ROOM  # a token has a character at least
-            while not model.has_room(size) and self._evict():
-                pass
-            if len(self._running) > 1 and not model.has_room(size):
-                raise ContextFull("The model's cache has no room for one more text; close a tab.")
-            session = self._sessions[tab] = self.autocomplete.open()
+            session = self._sessions[tab] = self._inherited(request) or self._opened(request)
         self._sessions.move_to_end(tab)
+        if request.by_text:
+            self._texts[tab] = request.before
         drafting = settings.drafting() | sampling.options(self.autocomplete, settings)
+        drafting |= {"heal": request.heal, "stores": request.stores}
         from core.present import KeptRow  # torch comes with it
 
         kept = [KeptRow(row.id, row.text) for row in request.kept]
@@ -243,6 +244,34 @@ class Engine:
             job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
             self._chore = self._chore or speculation.chore(self.autocomplete)
         self._show(job)
+
+    def _opened(self, request: DraftRequest) -> Session:
+        """An empty session; sessions at rest make room for it."""
+        model = self.autocomplete.model
+        size = min(len(request.before), self.autocomplete.window) + ROOM  # a token has a character at least
+        while not model.has_room(size) and self._evict():
+            pass
+        if len(self._running) > 1 and not model.has_room(size):
+            raise ContextFull("The model's cache has no room for one more text; close a tab.")
+        return self.autocomplete.open()
+
+    def _inherited(self, request: DraftRequest) -> Session | None:
+        """For a tab that says so, the session of the other such tab whose text agrees furthest; a fork of it where that
+        tab is busy, or its text mostly another. None where little agrees."""
+        if not request.by_text:
+            return None
+        found = closest(request.before, self._texts, busy=self._running)
+        if found is None:
+            return None
+        other, common = found
+        if other not in self._running and 2 * common >= len(self._texts[other]):
+            del self._texts[other]
+            self._latest.pop(other, None)
+            return self._sessions.pop(other)
+        try:
+            return self._sessions[other].fork() if self.autocomplete.model.has_room(common + ROOM) else None
+        except ContextFull:
+            return None  # an empty one may still find room
 
     def _show(self, job: Job) -> None:
         """Send the drafts where they are new, and the figures at the end."""
@@ -254,7 +283,7 @@ class Engine:
             self._since.pop(request.tab, None)
             self._latest[request.tab] = request.n, completion
         settled = completion.settled and not job.settled
-        due = not job.sent or settled or now - job.sent_at >= self._pace
+        due = not job.sent or settled or request.detailed or now - job.sent_at >= self._pace
         if completion.done or (due and completion.step != job.step):
             job.step, job.settled = completion.step, completion.settled
             drafts = [
@@ -267,6 +296,7 @@ class Engine:
                     "personal": [list(span) for span in draft.personal],
                 }
                 | ({"how": [list(came) for came in draft.how]} if draft.how else {})
+                | ({"tokens": [list(token) for token in draft.path]} if request.detailed else {})
                 for draft in completion.drafts
                 if draft.probability >= request.settings.min_confidence
             ]
@@ -352,6 +382,7 @@ class Engine:
     def _close_session(self, tab: str) -> None:
         session = self._sessions.pop(tab, None)
         self._latest.pop(tab, None)
+        self._texts.pop(tab, None)
         if session:
             _done(session.close)
 

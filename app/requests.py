@@ -23,9 +23,14 @@ class DraftRequest(BaseModel):
     """A tab requests drafts after the text before its caret.
 
     Attributes:
+        tab: whose text it is; a newer request of the same tab takes the place of an older one.
         n: grows with every request of the tab.
         kept: rows that keep their places; the others are filled.
         grow: every row is to grow to the full length on its own.
+        heal: finish a half-typed word.
+        stores: personal stores to use, instead of those that are on.
+        by_text: the tab is new, and begins with the cached text of another such tab that agrees furthest.
+        detailed: tell every step, and the tokens of each draft; for programs.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -36,6 +41,10 @@ class DraftRequest(BaseModel):
     settings: DraftSettings = DraftSettings()
     kept: list[KeptDraft] = Field(default=[], max_length=MOST_DRAFTS)
     grow: bool = False
+    heal: bool = True
+    stores: list[str] | None = None
+    by_text: bool = False
+    detailed: bool = False
 
     @field_validator("kept")
     @classmethod

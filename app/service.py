@@ -223,10 +223,11 @@ class DraftService:
                 return job
             if request.n < self._newest.get(request.tab, 0):
                 return None
-            self._newest[request.tab] = request.n
-            self._newest.move_to_end(request.tab)
-            if len(self._newest) > REMEMBERED:
-                self._newest.popitem(last=False)
+            if not request.by_text:  # such a tab has one request
+                self._newest[request.tab] = request.n
+                self._newest.move_to_end(request.tab)
+                if len(self._newest) > REMEMBERED:
+                    self._newest.popitem(last=False)
             older = self._inbox.jobs.pop(request.tab, None)
             if older:
                 older.post(None)

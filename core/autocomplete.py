@@ -76,9 +76,9 @@ class Autocomplete:
 class Session:
     """One person's text: the model's cache keeps the tokens typed so far."""
 
-    def __init__(self, autocomplete: Autocomplete) -> None:
+    def __init__(self, autocomplete: Autocomplete, sequence: Sequence | None = None) -> None:
         self.autocomplete = autocomplete
-        self.sequence = autocomplete.model.open()
+        self.sequence = autocomplete.model.open() if sequence is None else sequence
         self.weighed = Weighed()
         self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, and after which text
 
@@ -130,6 +130,10 @@ class Session:
             made = replace(made, length=made.length + 1)
         healing = a.healer.plan(before, window=a.window, heal=heal)
         return Completion(self, healing, made, mode, verify, kept, grow, before)
+
+    def fork(self) -> Session:
+        """Another session that holds the same text, also while a completion runs. Raises ContextFull."""
+        return Session(self.autocomplete, self.sequence.fork())
 
     def close(self) -> None:
         self.sequence.close()

@@ -66,6 +66,7 @@ class FakeAutocomplete:
         self.known = known  # a text whose first drafts are there without a pass
         self.sessions: list[FakeSession] = []
         self.opened = 0
+        self.forked = 0  # of the opened
 
     def open(self) -> FakeSession:
         if len(self.sessions) >= self.room:
@@ -87,6 +88,10 @@ class FakeSession:
         assert all(completion.closed for completion in self.completions)
         self.completions.append(FakeCompletion(before, self.autocomplete.known == before, **options))
         return self.completions[-1]
+
+    def fork(self) -> FakeSession:
+        self.autocomplete.forked += 1
+        return self.autocomplete.open()
 
     def close(self) -> None:
         self.autocomplete.sessions.remove(self)
@@ -112,7 +117,14 @@ class FakeCompletion:
         self.settled = self.step > 1 or self.length == 1  # a first state, then one in which the rows are chosen
         self.done = self.step == self.length
         self.drafts = [
-            TextDraft(i, f" {word}" * self.step, 0.4 / (i + 1), 0.4 / (i + 1) / self.step, self.done)
+            TextDraft(
+                i,
+                f" {word}" * self.step,
+                0.4 / (i + 1),
+                0.4 / (i + 1) / self.step,
+                self.done,
+                path=tuple((len(f" {word}") * (n + 1), -1.0 - n) for n in range(self.step)),
+            )
             for i, word in enumerate(WORDS[: self.k])
         ]
 

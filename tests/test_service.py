@@ -162,6 +162,70 @@ def test_an_older_request_that_arrives_late_ends_at_once() -> None:
         assert run(all_of(service.stream(ask("b", 4, length=1))))
 
 
+def by_text(tab: str, before: str, **settings: Any) -> DraftRequest:
+    return DraftRequest(tab=tab, n=0, before=before, by_text=True, settings=DraftSettings(**settings))
+
+
+def test_a_text_without_a_tab_goes_on_in_the_session_that_agrees_furthest() -> None:
+    fake = FakeAutocomplete()
+    letter, story = "Dear Anna, thank you for", "It was a dark night, and"
+    with running(fake) as service:
+        for n, text in enumerate((letter, story, letter + " your", story + " the", letter)):
+            assert run(all_of(service.stream(by_text(f"client {n}", text, length=1))))
+        assert fake.opened == 2
+        texts = [[completion.before for completion in session.completions] for session in fake.sessions]
+        assert sorted(texts) == [[letter, letter + " your", letter], [story, story + " the"]]
+
+
+def test_a_text_whose_session_is_busy_gets_a_fork_of_it() -> None:
+    fake = FakeAutocomplete()
+    fake.model.step_s = 0.01
+    with running(fake) as service:
+
+        async def both() -> None:
+            first = service.stream(by_text("client 1", "Once upon a time", length=20))
+            await anext(first)
+            assert await all_of(service.stream(by_text("client 2", "Once upon a time there", length=1)))
+            assert len(await all_of(first)) == 20
+
+        run(both())
+        assert (fake.opened, fake.forked) == (2, 1)
+
+
+def test_a_short_text_takes_no_long_one_out_of_the_cache() -> None:
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        long = "a word " * 100
+        for n, text in enumerate((long, long[:70], long + "more")):
+            run(all_of(service.stream(by_text(f"client {n}", text, length=1))))
+        assert (fake.opened, fake.forked) == (2, 1)
+        assert [c.before for c in fake.sessions[0].completions] == [long, long + "more"]
+
+
+def test_tabs_keep_their_sessions_to_themselves() -> None:
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        run(all_of(service.stream(ask("a", 1, "Once upon a time", length=1))))
+        run(all_of(service.stream(by_text("client", "Once upon a time", length=1))))
+        assert (fake.opened, fake.forked) == (2, 0)
+
+
+def test_a_program_is_told_every_step_and_every_token() -> None:
+    with running(FakeAutocomplete(), pace=1000) as service:
+        request = DraftRequest(tab="a", n=1, before="Once", detailed=True, settings=DraftSettings(length=5))
+        *drafts, _ = run(all_of(service.stream(request)))
+    assert [line["step"] for line in drafts] == [1, 2, 3, 4, 5]
+    assert all(draft["tokens"] for line in drafts for draft in line["drafts"])
+
+
+def test_healing_and_stores_reach_the_drafting() -> None:
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        run(all_of(service.stream(DraftRequest(tab="a", n=1, before="Once", heal=False, stores=["mine"]))))
+        options = fake.sessions[-1].completions[-1].options
+    assert (options["heal"], options["stores"]) == (False, ["mine"])
+
+
 def test_closing_the_stream_stops_the_request() -> None:
     fake = FakeAutocomplete()
     fake.model.step_s = 0.005
