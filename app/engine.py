@@ -235,7 +235,7 @@ class Engine:
         if request.by_text:
             self._texts[tab] = request.before
         drafting = settings.drafting() | sampling.options(self.autocomplete, settings)
-        drafting |= {"heal": request.heal, "stores": request.stores}
+        drafting |= {"heal": request.heal, "stores": request.stores, "likeliest": request.likeliest}
         from core.present import KeptRow  # torch comes with it
 
         kept = [KeptRow(row.id, row.text) for row in request.kept]
@@ -297,6 +297,7 @@ class Engine:
                 }
                 | ({"how": [list(came) for came in draft.how]} if draft.how else {})
                 | ({"tokens": [list(token) for token in draft.path]} if request.detailed else {})
+                | ({"chances": [asdict(chance) for chance in draft.chances]} if draft.chances else {})
                 for draft in completion.drafts
                 if draft.probability >= request.settings.min_confidence
             ]

@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
 from starlette.datastructures import MutableHeaders
-from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app import csp
+from app.refusals import Refused, refusal
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost", "[::1]")  # of this machine
 MISSING = Path(__file__).parent / "static" / "missing-token.html"
+OPEN = ("/health",)  # tells no more than whether the model is there
 OPENING = ("token", "ticket")  # what the address of the page may carry
 
 HEADERS = {
@@ -83,14 +85,14 @@ class Guard:
         port = scope["server"][1]
         if reason := _foreign(scope, headers):
             fix = f"Open http://{HOST}:{port} itself, on the machine where Polydraft runs."
-            return JSONResponse({"message": reason, "fix": fix}, 403, CLOSE)
+            return refusal(scope["path"], Refused(403, reason, fix), CLOSE)
         page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/"
         if page and headers[b"host"][0].lower() not in (HOST, f"{HOST}:{port}"):
             # What a browser keeps of the user's texts belongs to one address.
             return RedirectResponse(f"http://{HOST}:{port}/{_query(scope)}", 307, {"Cache-Control": "no-store"})
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True) if page else []
         given = {name: value for name, value in query if name in OPENING}
-        if self.access is None:
+        if self.access is None or scope["path"] in OPEN:
             return _clean(query) if given else None
         if given and self._opens(given, scope):
             answer = _clean(query)
@@ -98,7 +100,7 @@ class Guard:
             return answer
         if self.access.shown_by(headers, port):
             return _clean(query) if given else None
-        return _missing("text/html" in "".join(headers.get(b"accept", [])), bool(given))
+        return _missing(scope["path"], "text/html" in "".join(headers.get(b"accept", [])), bool(given))
 
     def _opens(self, given: Mapping[str, str], scope: Scope) -> bool:
         assert self.access is not None
@@ -141,13 +143,13 @@ def _clean(query: list[tuple[str, str]]) -> Response:
     return RedirectResponse("/" + (f"?{rest}" if rest else ""), 303, {"Cache-Control": "no-store"})
 
 
-def _missing(as_page: bool, given: bool) -> Response:
+def _missing(path: str, as_page: bool, given: bool) -> Response:
     """What somebody sees who has not shown the token: a page in a browser, two sentences elsewhere."""
     message = "The token in this address is not the one of this server." if given else "Polydraft asks for its token."
     headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store", **CLOSE}
     if not as_page:
         fix = "Run `polydraft` to open the page, or send what `polydraft token` prints as `Authorization: Bearer`."
-        return JSONResponse({"message": message, "fix": fix}, 401, headers)
+        return refusal(path, Refused(401, message, fix, code="invalid_api_key"), headers)
     html = _page().replace("<!-- title -->", message)
     return HTMLResponse(html, 401, {**headers, "Content-Security-Policy": csp.of_a_plain_page(html)})
 

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from app.settings import DraftSettings
 from core.options import DRAFTING
 
+MOST_LIKELIEST = 5  # as the OpenAI interface has it
 MOST_DRAFTS = int(DRAFTING["k"].high)
 
 
@@ -31,6 +32,7 @@ class DraftRequest(BaseModel):
         stores: personal stores to use, instead of those that are on.
         by_text: the tab is new, and begins with the cached text of another such tab that agrees furthest.
         detailed: tell every step, and the tokens of each draft; for programs.
+        likeliest: at the end, tell what the model alone says of each token, and of so many of the likeliest ones.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -45,6 +47,7 @@ class DraftRequest(BaseModel):
     stores: list[str] | None = None
     by_text: bool = False
     detailed: bool = False
+    likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
 
     @field_validator("kept")
     @classmethod

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import errno
-import json
 import logging
 import os
 import socket
 import sys
 import threading
 import webbrowser
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 import uvicorn
 from fastapi import FastAPI, Request
-from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from app import documents_routes, model_routes, running, sampling_routes, stores_routes
 from app.access import Access, token
@@ -28,21 +27,18 @@ from app.gradio_import import import_gradio
 from app.guard import HOST, Guard
 from app.offline import stay_offline
 from app.private import gradio_folder
+from app.refusals import Refused, parsed, refuse
 from app.requests import DraftRequest
 from app.service import DraftService, load_failure
+from app.streaming import Streamed, as_line
 from app.threads import take_turns_quickly
 from core.errors import InputError
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from core.autocomplete import Autocomplete
-
-Body = TypeVar("Body", bound=BaseModel)
 
 PORT = 7893  # not Gradio's own 7860: what a browser keeps of the user's texts belongs to the port
 ONCE_LOADED = "POLYDRAFT_ONCE_LOADED"  # a command for then: with it `make run` compiles llama.cpp beside the app
-MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text
 
 
 class LeaveRequest(BaseModel):
@@ -62,25 +58,25 @@ def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
     from app.page import STATIC, STATIC_URL, mount
 
     app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_exception_handler(_Refused, _refuse)
+    app.add_exception_handler(Refused, refuse)
 
     @app.post("/api/drafts")
     async def drafts(request: Request) -> Response:
-        return _Events(service.stream(await _parsed(request, DraftRequest)))
+        return Streamed(service.stream(await parsed(request, DraftRequest)), as_line, "application/x-ndjson")
 
     @app.post("/api/leave")
     async def leave(request: Request) -> dict[str, bool]:
-        service.leave((await _parsed(request, LeaveRequest)).tab)
+        service.leave((await parsed(request, LeaveRequest)).tab)
         return {"ok": True}
 
     @app.get("/api/status")
     async def status() -> dict[str, Any]:
         return service.status()
 
-    stores_routes.add_routes(app, service.stores, _parsed, lambda: service.stopping)
-    model_routes.add_routes(app, service, _parsed)
-    sampling_routes.add_routes(app, service, _parsed)
-    documents_routes.add_routes(app, DocumentFolder(documents_folder()), _parsed)
+    stores_routes.add_routes(app, service.stores, parsed, lambda: service.stopping)
+    model_routes.add_routes(app, service, parsed)
+    sampling_routes.add_routes(app, service, parsed)
+    documents_routes.add_routes(app, DocumentFolder(documents_folder()), parsed)
 
     @app.get("/manifest.json")
     async def manifest() -> Response:
@@ -109,107 +105,6 @@ class _PageFiles(StaticFiles):
         response = super().file_response(*args, **kwargs)
         response.headers["Cache-Control"] = "no-cache"
         return response
-
-
-class _Events(StreamingResponse):
-    """One line of JSON per event. However the answer ends, the request behind it ends too."""
-
-    def __init__(self, events: AsyncGenerator[dict[str, Any]]) -> None:
-        self._source = events
-        super().__init__(
-            (json.dumps(event).encode() + b"\n" async for event in events),
-            media_type="application/x-ndjson",
-            headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._source.aclose()  # at once, not when the garbage collector comes by
-
-
-# ---------------------------------------------------------------- what is refused, in words
-
-
-class _Refused(Exception):
-    def __init__(self, status: int, message: str, fix: str) -> None:
-        super().__init__(message)
-        self.status, self.message, self.fix = status, message, fix
-
-
-async def _refuse(_: Request, error: Exception) -> Response:
-    assert isinstance(error, _Refused)
-    # What was not read of the body must not be taken for the next request on this connection.
-    headers = {"Connection": "close"} if error.status == 413 else None
-    return JSONResponse({"message": error.message, "fix": error.fix}, error.status, headers)
-
-
-async def _parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> Body:
-    """The request's body, of at most `limit` bytes, as `kind`; _Refused says what is wrong with it."""
-    try:
-        data = json.loads(await _body(request, limit))
-    except (ValueError, RecursionError):
-        raise _Refused(422, "The request is not JSON.", "Send one JSON object.") from None
-    if isinstance(data, dict):
-        # Half of a surrogate pair has no UTF-8 form; JSON can still spell it.
-        for name in data.keys() & {"before", "text", "what"}:
-            if isinstance(text := data[name], str):
-                data[name] = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    try:
-        return kind.model_validate(data, strict=True)
-    except ValidationError as error:
-        wrong = [_in_words(dict(detail)) for detail in error.errors(include_url=False)]
-        fix = "Reload the page, so that it and the server speak of the same options."
-        raise _Refused(422, " ".join(wrong), fix) from None
-
-
-async def _body(request: Request, limit: int) -> bytes:
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            break
-    if len(body) > limit:
-        raise _Refused(
-            413,
-            f"The request is larger than {limit // 1024:,} kB.",
-            "Send less at once; for drafts, only the end of the text before the caret.",
-        )
-    return bytes(body)
-
-
-def _in_words(detail: dict[str, Any]) -> str:
-    """One of pydantic's findings as a sentence that names the field."""
-    name = ".".join(map(str, detail["loc"])).removeprefix("settings.") or "The request"
-    limits, given = detail.get("ctx", {}), detail.get("input")
-    shown = json.dumps(given) if isinstance(given, int | float | bool | None) else f"a {type(given).__name__}"
-    match detail["type"]:
-        case "less_than_equal":
-            return f"{name} is {shown}; at most {limits['le']:g} is accepted."
-        case "greater_than_equal":
-            return f"{name} is {shown}; at least {limits['ge']:g} is accepted."
-        case "extra_forbidden":
-            return f"{name} is no field that the server knows."
-        case "missing":
-            return f"{name} is missing."
-        case "string_too_long":
-            return f"{name} is longer than {limits['max_length']} characters."
-        case "string_too_short":
-            return f"{name} is empty."
-        case "value_error":
-            return f"{name}: {str(limits['error']).removesuffix('.')}."
-        case "int_type" | "float_type" | "bool_type" | "string_type" | "model_type" | "finite_number" as kind:
-            wanted = {
-                "int_type": "a whole number",
-                "float_type": "a number",
-                "bool_type": "true or false",
-                "string_type": "text",
-                "model_type": "an object",
-                "finite_number": "a finite number",
-            }[kind]
-            return f"{name} is {shown}; {wanted} is expected."
-    return f"{name}: {detail['msg']}."
 
 
 # ---------------------------------------------------------------- serving

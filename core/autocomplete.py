@@ -19,13 +19,15 @@ from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting
 from core.drafting.figures import Figures
 from core.drafting.places import only
+from core.drafting.scored import finished
 from core.healing import Healer, Healing, Weighed
+from core.look import Look
 from core.models import LanguageModel, Row, Sequence, load_model
 from core.modes import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
 from core.options import DEFAULT
-from core.present import SHORT, KeptRow, Page, TextDraft, kept_rows, present
+from core.present import SHORT, Chance, KeptRow, Page, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
@@ -95,6 +97,7 @@ class Session:
         verify: int = DEFAULT["verify"],
         kept: Ids[KeptRow] = (),
         grow: bool = False,
+        likeliest: int | None = None,
         **options: Any,
     ) -> Completion:
         """Start drafts after the text before the caret; the session's previous completion must be closed.
@@ -110,6 +113,8 @@ class Session:
                 numbers, and grow once they are short. The other rows are filled. For superposed drafts of distinct
                 lineages; other modes make all rows anew.
             grow: let every row grow to the full length on its own, wherever it would have ended before.
+            likeliest: look at the drafts with one more pass of the model alone, for `TextDraft.chances` with so many of
+                the likeliest tokens at each place. None: no such pass.
             options: of `core.superposed.superpose`, the rule among them. With `ngrams` the stores are those given there
                 instead; with mixing="geometric" it is the base store alone.
         Raises: InputError for an option out of range.
@@ -129,7 +134,7 @@ class Session:
         if mode.drawn:  # one more, which shows whether the last word is whole
             made = replace(made, length=made.length + 1)
         healing = a.healer.plan(before, window=a.window, heal=heal)
-        return Completion(self, healing, made, mode, verify, kept, grow, before)
+        return Completion(self, healing, made, mode, verify, kept, grow, before, likeliest)
 
     def fork(self) -> Session:
         """Another session that holds the same text, also while a completion runs. Raises ContextFull."""
@@ -164,6 +169,7 @@ class Completion:
         kept: Ids[KeptRow],
         grow: bool,
         before: str,
+        likeliest: int | None,
     ) -> None:
         self.drafts: list[TextDraft] = []
         self.figures: Figures | None = None
@@ -187,7 +193,8 @@ class Completion:
         short = options.length if grow else min(SHORT, options.length)
         rows = kept_rows(kept, self._page, len(healing.word_ids), short)
         verify = verify if plain and distinct and not options.reset_every else 0
-        self._steps = _steps(session, healing, options, mode, rows, verify, self._text)
+        look = None if likeliest is None else Look(self._page, likeliest, session.autocomplete.healer.places(healing))
+        self._steps = _steps(session, healing, options, mode, rows, verify, self._text, look)
         self._take(*next(self._steps))
 
     @property
@@ -230,6 +237,8 @@ class Completion:
             self.figures = drafts.figures
             self.best = drafts.lineages[0] if drafts.drafts else None
             self.drafts = present(drafts, self._page)
+            if chances := self._text.chances:
+                self.drafts = [replace(row, chances=chances.get(row.ids, ())) for row in self.drafts]
             self._session.shown = [*((self._page.before, row) for row in self.drafts), *self._page.earlier][:REMEMBERED]
         if not rows:
             self.close()
@@ -242,6 +251,7 @@ class _Text:
     reused: int = 0
     fed: int = 0
     logits: list[Tensor] = field(default_factory=list)
+    chances: dict[tuple[int, ...], tuple[Chance, ...]] = field(default_factory=dict)  # by the tokens of a draft
 
 
 def _steps(
@@ -252,6 +262,7 @@ def _steps(
     kept: list[Kept],
     verify: int,
     text: _Text,
+    look: Look | None,
 ) -> Generator[tuple[list[Row], Drafts | None], list[Tensor], None]:
     """One keystroke: yields the rows of each pass and the drafts so far, and is sent the logits. Without rows it is
     done. It fills in `text`."""
@@ -285,7 +296,14 @@ def _steps(
         # 3. The drafts.
         places = healer.places(healing)
         drafting = start(branch or sequence, healing.prefix_ids, options, mode, places, kept, verify)(logits)
-        yield from drafting
+        if look is None:
+            yield from drafting
+            return
+
+        # 4. A look at the drafts, by the model alone.
+        drafts = yield from finished(drafting)
+        text.chances = yield from look(drafts, branch or sequence, logits)
+        yield [], drafts
     finally:
         if drafting is not None:
             drafting.close()

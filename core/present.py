@@ -18,6 +18,15 @@ Came = tuple[int, int, str, float | None]  # from where to where, how, and the L
 
 
 @dataclass(frozen=True)
+class Chance:
+    """One token of a draft: its text, ln p by the model alone, and the likeliest tokens at its place with theirs."""
+
+    text: str
+    logprob: float
+    likeliest: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
 class TextDraft:
     """One draft as the person sees it.
 
@@ -31,6 +40,8 @@ class TextDraft:
         personal: from where to where in `text` a personal store decided on the words; it ends before the second.
         how: likewise, how speculation produced each token, and its LTS where it has one.
         path: for each token, where it ends in `text`, and ln p of the draft up to it.
+        ids: the draft's tokens after the prefix, those of a half-typed word included.
+        chances: what the model alone says of each token that shows, where that was wanted.
     """
 
     id: int
@@ -41,6 +52,8 @@ class TextDraft:
     personal: tuple[tuple[int, int], ...] = ()
     how: tuple[Came, ...] = ()
     path: tuple[tuple[int, float], ...] = ()
+    ids: tuple[int, ...] = ()
+    chances: tuple[Chance, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -103,7 +116,7 @@ def present(drafts: Drafts, page: Page) -> list[TextDraft]:
         rows = sorted((_with_earlier(row, page) for row in rows), key=lambda row: row.id)
     else:  # finished drafts stand beside the living; several may share a lineage
         rows += [
-            TextDraft(0, page.text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True)
+            TextDraft(0, page.text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True, ids=tuple(ids))
             for ids, p in drafts.finished
         ]
         rows.sort(key=lambda row: -row.whole)
@@ -162,6 +175,7 @@ def _row(draft: Draft, page: Page, done: bool) -> TextDraft:
         _spans(ids, draft.personal, page),
         tuple((a, b, *came) for a, b, came in zip(ends, ends[1:], draft.how, strict=False) if a < b),
         tuple(zip(ends[1 + draft.start :], draft.totals, strict=False)),
+        tuple(draft.ids),
     )
 
 

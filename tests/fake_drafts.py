@@ -24,7 +24,8 @@ from app.documents import DocumentFolder
 from app.documents_routes import add_routes as add_document_routes
 from app.guard import Guard
 from app.personal import PersonalStores
-from app.server import _parsed, _refuse, _Refused, prepare_gradio
+from app.refusals import Refused, parsed, refuse
+from app.server import prepare_gradio
 from app.stores_routes import add_routes
 
 MARKET = " to the market and bought some bread"
@@ -153,10 +154,10 @@ def create_app(fake: FakeDrafts, stores: Path | None = None, documents: Path | N
     from app.page import STATIC, STATIC_URL, mount
 
     app = FastAPI()
-    add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"), _parsed)
+    add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"), parsed)
     if stores is not None:
-        app.add_exception_handler(_Refused, _refuse)
-        add_routes(app, lambda: PersonalStores(cast(Any, ByteTokenizer()), stores), _parsed)
+        app.add_exception_handler(Refused, refuse)
+        add_routes(app, lambda: PersonalStores(cast(Any, ByteTokenizer()), stores), parsed)
 
     @app.post("/api/drafts")
     async def drafts(request: Request) -> Any:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from app.documents import Changed, DocumentFolder, Entry
 from app.documents_routes import add_routes
-from app.server import _parsed, _refuse, _Refused
+from app.refusals import Refused, parsed, refuse
 from core.errors import InputError
 
 KEEPER = "3fa9c2d1-0000-4000-8000-000000000001"
@@ -249,7 +249,7 @@ def test_the_bin_keeps_a_document_until_it_is_deleted(folder: DocumentFolder) ->
 @pytest.fixture
 def client(tmp_path: Path) -> TestClient:
     app = FastAPI()
-    app.add_exception_handler(_Refused, _refuse)
+    app.add_exception_handler(Refused, refuse)
 
     async def in_words(_: object, error: Exception) -> object:
         from fastapi.responses import JSONResponse
@@ -257,7 +257,7 @@ def client(tmp_path: Path) -> TestClient:
         return JSONResponse({"message": str(error)}, 409)
 
     app.add_exception_handler(InputError, in_words)  # type: ignore[arg-type]
-    add_routes(app, DocumentFolder(tmp_path / "documents"), _parsed)
+    add_routes(app, DocumentFolder(tmp_path / "documents"), parsed)
     return TestClient(app)
 
 
@@ -292,7 +292,7 @@ def test_a_document_goes_over_http_and_comes_back(client: TestClient) -> None:
     assert (gone.status_code, gone.json()["message"][:16]) == (409, "This document is")
 
 
-def test_five_megabytes_fit_and_forty_are_refused(client: TestClient) -> None:
+def test_five_megabytes_fit_and_forty_arerefused(client: TestClient) -> None:
     big = {**RECORD, "text": "word " * 1_000_000}
     assert client.post("/api/documents/write", json=big).json()["words"] == 1_000_000
     refused = client.post("/api/documents/write", json={**RECORD, "text": "x" * (33 << 20)})

@@ -21,7 +21,8 @@ import pytest
 
 from app import server as serving
 from app.access import Access
-from app.server import MAX_BODY, create_app, serve
+from app.refusals import MAX_BODY
+from app.server import create_app, serve
 from app.service import DraftService
 from core.errors import InputError, ModelFileError, ModelNotFound
 from tests.fake_autocomplete import FakeAutocomplete

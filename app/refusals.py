@@ -1,0 +1,128 @@
+"""Bodies of requests, checked; and what is refused, in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ValidationError
+
+Body = TypeVar("Body", bound=BaseModel)
+
+MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text before the caret
+
+
+class Refused(Exception):
+    """A request that is answered with a sentence, and with what to do about it. `param` names the field at fault, and
+    `code` the kind of fault, for programs."""
+
+    def __init__(self, status: int, message: str, fix: str = "", param: str | None = None, code: str = "") -> None:
+        super().__init__(message)
+        self.status, self.message, self.fix, self.param, self.code = status, message, fix, param, code
+
+
+async def refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    # What was not read of the body must not be taken for the next request on this connection.
+    headers = {"Connection": "close"} if error.status == 413 else {}
+    return refusal(request.url.path, error, headers)
+
+
+def refusal(path: str, error: Refused, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer to a refused request, in the form of the interface that the path belongs to."""
+    if not of_programs(path):
+        return JSONResponse({"message": error.message, "fix": error.fix}, error.status, dict(headers or {}))
+    # An official client sends a request again after some errors; the second would be refused as the first was.
+    headers = {"x-should-retry": "false", **(headers or {})}
+    return JSONResponse(error_of(error), 400 if error.status == 422 else error.status, headers)
+
+
+def error_of(error: Refused) -> dict[str, Any]:
+    """The error as OpenAI's interface tells it."""
+    kind = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}.get(error.status)
+    kind = kind or ("server_error" if error.status >= 500 else "invalid_request_error")
+    message = f"{error.message} {error.fix}".strip()
+    return {"error": {"message": message, "type": kind, "param": error.param, "code": error.code or None}}
+
+
+def of_programs(path: str) -> bool:
+    """Whether the path belongs to the interfaces that editors and other programs know, whose errors have OpenAI's
+    form."""
+    return path.startswith("/v1/") or path in ("/infill", "/health")
+
+
+async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> Body:
+    """The request's body, of at most `limit` bytes, as `kind`; Refused says what is wrong with it."""
+    try:
+        data = _mended(json.loads(await body_of(request, limit)))
+    except (ValueError, RecursionError):
+        raise Refused(422, "The request is not JSON.", "Send one JSON object.") from None
+    try:
+        return kind.model_validate(data, strict=True)
+    except ValidationError as error:
+        details: list[dict[str, Any]] = [dict(detail) for detail in error.errors(include_url=False)]
+        fix = "Reload the page, so that it and the server speak of the same options."
+        if of_programs(request.url.path):
+            fix = "docs/clients.md names the fields."
+        param = ".".join(map(str, details[0]["loc"])) or None
+        raise Refused(422, " ".join(map(_in_words, details)), fix, param) from None
+
+
+def _mended(data: Any) -> Any:
+    """The same data without halves of surrogate pairs, which JSON can spell and which have no UTF-8 form."""
+    if isinstance(data, str):
+        return data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(data, list):
+        return [_mended(one) for one in data]
+    return {name: _mended(one) for name, one in data.items()} if isinstance(data, dict) else data
+
+
+async def body_of(request: Request, limit: int) -> bytes:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            break
+    if len(body) > limit:
+        raise Refused(
+            413,
+            f"The request is larger than {limit // 1024:,} kB.",
+            "Send less at once; for drafts, only the end of the text before the caret.",
+        )
+    return bytes(body)
+
+
+def _in_words(detail: dict[str, Any]) -> str:
+    """One of pydantic's findings as a sentence that names the field."""
+    name = ".".join(map(str, detail["loc"])).removeprefix("settings.") or "The request"
+    limits, given = detail.get("ctx", {}), detail.get("input")
+    shown = json.dumps(given) if isinstance(given, int | float | bool | None) else f"a {type(given).__name__}"
+    match detail["type"]:
+        case "less_than_equal":
+            return f"{name} is {shown}; at most {limits['le']:g} is accepted."
+        case "greater_than_equal":
+            return f"{name} is {shown}; at least {limits['ge']:g} is accepted."
+        case "extra_forbidden":
+            return f"{name} is no field that the server knows."
+        case "missing":
+            return f"{name} is missing."
+        case "string_too_long":
+            return f"{name} is longer than {limits['max_length']} characters."
+        case "string_too_short":
+            return f"{name} is empty."
+        case "value_error":
+            return f"{name}: {str(limits['error']).removesuffix('.')}."
+        case "int_type" | "float_type" | "bool_type" | "string_type" | "model_type" | "finite_number" as kind:
+            wanted = {
+                "int_type": "a whole number",
+                "float_type": "a number",
+                "bool_type": "true or false",
+                "string_type": "text",
+                "model_type": "an object",
+                "finite_number": "a finite number",
+            }[kind]
+            return f"{name} is {shown}; {wanted} is expected."
+    return f"{name}: {detail['msg']}."

@@ -1,0 +1,44 @@
+"""One more pass, over drafts that are done: the model's own logits after each of their tokens.
+
+Drafts are made of mixed embeddings and with n-grams; this is what the model alone says of them, in one batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from torch import Tensor
+
+from core.drafting.drafts import Drafts
+from core.drafting.driver import Drafting
+from core.models.base import Row, Sequence
+
+
+def finished(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Tensor], Drafts]:
+    """Runs a way of drafting to its end. Returns the last drafts, which it does not yield."""
+    try:
+        rows, drafts = next(drafting)
+        while rows:
+            logits = yield rows, drafts
+            rows, drafts = drafting.send(logits)
+        return drafts
+    finally:
+        drafting.close()
+
+
+def scored(
+    lines: list[list[int]], sequence: Sequence, drafts: Drafts
+) -> Generator[tuple[list[Row], Drafts], list[Tensor], list[Tensor]]:
+    """Yields one pass over lines of tokens that follow what the sequence holds, which stays as it is.
+
+    Args:
+        drafts: shown while the pass runs.
+    Returns: logits (n, V) after each token of each line.
+    """
+    forks: list[Sequence] = []
+    try:
+        forks.extend(sequence.fork() for _ in lines)
+        return (yield [Row(fork, line, every=True) for fork, line in zip(forks, lines, strict=True)], drafts)
+    finally:
+        for fork in forks:
+            fork.close()

@@ -1,0 +1,70 @@
+"""What the model alone says of drafts that are done, token by token: probabilities for programs that ask for them."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from core.drafting.drafts import Drafts
+from core.drafting.places import Places, only
+from core.drafting.scored import scored
+from core.models.base import Row, Sequence
+from core.present import Chance, Page, TextDraft, present
+
+Chances = dict[tuple[int, ...], tuple[Chance, ...]]  # by the tokens of a draft
+
+
+@dataclass(frozen=True)
+class Look:
+    """How to look: on which page, with how many of the likeliest tokens, and where the drafts may begin."""
+
+    page: Page
+    likeliest: int
+    places: Places
+
+    def __call__(
+        self, drafts: Drafts, sequence: Sequence, logits: list[Tensor]
+    ) -> Generator[tuple[list[Row], Drafts], list[Tensor], Chances]:
+        """Yields the pass. Returns the chances of the tokens that show.
+
+        Args:
+            sequence: holds the prefix.
+            logits: (V,) after the prefix, then after each token of the half-typed word, as far as they are known.
+        """
+        rows = [row for row in present(drafts, self.page) if row.ids]
+        if not rows:
+            return {}
+        after = yield from scored([list(row.ids) for row in rows], sequence, replace(drafts, done=False))
+        return {row.ids: self._chances(row, logits, x) for row, x in zip(rows, after, strict=True)}
+
+    def _chances(self, row: TextDraft, logits: list[Tensor], after: Tensor) -> tuple[Chance, ...]:
+        """Of one draft, from the logits (n, V) after each of its tokens."""
+        start = max(len(row.ids) - len(row.path), 0) if row.path else 0
+        found: list[Chance] = []
+        shown = 0
+        for n in range(start, len(row.ids)):
+            end = len(self.page.text(list(row.ids[: n + 1])))
+            if end > len(row.text):
+                break
+            typed = b""
+            if n > start:
+                x = after[n - 1]
+            else:  # of a half-typed word only what continues it counts
+                x = logits[n] if n < len(logits) else after[n - 1]
+                allowed = self.places.allowed(n)
+                x = x if allowed is None else only(x, allowed)
+                typed = self.page.typed[sum(len(self.page.tokenizer.pieces[i]) for i in row.ids[:n]) :]
+            logp = torch.log_softmax(x.float(), 0)
+            top, ids = torch.topk(logp, min(self.likeliest, len(logp)))
+            likeliest = tuple(
+                (self._piece(i, typed), p) for i, p in zip(ids.tolist(), top.tolist(), strict=True) if p > -torch.inf
+            )
+            found.append(Chance(row.text[shown:end], float(logp[row.ids[n]]), likeliest))
+            shown = end
+        return tuple(found)
+
+    def _piece(self, token: int, typed: bytes) -> str:
+        return self.page.tokenizer.pieces[token].removeprefix(typed).decode("utf-8", "replace")
