@@ -1,5 +1,4 @@
-"""From shards of text to an n-gram store: readers, counting, merging. Arrow: app → ngram_builder →
-core.ngram."""
+"""Builds n-gram stores from text: reading, counting, merging. Imports go one way: app → ngram_builder → core.ngram."""
 
 from ngram_builder.pipeline import BuildReport, TooLittleMemory, TooMuchDamage, build, merge
 from ngram_builder.readers import Damage, Signals

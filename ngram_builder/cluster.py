@@ -1,8 +1,7 @@
-"""Counting on a Dask cluster: the same two functions, one file a part, wherever there is a free worker.
+"""Counts on a Dask cluster with the same two functions as a build on one machine; each file is one part.
 
-All machines have to see the work folder: runs and ranges are handed over through it, and only their names and sizes
-through the scheduler. A worker that dies costs what it did since its part's last journal: another one goes on from
-there.
+All machines must share the work folder: runs and ranges pass through it, and only their names and sizes through the
+scheduler. If a worker dies, the work since its part's last journal is lost; another worker continues from the journal.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:  # an optional package
 
     from core.models.base import Tokenizer
 
-PATIENCE = 10  # seconds for a scheduler to answer
+PATIENCE = 10  # seconds to wait for a scheduler
 
 LoadTokenizer = Callable[[], "Tokenizer"]
 
@@ -37,7 +36,7 @@ class Cluster:
     """The machines of a Dask cluster; see `pipeline.Machines`.
 
     Attributes:
-        load: gives the tokenizer on a worker; has to be importable there.
+        load: returns the tokenizer on a worker; must be importable there.
     """
 
     client: Client
@@ -74,8 +73,8 @@ class Cluster:
             yield from as_completed(list(futures), with_results=True)
         except KilledWorker as error:
             raise InputError(
-                f"The cluster gave a part up after its workers died again and again ({error}); it is usually memory: "
-                "give the workers more, or a smaller --memory. What was counted is kept."
+                f"The cluster gave up a part after its workers died repeatedly ({error}), usually for lack of memory: "
+                "give the workers more, or a smaller --memory. The counts so far are kept."
             ) from error
         finally:
             self.client.cancel([future for future in futures if not future.done()])
@@ -91,16 +90,16 @@ class Cluster:
             mark.unlink()
         if blind := [worker for worker, found in seen.items() if not found]:
             raise InputError(
-                f"{len(blind)} of {len(seen)} workers, {blind[0]} for one, do not see {folder}: name a folder on a "
-                "file system that all machines share with --work."
+                f"{len(blind)} of {len(seen)} workers ({blind[0]} for one) have no access to {folder}: choose a folder "
+                "on a file system that all machines share, with --work."
             )
 
 
 @contextmanager
 def cluster(address: str, load: LoadTokenizer, workers: int | None = None) -> Iterator[Machines]:
-    """The cluster of the scheduler at `address`, or with "local" one of `workers` processes on this machine.
+    """Connects to the cluster of the scheduler at `address`, or with "local" starts one of `workers` processes here.
 
-    Raises InputError when Dask is not installed or no scheduler answers.
+    Raises: InputError when Dask is not installed or no scheduler answers.
     """
     try:
         from distributed import Client, LocalCluster
@@ -130,12 +129,12 @@ def _sees(path: str) -> bool:
 
 @cache
 def _tokenizer(load: LoadTokenizer) -> Tokenizer:
-    """Loaded once per process."""
+    """Loads the tokenizer once per process."""
     return load()
 
 
 def _count_part(plan: Plan, number: int, files: list[File], load: LoadTokenizer) -> Counted:
-    # A worker that was taken for dead may still be at the same part: its runs have other names, and stay.
+    # Another worker, presumed dead, may still run the same part. Its runs have other names, so they are kept.
     return count_part(
         part_folder(plan, number),
         files,

@@ -1,11 +1,11 @@
-"""Counting n-grams of all orders at once: windows packed into words, sorted, summed up.
+"""Counts n-grams of all orders at once: packs windows into words, sorts them and sums up equal ones.
 
-Every position of a document gives one window: its token and the following ones, as many as the highest order
-needs, padded with zeros at the document's end. Sorted windows have the n-grams of every order beside each
-other, so one pass over sorted windows counts all orders. Windows are packed into 64-bit words, several tokens
-to a word (token + 1, so that 0 is "nothing"), most significant first: sorting words sorts windows.
+Each position of a document gives one window: its token and the following tokens up to the highest order, padded with
+zeros at the document's end. Sorted windows have the n-grams of every order next to each other, so one pass over them
+counts all orders. A 64-bit word packs several tokens of a window (token + 1, so that 0 is "no token"), most
+significant first, so sorting words sorts windows.
 
-Shapes: W words per window, N windows. Knows nothing about text or files.
+Shapes: W words per window, N windows. This module handles no text and no files.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Packing:
-    """How windows of `order` tokens lie in words, for token ids below `vocab_size`."""
+    """The packing of windows of `order` tokens into words, for token ids below `vocab_size`."""
 
     order: int
     vocab_size: int
 
     @property
     def bits(self) -> int:
-        """Bits per token; 0 is kept for "nothing"."""
+        """Bits per token; 0 is reserved for "no token"."""
         return self.vocab_size.bit_length()
 
     @property
     def per_word(self) -> int:
-        """Tokens in a word."""
+        """Tokens per word."""
         return 64 // self.bits
 
     @property
     def words(self) -> int:
-        """W."""
+        """W, the words per window."""
         return -(-self.order // self.per_word)
 
     def shift(self, column: int) -> tuple[int, np.uint64]:
-        """Where column `column` of a window lies: (word, bits to shift right)."""
+        """The position of column `column` of a window: (word, bits to shift right)."""
         word, place = divmod(column, self.per_word)
         return word, np.uint64(self.bits * (self.per_word - 1 - place))
 
     def first(self, token: int) -> tuple[int, ...]:
-        """The least window that begins with this token or a later one, as W words."""
+        """The smallest window that begins with this token or a later one, as W words."""
         _, shift = self.shift(0)
         return ((token + 1) << int(shift), *[0] * (self.words - 1))
 
@@ -54,7 +54,7 @@ class Packing:
         return (words[word] >> shift) & np.uint64((1 << self.bits) - 1)
 
     def prefix(self, words: np.ndarray, n: int) -> np.ndarray:
-        """The windows cut down to their first n tokens, (W, N), the rest zero."""
+        """The windows truncated to their first n tokens, (W, N); the rest is zero."""
         cut = words.copy()
         full, part = divmod(n, self.per_word)
         if full < len(words):
@@ -65,7 +65,7 @@ class Packing:
         return cut
 
     def pack(self, ids: np.ndarray) -> np.ndarray:
-        """Token ids (N, n) as words (W, N), padded with nothing."""
+        """Packs token ids (N, n) into words (W, N), padded with "no token"."""
         words = np.zeros((self.words, len(ids)), dtype=np.uint64)
         for column, tokens in enumerate(ids.T):
             word, shift = self.shift(column)
@@ -74,21 +74,21 @@ class Packing:
 
     def windows(self, ids: np.ndarray, most: int | None = None) -> np.ndarray:
         """The windows (W, N) of a stream of tokens (uint32, as token + 1) with a 0 after every document; only those
-        that begin at its first `most` places."""
+        that begin at its first `most` positions."""
         n = len(ids) if most is None else min(most, len(ids))
         padded = np.concatenate([ids, np.zeros(self.order, dtype=ids.dtype)])
         words = np.zeros((self.words, n), dtype=np.uint64)
         alive = np.ones(n, dtype=bool)
         for column in range(self.order):
             tokens = padded[column : column + n]
-            alive &= tokens != 0  # nothing reaches across the end of a document
+            alive &= tokens != 0  # no window crosses the end of a document
             word, shift = self.shift(column)
             words[word] |= np.where(alive, tokens, 0).astype(np.uint64) << shift
         return words[:, ids[:n] != 0]
 
 
 def starts_of_groups(words: np.ndarray) -> np.ndarray:
-    """Where a row differs from the one before it, in sorted rows (W, N); the first row always does."""
+    """The indices of sorted rows (W, N) that differ from the previous row; the first row always counts."""
     n = words.shape[1]
     new = np.ones(n, dtype=bool)
     if n:
@@ -99,7 +99,7 @@ def starts_of_groups(words: np.ndarray) -> np.ndarray:
 
 
 def sum_rows(words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows (W, N) sorted and made distinct, and the sums of their values (K, N)."""
+    """Sorts rows (W, N), merges equal ones, and sums their values (K, N)."""
     order = np.lexsort(words[::-1]) if len(words) > 1 else np.argsort(words[0], kind="stable")
     words = np.stack([word[order] for word in words])
     starts = starts_of_groups(words)
@@ -110,7 +110,7 @@ def sum_rows(words: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 class _Groups:
-    """Counts of the n-grams of one order out of sorted blocks; a group may reach over the end of a block."""
+    """Counts the n-grams of one order in sorted blocks; a group may continue in the next block."""
 
     def __init__(self, packing: Packing, n: int, min_count: int) -> None:
         self.packing, self.n, self.min_count = packing, n, min_count
@@ -169,9 +169,9 @@ Kept = tuple[np.ndarray, np.ndarray]
 
 
 def count(blocks: Iterator[Kept], packing: Packing, orders: range, min_counts: Mapping[int, int]) -> list[Entries]:
-    """Sorted windows into n-grams of every order from 0 (the empty one) up, pruned, with totals.
+    """Counts the n-grams of every order from 0 (the empty one) up in sorted windows; prunes them and computes totals.
 
-    Orders that `min_counts` does not name keep everything; single tokens always do.
+    Orders that `min_counts` does not name keep every n-gram; order 1 always does.
     """
     groups = [_Groups(packing, n, min_counts.get(n, 1) if n > 1 else 1) for n in range(packing.order + 1)]
     for words, counts in blocks:
@@ -182,14 +182,14 @@ def count(blocks: Iterator[Kept], packing: Packing, orders: range, min_counts: M
 
 
 def join(parts: Sequence[list[Entries]]) -> list[Entries]:
-    """Entries counted apart, in ranges of first tokens that follow each other, as one: see `count`."""
+    """Joins entries that were counted separately, in consecutive ranges of first tokens; see `count`."""
     joined = []
     for n, levels in enumerate(zip(*parts, strict=True)):
         words = np.concatenate([level.words for level in levels], axis=1)
         counts = np.concatenate([level.counts for level in levels])
         totals = np.concatenate([level.totals for level in levels])
         distinct = sum(level.distinct for level in levels)
-        if n == 0 and len(counts):  # the empty n-gram is the only one that ranges have in common
+        if n == 0 and len(counts):  # the empty n-gram is the only one that all ranges share
             words, distinct = words[:, :1], 1
             counts, totals = counts.sum(keepdims=True), totals.sum(keepdims=True)
         joined.append(Entries(words, counts, totals, distinct))
@@ -197,14 +197,14 @@ def join(parts: Sequence[list[Entries]]) -> list[Entries]:
 
 
 def with_totals(kept: list[Kept], packing: Packing, orders: range, distinct: list[int]) -> list[Entries]:
-    """Add to the n-grams of order 0, 1, … what their stored continuations sum up to.
+    """Adds to the n-grams of order 0, 1, … the sums of their stored continuations.
 
-    Contexts that are not there themselves are added with count 0. Orders between single tokens and the lowest
-    wanted one keep only what is a context.
+    Contexts that are missing are added with count 0. Orders between single tokens and the lowest requested
+    order keep only contexts.
     """
     entries: list[Entries] = []
     contexts: Kept = np.zeros((packing.words, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
-    for n in range(packing.order, -1, -1):  # from the top, since totals come from above
+    for n in range(packing.order, -1, -1):  # descending: totals come from the next higher order
         rows, counts = kept[n]
         values = np.zeros((2, len(counts) + len(contexts[1])), dtype=np.uint64)
         values[0, : len(counts)], values[1, len(counts) :] = counts, contexts[1]

@@ -1,9 +1,9 @@
-"""The two functions that do the counting, on this machine or on a cluster: map files to runs, merge runs to n-grams.
+"""The two functions that count, on this machine or on a cluster: map files to runs, merge runs to n-grams.
 
     count_part     some files ─► sorted runs of windows        tokenised by several threads, resumed by its journal
     merge_range    all runs, a range of first tokens ─► its n-grams of every order, counted and pruned
 
-Both leave their result in the work folder (see `work`) and return only what is needed to go on.
+Both write their result to the work folder (see `work`) and return only the figures that the caller needs.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from ngram_builder.readers import Damage, Document, File, Reading, Signals, read
 from ngram_builder.runs import Run, merged, rows_within, sorted_windows, windows_within, write_run
 from ngram_builder.work import read_json, sync_folder, write_json
 
-if TYPE_CHECKING:  # its module imports torch, which counting has no use for
+if TYPE_CHECKING:  # its module imports torch, which counting does not need
     from core.models.base import Tokenizer
 
-BATCH = 1 << 18  # characters tokenised as one task
+BATCH = 1 << 18  # characters per tokenising task
 
 Tell = Callable[[int, int], None]  # bytes read and tokens counted since the last call
 
 
 @dataclass
 class Counted:
-    """What is in the runs of a part so far: the journal.
+    """The journal of a part: the contents of its runs so far.
 
     Attributes:
-        files: documents and tokens of each file that was begun.
-        finished: how many of them were read to their end.
+        files: documents and tokens of each file that was started.
+        finished: how many of them were read to the end.
         damage, left_out: of finished files.
         runs: name and rows of each.
-        done: nothing is left to do.
+        done: whether the part is complete.
     """
 
     files: list[list[int]] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Counted:
 
 
 def journal_of(folder: Path, packing: Packing) -> Counted:
-    """What the journal of a part says; nothing when there is none, or when a run it names is not as it says."""
+    """Reads the journal of a part; an empty one if it is missing, or if a run that it names does not match it."""
     found = read_json(folder / "journal.json")
     counted = Counted(**found) if found else Counted()
     intact = all(run.intact(packing) for run in runs_of(folder, counted))
@@ -82,12 +82,12 @@ def count_part(
     tell: Tell | None = None,
     alone: bool = True,
 ) -> Counted:
-    """Count the windows of all documents in `files` into sorted runs in `folder`; goes on from what is there.
+    """Counts the windows of all documents in `files` into sorted runs in `folder`; continues from existing runs.
 
     Args:
         memory: bytes that sorting may take.
         workers: threads that tokenise.
-        alone: no other process can be at the same part, so files that no journal names are litter.
+        alone: no other process can work on the same part, so files that no journal names may be deleted.
     """
     folder.mkdir(parents=True, exist_ok=True)
     counted = journal_of(folder, packing)
@@ -116,7 +116,7 @@ def count_part(
             progress = counted.files[number]
             damage: list[Damage] = []
             reading = Reading(damage.append, _teller(tell), signals)
-            # What the runs hold of this file already is read once more, for its damage, and passed over.
+            # Documents of this file that the runs already contain are read again, to report their damage, and skipped.
             documents = islice(read_file(files[number], reading), progress[0], None)
             for ids, n in _tokenised(documents, tokenizer, pool, workers):
                 if size and size + len(ids) > capacity:
@@ -147,9 +147,9 @@ def merge_range(
     tokens: tuple[int | None, int | None],
     memory: int,
 ) -> int:
-    """Count and prune the n-grams that begin with the tokens from `tokens[0]` up to but without `tokens[1]`.
+    """Counts and prunes the n-grams that begin with the tokens from `tokens[0]` up to but without `tokens[1]`.
 
-    Writes them to `folder`, and returns how many there are.
+    Writes them to `folder`, and returns their number.
     """
     low, high = (None if token is None else packing.first(token) for token in tokens)
     blocks = merged(list(runs), packing, rows_within(memory, packing), low, high)
@@ -172,7 +172,7 @@ def range_path(folder: Path, number: int) -> Path:
 
 
 def load_range(folder: Path, number: int) -> list[Entries]:
-    """What `merge_range` wrote, order by order from 0."""
+    """Reads the file that `merge_range` wrote, order by order from 0."""
     with np.load(range_path(folder, number), allow_pickle=False) as found:
         distinct = found["distinct"].tolist()
         return [
@@ -182,7 +182,7 @@ def load_range(folder: Path, number: int) -> list[Entries]:
 
 
 def range_size(folder: Path, number: int) -> int | None:
-    """How many n-grams a range holds; None when it has not been counted."""
+    """The number of n-grams in a range; None if it is not counted yet."""
     path = range_path(folder, number)
     if not path.exists():
         return None
@@ -193,7 +193,7 @@ def range_size(folder: Path, number: int) -> int | None:
 def _tokenised(
     documents: Iterable[Document], tokenizer: Tokenizer, pool: ThreadPoolExecutor, workers: int
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """(ids, documents): streams of tokens (uint32, token + 1) with a 0 after every document, in order."""
+    """Yields (ids, documents): streams of tokens (uint32, token + 1) with a 0 after every document, in order."""
 
     def encode(texts: list[str]) -> tuple[np.ndarray, int]:
         arrays = []
@@ -204,7 +204,7 @@ def _tokenised(
             arrays.append(ids)
         return np.concatenate(arrays), len(texts)
 
-    # A few batches wait while others are tokenised; their order is the file's.
+    # A few batches are queued while others are tokenised; they are returned in the file's order.
     waiting: deque[Future[tuple[np.ndarray, int]]] = deque()
     for batch in _batches(documents):
         waiting.append(pool.submit(encode, batch))
@@ -228,7 +228,7 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[str]]:
 
 
 def _compact(folder: Path, counted: Counted, packing: Packing, memory: int) -> None:
-    """Merge runs until so few are left that all can be read at once."""
+    """Merges runs until few enough remain to read all of them at once."""
     while len(counted.runs) > run_files.FAN_IN:
         oldest = runs_of(folder, counted)[: run_files.FAN_IN]
         whole = _new_run(folder, merged(oldest, packing, rows_within(memory, packing)))

@@ -1,4 +1,4 @@
-"""Personal stores in and out: files into them, a portable file out and in again, several into one, a trie store."""
+"""Import into and export from personal stores: files, a portable file, merging stores, compiling a trie store."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ Progress = Callable[[float, str], None]
 
 @dataclass
 class Added:
-    """What was put into a store.
+    """The result of adding to a store.
 
     Attributes:
-        files, tokens: read.
+        files, tokens: numbers of both that were read.
         damage: everything that could not be read.
     """
 
@@ -41,12 +41,12 @@ class Added:
 
 
 def add(store: PersonalStore, sources: Iterable[str | Path], progress: Progress = lambda *_: None) -> Added:
-    """Put the documents of files, folders and glob patterns into a store. A file that is in it already is replaced;
-    each file goes in as a whole or not at all.
+    """Adds the documents of files, folders and glob patterns to a store. A file that the store already has is replaced;
+    each file is added as a whole or not at all.
 
     Args:
-        progress: called with the share done (0 to 1) and the file that is read.
-    Raises: InputError when a source leads to no file; StoreError when the store cannot be written.
+        progress: called with the share done (0 to 1) and the current file.
+    Raises: InputError when a source contains no file; StoreError when the store cannot be written.
     """
     files, added = expand(sources), Added()
     for number, file in enumerate(files):
@@ -64,12 +64,12 @@ def add(store: PersonalStore, sources: Iterable[str | Path], progress: Progress 
 def add_file(
     store: PersonalStore, file: File, origin: str, progress: Callable[[float], None] = lambda _: None
 ) -> Added:
-    """Put one file into a store in place of what came from the same origin before; but a file of which nothing can be
-    read replaces nothing.
+    """Adds one file to a store and replaces the text of the same origin; but a file of which nothing can be read
+    replaces nothing.
 
     Args:
-        progress: called with the share of the file that was read (0 to 1), before it and then again and again, also
-            within a document. What it raises ends the adding, and the store is as it was.
+        progress: called with the share of the file that was read (0 to 1), at the start and then repeatedly, also
+            within a document. If it raises, nothing is added and the store stays unchanged.
     """
     added, done = Added(), 0
 
@@ -94,19 +94,20 @@ def add_file(
 
 
 class _NothingRead(Exception):
-    """Takes the store's transaction back."""
+    """Raised to roll the store's transaction back."""
 
 
 def origin_of(file: Any) -> str:
-    """What a file is called in a store: its whole path, so that it is found again from any folder; a URL as it is."""
+    """The origin under which a store keeps a file: its absolute path, so that any working directory finds it; a URL
+    unchanged."""
     name = file.address if isinstance(file, File) else str(file)
     return spelled(name if "://" in name else str(Path(name).resolve()))
 
 
 def export(store: PersonalStore, out: Path) -> int:
-    """Write everything in a store to a portable file: JSON lines, packed as .zst, for any tokenizer. Returns the
+    """Writes all texts of a store to a portable file: JSON lines, packed as .zst, for any tokenizer. Returns the
     number of documents. Raises OSError when the disk refuses."""
-    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)  # private, as the store is
+    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)  # private, like the store
     written = 0
     try:
         compressor = zstandard.ZstdCompressor(write_checksum=True)
@@ -117,7 +118,7 @@ def export(store: PersonalStore, out: Path) -> int:
                     _line({"origin": text.origin, "added": text.added, "times": text.times, "passages": text.passages})
                 )
                 written += 1
-            packed.write(_line({"end": written}))  # a file that was cut short lacks it
+            packed.write(_line({"end": written}))  # a truncated file lacks this line
             packed.flush(zstandard.FLUSH_FRAME)
             file.flush()
             os.fsync(file.fileno())
@@ -128,25 +129,26 @@ def export(store: PersonalStore, out: Path) -> int:
 
 
 def restore(store: PersonalStore, path: Path) -> int:
-    """Put what `export` wrote into a store, but documents that are in it already. Returns the tokens put in.
+    """Adds the contents of a file written by `export`, except documents that the store already has. Returns the
+    number of tokens added.
 
-    All or nothing. Raises InputError when the file is none of ours, or damaged; OSError when it cannot be read.
+    All or nothing. Raises InputError when the file is not an export, or damaged; OSError when it cannot be read.
     """
     return store.restore(_exported(path))
 
 
 def gather(stores: Iterable[PersonalStore], into: PersonalStore) -> int:
-    """Put the documents of several stores into one, each once. Returns the tokens put in."""
+    """Adds the documents of several stores to one, each once. Returns the number of tokens added."""
     return sum(into.restore(store.texts()) for store in stores)
 
 
 def compile_store(store: PersonalStore, out: Path, min_count: int = 1, exact: bool = True) -> BuildReport:
-    """Write a store's counts, not its texts, as a trie store; what was forgotten is not in it.
+    """Writes a store's counts, without its texts, as a trie store; forgotten text is not in it.
 
     Raises: InputError when the store is empty; OSError when the disk refuses.
     """
     if not any(document.tokens for document in store.documents()):
-        raise InputError(f"The store {store.name} is empty: there is nothing to compile.")
+        raise InputError(f"The store {store.name} is empty; add text to it before compiling.")
     return merge([cast("NgramStore", store)], out, min_count=min_count, exact=exact)
 
 
@@ -161,7 +163,7 @@ def _exported(path: Path) -> Iterator[StoredText]:
         lines = _lines(file, path)
         head = next(lines, {})
         if head.get("format") != FORMAT:
-            raise InputError(f"{path} is no exported personal store.")
+            raise InputError(f"{path} is not an exported personal store.")
         if head.get("version") != VERSION:
             raise InputError(f"{path} has version {head.get('version')}; this program reads {VERSION}. Update it.")
         ended = False
@@ -174,9 +176,9 @@ def _exported(path: Path) -> Iterator[StoredText]:
                 ):
                     yield StoredText(origin, added, times, tuple(passages))
                 case _:
-                    raise InputError(f"{path} is damaged: line {number} is no document. Nothing was put in.")
+                    raise InputError(f"{path} is damaged: line {number} is not a document. Nothing was added.")
         if not ended:
-            raise InputError(f"{path} is cut short. Nothing was put in.")
+            raise InputError(f"{path} is truncated. Nothing was added.")
 
 
 def _lines(file: Any, path: Path) -> Iterator[dict[str, Any]]:
@@ -189,4 +191,6 @@ def _lines(file: Any, path: Path) -> Iterator[dict[str, Any]]:
                     entry = json.loads(line)
                     yield entry if isinstance(entry, dict) else {}
     except (zstandard.ZstdError, ValueError) as error:
-        raise InputError(f"{path} is no exported personal store, or damaged ({error}). Nothing was put in.") from error
+        raise InputError(
+            f"{path} is not an exported personal store, or damaged ({error}). Nothing was added."
+        ) from error

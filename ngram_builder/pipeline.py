@@ -1,5 +1,5 @@
-"""Sources in, store out: map files to runs, merge ranges of them, write. Killed at any moment, the same call goes on
-where it stood and writes the same bytes."""
+"""Builds a store from sources: maps files to runs, merges them range by range, writes the store. After a kill at any
+moment the same call resumes, and writes the same bytes."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from ngram_builder.runs import LEAST, Run, equal_ranges
 from ngram_builder.work import check_room, discard, human, read_json, work_folder, write_json
 from ngram_builder.write import write_store
 
-if TYPE_CHECKING:  # its module imports torch, which counting has no use for
+if TYPE_CHECKING:  # its module imports torch, which counting does not need
     from core.models.base import Tokenizer
 
-_DOCUMENTS = 150 << 20  # bytes that documents and their tokens take on their way, at most
-_LEAST_MEMORY = 64 << 20  # bytes for sorting, below which a build would crawl
-_PER_RANGE_ROW = 512  # bytes, when nothing is pruned
-_PER_NGRAM = 160  # bytes that the trie and the counts of an n-gram take while the store is written
+_DOCUMENTS = 150 << 20  # bytes that documents and their tokens in flight take, at most
+_LEAST_MEMORY = 64 << 20  # bytes for sorting; a build with less would be too slow
+_PER_RANGE_ROW = 512  # bytes, if nothing is pruned
+_PER_NGRAM = 160  # bytes per n-gram for the trie and the counts while the store is written
 _MOST_RANGES = 4096
 DEFAULT_ORDERS = range(2, 7)
 DEFAULT_MIN_COUNT = 2
 
 READING, MERGING, WRITING = "Reading", "Merging", "Writing"
 
-# A phase, the share of it that is done (0 to 1), and the report so far.
+# A phase, its share done (0 to 1), and the report so far.
 Progress = Callable[[str, float, "BuildReport"], None]
 
 
 class TooMuchDamage(PolydraftError):
-    """More of the input than allowed could not be read; nothing was written. `damage` is all of it."""
+    """More of the input was unreadable than allowed; nothing was written. `damage` lists all of it."""
 
     def __init__(self, message: str, damage: Sequence[Damage]) -> None:
         super().__init__(message)
@@ -58,18 +58,18 @@ class TooMuchDamage(PolydraftError):
 
 
 class TooLittleMemory(PolydraftError):
-    """What was counted does not fit into the memory that was given."""
+    """The counts do not fit into the given memory."""
 
 
 @dataclass
 class BuildReport:
-    """What a build read and wrote.
+    """The figures of a build.
 
     Attributes:
-        documents, tokens: read, without the boundaries between documents.
-        left_out: documents that their quality signals left out.
+        documents, tokens: numbers read; tokens without the boundaries between documents.
+        left_out: documents excluded by their quality signals.
         damage: everything that could not be read.
-        ngrams: stored, per order; distinct: seen, per order, before pruning.
+        ngrams: number stored, per order; distinct: number before pruning, per order.
         seconds: wall clock of this call; size: of the store in bytes.
     """
 
@@ -84,13 +84,13 @@ class BuildReport:
 
     @property
     def bad(self) -> float:
-        """Share of the input that could not be read: damaged places out of places and documents."""
+        """The share of the input that could not be read: damaged places out of places and documents."""
         return len(self.damage) / max(len(self.damage) + self.documents, 1)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What every part and range needs to know."""
+    """The settings that every part and range needs."""
 
     folder: Path
     packing: Packing
@@ -106,7 +106,7 @@ class Plan:
 
 
 class Machines(Protocol):
-    """Where parts are counted and ranges merged: this process, or a cluster."""
+    """The place where parts are counted and ranges merged: this process, or a cluster."""
 
     def divide(self, files: Sequence[File]) -> list[list[File]]: ...
 
@@ -115,13 +115,13 @@ class Machines(Protocol):
     def merge(
         self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
     ) -> Iterator[int]:
-        """The sizes of the ranges as they are done."""
+        """Yields the sizes of the ranges as they are completed."""
         ...
 
 
 @dataclass
 class ThisMachine:
-    """All cores of this machine, by threads: tokenising and sorting leave Python's lock alone."""
+    """All cores of this machine, by threads: tokenising and sorting release Python's lock."""
 
     tokenizer: Tokenizer
 
@@ -175,45 +175,45 @@ def build(
     progress: Progress | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> BuildReport:
-    """Count the n-grams of all documents in `sources` and write them to `out`.
+    """Counts the n-grams of all documents in `sources` and writes them to `out`.
 
-    The file depends on the documents, the tokenizer and the options alone, not on how they were divided into
-    files, on memory, workers, machines or interruptions, but for the sources that it names.
+    The file depends only on the documents, the tokenizer and the options. Apart from the names of the sources, it does
+    not depend on the division into files, on memory, workers, machines or interruptions.
 
     Args:
         sources: files, folders, glob patterns, URLs; see `readers`.
-        out: the store, replaced in one step when all is done.
-        tokenizer: of the model whose drafts the store is for; its `encode` is called from several threads.
+        out: the store, replaced in one step at the end.
+        tokenizer: of the model whose drafts will use the store; its `encode` is called from several threads.
         name: of the model, for messages.
         orders: a contiguous range of orders within 1 to 8.
-        min_count: n-grams seen less often are dropped; one number, or per order. Single tokens all stay.
+        min_count: n-grams with a smaller count are dropped; one number, or per order. All single tokens are kept.
         memory: bytes that the process may take; None is 2 GiB more than it takes now.
         exact: store every count exactly; else the rarer, larger ones to within a few percent (the manifest
-            says how many).
-        max_bad: share of damaged input from which on nothing is written.
-        signals: which documents of RedPajama-V2 to take; None is all.
+            contains the error).
+        max_bad: the share of damaged input above which nothing is written.
+        signals: which documents of RedPajama-V2 to read; None is all.
         workers: threads; None is all cores.
-        work: a folder for what is counted so far, removed at the end; None is one beside `out`.
+        work: a folder for intermediate files, removed at the end; None is one beside `out`.
         machines: where to count; None is this machine.
-        progress: called now and then.
-        say: called with a sentence that the user should read.
+        progress: called repeatedly.
+        say: called with a sentence for the user.
 
     Raises: InputError for wrong arguments, TooMuchDamage, NoRoom, TooLittleMemory, OSError when the disk refuses. After
-        the last three, and after a kill, the work stays and the same call goes on from there.
+        the last three, and after a kill, the intermediate files stay and the same call resumes from them.
     """
     began = time.monotonic()
     if orders.step != 1 or len(orders) == 0 or orders[0] < 1 or orders[-1] > 8:
         raise InputError(f"Orders {list(orders)} given; a contiguous range within 1 to 8 expected.")
     at_least = _min_counts(orders, min_count, otherwise=DEFAULT_MIN_COUNT)
     out, sources = Path(out), [str(source) for source in sources]
-    source_of: dict[File, str] = {}  # each file with the first source that led to it
+    source_of: dict[File, str] = {}  # each file with the first source that contains it
     for source in sources:
         for file in expand([source]):
             source_of.setdefault(file, source)
     files = list(source_of)
     if signals:
         for file in files:
-            signals.file_for(file)  # better before hours of counting than after
+            signals.file_for(file)  # fail before hours of counting, not after
     packing = Packing(orders[-1], len(tokenizer.pieces))
     machines = machines or ThisMachine(tokenizer)
     parts = machines.divide(files)
@@ -228,7 +228,7 @@ def build(
     folder = Path(work) if work else out.with_name(f".{out.name}.work")
     with work_folder(folder, identity) as (folder, state):
         if state == "discarded":
-            say(f"The work in {folder} was left by a build of other input or another tokenizer; it was discarded.")
+            say(f"The files in {folder} are of a build with other input or another tokenizer; they were discarded.")
         plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, signals)
         check_room(folder, _room(files, packing, at_least))
         report = BuildReport()
@@ -252,7 +252,7 @@ def build(
         }
         if progress:
             progress(WRITING, 0.0, report)
-        for litter in out.parent.glob(f".{out.name}.*.tmp"):  # of a process killed while it wrote the store
+        for litter in out.parent.glob(f".{out.name}.*.tmp"):  # left by a process killed while it wrote the store
             litter.unlink(missing_ok=True)
         _finish(report, out, entries, packing, orders, about, exact, began)
         discard(folder)
@@ -268,17 +268,18 @@ def merge(
     min_count: int | Mapping[int, int] = 1,
     exact: bool = False,
 ) -> BuildReport:
-    """Add the counts of several stores of one tokenizer up, prune, and write the sum to `out`.
+    """Adds up the counts of several stores of one tokenizer, prunes, and writes the sum to `out`.
 
-    What was pruned from a store before is missing in the sum. Orders become those that all stores hold.
+    N-grams that were pruned from a store before are missing in the sum. The result has the orders that all stores
+    share.
 
-    Raises: InputError when the stores do not go together; OSError when the disk refuses.
+    Raises: InputError when the stores cannot be merged; OSError when the disk refuses.
     """
     began = time.monotonic()
     if not stores:
         raise InputError("Nothing to merge: give at least one store.")
     if len({store.fingerprint for store in stores}) > 1:
-        raise InputError("Only stores of one tokenizer can be merged; these are of several.")
+        raise InputError("Stores of several tokenizers given; only stores of one tokenizer can be merged.")
     orders = range(max(s.orders[0] for s in stores), min(s.orders[-1] for s in stores) + 1)
     if not orders:
         raise InputError("These stores have no order of n-grams in common.")
@@ -344,8 +345,7 @@ def _min_counts(orders: range, given: int | Mapping[int, int], otherwise: int) -
 
 
 def _rises(min_counts: Mapping[int, int]) -> bool:
-    """Whether no order is pruned less than the one below: then the ending of every stored n-gram is stored
-    too."""
+    """Whether no order is pruned less than the one below. Then the suffix of every stored n-gram is stored too."""
     at_least = [min_counts[n] for n in sorted(min_counts) if n > 1]
     return at_least == sorted(at_least)
 
@@ -358,7 +358,7 @@ def _count(
     progress: Progress | None,
     say: Callable[[str], None],
 ) -> list[Counted]:
-    """The map: every file into runs."""
+    """The map step: turns every file into runs."""
     total = max(sum(file.size for part in parts for file in part), 1)
     read = 0
 
@@ -373,7 +373,7 @@ def _count(
         before = journal_of(part_folder(plan, number), plan.packing)
         tell(sum(file.size for file in files[: before.finished]), before.tokens)
     if report.tokens:
-        say(f"Going on from {report.tokens / 1e6:.1f} M tokens that were counted before.")
+        say(f"Resuming after {report.tokens / 1e6:.1f} M tokens that were counted before.")
     counted = machines.count(plan, parts, tell)
     report.documents = sum(documents for part in counted for documents, _ in part.files)
     report.tokens = sum(part.tokens for part in counted)
@@ -385,7 +385,7 @@ def _count(
 
 
 def _problem(report: BuildReport, max_bad: float, sources: Sequence[str]) -> PolydraftError | None:
-    """Why nothing can be made of what was read."""
+    """The error to raise if the input that was read is unusable, else None."""
     if report.bad > max_bad:
         return TooMuchDamage(
             f"{len(report.damage)} damaged places in {report.documents} documents, {report.bad:.1%} "
@@ -405,7 +405,7 @@ def _merge(
     progress: Progress | None,
     memory: int,
 ) -> list[Entries]:
-    """The merge: all runs into n-grams, range by range of first tokens."""
+    """The merge step: turns all runs into n-grams, range by range of first tokens."""
     runs = [run for number, part in enumerate(counted) for run in runs_of(part_folder(plan, number), part)]
     cuts = _cuts(plan, runs)
     edges: list[int | None] = [None, *cuts, None]
@@ -419,9 +419,9 @@ def _merge(
         kept, done = kept + size, done + 1
         if kept * _PER_NGRAM > room:
             raise TooLittleMemory(
-                f"{kept:,} n-grams and more stay after pruning; writing a store of these takes more than the "
-                f"{human(memory)} of memory given: raise --min-count, or --memory. What was counted is kept, and the "
-                "same command goes on from there."
+                f"At least {kept:,} n-grams remain after pruning; writing their store takes more than the "
+                f"{human(memory)} of memory given: raise --min-count or --memory. The counts are kept, and the "
+                "same command resumes from them."
             )
         if progress:
             progress(MERGING, done / len(wanted), report)
@@ -429,7 +429,7 @@ def _merge(
 
 
 def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
-    """First tokens at which ranges begin, as in the plan on disk if there is one for this pruning."""
+    """The first tokens at which ranges begin, read from the plan on disk if it has one for this pruning."""
     pruning = {"orders": list(plan.orders), "min_counts": [plan.min_counts[n] for n in plan.orders]}
     known = read_json(plan.ranges / "plan.json")
     if known and {key: known[key] for key in pruning} == pruning:
@@ -448,7 +448,7 @@ def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
 def _summary(
     parts: Sequence[Sequence[File]], counted: Sequence[Counted], source_of: Mapping[File, str]
 ) -> list[dict[str, Any]]:
-    """What the manifest says about each source."""
+    """The entry of each source in the manifest."""
     summary: dict[str, dict[str, Any]] = {}
     for files, part in zip(parts, counted, strict=True):
         for file, (documents, tokens) in zip(files, part.files, strict=True):
@@ -463,7 +463,7 @@ def _summary(
 
 
 def _for_sorting(memory: int) -> int:
-    """What is left for sorting and merging of the memory that the whole process may take."""
+    """The memory left for sorting and merging, out of the limit for the whole process."""
     taken = _resident() + _DOCUMENTS
     if memory - taken < _LEAST_MEMORY:
         raise InputError(
@@ -477,13 +477,13 @@ def _resident() -> int:
     return psutil.Process().memory_info().rss
 
 
-# How many bytes of text a byte of a packed file holds, at most, by what shards of prose were measured to hold.
+# The maximum number of bytes of text per byte of a packed file, measured on shards of prose.
 _UNPACKED = {".zst": 4.5, ".gz": 3.5, ".parquet": 2.5}
 _BYTES_PER_TOKEN = 4.0
 
 
 def _room(files: Sequence[File], packing: Packing, min_counts: Mapping[int, int]) -> int:
-    """Bytes of disk that counting is going to need, roughly: runs, one more group of runs while runs are merged, the
+    """Estimates the bytes of disk that counting needs: runs, one more group of runs while runs are merged, the
     n-grams, the store."""
     text = sum(file.size * _UNPACKED.get(Path(file.name).suffix.lower(), 1.0) for file in files)
     tokens = text / _BYTES_PER_TOKEN

@@ -1,6 +1,6 @@
 """Sorted runs on disk: windows with their counts, each run sorted and distinct, merged block by block.
 
-A run is a file of rows of W + 1 u64: the words of a window, then its count. Reading is by slices of rows, so that
+A run is a file of rows of W + 1 u64: the words of a window, then its count. Runs are read in slices of rows, so
 memory depends on the size of a block and not on the length or the number of runs.
 """
 
@@ -16,22 +16,22 @@ import numpy as np
 
 from ngram_builder.count import Kept, Packing, sum_rows
 
-# What sorting takes at its peak, per window of two words: words, sorted words, the permutation, its
-# workspace, ids; and per row of a merged block.
+# Peak memory of sorting, per window of two words: words, sorted words, the permutation, its workspace, ids; and per row
+# of a merged block.
 _PER_WINDOW = 72
 _PER_MERGED_ROW = 128
-LEAST = 1 << 16  # windows that are handled at once, however little memory is given
-FAN_IN = 128  # runs that are read at once; more are merged in several rounds
-_SAMPLES = 1000  # per block, to find where to cut
+LEAST = 1 << 16  # the minimum number of windows handled at once
+FAN_IN = 128  # runs read at once; more are merged in several rounds
+_SAMPLES = 1000  # per block, to find the cuts
 
 
 def windows_within(memory: int, packing: Packing) -> int:
-    """How many windows may be sorted at once in `memory` bytes."""
+    """The number of windows that can be sorted at once in `memory` bytes."""
     return max(memory // (_PER_WINDOW + 24 * max(packing.words - 2, 0)), LEAST)
 
 
 def rows_within(memory: int, packing: Packing) -> int:
-    """How many rows may be merged at once in `memory` bytes."""
+    """The number of rows that can be merged at once in `memory` bytes."""
     return max(memory // (_PER_MERGED_ROW + 32 * max(packing.words - 2, 0)), LEAST)
 
 
@@ -43,7 +43,7 @@ class Run:
     rows: int
 
     def intact(self, packing: Packing) -> bool:
-        """Whether the file is there, as long as it should be."""
+        """Whether the file exists with the expected size."""
         try:
             return self.path.stat().st_size == self.rows * 8 * (packing.words + 1)
         except FileNotFoundError:
@@ -51,7 +51,7 @@ class Run:
 
 
 def write_run(path: Path, blocks: Iterator[Kept]) -> Run:
-    """Write sorted blocks that follow each other as one run, on the disk itself when this returns."""
+    """Writes consecutive sorted blocks as one run; the data is on the disk when this returns."""
     rows = 0
     with path.open("wb") as file:
         for words, counts in blocks:
@@ -65,12 +65,12 @@ def write_run(path: Path, blocks: Iterator[Kept]) -> Run:
 
 
 def sorted_windows(ids: np.ndarray, packing: Packing, at_once: int) -> Iterator[Kept]:
-    """The distinct windows of a stream of documents (uint32, token + 1, a 0 after every document), counted.
+    """Yields the distinct windows of a stream of documents (uint32, token + 1, a 0 after every document), counted.
 
-    In parts of at most `at_once` windows, each sorted by itself.
+    In parts of at most `at_once` windows, each sorted separately.
     """
     for start in range(0, len(ids), at_once):
-        # A window may reach into the next part, and belongs to the one that it begins in.
+        # A window may extend into the next part; it belongs to the part in which it begins.
         words = packing.windows(ids[start : start + at_once + packing.order - 1], at_once)
         words, (counts,) = sum_rows(words, np.ones((1, words.shape[1]), dtype=np.uint32))
         yield words, counts.astype(np.uint64)
@@ -83,7 +83,7 @@ def merged(
     low: tuple[int, ...] | None = None,
     high: tuple[int, ...] | None = None,
 ) -> Iterator[Kept]:
-    """All windows from `low` up to but without `high`, sorted and distinct, in blocks of about `at_once` rows."""
+    """Yields windows from `low` up to but without `high`, sorted and distinct, in blocks of about `at_once` rows."""
     runs = [run for run in runs if run.rows]
     maps = [_mapped(run, packing) for run in runs]
     spans = [(_lower_bound(m, low) if low else 0, _lower_bound(m, high) if high else len(m)) for m in maps]
@@ -93,14 +93,14 @@ def merged(
         [a, *(min(max(_lower_bound(m, limit), a), b) for limit in limits), b]
         for m, (a, b) in zip(maps, spans, strict=True)
     ]
-    del maps  # mapped pages that were touched count as this process's memory
+    del maps  # mapped pages that were read count as this process's memory
     for bounds in zip(*(pairwise(cut) for cut in cuts), strict=True):
         parts = [_read(run, packing, a, b) for run, (a, b) in zip(runs, bounds, strict=True) if b > a]
         if not parts:
             continue
         words = np.stack([np.concatenate([part[:, i] for part in parts]) for i in range(packing.words)])
         counts = np.concatenate([part[:, -1] for part in parts])
-        if len(parts) == 1:  # sorted and distinct as it is
+        if len(parts) == 1:  # already sorted and distinct
             yield words, counts
             continue
         del parts
@@ -109,7 +109,7 @@ def merged(
 
 
 def equal_ranges(runs: list[Run], packing: Packing, number: int) -> list[int]:
-    """First tokens 0 < t < V, ascending, that divide all windows into at most `number` ranges of about one size."""
+    """First tokens 0 < t < V, ascending, that divide all windows into at most `number` ranges of about equal size."""
     maps = [_mapped(run, packing) for run in runs if run.rows]
     firsts = np.sort(np.concatenate([packing.column(_sample(m, 0, len(m), 2000)[:, :-1].T, 0) for m in maps]))
     cuts = np.unique(firsts[np.arange(1, number) * len(firsts) // number]).astype(np.int64) - 1
@@ -143,7 +143,7 @@ def _sample(rows: np.ndarray, start: int, end: int, number: int) -> np.ndarray:
 
 
 def _limits(maps: list[np.ndarray], spans: list[tuple[int, int]], blocks: int) -> list[tuple[int, ...]]:
-    """Windows that divide all spans together into so many blocks of about one size."""
+    """Windows that divide all spans together into this many blocks of about equal size."""
     if blocks <= 1:
         return []
     total = sum(b - a for a, b in spans)

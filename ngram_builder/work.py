@@ -1,17 +1,17 @@
-"""The work of a build on disk, so that one that was killed goes on where it stood.
+"""The intermediate files of a build, from which a build that was killed resumes.
 
-    .STORE.work/             beside the store, or where --work says
-        lock                 held by the process that builds
-        identity.json        what is counted, of what: work of another build is no use
-        part-00000/          some of the input files, each part counted by itself
-            journal.json     what is in the runs so far, and where in the input they end
+    .STORE.work/             beside the store, or at the path of --work
+        lock                 held by the building process
+        identity.json        input, tokenizer and orders; files of another build are unusable
+        part-00000/          some of the input files, each part counted separately
+            journal.json     the contents of the runs so far, and their end position in the input
             run-….rows       sorted windows, see `runs`
         ranges/
-            plan.json        orders, pruning, and where the ranges of first tokens are cut
+            plan.json        orders, pruning, and the cuts between ranges of first tokens
             range-00000.npz  the n-grams of one range, counted and pruned
 
-A file is named in a journal only when it lies on the disk to its last byte, and a journal is replaced in one step. So
-at every moment the journal describes work that is done, whatever else lies around it.
+A journal names a file only after its last byte is on the disk, and a journal is replaced in one step. So
+at every moment the journal describes completed work, whatever other files exist.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ VERSION = 1
 
 
 class NoRoom(PolydraftError):
-    """The disk has too little room for the work."""
+    """The disk has too little space for the intermediate files."""
 
 
 def write_durably(path: Path, data: bytes) -> None:
-    """Replace a file in one step: it is the old one or the new one, also after a power cut."""
+    """Replaces a file atomically: after a crash or a power cut it is the old one or the new one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with temporary.open("wb") as file:
         file.write(data)
@@ -51,7 +51,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote; None where there is nothing."""
+    """Reads the value that `write_json` wrote; None if there is no file."""
     try:
         return json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
     except FileNotFoundError:
@@ -59,7 +59,7 @@ def read_json(path: Path) -> Any:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder durable. Windows cannot, and need not."""
+    """Makes the names in a folder durable. Windows has no such operation and needs none."""
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -70,22 +70,22 @@ def sync_folder(folder: Path) -> None:
 
 @contextmanager
 def work_folder(folder: Path, identity: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """The folder, locked, with nothing in it but work of this identity; and "new", "resumed" or "discarded".
+    """Yields the locked folder, which contains only work of this identity, and "new", "resumed" or "discarded".
 
-    It stays when the block is left: `discard` removes it. Raises InputError when another process works there, or
-    when the folder holds something that is no work of ours.
+    The folder is kept when the block ends; `discard` removes it. Raises InputError when another process works there, or
+    when the folder contains other files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     if strangers := [p.name for p in folder.iterdir() if not _ours(p)]:
         raise InputError(
-            f"{folder} holds other files ({sorted(strangers)[0]}); name an empty or a new folder for the work."
+            f"{folder} holds other files ({sorted(strangers)[0]}); give an empty or a new folder with --work."
         )
     lock = filelock.FileLock(folder / "lock")
     try:
         lock.acquire(timeout=0)
     except filelock.Timeout as error:
         raise InputError(
-            f"Another process is building in {folder}; wait for it, or name another folder for the work."
+            f"Another process is building in {folder}; wait for it, or give another folder with --work."
         ) from error
     try:
         identity = json.loads(json.dumps({**identity, "version": VERSION}))
@@ -101,7 +101,7 @@ def work_folder(folder: Path, identity: dict[str, Any]) -> Iterator[tuple[Path, 
 
 
 def discard(folder: Path, keep_lock: bool = False) -> None:
-    """Remove the work; the identity goes last, so that what is half removed is still known as ours."""
+    """Removes the work. The identity goes last, so that a partly removed folder is still recognised."""
     for path in sorted(folder.iterdir(), key=lambda p: p.name == "identity.json"):
         if path.is_dir():
             shutil.rmtree(path)
@@ -112,18 +112,18 @@ def discard(folder: Path, keep_lock: bool = False) -> None:
 
 
 def check_room(folder: Path, needed: int) -> None:
-    """Raise NoRoom when the disk has less than `needed` bytes beside the work that is already done."""
+    """Raises NoRoom when the disk has less than `needed` bytes, counting the work already done as part of them."""
     done = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     free = shutil.disk_usage(folder).free
     if free < needed - done:
         raise NoRoom(
-            f"Counting needs about {human(needed - done)} in {folder.parent}, and {human(free)} are free: make room, "
-            "or name a folder on another disk with --work."
+            f"Counting needs about {human(needed - done)} in {folder.parent}, and {human(free)} are free: free some "
+            "space, or choose a folder on another disk with --work."
         )
 
 
 def human(size: float) -> str:
-    """Bytes for a person: 3.1 GB."""
+    """Formats a number of bytes for people: 3.1 GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if size < 1000:
             return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"

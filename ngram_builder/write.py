@@ -1,4 +1,4 @@
-"""Counted n-grams into a store file: ranks, keys, the trie, records, the container. See
+"""Writes counted n-grams to a store file: ranks, keys, the trie, records, the container. See
 docs/ngram-stores.md."""
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from core.ngram.keys import RankCode
 from core.ngram.records import pack_records
 from ngram_builder.count import Entries, Packing
 
-TRIES = 3  # nested tries inside the trie: more are smaller and slower to look up
+TRIES = 3  # nested tries inside the trie: more make it smaller and look-ups slower
 _BLOCK = 1 << 18
 
 
 def write_store(
     path: Path, entries: list[Entries], packing: Packing, about: Mapping[str, Any], exact: bool = False
 ) -> int:
-    """Write the store; `about` goes into the manifest. Returns the number of n-grams. Same entries, same
+    """Writes the store; `about` goes into the manifest. Returns the number of n-grams. The same entries give the same
     bytes."""
     single = entries[1]
     tokens = packing.column(single.words, 0).astype(np.int64) - 1

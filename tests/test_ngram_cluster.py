@@ -111,7 +111,7 @@ def test_a_worker_killed_half_way_changes_nothing(local, corpus, tmp_path):
 
 def test_workers_that_do_not_see_the_work_are_named(local, corpus, tmp_path, monkeypatch):
     monkeypatch.setattr(clusters, "_sees", _sees_nothing)
-    with pytest.raises(InputError, match=r"(1 of 1|2 of 2) workers, tcp://.* do not see .*: name a folder"):
+    with pytest.raises(InputError, match=r"(1 of 1|2 of 2) workers \(tcp://.* have no access to .*: choose a folder"):
         ngram_builder.build([corpus], tmp_path / "s.ngram", WordTokenizer(), machines=Cluster(local, WordTokenizer))
 
 

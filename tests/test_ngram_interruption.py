@@ -174,7 +174,7 @@ def half_done(sources, tmp_path) -> Iterator[Path]:
 def test_what_was_counted_serves_another_pruning(half_done, sources):
     said: list[str] = []
     build(sources, half_done, min_count=1, orders=range(3, 7), say=said.append)
-    assert said[0].startswith("Going on from 0.0 M tokens")
+    assert said[0].startswith("Resuming after 0.0 M tokens")
     build(sources, half_done.with_name("whole.ngram"), min_count=1, orders=range(3, 7))
     assert half_done.read_bytes() == half_done.with_name("whole.ngram").read_bytes()
 
@@ -187,7 +187,7 @@ def test_work_of_another_build_is_discarded_with_a_word(half_done, sources, tmp_
     files = [sources[0]] if other == "input" else sources
     orders = range(2, 6) if other == "order" else range(2, 7)
     ngram_builder.build(files, half_done, tokenizer, orders=orders, **settings)
-    assert "was left by a build of other input or another tokenizer; it was discarded" in said[0]
+    assert "of a build with other input or another tokenizer; they were discarded" in said[0]
     ngram_builder.build(files, tmp_path / "whole.ngram", tokenizer, orders=orders, **settings)
     assert half_done.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
 
@@ -272,7 +272,7 @@ def test_a_full_disk_keeps_the_work(sources, tmp_path, monkeypatch):
         monkeypatch.setattr(ngram_builder.parts, "write_run", real)
         said: list[str] = []
         build(sources, tmp_path / "s.ngram", say=said.append)
-    assert said[0].startswith("Going on from")
+    assert said[0].startswith("Resuming after")
     assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "whole.ngram").read_bytes()
 
 
@@ -280,7 +280,7 @@ def test_too_little_memory_is_refused(sources, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"Memory of 1.0 MB given; .* at least [\d.]+ [MG]B are needed"):
         build(sources, tmp_path / "s.ngram", memory=1_000_000)
     monkeypatch.setattr(pipeline, "_PER_NGRAM", 1 << 40)
-    with pytest.raises(ngram_builder.TooLittleMemory, match=r"stay after pruning.*raise --min-count, or --memory"):
+    with pytest.raises(ngram_builder.TooLittleMemory, match=r"remain after pruning.*raise --min-count or --memory"):
         build(sources, tmp_path / "s.ngram")
     monkeypatch.setattr(pipeline, "_PER_NGRAM", 1)
     build(sources, tmp_path / "s.ngram", min_count=2)
