@@ -101,7 +101,7 @@ def test_a_cut_off_shard_is_read_up_to_the_cut(tmp_path, pack):
     assert texts
     assert texts == whole[: len(texts)]
     (place,) = damage  # the line in which the cut lies is no further damage
-    assert "cut off" in place.reason
+    assert "truncated" in place.reason
 
 
 @pytest.mark.parametrize("name", ["s.jsonl.zst", "s.jsonl.gz"])
@@ -145,7 +145,7 @@ def test_sources_that_lead_nowhere_are_refused(tmp_path):
     (tmp_path / "notes.pdf").write_bytes(b"")
     for source, reason in (
         (tmp_path / "gone", "does not exist"),
-        (tmp_path / "notes.pdf", "no kind we read"),
+        (tmp_path / "notes.pdf", "not of a supported kind"),
         (tmp_path / "*.jsonl", "Nothing to read"),
         (tmp_path, "Nothing to read"),
     ):
@@ -158,7 +158,7 @@ def test_a_cut_off_text_is_read_up_to_the_cut(tmp_path):
     (tmp_path / "s.txt.gz").write_bytes(packed[: len(packed) // 2])
     (text,), (place,) = read(tmp_path / "s.txt.gz")
     assert text.startswith("0 1 2 3 ")
-    assert "cut off" in place.reason
+    assert "truncated" in place.reason
 
 
 # Building from damaged input

@@ -135,7 +135,7 @@ def test_damaged_mail_is_reported(tmp_path):
     assert [(Path(place.path).name, place.line) for place in damage] == [("a.eml", 0), ("b.mbox", 1), ("c.mbox", 1)]
     assert [place.reason.split(":")[0] for place in damage] == [
         "no mail",
-        "no mailbox",
+        "not a mailbox",
         "a part of it cannot be decoded",
     ]
 
@@ -236,7 +236,7 @@ def test_damaged_parquet_is_read_where_it_can_be(tmp_path):
     (tmp_path / "cut.parquet").write_bytes(data[: len(data) // 2])
     found, (place,) = read(tmp_path / "cut.parquet")
     assert found == []
-    assert place.reason.startswith("no intact Parquet file")
+    assert place.reason.startswith("not an intact Parquet file")
     write_parquet(tmp_path / "other.parquet", "words", ["one"])
     _, (place,) = read(tmp_path / "other.parquet")
     assert place.reason == "no column of text called text or raw_content or content; it has id, words"
@@ -454,7 +454,7 @@ def test_a_store_is_built_from_a_server(server, tmp_path):
 def test_addresses_that_lead_nowhere_are_refused(server):
     for url, reason in (
         (f"{server.url}/gone.jsonl", "cannot be read"),
-        (f"{server.url}/s.pdf", "of no kind we read"),
+        (f"{server.url}/s.pdf", "not of a supported kind"),
         ("http://127.0.0.1:1/s.jsonl", "cannot be read"),
         ("nowhere://x/s.jsonl", "cannot be read"),
         ("memory://empty/*.jsonl", "Nothing to read"),

@@ -194,7 +194,7 @@ def test_files_go_in_and_what_is_damaged_is_named_with_its_reason(page: Page, st
     assert [line.split(" ", 1)[0].rstrip(",") for line in told] == ["broken.docx", "half.jsonl", "picture.png"]
     assert "no intact Word document" in told[0]
     assert "line 2 not JSON" in told[1]
-    assert "is of no kind we read" in told[2]
+    assert "is not of a supported kind" in told[2]
     row = stores.list()[0]
     assert {document["origin"] for document in row["documents"]} == {"letter.txt", "notes.md", "half.jsonl"}
     expect(store(page, "me")).to_contain_text("3 sources")

@@ -1,4 +1,4 @@
-"""Documents out of files of many kinds, one after the other, with where each came from.
+"""Reads documents from files of many kinds, one after the other, with the origin of each.
 
     RedPajama-1T, RedPajama-V2, any JSON lines with "text"   .jsonl .json .ndjson      shards.py, signals.py
     Parquet with a column of text                            .parquet                  parquet.py
@@ -8,9 +8,9 @@
     Word documents                                           .docx                     letters.py
 
 All but Parquet and .docx also packed, as .gz or .zst. A source is a file, a folder, a glob pattern or an fsspec URL
-(files.py). Everything streams. Damage never stops a reader: what can be read is read, and what can't is handed to
-`report` with file, line and reason; a bad document costs that document. Time and memory are bounded for each document,
-whatever stands in it, and a reading can be ended at any moment. Knows nothing about tokens.
+(files.py). Everything streams. Damage never stops a reader: it reads all readable parts and passes each damaged place
+to `report` with file, line and reason; a bad document does not affect the others. Time and memory are bounded for each
+document, whatever it contains, and reading can be stopped at any moment. Readers do not tokenise.
 """
 
 from ngram_builder.readers.base import Damage, Document, Report, spelled

@@ -1,4 +1,4 @@
-"""What readers of all kinds share: documents, damage, how much is held at a time, and how a library is asked."""
+"""Definitions shared by all readers: documents, damage, size limits, and calling a library with untrusted bytes."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-PIECE = 1 << 20  # bytes read, and at most about as many decompressed, at a time
+PIECE = 1 << 20  # bytes read, and at most about as many decompressed, at once
 LONGEST = 1 << 26  # bytes of a line of JSON, a mail or a page; a longer one is damage, not a document
-LONGEST_TEXT = 1 << 21  # characters; a longer document is taken as several
-# A packed file may unpack to FREE bytes, and beyond that to so many times its size: text packs to a third or a tenth.
+LONGEST_TEXT = 1 << 21  # characters; a longer document is split into several
+# A packed file may unpack to FREE bytes, and beyond that to RATIO times its size: text packs to a third or a tenth.
 FREE, RATIO = 1 << 26, 100
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -21,7 +21,7 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Document:
-    """A text and where it came from: a file or URL, and a line of it (0: the file is the document)."""
+    """A text and its origin: a file or URL, and a line of it (0: the file is the document)."""
 
     text: str
     path: str
@@ -49,12 +49,12 @@ Report = Callable[[Damage], None]
 
 @dataclass(frozen=True)
 class Source:
-    """The file that is read, as the readers of all kinds see it.
+    """The file being read, as the readers of all kinds use it.
 
     Attributes:
-        path: what to call it.
-        report: called with what cannot be read.
-        going: called every now and then, also within a document; what it raises ends the reading.
+        path: its name in messages.
+        report: called with each place that cannot be read.
+        going: called repeatedly, also within a document; if it raises, reading ends.
     """
 
     path: str
@@ -66,13 +66,14 @@ class Source:
 
 
 class Unreadable(Exception):
-    """A document cannot be read; says why."""
+    """A document cannot be read; the message gives the reason."""
 
 
 def asked(what: str, library: Callable[..., Answer], *arguments: object) -> Answer:
-    """What a library makes of bytes from outside. Whatever it raises costs one document: Unreadable.
+    """Calls a library with bytes from outside. Any exception of the library becomes Unreadable and affects one
+    document.
 
-    `library` must not call back what others gave us (`Source.going`, `Source.report`): what those raise is no damage.
+    `library` must not call the caller's functions (`Source.going`, `Source.report`): their exceptions are not damage.
     """
     try:
         return library(*arguments)
@@ -83,12 +84,12 @@ def asked(what: str, library: Callable[..., Answer], *arguments: object) -> Answ
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, or its name."""
+    """The first line of an error's message, or its class name."""
     return sound((str(error).strip().splitlines() or [type(error).__name__])[0]).rstrip(".")
 
 
 def sound(text: str) -> str:
-    """The text with halves of surrogate pairs, which no file can hold, as U+FFFD; whole pairs as their character."""
+    """Replaces halves of surrogate pairs, which no file can hold, by U+FFFD, and whole pairs by their character."""
     if not _SURROGATE.search(text):
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -104,8 +105,8 @@ def spelled(path: str) -> str:
 
 
 def divided(text: str) -> list[str]:
-    """A text of at most LONGEST_TEXT characters as it is; a longer one in parts, cut at blank lines where there are,
-    at line ends or spaces otherwise."""
+    """Splits a text of more than LONGEST_TEXT characters at blank lines, else at line ends or spaces; a shorter
+    text is the only part."""
     parts, start = list[str](), 0
     while len(text) - start > LONGEST_TEXT:
         end = start + LONGEST_TEXT

@@ -1,5 +1,6 @@
-"""From sources to files: local ones by path, others by any URL that fsspec knows. Remote files are read again from
-where they stood when a connection breaks."""
+"""Resolves sources to files: local ones by path, others by any URL that fsspec supports. If a connection breaks,
+reading
+a remote file resumes at the same position."""
 
 from __future__ import annotations
 
@@ -37,16 +38,16 @@ KINDS = {
     ".xhtml": "html",
     ".docx": "docx",
 }
-_SEEKING = ("parquet", "docx")  # these are packed inside, and are read from their ends
-_SIGNALS = ".signals"  # quality signals lie beside documents, and are none
+_SEEKING = ("parquet", "docx")  # packed formats that are read from their end
+_SIGNALS = ".signals"  # quality signals lie beside documents and are not documents
 _ATTEMPTS = 4
-_PAUSE = 0.5  # seconds before the second attempt, twice as many before each further one
-# What tells one state of a remote file from another, by whatever name its file system has for it.
+_PAUSE = 0.5  # seconds before the second attempt, doubled before each further one
+# Keys that identify the version of a remote file in the various file systems.
 _STAMPS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "sha256", "blob_id", "commit_hash", "created")
 
 
 def kind_of(name: str) -> tuple[str, str] | None:
-    """(kind, packing or "") that a name says; None for files that are not read."""
+    """(kind, packing or "") for a file name; None for files that are not read."""
     suffixes = [suffix.lower() for suffix in PurePosixPath(name).suffixes]
     packing = suffixes.pop() if suffixes and suffixes[-1] in PACKED else ""
     kind = KINDS.get(suffixes[-1]) if suffixes else None
@@ -71,7 +72,7 @@ class File:
 
     @classmethod
     def at(cls, path: str | Path) -> File:
-        """A local file. Raises OSError when it is not there."""
+        """A local file. Raises OSError when it does not exist."""
         found = Path(path).stat()
         return cls(str(path), found.st_size, str(found.st_mtime_ns))
 
@@ -94,10 +95,10 @@ class File:
 
 
 def expand(sources: Iterable[str | Path | File]) -> list[File]:
-    """The files behind files, folders, glob patterns and URLs: in the order given, each folder's sorted by name, each
+    """Lists the files of files, folders, glob patterns and URLs: in the given order, each folder's sorted by name, each
     once.
 
-    From a folder or a pattern, every file of a kind we read. Raises InputError when a source leads to no file.
+    A folder or a pattern yields every file of a supported kind. Raises InputError when a source contains no such file.
     """
     files: dict[str, File] = {}
     for source in sources:
@@ -106,7 +107,7 @@ def expand(sources: Iterable[str | Path | File]) -> list[File]:
         else:
             found = _remote(source) if isinstance(source, str) and "://" in source else _local(Path(source))
         if not found:
-            raise InputError(f"Nothing to read in {spelled(str(source))}: no file of a kind we know.")
+            raise InputError(f"Nothing to read in {spelled(str(source))}: no file of a supported kind.")
         for file in found:
             files.setdefault(file.address, file)
     return list(files.values())
@@ -132,8 +133,8 @@ def _wanted(path: Path) -> bool:
 def _check_kind(source: str, name: str) -> None:
     if kind_of(name) is None:
         raise InputError(
-            f"{spelled(source)} is of no kind we read. Known: {', '.join(KINDS)}; all but .parquet and .docx also with "
-            ".gz or .zst behind it."
+            f"{spelled(source)} is not of a supported kind. Supported: {', '.join(KINDS)}; all but .parquet and .docx also "
+            "with .gz or .zst appended."
         )
 
 
@@ -142,7 +143,7 @@ def _remote(url: str) -> list[File]:
         system, path = fsspec.url_to_fs(url)
         if has_magic(path):
             found = [(p, info) for p, info in system.glob(path, detail=True).items() if info["type"] == "file"]
-        elif kind_of(PurePosixPath(urlsplit(url).path).name):  # asking a web server for a folder would fetch the file
+        elif kind_of(PurePosixPath(urlsplit(url).path).name):  # listing a folder of a web server would fetch the file
             found = [(path, system.info(path))]
         elif system.isdir(path):
             found = list(system.find(path, detail=True).items())
@@ -166,7 +167,7 @@ def _stamp(info: dict[str, Any]) -> str:
 
 
 def _failures() -> tuple[type[BaseException], ...]:
-    """What file systems raise when a connection fails: OSError, and what the packages in use have beside it."""
+    """The exceptions of file systems when a connection fails: OSError, and those of the packages in use."""
     names = {
         "aiohttp": ("ClientError",),
         "httpx": ("HTTPError",),
@@ -183,7 +184,7 @@ def _said(error: BaseException) -> str:
 
 
 class _Resuming(io.RawIOBase):
-    """A remote file that is opened again where it stood when reading it fails, a few times for each place."""
+    """A remote file that is reopened at the same position when reading fails, a few times per position."""
 
     def __init__(self, url: str, size: int) -> None:
         self._url, self._size, self._at = url, size, 0
@@ -236,11 +237,11 @@ class _Resuming(io.RawIOBase):
         if self._at:
             if file.seekable():
                 file.seek(self._at)
-            else:  # a server that knows no ranges: what was read already is read again and passed over
+            else:  # a server without ranges: read the part again and skip it
                 left = self._at
                 while left:
                     if not (data := file.read(min(left, PIECE))):
-                        raise EOFError("the connection ended before the place it had reached")
+                        raise EOFError("the connection ended before the position it had reached")
                     left -= len(data)
         return file
 
@@ -250,4 +251,4 @@ class _Resuming(io.RawIOBase):
             try:
                 file.close()
             except _failures():
-                pass  # it was broken; what matters is that it is gone
+                pass  # it was broken already; it only has to be dropped

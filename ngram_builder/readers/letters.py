@@ -1,7 +1,7 @@
-"""Word documents: the body, tables included; headers, footers and comments are left out.
+"""Word documents: the body, including tables; headers, footers and comments are left out.
 
-A .docx file is a ZIP archive. Only the one member with the body is unpacked, and parsed as it comes: pictures cost
-nothing, and neither do members that are damaged or huge.
+A .docx file is a ZIP archive. Only the member with the body is unpacked, and it is parsed as a stream. Pictures cost
+nothing, nor do damaged or huge members.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
     """The document, as one text."""
     body = _Body()
     try:
-        # Imported here: most who read files read none of these.
+        # Imported here, because most readers never need these.
         import lxml.etree
 
         archive = asked(_WRONG, zipfile.ZipFile, _Sips(file))
         found = next((entry for entry in archive.infolist() if _BODY.fullmatch(entry.filename)), None)
         if found is None:
             raise Unreadable(f"{_WRONG}: it has no body")
-        # No entity is replaced and nothing is fetched; libxml2 sets limits to depth and length.
+        # No entity is replaced and nothing is fetched; libxml2 limits depth and length.
         parser = lxml.etree.XMLParser(target=body, resolve_entities=False, no_network=True)
         taken = 0
         member = asked(_WRONG, archive.open, found)
         while piece := asked(_WRONG, member.read, _PIECE):
             taken += len(piece)
             if taken > _MOST or taken > max(base.FREE, base.RATIO * found.compress_size):
-                raise Unreadable(f"unpacks to more than {taken >> 20} MiB of XML, which no letter has")
+                raise Unreadable(f"unpacks to more than {taken >> 20} MiB of XML, which is too much for a document")
             asked(_WRONG, parser.feed, piece)
             source.going()
         asked(_WRONG, parser.close)
@@ -54,7 +54,7 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
 
 
 class _Sips:
-    """A file that gives no more than `_LISTED` bytes at once: the size of an archive's list is in the archive."""
+    """A file that returns at most `_LISTED` bytes at once, because the archive itself declares the size of its list."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -68,14 +68,14 @@ class _Sips:
 
 
 class _Body:
-    """Collects the text of a body: what a paragraph says on a line, cells of a row with tabs between them."""
+    """Collects the text of a body: one line per paragraph; the cells of a row are separated by tabs."""
 
     def __init__(self) -> None:
         self.out: list[str] = []
         self.begun = False
-        self._due = ""  # what stands between what was said and what comes
+        self._due = ""  # the separator between the collected text and the next text
         self._in_text = False
-        self._left_out = 0  # depth in what is there a second time, for old programs
+        self._left_out = 0  # depth inside content that is a duplicate for old programs
 
     def start(self, tag: str, attributes: Any) -> None:
         name = _local(tag)

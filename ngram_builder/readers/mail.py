@@ -1,4 +1,4 @@
-"""Mail: what its writer wrote. Only text parts; quoted replies, forwarded mail and signatures are dropped."""
+"""Mail: the text that its sender wrote. Only text parts; quoted replies, forwarded mail and signatures are dropped."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ATTRIBUTION = re.compile(
     r"\b(?:wrote|schrieb|a écrit|escribió|ha scritto|escreveu|schreef|skrev|napisał\(?a?\)?)\b[^\n]{0,80}:[ \t]*$",
     re.MULTILINE,
 )
-# From here on it is somebody else's mail.
+# From here on the text is another sender's mail.
 _FORWARDED = re.compile(
     r"^(?:[ \t]*-{2,}[ \t]*(?:Original Message|Forwarded message|Ursprüngliche Nachricht|Weitergeleitete Nachricht"
     r"|Message d'origine|Message transféré|Mensaje original|Messaggio originale)[ \t]*-{2,}"
@@ -45,7 +45,7 @@ def eml_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]
 
 
 def mbox_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document]:
-    """`line` of a document is that of its "From " line."""
+    """The `line` of a document is that of its "From " line."""
     held = bytearray()
     start, blank = 0, True
     for number, line in lines(pieces, source):
@@ -61,7 +61,7 @@ def mbox_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document
                 held.clear()
                 start = 0
         elif line and number == 1:
-            source.damaged('no mailbox: it does not begin with "From "', 1)
+            source.damaged('not a mailbox: it does not begin with "From "', 1)
             return
         blank = not line
     yield from _documents(bytes(held), start, source)
@@ -80,18 +80,18 @@ def _documents(data: bytes, line: int, source: Source) -> Iterator[Document]:
 
 
 def _texts(data: bytes, line: int, source: Source) -> list[str]:
-    """The parts of a mail that are its text. Raises Unreadable when there can be none."""
-    # Every line is compared with the ends of all parts around it.
+    """The parts of a mail that are its text. Raises Unreadable when there are none."""
+    # The parser compares every line with the end markers of all parts around it.
     if (parts := len(_MULTIPART.findall(data))) > _MOST_PARTS:
-        raise Unreadable(f"{parts} parts within parts; up to {_MOST_PARTS} are read")
-    # The newer policies parse every header by a grammar, and some of them for ever.
+        raise Unreadable(f"{parts} nested parts; at most {_MOST_PARTS} are read")
+    # The newer policies parse every header by a grammar, and never finish some of them.
     parser = email.parser.BytesFeedParser(policy=email.policy.compat32)
     for piece in base.portions(data, _PIECE):
         asked("no mail", parser.feed, data[piece])
         source.going()
     message = asked("no mail", parser.close)
     if not message.keys():
-        raise Unreadable("no mail: it has no header")
+        raise Unreadable("not a mail: it has no header")
     texts, size = [], 0
     for part in asked("no mail", _text_parts, message):
         source.going()
@@ -110,7 +110,7 @@ def _texts(data: bytes, line: int, source: Source) -> list[str]:
 
 
 def _text_parts(message: Message) -> list[Message]:
-    """Parts that the writer meant to be read as the mail, each alternative once, plain text before HTML."""
+    """The text parts of the mail itself, each alternative once, plain text before HTML."""
     kind = message.get_content_type()
     if message.get_content_disposition() == "attachment":
         return []
@@ -132,12 +132,12 @@ def _decoded(part: Message) -> str:
     if not isinstance(data, bytes) or not named:
         return sound(decoded(data if isinstance(data, bytes) else b""))
     if (codec := charset(named)) is None:
-        raise Unreadable(f"a part of it cannot be decoded: {named[:40]!r} is no encoding of text")
+        raise Unreadable(f"a part of it cannot be decoded: {named[:40]!r} is not an encoding of text")
     return sound(data.decode(codec, "replace"))
 
 
 def own_words(text: str) -> str:
-    """A mail's text without what it quotes, and without its signature."""
+    """A mail's text without quotations and signature."""
     text = text.replace("\r\n", "\n").replace("\xa0", " ")
     for end in (_FORWARDED, _SIGNATURE):
         if found := end.search(text):

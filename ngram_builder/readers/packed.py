@@ -1,4 +1,4 @@
-"""Bytes of a file, unpacked, and lines of bytes. However a file is packed, no more is held than a few pieces of it."""
+"""Unpacks the bytes of a file, and divides them into lines. Only a few pieces are held in memory at a time."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from ngram_builder.readers.base import Source
 
 Consumed = Callable[[int], None]
 
-# The most bytes that are decompressed at once. The library unpacks all it is given, and four bytes of .zst may stand
-# for 128 KiB: so few make 16 MiB at most.
+# The maximum number of bytes decompressed at once. The library unpacks all it is given, and four bytes of .zst may
+# contain 128 KiB: this limit makes 16 MiB at most.
 _SIP = 512
 
 
 class CutOff(Exception):
-    """The bytes end before the file's contents do; that was reported."""
+    """The bytes end before the file's contents do; this has been reported."""
 
 
 def unpacked(file: BinaryIO, packing: str, source: Source, consumed: Consumed) -> Iterator[bytes]:
-    """The file's bytes, decompressed. Raises CutOff, after a report, where the compressed stream is damaged, or unpacks
-    to so much more than it is that it can be no text."""
+    """Yields the file's bytes, decompressed. Raises CutOff, after a report, where the compressed stream is damaged, or
+    unpacks to more than text can."""
     frames = _Frames(packing) if packing else None
     taken = given = 0
     try:
@@ -36,23 +36,23 @@ def unpacked(file: BinaryIO, packing: str, source: Source, consumed: Consumed) -
                 source.going()
                 given += len(data)
                 if frames and given > max(base.FREE, base.RATIO * taken):
-                    source.damaged(f"unpacks to more than {base.RATIO} times its size; what came before that was read")
+                    source.damaged(f"unpacks to more than {base.RATIO} times its size; the part before was read")
                     raise CutOff
                 if data:
                     yield data
     except (zstandard.ZstdError, zlib.error) as error:
-        source.damaged(f"no intact {packing[1:]} stream: {error}")
+        source.damaged(f"not an intact {packing[1:]} stream: {error}")
         raise CutOff from error
     if frames and frames.begun:
-        source.damaged(f"the {packing[1:]} stream is cut off; what came before the cut was read")
+        source.damaged(f"the {packing[1:]} stream is truncated; the part before the end was read")
         raise CutOff
 
 
 class _Frames:
-    """The frames of a packed file: shards are often several, one after the other.
+    """The frames of a packed file; a shard often consists of several.
 
     Attributes:
-        begun: whether a frame was begun and not ended.
+        begun: whether a frame has begun and not ended.
     """
 
     def __init__(self, packing: str) -> None:
@@ -64,7 +64,7 @@ class _Frames:
         return self._stream is not None
 
     def unpacked(self, piece: bytes) -> Iterator[bytes]:
-        """What a piece of the file unpacks to, as it comes."""
+        """Yields the contents of a piece of the file."""
         held, size = list[bytes](), 0
         for data in self._steps(piece):
             held.append(data)
@@ -97,14 +97,15 @@ class _Frames:
 
 
 def until_cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The pieces up to where they are cut off, for files of which a part is worth reading too."""
+    """Yields the pieces up to the truncation, for files that are useful in part."""
     with contextlib.suppress(CutOff):
         yield from pieces
 
 
 def lines(pieces: Iterable[bytes], source: Source) -> Iterator[tuple[int, bytes]]:
-    """(line number, line without its end); a line longer than LONGEST is reported and passed over, one that is cut off
-    is passed over."""
+    """Yields (line number, line without its end). A line longer than LONGEST is reported and skipped; a truncated line
+    is
+    skipped."""
     number, held, skipping = 1, bytearray(), False
     try:
         for piece in pieces:
@@ -132,7 +133,7 @@ def lines(pieces: Iterable[bytes], source: Source) -> Iterator[tuple[int, bytes]
 
 
 def whole(pieces: Iterable[bytes], source: Source) -> bytes | None:
-    """All bytes of a file that is one document; None, with a report, when it is longer than LONGEST."""
+    """Returns all bytes of a file that is one document; None, with a report, when it is longer than LONGEST."""
     held = bytearray()
     for piece in until_cut(pieces):
         held += piece

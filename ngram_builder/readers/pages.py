@@ -1,8 +1,8 @@
-"""Web pages: what they show, a line per paragraph.
+"""Web pages: their visible text, one line per paragraph.
 
-A page is cut into tags and text by one regular expression that never goes back over what it has read, and no tree is
-built: time and memory grow with the length of a page, whatever stands in it. (lxml takes 30 s for 560 KB of `<b>` and
-`</i>`, the standard library 7.5 s for 40 KB of `<a x=`.)
+One regular expression that never backtracks divides a page into tags and text, and no tree is
+built: time and memory are linear in the length of a page, whatever it contains. (lxml takes 30 s for 560 KB of `<b>`
+and `</i>`, the standard library 7.5 s for 40 KB of `<a x=`.)
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from ngram_builder.readers.base import Document, Source, sound
 from ngram_builder.readers.packed import whole
 
-# What a page does not show, what stands inside a line, and what has space around it; all else is a line of its own.
+# Tags with invisible content, tags inside a line, and tags with space around them; all others begin a new line.
 _SILENT = {
     "script", "style", "title", "noscript", "template", "svg", "math", "object", "iframe", "select", "textarea",
 }  # fmt: skip
@@ -28,15 +28,15 @@ _PARAGRAPHS = {
     "article", "blockquote", "div", "dl", "h1", "h2", "h3", "h4", "h5", "h6", "ol", "p", "pre", "section", "table",
     "ul",
 }  # fmt: skip
-# A comment, a tag (its slash, its name), or a declaration; one that is not closed goes on to the end of the page.
-# Every repetition is possessive: no part of the page is matched twice.
+# A comment, a tag (its slash, its name), or a declaration; an unclosed one extends to the end of the page. Every
+# repetition is possessive: no part of the page is matched twice.
 _MARKUP = re.compile(
     r"<(?:!--(?:-?>|.*?(?:--!?>|\Z))"
     r"|(/?)([a-zA-Z][^\s/>]*+)(?:[^>=]++|=\s*+(?:\"[^\"]*+\"|'[^']*+')?+)*+(?:>|\Z)"
     r"|[!?/][^>]*+(?:>|\Z))",
     re.DOTALL,
 )
-# Where what stands in these ends; in between, nothing is markup.
+# The ends of these elements; their content contains no markup.
 _RAW = {tag: re.compile(rf"</{tag}(?![^\s/>])", re.IGNORECASE) for tag in ("script", "style", "title", "textarea")}
 _SPACE = re.compile(r"[ \t\r\n\f]+")
 _NO_CHARACTER = re.compile(r"&#(?:[0-9]{8,}|[xX][0-9a-fA-F]{7,});?")
@@ -51,9 +51,9 @@ def html_documents(pieces: Iterable[bytes], source: Source) -> Iterator[Document
 
 
 def text_of_html(data: bytes | str, going: Callable[[], None] = lambda: None) -> str:
-    """What a page shows, however badly it is written: blocks on lines of their own, white space as a browser has it.
+    """The visible text of a page, however malformed: blocks on separate lines, white space as in a browser.
 
-    `going` is called now and then; what it raises ends the work.
+    `going` is called repeatedly; if it raises, the work ends.
     """
     text = data if isinstance(data, str) else decoded(data)
     page, at, tags = _Page(), 0, 0
@@ -73,13 +73,16 @@ def text_of_html(data: bytes | str, going: Callable[[], None] = lambda: None) ->
 
 
 class _Page:
-    """Collects what is shown. Knows no tree: tags that are never closed, or nest without end, do no harm."""
+    """Collects the visible text. It builds no tree, so tags that are never closed, or nest without end, do no harm."""
 
     def __init__(self) -> None:
         self.out: list[str] = []
-        self._silent, self._within = "", 0  # the outermost tag that silences, and how many of its name are open
+        self._silent, self._within = (
+            "",
+            0,
+        )  # the outermost tag with invisible content, and how many of its name are open
         self._verbatim = 0
-        self._newlines = 2  # at the end of what was said so far
+        self._newlines = 2  # at the end of the text so far
         self._space = False  # whether a space is due before the next word
 
     def tag(self, tag: str, ends: bool) -> None:
@@ -99,7 +102,7 @@ class _Page:
         if self._silent or not data:
             return
         if "&" in data:
-            # Numbers beyond all characters; Python refuses to read thousands of digits.
+            # Numbers beyond all characters; Python refuses to convert thousands of digits.
             data = html.unescape(_NO_CHARACTER.sub("\ufffd", data))
         if self._verbatim:
             self._say(data, len(data) - len(data.rstrip("\n")))
@@ -118,19 +121,19 @@ class _Page:
     def _break(self, tag: str, ends: bool) -> None:
         if tag in _INLINE:
             return
-        if tag in ("td", "th"):  # cells of a row stay on its line
+        if tag in ("td", "th"):  # the cells of a row stay on one line
             if ends and not self._newlines:
                 self.out.append("\t")
             self._space = False
             return
         wanted = self._newlines + 1 if tag == "br" else 2 if tag in _PARAGRAPHS else 1
         while self.out and self.out[-1] == "\t":
-            self.out.pop()  # tabs behind the last cell of a row
+            self.out.pop()  # tabs after the last cell of a row
         self._say("\n" * (min(wanted, 2) - self._newlines), max(min(wanted, 2), self._newlines))
 
 
 def decoded(data: bytes) -> str:
-    """The text of a page or a mail that may not say how it is encoded, or say it wrongly."""
+    """Decodes a page or a mail whose declared encoding may be missing or wrong."""
     for mark, encoding in (
         (codecs.BOM_UTF8, "utf-8-sig"),
         (codecs.BOM_UTF16_LE, "utf-16"),
@@ -139,7 +142,9 @@ def decoded(data: bytes) -> str:
         if data.startswith(mark):
             return data.decode(encoding, "replace")
     try:
-        return data.decode("utf-8")  # other encodings are not UTF-8 by chance, whatever the page says of itself
+        return data.decode(
+            "utf-8"
+        )  # text in another encoding is practically never valid UTF-8, whatever the page declares
     except UnicodeDecodeError:
         pass
     found = _CHARSET.search(data[:4096])
@@ -147,9 +152,9 @@ def decoded(data: bytes) -> str:
 
 
 def charset(name: str) -> str | None:
-    """The codec that a page or a mail names, or None where that is no encoding of text.
+    """The codec that a page or a mail names, or None if it is not a text encoding.
 
-    Python knows codecs that are none: `unicode_escape` and `idna` read programs and host names, others unpack.
+    Python also has codecs that are not: `unicode_escape` and `idna` decode programs and host names, others unpack.
     """
     try:
         codec = codecs.lookup(name)

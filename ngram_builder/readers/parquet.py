@@ -15,7 +15,7 @@ _ROWS = 256  # at a time
 
 
 def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], None], size: int) -> Iterator[Document]:
-    """`line` of a document is the number of its row. A row group that is damaged is reported and passed over.
+    """The `line` of a document is the number of its row. A damaged row group is reported and skipped.
 
     Raises InputError when pyarrow is not installed.
     """
@@ -24,12 +24,12 @@ def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], 
     except ImportError as error:
         raise InputError(f"{source.path}: reading Parquet needs pyarrow: pip install 'polydraft[parquet]'.") from error
     try:
-        shard = asked("no intact Parquet file", pyarrow.parquet.ParquetFile, file)
-        names = asked("no intact Parquet file", _columns_of_text, shard)
+        shard = asked("not an intact Parquet file", pyarrow.parquet.ParquetFile, file)
+        names = asked("not an intact Parquet file", _columns_of_text, shard)
         if not isinstance(names, str):
-            # As a dictionary where it is one: a long text that stands in every row is held once.
+            # Keep a dictionary column as a dictionary: a long text that is repeated in every row is stored once.
             again = partial(pyarrow.parquet.ParquetFile, metadata=shard.metadata, read_dictionary=names[:1])
-            shard = asked("no intact Parquet file", again, file)
+            shard = asked("not an intact Parquet file", again, file)
     except Unreadable as error:
         source.damaged(str(error))
         return
@@ -59,7 +59,7 @@ def _next(batches: Iterator[Any]) -> Any:
 
 
 def _columns_of_text(shard: Any) -> list[str] | str:
-    """The columns to read, the best first; or why there are none."""
+    """The columns to read, the best first; or the reason why there are none."""
     schema = shard.schema_arrow
     found = [name for name in COLUMNS if name in schema.names and _is_text(schema.field(name).type)]
     wanted = " or ".join(COLUMNS)
@@ -67,7 +67,7 @@ def _columns_of_text(shard: Any) -> list[str] | str:
 
 
 def _check_size(group: Any) -> None:
-    """Raises Unreadable for a row group that says it unpacks to more than any text."""
+    """Raises Unreadable for a row group that declares to unpack to more than text can."""
     packed = unpacked = 0
     for i in range(group.num_columns):
         column = group.column(i)
@@ -79,7 +79,7 @@ def _check_size(group: Any) -> None:
 
 def _document(value: Any, column: str, row: int, source: Source) -> Iterator[Document]:
     try:
-        text = asked(f'"{column}" is no text', value.as_py)
+        text = asked(f'"{column}" is not text', value.as_py)
     except Unreadable as error:
         source.damaged(str(error), row)
         return

@@ -1,4 +1,4 @@
-"""Plain text: a file is one document; a very long one several, divided at blank lines."""
+"""Plain text: a file is one document; a very long file is split at blank lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One way in for all kinds: `read` for sources, `read_file` for a file of them."""
+"""The entry points for all kinds: `read` for sources, `read_file` for one file."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _READERS = {
 
 @dataclass
 class Reading:
-    """What a reader is told and tells.
+    """The input and output of a reader.
 
     Attributes:
-        report: called with each thing that cannot be read.
+        report: called with each place that cannot be read.
         consumed: called with the number of bytes of the file that were read since the last call, often 0: within long
-            documents, too. What it raises ends the reading.
-        signals: which documents to take; None is all.
-        left_out: documents that `signals` left out so far.
+            documents, too. If it raises, reading ends.
+        signals: which documents to read; None is all.
+        left_out: number of documents that `signals` excluded so far.
     """
 
     report: Report
@@ -45,13 +45,13 @@ class Reading:
 
 
 def read(sources: Iterable[str | Path], report: Report) -> Iterator[Document]:
-    """All documents of all sources, in order.
+    """Yields all documents of all sources, in order.
 
     Args:
         sources: files, folders, glob patterns, fsspec URLs.
-        report: called with each thing that cannot be read, by file, line and reason; reading goes on after it.
+        report: called with each place that cannot be read, by file, line and reason; reading continues after it.
 
-    Raises: InputError when a source leads to no file of a kind we read.
+    Raises: InputError when a source contains no file of a supported kind.
     """
     for file in expand(sources):
         yield from read_file(file, Reading(report))
@@ -64,7 +64,7 @@ def documents(file: File | str | Path, report: Report) -> Iterator[str]:
 
 
 def read_file(file: File, reading: Reading) -> Iterator[Document]:
-    """The documents of one file, in order; very long ones in parts."""
+    """Yields the documents of one file, in order; very long ones in parts."""
     path = spelled(file.address)
     try:
         for document in _documents(file, reading):

@@ -12,14 +12,14 @@ from ngram_builder.readers.base import Document, Source, sound
 from ngram_builder.readers.packed import lines
 
 _FIELDS = ("text", "raw_content")
-_PLAIN = 1 << 22  # characters of a line that need not stand in strings
+_PLAIN = 1 << 22  # characters of a line outside strings
 _STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"', re.DOTALL)
 
 
 def json_documents(
     pieces: Iterable[bytes], source: Source, wanted: Callable[[int], bool] | None = None
 ) -> Iterator[Document]:
-    """`wanted` is asked for every line with something in it, in order, whether its document is: 0, 1, …"""
+    """Yields the texts of JSON lines. `wanted` is called for every non-empty line, in order, with its number 0, 1, …"""
     position = -1
     for number, line in lines(pieces, source):
         if number == 1:
@@ -38,32 +38,32 @@ def json_documents(
 
 
 def _text_of(line: bytes) -> tuple[str | None, str]:
-    """The text in one line of JSON, or None and the reason why there is none."""
+    """The text in one line of JSON, or None and the reason."""
     found, reason = parse(line)
     if found is None:
         return None, reason
     for field in _FIELDS:
         if field in found:
             if isinstance(found[field], str):
-                return sound(found[field]), ""  # JSON can spell halves of surrogate pairs
+                return sound(found[field]), ""  # JSON can contain halves of surrogate pairs
             return None, f'"{field}" is {type(found[field]).__name__}, not text'
     return None, 'no field "text" or "raw_content"'
 
 
 def parse(line: bytes) -> tuple[dict[str, Any] | None, str]:
-    """The JSON object in a line, or None and the reason why there is none."""
+    """The JSON object in a line, or None and the reason."""
     try:
         text = line.decode("utf-8")
-        # A list of small things takes thirty times its length in memory.
+        # A list of small values takes thirty times its length in memory.
         if len(text) > _PLAIN and len(_STRING.sub("", text)) > _PLAIN:
-            return None, f"more than {_PLAIN >> 20} MiB of JSON beside its texts"
+            return None, f"more than {_PLAIN >> 20} MiB of JSON outside its strings"
         found = json.loads(text)
     except UnicodeDecodeError as error:
         return None, f"not UTF-8 (byte {error.start} of the line)"
     except json.JSONDecodeError as error:
         return None, f"not JSON ({error.msg} at character {error.pos})"
     except (ValueError, RecursionError) as error:
-        return None, f"not JSON we can read ({error})"
+        return None, f"unreadable JSON ({error})"
     if not isinstance(found, dict):
         return None, f"a JSON object expected, {type(found).__name__} found"
     return found, ""

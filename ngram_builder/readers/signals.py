@@ -1,4 +1,4 @@
-"""RedPajama-V2 keeps what is known about each document beside it:
+"""RedPajama-V2 stores quality signals in files beside the documents:
 
     documents/SNAPSHOT/SHARD/en_head.json.gz
     quality_signals/SNAPSHOT/SHARD/en_head.signals.json.gz      line i is about document i
@@ -21,19 +21,19 @@ from ngram_builder.readers.files import File, kind_of
 from ngram_builder.readers.packed import lines, unpacked
 from ngram_builder.readers.shards import parse
 
-# Short names for what is asked for most, as (signal, words for its numbers).
+# Short names for the most used signals.
 _NAMES = {
     "bucket": "ccnet_bucket",
     "perplexity": "ccnet_perplexity",
     "words": "rps_doc_word_count",
     "language_score": "ccnet_language_score",
 }
-_BUCKETS = ("head", "middle", "tail")  # ccnet_bucket says 0, 1, 2; some copies say the words
+_BUCKETS = ("head", "middle", "tail")  # ccnet_bucket is 0, 1, 2; some copies have the words
 
 
 @dataclass(frozen=True)
 class Bound:
-    """What one signal has to be: one of `values`, or a number from `low` to `high`."""
+    """The condition on one signal: one of `values`, or a number from `low` to `high`."""
 
     signal: str
     values: tuple[str, ...] = ()
@@ -48,20 +48,21 @@ class Bound:
 
 @dataclass(frozen=True)
 class Signals:
-    """Which documents to take, by their quality signals; all bounds have to hold."""
+    """Selects documents by their quality signals; all bounds must hold."""
 
     bounds: tuple[Bound, ...]
 
     @classmethod
     def parse(cls, wanted: Sequence[str]) -> Signals:
-        """From "language=en,de", "bucket=head,middle", "words=50-100000", "perplexity=-500", or any signal by its name.
+        """Parses "language=en,de", "bucket=head,middle", "words=50-100000", "perplexity=-500", or any signal by its
+        name.
 
         Raises InputError for anything else.
         """
         return cls(tuple(_bound(text) for text in wanted))
 
     def file_for(self, file: File) -> File:
-        """The signals of a shard of documents. Raises InputError when there are none."""
+        """The file of signals of a shard of documents. Raises InputError when there is none."""
         kind = kind_of(file.name)
         places = _places(file.address) if kind and kind[0] == "json" else []
         for place in places:
@@ -70,10 +71,10 @@ class Signals:
             except (InputError, OSError):
                 continue
         looked = f": looked for {' and '.join(places)}" if places else ""
-        raise InputError(f"{file} has no quality signals{looked}. Leave --quality-signals away, or fetch them.")
+        raise InputError(f"{file} has no quality signals{looked}. Omit --quality-signals, or download them.")
 
     def accepts(self, line: dict[str, Any]) -> bool:
-        """Whether the document that a line of signals is about is wanted; a signal that it lacks is one that fails."""
+        """Whether the document of this line of signals is selected; a missing signal fails its bound."""
         about, signals = line.get("metadata"), line.get("quality_signals")
         for bound in self.bounds:
             if bound.signal == "language":
@@ -93,7 +94,7 @@ class Signals:
 
 
 class Selection:
-    """Goes through a file of signals beside its documents."""
+    """Reads a file of signals in step with its documents."""
 
     def __init__(self, signals: Signals, file: File, report: Report) -> None:
         self._signals, self._file, self._report = signals, file, report
@@ -102,13 +103,15 @@ class Selection:
         self.left_out = 0
 
     def wanted(self, position: int) -> bool:
-        """Whether to take document number `position`; asked once for each, in order."""
+        """Whether to read document number `position`; called once for each, in order."""
         verdict = next(self._verdicts, None)
         if verdict is None and not self._ended:
             self._ended = True
             self._report(
                 Damage(
-                    self._file.address, 0, f"ends before document {position + 1}; that and all after it were left out"
+                    self._file.address,
+                    0,
+                    f"ends before document {position + 1}; this and all later documents were left out",
                 )
             )
         self.left_out += not verdict
@@ -135,7 +138,7 @@ class Selection:
 
 
 def expand_signals(address: str) -> File:
-    """The file at this place. Raises InputError or OSError when there is none."""
+    """The file at this address. Raises InputError or OSError when there is none."""
     return File.at(address) if "://" not in address else _remote_signals(address)
 
 
@@ -160,7 +163,7 @@ def _places(address: str) -> list[str]:
 
 
 def _index(id: Any, otherwise: int) -> int:
-    """The number at the end of an id "…/i"; some copies have other ids, and then the order has to do."""
+    """The number at the end of an id "…/i"; copies with other ids must rely on the order."""
     last = str(id).rpartition("/")[2]
     return int(last) if last.isdecimal() else otherwise
 
