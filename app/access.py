@@ -1,8 +1,8 @@
-"""The token: who shows it may use the server. Its file, and the three ways to show it.
+"""The access token of the server: its file, and the three ways in which a request may present it.
 
-A browser gets the token in the address that `polydraft` prints and keeps it as a cookie. Other programs send it as
-`Authorization: Bearer`. The address that `polydraft` hands to the browser it opens carries a ticket instead: the
-command lines of running programs can be read by every user of the machine, and a ticket is of no use to them.
+A browser receives the token in the address that `polydraft` prints and keeps it as a cookie. Other programs send it as
+`Authorization: Bearer`. The address that `polydraft` passes to the browser it opens contains a ticket instead: every
+user of the machine can read the command lines of running programs, and a ticket is useless to them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import typer
 from app.private import data_folder, only_mine, write_privately
 from core.errors import InputError
 
-COOKIE_DAYS = 400  # the longest that browsers keep one
+COOKIE_DAYS = 400  # the longest time that browsers keep one
 TICKET_SECONDS = 120
 
 Address = tuple[str, int]
@@ -32,14 +32,14 @@ _TOKEN = re.compile(r"[\w-]{43}", re.ASCII)  # 32 random bytes in base64
 
 
 def token_file() -> Path:
-    """Where the token lies. Raises InputError where the user's data folder cannot be used."""
+    """The path of the token's file. Raises InputError when the user's data folder is unusable."""
     return data_folder() / "token"
 
 
 def token() -> str:
-    """This user's token; made at the first call.
+    """This user's token; the first call creates it.
 
-    Raises: InputError where its file cannot be used, or belongs to another user.
+    Raises: InputError when its file is unusable or belongs to another user.
     """
     path = token_file()
     try:
@@ -50,20 +50,20 @@ def token() -> str:
     except OSError as error:
         raise InputError(f"The token in {path} cannot be read: {error.strerror or error}.") from error
     if found is None:
-        typer.echo(f"Others could read or change {path}: there is a new token now.", err=True)
+        typer.echo(f"Other users could read or change {path}; the token was replaced.", err=True)
     elif not _TOKEN.fullmatch(found):
-        typer.echo(f"{path} held no token: there is a new one now.", err=True)
+        typer.echo(f"{path} contained no token; a new one was created.", err=True)
     else:
         return found
     return new_token()
 
 
 def new_token(replace: bool = True) -> str:
-    """Another token in place of the old one, which servers that run already keep until they are started again.
+    """Replaces the token. Running servers keep the old one until they are restarted.
 
     Args:
-        replace: False leaves a token that another program has written by now, and returns that one.
-    Raises: InputError where its file cannot be written.
+        replace: False keeps and returns a token that another program has written meanwhile.
+    Raises: InputError when its file cannot be written.
     """
     path, made = token_file(), secrets.token_urlsafe(32)
     try:
@@ -76,13 +76,13 @@ def new_token(replace: bool = True) -> str:
 
 
 class Access:
-    """What a request must show where a token is demanded."""
+    """The credentials that a request must present to a server with a token."""
 
     def __init__(self, token: str) -> None:
         self.token = token
 
     def shown_by(self, headers: Mapping[bytes, list[str]], port: int) -> bool:
-        """Whether these headers of a request show the token: as a bearer, or as the cookie of this port."""
+        """Whether these headers of a request contain the token: as a bearer, or as the cookie of this port."""
         for value in headers.get(b"authorization", []):
             scheme, _, given = value.partition(" ")
             if scheme.lower() == "bearer" and self.is_token(given.strip()):
@@ -98,16 +98,17 @@ class Access:
         return secrets.compare_digest(given.encode(), self.token.encode())
 
     def cookie(self, port: int) -> str:
-        """The value of Set-Cookie. Cookies are shared by all ports of a host, so the name has the port."""
+        """The value of Set-Cookie. All ports of a host share cookies, so the name contains the port."""
         return f"{cookie_name(port)}={self.token}; Path=/; Max-Age={COOKIE_DAYS * 86400}; HttpOnly; SameSite=Strict"
 
     def ticket(self) -> str:
-        """What opens the page for a short time, for a program of this user."""
+        """A ticket: it opens the page for a short time, for a program of this user."""
         expires = str(int(time.time()) + TICKET_SECONDS)
         return f"{expires}.{self._seal(expires)}"
 
     def is_ticket(self, given: str, client: Address | None, server: Address) -> bool:
-        """Whether this ticket is ours and still good, and the program that shows it runs as this user."""
+        """Whether this server issued the ticket, it has not expired, and the program that presents it runs as this
+        user."""
         expires, _, seal = given.partition(".")
         if not secrets.compare_digest(seal.encode(), self._seal(expires).encode()):
             return False
@@ -122,10 +123,12 @@ def cookie_name(port: int) -> str:
 
 
 def _is_own(client: Address | None, server: Address) -> bool:
-    """Whether the program at the other end of a connection runs as this user, or as root, who can read all anyway.
+    """Whether the program at the other end of a connection runs as this user, or as root, who can read everything
+    anyway.
 
-    Linux tells. Elsewhere the answer is yes: on a Mac the address goes to the browser as a message, which no other
-    user can read.
+    Only Linux provides this. Elsewhere the result is True: on a Mac the browser receives the address as a message,
+    which
+    no other user can read.
     """
     if not sys.platform.startswith("linux"):
         return True
@@ -133,11 +136,11 @@ def _is_own(client: Address | None, server: Address) -> bool:
 
 
 def owner_of(client: Address, server: Address) -> int | None:
-    """The number of the user whose socket is the client's end of this IPv4 connection; None where none is found."""
+    """The id of the user who owns the client's end of this IPv4 connection; None if it is not found."""
     wanted = [
         f"{int.from_bytes(socket.inet_aton(host), sys.byteorder):08X}:{port:04X}" for host, port in (client, server)
     ]
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):  # in the second, IPv4 addresses stand with a prefix
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):  # the second lists IPv4 addresses with a prefix
         try:
             lines = Path(table).read_text().splitlines()[1:]
         except OSError:

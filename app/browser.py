@@ -1,4 +1,4 @@
-"""The Chromium that browser tests and the keystroke benchmark drive: the system's own, none is downloaded."""
+"""Finds the Chromium that browser tests and the keystroke benchmark use: the system's own, none is downloaded."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ ADVICE = "Install Chromium or Chrome so that it is on PATH (Debian, Ubuntu: apt-
 
 
 def find_browser() -> Path | None:
-    """The first of `NAMES` on PATH, for Playwright's `executable_path`; None without one: show `ADVICE`."""
+    """The first of `NAMES` on PATH, for Playwright's `executable_path`; None if there is none: show `ADVICE`."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     return Path(found) if found else None

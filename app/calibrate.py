@@ -1,4 +1,4 @@
-"""`polydraft calibrate`: measure, once per model, the constants that ARC's tolerance needs (Algorithm 1)."""
+"""`polydraft calibrate`: measures the constants of ARC's tolerance, once per model (Algorithm 1)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from core.errors import InputError
 from core.models import LanguageModel, Tokenizer, load_model
 from core.speculative.calibration import Calibration, calibrate, collect, user_file
 
-SHORTEST, LONGEST = 32, 128  # tokens of a prompt; the paper takes up to 256, for twice the time
+SHORTEST, LONGEST = 32, 128  # tokens of a prompt; the paper uses up to 256, which takes twice the time
 
 
 def run(
@@ -26,7 +26,7 @@ def run(
     buckets: int,
     progress: Callable[[str], None],
 ) -> tuple[Calibration, Path]:
-    """Calibrate and save; returns what was found, and where it lies. For the arguments see `polydraft calibrate`."""
+    """Calibrates and saves; returns the result and its path. For the arguments see `polydraft calibrate`."""
     if not 0 < delta < 1:
         raise InputError(f"delta {delta} given; between 0 and 1 expected.")
     progress("loading the model")
@@ -64,7 +64,7 @@ def measured(
 
 
 def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0) -> list[list[int]]:
-    """`count` passages of 32 to 128 tokens, from as many places in the documents as there are."""
+    """`count` passages of 32 to 128 tokens, spread over the documents as evenly as possible."""
     chance = random.Random(seed)
     documents = [document for file in load_text(text) for document in file]
     chance.shuffle(documents)
@@ -77,5 +77,5 @@ def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0) -> l
         if len(ids) >= SHORTEST:
             found.append(tokenizer.start_ids + ids[-length:])
     if not found:
-        raise InputError(f"No document of {SHORTEST} tokens in {text}; name a longer text.")
+        raise InputError(f"No document of {SHORTEST} tokens in {text}; give a longer text.")
     return found

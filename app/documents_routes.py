@@ -1,13 +1,13 @@
-"""Documents as files, over HTTP. Thin: every route calls one method of `app.documents`.
+"""HTTP routes for documents as files. Every route calls one method of `app.documents`.
 
     GET  /api/documents          where documents are kept ("browser" or "files"), the folder, and every document in it
     GET  /api/documents/ID       one document with its text
     POST /api/documents/keep     {"where"}: "browser" or "files"
-    POST /api/documents/write    a document with its text and `base`, the revision that its writer began with
+    POST /api/documents/write    a document with its text and `base`, the revision that its writer started from
     POST /api/documents/bin      {"id", "on"}
     POST /api/documents/remove   {"id"}
 
-A text that was changed elsewhere is not replaced: the answer has status 409 and {"message", "fix", "changed": true}.
+A text that was changed elsewhere is not replaced: the response has status 409 and {"message", "fix", "changed": true}.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 class Parsed(Protocol):
-    """Reads a request's body as a model, or refuses it in words."""
+    """Parses a request's body as a model, or raises an error for the user."""
 
     async def __call__(self, request: Request, kind: type[Body], limit: int = ..., /) -> Body: ...
 
@@ -64,10 +64,10 @@ class Written(One):
 
 
 def add_routes(app: FastAPI, folder: DocumentFolder, parsed: Parsed) -> None:
-    """Give the app these routes over one folder."""
+    """Adds these routes for one folder to the app."""
 
     async def call(method: Callable[..., Any], *arguments: Any) -> Any:
-        """Work with the disk, beside the event loop, its problems in words."""
+        """Runs disk work outside the event loop, and turns its errors into messages for the user."""
         try:
             return await run_in_threadpool(method, *arguments)
         except OSError as error:

@@ -1,6 +1,6 @@
-"""The flags of the options, made from their definitions; and the settings that given flags mean.
+"""Generates the command line flags from the definitions of the options, and the settings from given flags.
 
-A flag that would change nothing is refused, in a sentence that names it and what to do.
+A flag that would have no effect is refused, with a sentence that names it and a remedy.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Flag:
     """One flag.
 
     Attributes:
-        kind: the flag that chooses whose option this is: "rule", "mode" or "speculate"; "" for drafts in general.
-        owners: the names that this may choose.
+        kind: the flag that selects the owner of this option: "rule", "mode" or "speculate"; "" for drafts in general.
+        owners: the values of that flag to which this option belongs.
     """
 
     control: Control
@@ -68,7 +68,7 @@ ALL_FLAGS = DRAFT_FLAGS | _CHOSEN_FLAGS
 
 
 def with_flags(flags: Mapping[str, Flag]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorates a command: it gets these flags, and as its argument `given` the values of those that were given."""
+    """Decorator: adds these flags to a command, and passes the values of the given ones as its argument `given`."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         own = inspect.signature(command, eval_str=True).parameters.values()
@@ -113,12 +113,12 @@ def settings_of(
     speculate: str | None = None,
     drafter: str | None = None,
 ) -> DraftSettings:
-    """The settings that the flags mean.
+    """The settings for the given flags.
 
     Args:
-        mode: None is the default; with `speculate` it is the one that speculation has by default.
+        mode: None is the default; with `speculate` it is the default method of speculation.
         drafter: None is the default.
-    Raises: InputError for an unknown name, a value out of range, or a flag that would change nothing.
+    Raises: InputError for an unknown name, a value out of range, or a flag that would have no effect.
     """
     mode = mode or (DEFAULT_MODE if speculate is None else DEFAULT_METHOD)
     named("rule", rule, CATALOG)
@@ -155,7 +155,7 @@ def settings_of(
 
 
 def refuse_stores(settings: DraftSettings) -> None:
-    """Raises InputError where naming personal stores would change nothing."""
+    """Raises InputError if naming personal stores would have no effect."""
     weight = DRAFTING["personal_weight"]
     if settings.sampling.mode not in weight.modes:
         raise InputError(_useless("store", settings.sampling.mode, weight.modes))
@@ -165,7 +165,7 @@ def refuse_stores(settings: DraftSettings) -> None:
 
 
 def of_rules(given: Given, temperature: float) -> dict[str, dict[str, Any]]:
-    """All rules, with the values that were given to some. Raises InputError for a value out of range."""
+    """All rules, with the given values. Raises InputError for a value out of range."""
     found: dict[str, dict[str, Any]] = {name: {} for name in CATALOG}
     for name, value in given.items():
         flag = RULE_FLAGS[name]
@@ -174,7 +174,7 @@ def of_rules(given: Given, temperature: float) -> dict[str, dict[str, Any]]:
 
 
 def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Mapping[str, str]) -> None:
-    """Raises InputError where this flag would change nothing beside the others."""
+    """Raises InputError if this flag would have no effect with the others."""
     control, mode, rule = flag.control, chosen["mode"], chosen["rule"]
     if flag.kind and chosen[flag.kind] not in flag.owners:
         of, now = " or ".join(flag.owners), f"the {flag.kind} is {chosen[flag.kind]}"
@@ -190,7 +190,7 @@ def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Map
     if control.needs and given.get(control.needs, True) is False:
         raise InputError(f"--{name} changes nothing with --no-{control.needs}; leave one of them out.")
     if name == "k" and mode == "greedy" and value > 1:
-        raise InputError("--k changes nothing in greedy drafts, for there is only one; leave it out.")
+        raise InputError("--k changes nothing in greedy drafts, because there is only one; leave it out.")
     if name == "temperature" and rule == "greedy":
         raise InputError("--temperature changes nothing with --rule greedy; leave one of them out.")
     if name == "end-below" and chosen["speculate"] != DEFAULT_SPECULATION:

@@ -1,7 +1,7 @@
 """Imports Gradio without the stub files that it writes for code editors.
 
 For each of its components Gradio parses the component's source twice at every import, renders a template and writes a
-`.pyi` file beside it, in the folder of installed packages. That is a third of its import, and only programmers who
+`.pyi` file beside it, in the folder of installed packages. That takes a third of the import, and only programmers who
 write Gradio code in an editor use the files.
 """
 
@@ -18,7 +18,7 @@ _WRITER, _FUNCTION = "gradio.component_meta", "create_or_modify_pyi"
 
 
 class _WithoutStubs(MetaPathFinder, Loader):
-    """Loads the module that writes the stubs as ever, then replaces its function by one that does nothing."""
+    """Loads the module that writes the stubs, then replaces its function by one that does nothing."""
 
     def __init__(self) -> None:
         self._loader: Loader | None = None
@@ -42,7 +42,7 @@ class _WithoutStubs(MetaPathFinder, Loader):
 
 
 def import_gradio() -> None:
-    """Import Gradio. Its settings in the environment must have been made."""
+    """Imports Gradio. Its environment variables must be set before."""
     finder = _WithoutStubs()
     sys.meta_path.insert(0, finder)
     try:

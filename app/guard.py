@@ -1,10 +1,10 @@
-"""What stands before every route: requests from elsewhere and without the token are refused; headers for the browser.
+"""Runs before every route: refuses requests from other sites or without the token, and sets security headers.
 
-Three kinds of strangers can reach a port of this machine:
+Three kinds of attackers can reach a port of this machine:
 
-    other pages in the user's browser      told by the Host, Origin and Sec-Fetch headers
+    other pages in the user's browser      detected by the Host, Origin and Sec-Fetch headers
     other users of the machine             they do not know the token (app/access.py)
-    a page that shows ours in a frame      told to the browser by the headers of each answer
+    a page that embeds ours in a frame     prevented by the headers of each response
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost", "[::1]")  # of this machine
 MISSING = Path(__file__).parent / "static" / "missing-token.html"
-OPEN = ("/health",)  # tells no more than whether the model is there
-OPENING = ("token", "ticket")  # what the address of the page may carry
+OPEN = ("/health",)  # returns only whether the model is loaded
+OPENING = ("token", "ticket")  # parameters that the address of the page may have
 
 HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -40,17 +40,17 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 
-# What was not read of a refused request's body must not be taken for the next request on this connection.
+# The unread body of a refused request must not be parsed as the next request on this connection.
 CLOSE = {"Connection": "close"}
 
 Headers = Mapping[bytes, list[str]]
 
 
 class Guard:
-    """Refuses what was not meant for this server, or comes without the token.
+    """Refuses requests that are not meant for this server, or come without the token.
 
     Args:
-        access: knows the token; None demands none.
+        access: verifies the token; None requires none.
     """
 
     def __init__(self, app: ASGIApp, access: Access | None) -> None:
@@ -81,14 +81,14 @@ class Guard:
             await answer(scope, receive, send_with_headers)
 
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:
-        """What is answered in place of the route; None lets the request through."""
+        """The response in place of the route's; None if the request is allowed."""
         port = scope["server"][1]
         if reason := _foreign(scope, headers):
             fix = f"Open http://{HOST}:{port} itself, on the machine where Polydraft runs."
             return refusal(scope["path"], Refused(403, reason, fix), CLOSE)
         page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/"
         if page and headers[b"host"][0].lower() not in (HOST, f"{HOST}:{port}"):
-            # What a browser keeps of the user's texts belongs to one address.
+            # The browser stores the user's texts per address, so one address is used.
             return RedirectResponse(f"http://{HOST}:{port}/{_query(scope)}", 307, {"Cache-Control": "no-store"})
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True) if page else []
         given = {name: value for name, value in query if name in OPENING}
@@ -111,14 +111,14 @@ class Guard:
 
 
 def _foreign(scope: Scope, headers: Headers) -> str | None:
-    """Why a request is none of a page of this server, or of a program of this machine.
+    """The reason why a request is not from a page of this server or a program of this machine; None if it is.
 
-    Other pages in the same browser can reach 127.0.0.1 too, directly or through a host name of theirs that points
-    here; only these headers tell them apart.
+    Other pages in the same browser can reach 127.0.0.1 too, directly or through a host name that resolves to it.
+    Only these headers identify them.
     """
     port = scope["server"][1]
     names = {f"{name}:{port}" for name in NAMES}
-    if port == 80:  # the one port that browsers leave out
+    if port == 80:  # the default port, which browsers omit
         names |= set(NAMES)
     hosts = [host.lower() for host in headers.get(b"host", [])]
     if len(hosts) != 1 or hosts[0] not in names:
@@ -138,14 +138,14 @@ def _query(scope: Scope) -> str:
 
 
 def _clean(query: list[tuple[str, str]]) -> Response:
-    """To the page's address without what opened it, which so stays out of the browser's history."""
+    """Redirects to the page's address without the token or ticket, so it stays out of the browser's history."""
     rest = urlencode([(name, value) for name, value in query if name not in OPENING])
     return RedirectResponse("/" + (f"?{rest}" if rest else ""), 303, {"Cache-Control": "no-store"})
 
 
 def _missing(path: str, as_page: bool, given: bool) -> Response:
-    """What somebody sees who has not shown the token: a page in a browser, two sentences elsewhere."""
-    message = "The token in this address is not the one of this server." if given else "Polydraft asks for its token."
+    """The response without a token: a page in a browser, two sentences elsewhere."""
+    message = "The token in this address is not the one of this server." if given else "Polydraft requires its token."
     headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store", **CLOSE}
     if not as_page:
         fix = "Run `polydraft` to open the page, or send what `polydraft token` prints as `Authorization: Bearer`."

@@ -1,5 +1,5 @@
-"""Instructions to answer, composed of templates and what fills them: questions, sums, beginnings of programs. A head
-that drafts for a model which follows instructions has to see what such a model writes."""
+"""Instructions to answer, composed of templates and their fillings: questions, sums, beginnings of programs. A head
+that drafts for an instruction model must be trained on text that such a model writes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OURS = Path(__file__).with_name("instructions.json")
 
 
 def instructions(count: int, seed: int = 0) -> list[str]:
-    """So many, drawn evenly from the kinds of templates; some may be alike."""
+    """`count` instructions, sampled uniformly from the kinds of templates; some may be equal."""
     said = json.loads(OURS.read_text(encoding="utf-8"))
     chance = random.Random(seed)
     kinds = list(said["templates"].values())

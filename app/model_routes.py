@@ -1,9 +1,9 @@
-"""The server's route for another model.
+"""The HTTP route that loads another model.
 
-    POST /api/model    {"model"}: a file, a folder or a name. Loads it, while the present one, if any, goes on drafting;
-                       the answer is the new status.
+    POST /api/model    {"model"}: a file, a folder or a name. Loads it while the present one, if any, continues to
+                       draft; the response is the new status.
 
-What goes wrong is answered in words, {"message", "fix"}, with status 409.
+Errors are returned as {"message", "fix"}, with status 409.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ModelRequest(BaseModel):
 
 
 def add_routes(app: FastAPI, service: DraftService, parsed: Parsed) -> None:
-    """Give the app this route; `parsed` reads a request's body as a model, or refuses it in words."""
+    """Adds this route to the app; `parsed` parses a request's body as a model, or raises an error for the user."""
     app.add_exception_handler(PolydraftError, _in_words)
 
     @app.post("/api/model")

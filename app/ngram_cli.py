@@ -1,5 +1,4 @@
-"""`polydraft ngram`: build stores, look into them, merge them. A thin layer over ngram_builder and
-core.ngram."""
+"""`polydraft ngram`: builds, queries and merges stores. Every command calls ngram_builder or core.ngram."""
 
 from __future__ import annotations
 
@@ -40,15 +39,13 @@ MinCount = Annotated[
 ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.")]
 Exact = Annotated[bool, typer.Option("--exact", help="Store every count exactly.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-StorePath = Annotated[
-    Path, typer.Option("--store", help="The store to look into: a file, or a personal store by name.")
-]
+StorePath = Annotated[Path, typer.Option("--store", help="The store: a file, or a personal store by name.")]
 
 personal_cli.register(app)
 
 T = TypeVar("T")
 
-_SHOWN = 20  # damaged places that are listed one by one
+_SHOWN = 20  # damaged places that are listed individually
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -65,13 +62,13 @@ def build(
     quality_signals: Annotated[
         list[str] | None,
         typer.Option(
-            help="Which documents of RedPajama-V2 to take, by the signals beside them: language=en,de, "
+            help="Selects documents of RedPajama-V2 by the signals beside them: language=en,de, "
             "bucket=head,middle, words=50-100000, perplexity=-500, or any signal by name. May be given several times."
         ),
     ] = None,
     workers: Annotated[int, typer.Option(help="Threads; 0 is all cores.", min=0)] = 0,
     work: Annotated[
-        Path | None, typer.Option(help="A folder for what is counted so far; by default one beside the store.")
+        Path | None, typer.Option(help="A folder for intermediate files; by default one beside the store.")
     ] = None,
     scheduler: Annotated[
         str | None, typer.Option(help="Count on the Dask cluster of the scheduler at this address, tcp://…:8786.")
@@ -83,7 +80,7 @@ def build(
 
     Reads RedPajama shards (.jsonl, .json, .parquet), text (.txt, .md), mail (.eml, .mbox), pages (.html) and letters
     (.docx), most of them also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
-    Killed or interrupted, the same command goes on where it stood.
+    To resume after an interruption, run the same command again.
     """
 
     def run() -> ngram_builder.BuildReport:
@@ -125,10 +122,10 @@ def merge(
     exact: Exact = False,
     as_json: Json = False,
 ) -> None:
-    """Add several stores up into one: files, or personal stores by name."""
+    """Add up several stores: files, or personal stores by name."""
     if personal_cli.named(out) and all(personal_cli.named(path) for path in stores):
         tokens = _or_exit(lambda: personal_cli.merge([path.name for path in stores], out.name, "default"))
-        typer.echo(f"{out}: {tokens:,} tokens put in.")
+        typer.echo(f"{out}: {tokens:,} tokens added.")
         return
 
     def run() -> ngram_builder.BuildReport:
@@ -147,7 +144,7 @@ def query(
     top: Annotated[int, typer.Option(help="How many continuations to show.", min=1)] = 10,
     as_json: Json = False,
 ) -> None:
-    """What follows these words, and how often, for every length of context that the store knows."""
+    """Show the tokens that followed these words, and how often, for every length of context in the store."""
 
     def run() -> list[dict[str, Any]]:
         if personal_cli.named(store):
@@ -171,7 +168,7 @@ def query(
         typer.echo(json.dumps({"name": "ngram query", "rows": rows}, ensure_ascii=False))
         return
     if not rows:
-        typer.echo("The store knows nothing that follows these words.")
+        typer.echo("The store has no continuation of these words.")
     for row in rows:
         table = Table(title=f"{row['context']!r} · seen before {row['total']} known continuations")
         table.add_column("next")
@@ -190,7 +187,7 @@ def stats(
     verify: Annotated[bool, typer.Option("--verify", help="Compare the whole file with its checksums.")] = False,
     as_json: Json = False,
 ) -> None:
-    """What a store holds: n-grams per order, sizes, sources; of a personal store, by name, its documents."""
+    """Show the contents of a store: n-grams per order, sizes, sources; of a personal store, by name, its documents."""
     if personal_cli.named(store):
         rows = _or_exit(lambda: personal_cli.stats(store.name))
         if as_json:
@@ -254,7 +251,7 @@ def _bar() -> Progress:
 
 
 class _Shown:
-    """A build's progress as bars, one per phase, with tokens and their rate."""
+    """Shows a build's progress as bars, one per phase, with tokens and their rate."""
 
     def __init__(self, bar: Progress) -> None:
         self._bar, self._tasks = bar, {}
@@ -300,7 +297,7 @@ def _print_report(report: ngram_builder.BuildReport, out: Path, as_json: bool) -
     typer.echo(
         f"{out}: {kept:,} n-grams in {report.size:,} bytes, from {report.documents:,} documents and "
         f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places"
-        + (f", {report.left_out:,} documents left out by their signals." if report.left_out else ".")
+        + (f", {report.left_out:,} documents excluded by their signals." if report.left_out else ".")
     )
 
 
@@ -312,12 +309,12 @@ def _print_damage(damage: Sequence[ngram_builder.Damage]) -> None:
 
 
 def load_tokenizer(name: str) -> Tokenizer:
-    """The tokenizer of a model; workers of a cluster load it by this."""
+    """Loads a model's tokenizer; workers of a cluster call this."""
     return _tokenizer(name)[0]
 
 
 def _tokenizer(name: str) -> tuple[Tokenizer, str]:
-    from core.models import load_model  # brings torch with it, which `stats` and `merge` have no use for
+    from core.models import load_model  # imports torch, which `stats` and `merge` do not need
 
     model = load_model(name)
     return model.tokenizer, model.name

@@ -1,4 +1,4 @@
-"""Nothing that Polydraft uses may call home, and Polydraft itself goes to no network."""
+"""Disables telemetry and network access of all packages that Polydraft uses."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ _SWITCHES = {
 
 
 def stay_offline() -> None:
-    """Switch off every network use of the packages underneath; they read this when they are imported."""
+    """Switches off every network use of the packages; they read these variables when they are imported."""
     os.environ.update(_SWITCHES)

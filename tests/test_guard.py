@@ -286,7 +286,7 @@ def test_the_command_prints_the_token_and_makes_another(home: Path) -> None:
     assert first.stdout == tokens.token() + "\n"
     second = runner.invoke(command_line, ["token", "--new"])
     assert second.stdout == tokens.token() + "\n" != first.stdout
-    assert "until you start it again" in second.stderr
+    assert "until you restart it" in second.stderr
 
 
 # ---------------------------------------------------------------- as another user of the machine

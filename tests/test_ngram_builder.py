@@ -243,7 +243,7 @@ def test_build_stats_query_and_merge_from_the_command_line(cli, tmp_path):
     following = json.loads(done.stdout)["rows"][0]["continuations"]
     assert [(entry["text"], entry["count"]) for entry in following] == [("3", 5), ("9", 4)]
     assert "'3'" in cli("query", "1 2", "--store", tmp_path / "both.ngram").stdout
-    assert "knows nothing" in cli("query", "7", "--store", tmp_path / "both.ngram").stdout
+    assert "has no continuation" in cli("query", "7", "--store", tmp_path / "both.ngram").stdout
 
     done = cli("stats", "--store", tmp_path / "both.ngram", "--verify", "--json")
     row = json.loads(done.stdout)["rows"][0]

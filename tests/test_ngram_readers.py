@@ -134,7 +134,7 @@ def test_damaged_mail_is_reported(tmp_path):
     assert [document.text for document in found] == ["fine"]
     assert [(Path(place.path).name, place.line) for place in damage] == [("a.eml", 0), ("b.mbox", 1), ("c.mbox", 1)]
     assert [place.reason.split(":")[0] for place in damage] == [
-        "no mail",
+        "not a mail",
         "not a mailbox",
         "a part of it cannot be decoded",
     ]

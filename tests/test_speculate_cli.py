@@ -141,7 +141,7 @@ def test_what_is_wrong_is_named(arguments: str, said: str, monkeypatch: pytest.M
         ("--seed 4", "--seed changes nothing in superposed drafts; leave it out, or choose --mode sampled or --mode"),
         ("--mode beam --exact-steps 1", "--exact-steps changes nothing in beam drafts"),
         ("--mode branching --forks 1", "--forks changes nothing in branching drafts"),
-        ("--mode greedy --k 3", "--k changes nothing in greedy drafts, for there is only one; leave it out."),
+        ("--mode greedy --k 3", "--k changes nothing in greedy drafts, because there is only one; leave it out."),
         ("--mode greedy --min-branch 0.1", "--min-branch changes nothing in greedy drafts"),
         ("--mode sampled+superposed --verify 2", "--verify changes nothing in sampled+superposed drafts"),
         ("--no-distinct --forks 2", "--forks changes nothing with --no-distinct; leave one of them out."),

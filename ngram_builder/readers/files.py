@@ -133,7 +133,7 @@ def _wanted(path: Path) -> bool:
 def _check_kind(source: str, name: str) -> None:
     if kind_of(name) is None:
         raise InputError(
-            f"{spelled(source)} is not of a supported kind. Supported: {', '.join(KINDS)}; all but .parquet and .docx also "
+            f"{spelled(source)} is not of a supported kind. Known: {', '.join(KINDS)}; all but .parquet and .docx also "
             "with .gz or .zst appended."
         )
 
