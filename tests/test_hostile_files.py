@@ -231,7 +231,7 @@ def archive(path: Path, members: dict[str, str | bytes]) -> Path:
 def test_a_letter_without_a_body_is_reported(tmp_path: Path) -> None:
     assert "has no body" in only(archive(tmp_path / "a.docx", {"word/styles.xml": "<a/>"}))
     assert "has no body" in only(archive(tmp_path / "b.docx", {"word/document.xml": BODY.format("")}))
-    assert "no intact Word document" in only(archive(tmp_path / "c.docx", {"word/document.xml": "<w:p>"}))
+    assert "not an intact Word document" in only(archive(tmp_path / "c.docx", {"word/document.xml": "<w:p>"}))
 
 
 def test_only_the_body_of_a_letter_is_unpacked(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_body_with_a_broken_stream_is_reported(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 50] = b"\xff" * 50
     path.write_bytes(data)
-    assert only(path).startswith("no intact Word document")
+    assert only(path).startswith("not an intact Word document")
 
 
 def test_a_list_of_members_that_is_too_long_is_not_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

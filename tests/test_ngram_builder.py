@@ -109,7 +109,7 @@ def test_what_is_not_packed_as_its_name_says_is_reported(tmp_path, name):
     (tmp_path / name).write_bytes(shard("plain"))
     texts, (place,) = read(tmp_path / name)
     assert texts == []
-    assert "no intact" in place.reason
+    assert "not an intact" in place.reason
 
 
 def test_empty_files_hold_no_documents_and_no_damage(tmp_path):
@@ -182,9 +182,9 @@ def test_each_damaged_place_is_named_once_and_the_rest_is_counted(cli, tmp_path)
         "bad-lines.jsonl:3: no field",
         "bad-lines.jsonl:4: a JSON object expected, list found",
         "bad-lines.jsonl:5: a JSON object expected, NoneType found",
-        "cut.jsonl.gz: the gz stream is cut off",
+        "cut.jsonl.gz: the gz stream is truncated",
         "latin1.jsonl:1: not UTF-8",
-        "no.jsonl.zst: no intact zst stream",
+        "no.jsonl.zst: not an intact zst stream",
     ]
     for line, place in zip(done.stderr.splitlines(), places, strict=False):
         assert line.startswith(f"Warning: {tmp_path / place}")

@@ -192,7 +192,7 @@ def test_damaged_letters_are_reported(tmp_path):
     found, damage = read(tmp_path)
     assert found == []
     assert [Path(place.path).name for place in damage] == ["cut.docx", "no.docx"]
-    assert all(place.reason.startswith("no intact Word document") for place in damage)
+    assert all(place.reason.startswith("not an intact Word document") for place in damage)
 
 
 def test_a_letter_that_unpacks_without_end_is_refused(tmp_path, monkeypatch):
@@ -310,7 +310,7 @@ def test_signals_that_do_not_fit_their_documents_are_reported(tmp_path):
     beside.write_bytes(gzip.compress(json.dumps(signals_of(0)).encode()))
     damage.clear()
     assert [d.text for d in readers.read_file(readers.File.at(path), reading)] == ["0 0"]
-    assert [place.reason for place in damage] == ["ends before document 2; that and all after it were left out"]
+    assert [place.reason for place in damage] == ["ends before document 2; this and all later documents were left out"]
 
 
 def test_signals_beside_documents_are_not_documents(tmp_path):

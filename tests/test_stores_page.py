@@ -192,7 +192,7 @@ def test_files_go_in_and_what_is_damaged_is_named_with_its_reason(page: Page, st
     expect(report(page)).to_contain_text(re.compile(r"Added 3 files \(\d+ tokens\) to me\. 3 problems:"))
     told = report(page).get_by_role("listitem").all_text_contents()
     assert [line.split(" ", 1)[0].rstrip(",") for line in told] == ["broken.docx", "half.jsonl", "picture.png"]
-    assert "no intact Word document" in told[0]
+    assert "not an intact Word document" in told[0]
     assert "line 2 not JSON" in told[1]
     assert "is not of a supported kind" in told[2]
     row = stores.list()[0]

@@ -18,7 +18,7 @@ _BODY = re.compile(r"word/document\d*\.xml")  # some programs number it
 _MOST = 1 << 28  # bytes of XML in a body
 _LISTED = 1 << 23  # bytes of an archive's list of members: some hundred thousand
 _PIECE = 1 << 16
-_WRONG = "no intact Word document"
+_WRONG = "not an intact Word document"
 
 
 def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], None], size: int) -> Iterator[Document]:
