@@ -100,7 +100,7 @@ def test_damage_is_told_by_line_and_reason(stores: Stores) -> None:
     assert "not JSON" in last["damage"][0]["reason"]
     refused = stores.add("me", "a.png", b"x")[-1]
     assert refused["type"] == "error"
-    assert refused["message"].startswith("a.png is of no kind we read")
+    assert refused["message"].startswith("a.png is not of a supported kind")
 
 
 @pytest.mark.parametrize("name", ["../../etc/evil.txt", "/etc/evil.txt", "C:\\evil.txt", "x" * 500 + ".txt"])
