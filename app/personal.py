@@ -1,7 +1,8 @@
-"""What the page does with personal stores: list, make and delete, add files, search, forget, learn, switch on and off.
+"""The page's operations on personal stores: list, create and delete, add files, search, forget, learn, switch on and
+off.
 
-Each call opens the store's file and lets go of it again, so that calls may come from any thread, beside the engine's
-own open stores and other programs'. What is committed here counts at the engine's next look-up.
+Each call opens and closes the store's file, so calls may come from any thread, while the engine and other programs
+have the same stores open. The engine's next look-up uses data committed here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ngram_builder.personal import Added
 
 FOLLOWING = 8  # next words that a search lists
-ENDING = 5  # words of the end of a text that are looked up where nothing follows the whole of it
+ENDING = 5  # length of the suffix that is looked up if the store has no continuation of the whole text
 
 
 class PersonalStores:
@@ -43,11 +44,11 @@ class PersonalStores:
         return rows
 
     def create(self, name: str) -> None:
-        """A new, empty store; one of that name stays as it is."""
+        """Creates an empty store; an existing one of that name is not changed."""
         self._open(name, create=True).close()
 
     def delete(self, name: str) -> None:
-        """Remove a store with all that is in it, also one that cannot be used. Raises StoreError when there is none."""
+        """Deletes a store with its contents, even an unusable one. Raises StoreError when it does not exist."""
         from core.ngram.personal import remove_files
 
         path = self._shelf.path_in(self._shelf.folder, name)
@@ -56,23 +57,23 @@ class PersonalStores:
         except StoreError:
             if not path.is_file():
                 raise
-            remove_files(path)  # damaged or of another tokenizer: nothing inside it can be overwritten
+            remove_files(path)  # damaged or of another tokenizer, so its contents cannot be overwritten first
         else:
             store.delete()
 
     def learning(self) -> list[str]:
-        """The stores that take in what is written: those that are on and learn."""
+        """The names of the stores that learn: those that are on with learning switched on."""
         try:
             return [store.name for store in self._shelf.active() if store.learning]
         finally:
             self._shelf.close()
 
     def take_in(self, text: str, finished: bool) -> list[str]:
-        """What was written or picked, into every store that is on and learns; returns their names.
+        """Adds written or picked text to every store that is on and learns; returns their names.
 
         Args:
-            finished: it is a whole paragraph; otherwise a draft that was picked, which counts once: the paragraph that
-                it is a part of is still to come.
+            finished: the text is a whole paragraph; otherwise it is a picked draft, which counts once, because the
+                paragraph that contains it follows later.
         """
         from core.ngram.personal import PARAGRAPH
 
@@ -81,15 +82,15 @@ class PersonalStores:
             try:
                 self.learn(name, text, PARAGRAPH if finished else 1)
             except InputError as error:
-                refused.append(error)  # it is full; the others learn all the same
+                refused.append(error)  # this store is full; the others still learn
         if refused:
             raise refused[0]
         return names
 
     def learn(self, name: str, text: str, times: int | None = None) -> int:
-        """Take in what was written or picked; returns its tokens.
+        """Adds written or picked text to one store; returns its tokens.
 
-        Raises: InputError where the store does not learn: nobody switched it on.
+        Raises: InputError if learning is off for the store.
         """
         from core.ngram.personal import PARAGRAPH
 
@@ -99,40 +100,41 @@ class PersonalStores:
             return store.learn(text, PARAGRAPH if times is None else times)
 
     def add_phrase(self, name: str, phrase: str) -> int:
-        """Put in a phrase to suggest from now on, learning or not: it is asked for. Returns its tokens."""
+        """Adds a phrase on the user's request, whether the store learns or not. Returns its tokens."""
         from core.ngram.personal import PHRASE
 
         with closing(self._open(name)) as store:
             return store.learn(phrase, PHRASE)
 
     def add_text(self, name: str, origin: str, text: str) -> int:
-        """Put in a document, in place of what came from the same origin before. Returns its tokens."""
+        """Adds a document and replaces the one of the same origin. Returns its tokens."""
         with closing(self._open(name)) as store:
             return store.add(origin, [text])
 
     def add_files(self, name: str, paths: list[str], progress: Callable[[float, str], None]) -> Any:
-        """Put in files and folders; see `ngram_builder.personal.add`."""
+        """Adds files and folders; see `ngram_builder.personal.add`."""
         from ngram_builder import personal
 
         with closing(self._open(name)) as store:
             return personal.add(store, paths, progress)
 
     def add_file(self, name: str, path: Path, origin: str, progress: Callable[[float], None]) -> Added:
-        """Put in one file under a name of its own; see `ngram_builder.personal.add_file`.
+        """Adds one file under its own name; see `ngram_builder.personal.add_file`.
 
-        Raises: InputError for a file of no kind we read, judged by the name of `path`.
+        Raises: InputError for a file of an unsupported kind, by the name of `path`.
         """
         from ngram_builder import personal
         from ngram_builder.readers import File, expand
 
-        expand([path])  # refuses what it does not know
+        expand([path])  # raises for an unsupported kind
         with closing(self._open(name)) as store:
             return personal.add_file(store, File.at(path), origin, progress)
 
     def search(self, text: str) -> list[dict[str, Any]]:
-        """What the stores know about some words, one entry for each that has them: "store"; "places", how often they
-        stand in what came from each origin; "after", the longest end of them that something follows; "following", the
-        commonest next words as {"text", "count", "from": {origin: count}}. Nothing of the tokens: these are the texts.
+        """Searches words in the stores. One entry for each store that contains them: "store"; "places", the number of
+        occurrences per origin; "after", the longest suffix of the words with a continuation; "following", the most
+        frequent
+        next words as {"text", "count", "from": {origin: count}}. The entries contain texts, not tokens.
         """
         rows = []
         self._shelf.active()
@@ -150,7 +152,7 @@ class PersonalStores:
         return rows
 
     def forget(self, name: str, what: str) -> Forgotten:
-        """Remove a document or a phrase, with its counts."""
+        """Removes a document or a phrase, with its counts."""
         with closing(self._open(name)) as store:
             return store.forget(what)
 
@@ -160,7 +162,7 @@ class PersonalStores:
             store.switch(on)
 
     def switch_learning(self, name: str, on: bool) -> None:
-        """Whether the store learns from what is written and picked; off in a new one."""
+        """Whether the store learns from written and picked text; off in a new store."""
         with closing(self._open(name)) as store:
             store.switch_learning(on)
 
@@ -169,7 +171,7 @@ class PersonalStores:
 
 
 def _known_after(store: PersonalStore, text: str) -> tuple[str, list[dict[str, Any]]]:
-    """The longest end of the text that something follows, and what does, most frequent first."""
+    """The longest suffix of the text with a continuation, and its continuations, most frequent first."""
     words = text.split()
     for length in [len(words), *range(min(len(words) - 1, ENDING), 0, -1)]:
         after = " ".join(words[len(words) - length :])

@@ -1,5 +1,5 @@
-"""Personal stores on the command line: further commands of `polydraft ngram`, and what its others do for a store that
-is given by name. A thin layer over core.ngram.personal and ngram_builder.personal."""
+"""`polydraft ngram` commands for personal stores, and the parts of its other commands that apply to a store given by
+name. They call core.ngram.personal and ngram_builder.personal."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ Store = Annotated[str, typer.Option("--store", help="The personal store, by name
 ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
-_SHOWN = 20  # damaged places, or documents, that are listed one by one
+_SHOWN = 20  # damaged places, or documents, that are listed individually
 
 
 def register(app: typer.Typer) -> None:
-    """Give `polydraft ngram` the commands for personal stores."""
+    """Adds the commands for personal stores to `polydraft ngram`."""
     for command in (add, forget, export, compile_, switch, delete):
         app.command(name=command.__name__.rstrip("_"))(command)
     app.command(name="import")(import_)
 
 
 def named(store: Path) -> bool:
-    """Whether `--store` was given the name of a personal store, and not a file."""
+    """Whether `--store` is the name of a personal store, and not a file."""
     return store.name == str(store) and not store.exists() and not store.suffix
 
 
@@ -49,15 +49,15 @@ def add(
     tokenizer: ModelName = "default",
     as_json: Json = False,
 ) -> None:
-    """Put your own text into a personal store; it is made when there is none of that name.
+    """Add your own text to a personal store; the store is created if it does not exist.
 
-    Drafts use it from the next keystroke on. A file that is in it already is replaced.
+    Drafts use it from the next keystroke on. A file that the store already has is replaced.
     """
     from core.ngram.personal import PHRASE
     from ngram_builder import personal
 
     if not paths and not phrase:
-        raise InputError("Nothing to add: name files, or give a --phrase.")
+        raise InputError("Nothing to add; give files or a --phrase.")
     with closing(_opened(store, tokenizer, create=True)) as opened:
         with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
             task = bar.add_task("Reading", total=1.0)
@@ -83,7 +83,7 @@ def forget(
     tokenizer: ModelName = "default",
     as_json: Json = False,
 ) -> None:
-    """Remove a document, or every place where a phrase stands: its text and its counts."""
+    """Remove a document, or every occurrence of a phrase: its text and its counts."""
     from ngram_builder.personal import origin_of
 
     with closing(_opened(store, tokenizer)) as opened:
@@ -94,9 +94,9 @@ def forget(
     if done.documents:
         said = f"{store}: {done.documents} documents forgotten."
     else:
-        said = f"{store}: forgotten at {done.places} places."
+        said = f"{store}: {done.places} occurrences forgotten."
     if not done.complete:
-        said += " Another program has the store open; the last traces go from its log when that lets go."
+        said += " Another program has the store open; its log is cleared when that program closes it."
     _print(as_json, "ngram forget", row, said)
 
 
@@ -105,7 +105,7 @@ def export(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, .jsonl.zst.")],
     as_json: Json = False,
 ) -> None:
-    """Write everything in a personal store to one file that can be imported anywhere."""
+    """Write a personal store to one file that any Polydraft can import."""
     from ngram_builder import personal
 
     with closing(_opened(store, None)) as opened:
@@ -114,12 +114,12 @@ def export(
 
 
 def import_(
-    path: Annotated[Path, typer.Argument(help="What `export` wrote.", metavar="FILE")],
+    path: Annotated[Path, typer.Argument(help="A file written by `export`.", metavar="FILE")],
     store: Store,
     tokenizer: ModelName = "default",
     as_json: Json = False,
 ) -> None:
-    """Put an exported store into a personal store, but what is in it already."""
+    """Add an exported store to a personal store, except documents that it already has."""
     from ngram_builder import personal
 
     with closing(_opened(store, tokenizer, create=True)) as opened:
@@ -151,7 +151,8 @@ def switch(
     store: Store,
     learning: Annotated[bool, typer.Option("--learning", metavar="", help="Switch learning from use instead.")] = False,
 ) -> None:
-    """Whether drafts use a personal store; with --learning, whether it learns from what you write (off at first)."""
+    """Switch a personal store on or off for drafts; with --learning, whether it learns from your writing (off at
+    first)."""
     if state not in ("on", "off"):
         raise InputError(f"{state!r} given; on or off expected.")
     with closing(_opened(store, None)) as opened:
@@ -166,7 +167,7 @@ def delete(
     store: Annotated[str, typer.Argument(help="The personal store, by name.", metavar="NAME")],
     yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Don't ask.")] = False,
 ) -> None:
-    """Remove a whole personal store, its texts overwritten; also one that is damaged."""
+    """Delete a whole personal store and overwrite its texts; also a damaged one."""
     from core.ngram.errors import StoreError
     from core.ngram.personal import remove_files
 
@@ -176,7 +177,7 @@ def delete(
     except StoreError as error:
         if not path.is_file():
             raise
-        opened, said = None, f"{store} cannot be read ({error}) and is deleted as it is."
+        opened, said = None, f"{store} cannot be read ({error}); its files will be deleted."
     else:
         said = f"{store} holds {opened.summary()['tokens']:,} tokens."
     if not yes and not typer.confirm(f"{said} Delete it?"):
@@ -188,11 +189,12 @@ def delete(
     typer.echo(f"{store} is deleted.")
 
 
-# ---------------------------------------------------------------- what `ngram query`, `stats` and `merge` do for a name
+# ---------------------------------------------------------------- `ngram query`, `stats` and `merge` for a store by
+# name
 
 
 def query(store: str, text: str, tokenizer: str, top: int) -> list[dict[str, Any]]:
-    """What follows these words, how often and from where, for every length of context that the store knows."""
+    """Tokens that follow these words, how often and from which document, for every length of context in the store."""
     words = _words(tokenizer)
     with closing(_opened(store, words)) as opened:
         opened.refresh()
@@ -216,7 +218,7 @@ def query(store: str, text: str, tokenizer: str, top: int) -> list[dict[str, Any
 
 
 def stats(store: str | None) -> list[dict[str, Any]]:
-    """What a personal store holds, or each of them: size, last change, whether it is on, its documents."""
+    """The contents of a personal store, or of each: size, last change, whether it is on, its documents."""
     from core.ngram.personal import PersonalStore
 
     folder, rows = stores_folder(), []
@@ -244,7 +246,7 @@ def print_stats(rows: list[dict[str, Any]]) -> None:
 
 
 def merge(stores: list[str], into: str, tokenizer: str) -> int:
-    """Put several personal stores into one; returns the tokens put in."""
+    """Merges several personal stores into one; returns the number of tokens added."""
     from ngram_builder import personal
 
     words = _words(tokenizer)
@@ -269,7 +271,7 @@ def _opened(name: str, tokenizer: str | Tokenizer | None, create: bool = False) 
 
 
 def _words(name: str) -> Tokenizer:
-    from core.models import load_model  # brings torch with it
+    from core.models import load_model  # imports torch
 
     return load_model(name).tokenizer
 

@@ -1,6 +1,6 @@
-"""The user's own presets of samplers, in a SQLite file of the user's data folder; and as JSON, to carry elsewhere.
+"""The user's own presets of samplers, in a SQLite file of the user's data folder; export and import as JSON.
 
-Each call opens the file and lets go of it again, so calls may come from any thread.
+Each call opens and closes the file, so calls may come from any thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sqlite_utils import Database
 from core.controls import PRESETS, Preset
 from core.errors import InputError
 
-KIND = "polydraft presets"  # what an exported file says it is
+KIND = "polydraft presets"  # the kind field of an exported file
 VERSION = 1
 MOST = 200  # presets of one user
 MOST_LETTERS = 80  # of a name
@@ -29,16 +29,16 @@ def presets_file() -> Path:
 
 
 class OwnPresets:
-    """The presets in `file`; it is made when the first one is saved.
+    """The presets in `file`, which is created when the first one is saved.
 
-    Raises: InputError, from every method, for a file that cannot be used.
+    Raises: InputError, from every method, for an unusable file.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self.file = file or presets_file()
 
     def all(self) -> list[Preset]:
-        """By name. One that this version cannot read is left out, and stays in the file."""
+        """All presets by name. A preset that this version cannot read is left out, and stays in the file."""
         if not self.file.exists():
             return []
         with self._opened() as database:
@@ -47,16 +47,16 @@ class OwnPresets:
         for row in rows:
             try:
                 found.append(Preset.from_json(row["content"]))
-            except InputError:  # a newer version's
+            except InputError:  # written by a newer version
                 continue
         return found
 
     def save(self, preset: Preset) -> None:
-        """Keep it, in place of one of the same name. Raises InputError for a name that cannot be had."""
+        """Saves a preset; replaces one of the same name. Raises InputError for an invalid name."""
         self.add([preset])
 
     def add(self, presets: list[Preset]) -> None:
-        """Keep all of them, or none. Raises InputError as `save` does."""
+        """Saves all presets, or none. Raises InputError as `save` does."""
         for preset in presets:
             _check_name(preset.name)
         with self._opened() as database:
@@ -67,21 +67,21 @@ class OwnPresets:
             database.table("presets").insert_all(rows, pk="name", replace=True)
 
     def delete(self, name: str) -> None:
-        """Forget it. Raises InputError where there is none of that name."""
+        """Deletes a preset. Raises InputError if there is none of that name."""
         with self._opened() as database:
             if not list(database.query("select 1 from presets where name = ?", [name])):
                 raise InputError(f"There is no preset {name!r}.")
             database.table("presets").delete(name)
 
     def exported(self) -> str:
-        """All of them as JSON, for `imported`."""
+        """Exports all presets as JSON, for `imported`."""
         content = {"kind": KIND, "version": VERSION, "presets": [preset.as_dict() for preset in self.all()]}
         return json.dumps(content, ensure_ascii=False, indent=2) + "\n"
 
     def imported(self, text: str) -> list[str]:
-        """Take over what was exported, all or nothing; returns the names.
+        """Imports an exported file, all or nothing; returns the names.
 
-        Raises: InputError that names the preset and what is unknown in it or out of range.
+        Raises: InputError that names the preset and its unknown or out-of-range value.
         """
         presets = read(text)
         self.add(presets)
@@ -101,21 +101,23 @@ class OwnPresets:
 
 
 def read(text: str) -> list[Preset]:
-    """The presets of an exported file, or a single one. Raises InputError that names what is wrong in which."""
+    """The presets of an exported file, or a single one. Raises InputError that names the preset and the error."""
     try:
         content: Any = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise InputError(f"The file is not JSON ({error}); choose one that was exported here.") from error
+        raise InputError(f"The file is not JSON ({error}); choose a file exported by Polydraft.") from error
     if isinstance(content, dict) and "kind" not in content:
         content = {"kind": KIND, "version": VERSION, "presets": [content]}
     if not isinstance(content, dict) or content["kind"] != KIND or not isinstance(content.get("presets"), list):
-        raise InputError(f"The file holds no presets; one with the kind {KIND!r} and a list of presets is expected.")
+        raise InputError(
+            f"The file contains no presets; a file with the kind {KIND!r} and a list of presets is expected."
+        )
     if content.get("version") != VERSION:
-        raise InputError(f"The file's version {content.get('version')!r} is not known; {VERSION} is expected.")
+        raise InputError(f"The file's version {content.get('version')!r} is unknown; {VERSION} is expected.")
     if unknown := set(content) - {"kind", "version", "presets"}:
-        raise InputError(f"The file has an unknown field {min(unknown)!r}; kind, version and presets are known.")
+        raise InputError(f"The file has an unknown field {min(unknown)!r}; kind, version and presets are expected.")
     if not content["presets"]:
-        raise InputError("The file holds no presets.")
+        raise InputError("The file contains no presets.")
     found = []
     for number, one in enumerate(content["presets"], 1):
         name = one.get("name") if isinstance(one, dict) else None
@@ -125,7 +127,7 @@ def read(text: str) -> list[Preset]:
         except InputError as error:
             raise InputError(f"Preset {number}{f' ({name})' if name else ''}: {error} Nothing was imported.") from None
     if len({preset.name for preset in found}) < len(found):
-        raise InputError("The file holds two presets of one name. Nothing was imported.")
+        raise InputError("The file contains two presets with the same name. Nothing was imported.")
     return found
 
 

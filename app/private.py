@@ -10,37 +10,37 @@ import platformdirs
 
 from core.errors import InputError
 
-OTHERS = 0o077  # what the group and all other users may do with a file
+OTHERS = 0o077  # permissions of the group and all other users
 
 
 def data_folder() -> Path:
-    """The user's data folder of Polydraft, made if it is missing.
+    """The user's data folder of Polydraft, created if missing.
 
-    Raises: InputError where it belongs to another user or cannot be made.
+    Raises: InputError if it belongs to another user or cannot be created.
     """
     return private_folder(platformdirs.user_data_path("polydraft", appauthor=False))
 
 
 def gradio_folder() -> Path:
-    """Where Gradio may put files: in the user's cache folder, not in one that all users of the machine share.
+    """The folder for Gradio's files: in the user's cache folder, not in one that all users of the machine share.
 
-    Raises: InputError where it belongs to another user or cannot be made.
+    Raises: InputError if it belongs to another user or cannot be created.
     """
     return private_folder(platformdirs.user_cache_path("polydraft") / "gradio")
 
 
 def private_folder(path: Path) -> Path:
-    """Make the folder if it is missing, and close it to other users.
+    """Creates the folder if missing, and removes the access of other users.
 
-    Raises: InputError where the folder belongs to another user, who could read what is put there, or cannot be made.
+    Raises: InputError if the folder belongs to another user, who could read its files, or cannot be created.
     """
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = path.stat()
         if not_mine(status):
             raise InputError(
-                f"The folder {path} belongs to another user (number {status.st_uid}), who could read what Polydraft "
-                f"puts there; give it to yourself with chown, or remove it."
+                f"The folder {path} belongs to another user (number {status.st_uid}), who could read the files that Polydraft "
+                f"puts there; change its owner with chown, or remove it."
             )
         if os.name == "posix" and status.st_mode & OTHERS:
             path.chmod(0o700)
@@ -50,21 +50,21 @@ def private_folder(path: Path) -> Path:
 
 
 def not_mine(status: os.stat_result) -> bool:
-    """Whether a file belongs to another user. Windows has no numbers of users; its profile folders are private."""
+    """Whether a file belongs to another user. Windows has no numeric user ids; its profile folders are private."""
     return os.name == "posix" and status.st_uid != os.geteuid()
 
 
 def only_mine(status: os.stat_result) -> bool:
-    """Whether this is a plain file that its owner, who is this user, alone can read and write."""
+    """Whether this is a plain file that only its owner, this user, can read and write."""
     if not stat.S_ISREG(status.st_mode) or not_mine(status):
         return False
     return os.name != "posix" or not status.st_mode & OTHERS
 
 
 def write_privately(path: Path, content: str, replace: bool = True) -> None:
-    """Put `content` in place of the file, whole or not at all; no other user can read it at any moment.
+    """Writes `content` to the file atomically; no other user can read it at any moment.
 
-    Raises: OSError; FileExistsError where the file is there and `replace` is False.
+    Raises: OSError; FileExistsError if the file exists and `replace` is False.
     """
     made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     made.unlink(missing_ok=True)

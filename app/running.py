@@ -1,8 +1,8 @@
-"""Which ports this user's own servers have: a locked file for each, for as long as its process lives. And a command
-that runs beside a server.
+"""Registers the ports of this user's servers: one locked file per port, held while the server's process lives. Also
+runs a command beside a server.
 
-The files lie in the user's data folder, so a lock on one cannot be another user's; a program that merely answers at
-a port could be anybody's, and must not be handed the token.
+The files are in the user's data folder, so another user cannot hold a lock on one. A program that only answers at
+a port could belong to any user, and must not receive the token.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from app.private import data_folder
 
 try:
     import fcntl
-except ImportError:  # Windows: a running server is not found there, and its port is said to be taken
+except ImportError:  # Windows: running servers are not found, and their port is reported as taken
     fcntl = None
 
 
 @contextmanager
 def marked(port: int, options: dict[str, Any]) -> Iterator[None]:
-    """Within this, `at(port)` gives the options in any process of this user on this machine."""
+    """Context manager: while it is active, `at(port)` returns the options in any process of this user on this machine."""
     path = _file(port)
     with path.open("w", encoding="utf-8") as file:
         if fcntl:
-            with suppress(OSError):  # no locks on this file system: as on Windows
+            with suppress(OSError):  # a file system without locks: as on Windows
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         json.dump(options, file)
         file.flush()
@@ -43,7 +43,7 @@ def marked(port: int, options: dict[str, Any]) -> Iterator[None]:
 
 
 def at(port: int) -> dict[str, Any] | None:
-    """The options of this user's server that has the port; None where there is none."""
+    """The options of this user's server at the port; None if there is none."""
     try:
         with _file(port).open(encoding="utf-8") as file:
             return json.load(file) if _locked(file) else None
@@ -53,7 +53,8 @@ def at(port: int) -> dict[str, Any] | None:
 
 @contextmanager
 def beside(command: str | None) -> Iterator[Callable[[], None]]:
-    """Within this, the function that is yielded starts the command, once, as a process of its own; it ends with us."""
+    """Context manager: the yielded function starts the command, once, as a separate process, which ends with the
+    context."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start() -> None:
@@ -65,7 +66,7 @@ def beside(command: str | None) -> Iterator[Callable[[], None]]:
     finally:
         for process in started:
             with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGTERM)  # with all that it has started
+                os.killpg(process.pid, signal.SIGTERM)  # including its child processes
             process.wait()
 
 
@@ -82,5 +83,5 @@ def _locked(file: Any) -> bool:
 
 
 def _file(port: int) -> Path:
-    """One per machine, too: several may share a home folder."""
+    """One file per machine, too, because several machines may share a home folder."""
     return data_folder() / f"running-{platform.node()}-{port}"

@@ -1,4 +1,4 @@
-"""What the sampling settings mean for the drafts, and `sample-view`: all rules side by side."""
+"""Turns the sampling settings into options of the drafts; and `sample-view`: all rules side by side."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
     from core.samplers.view import Choice, View
 
-SHOWN = 8  # tokens that the table writes out per rule
+SHOWN = 8  # tokens listed in the table per rule
 
 
 def options(autocomplete: Autocomplete, settings: DraftSettings) -> dict[str, Any]:
-    """What `Session.complete` takes for these settings, besides their own `drafting`. Raises InputError."""
+    """The arguments of `Session.complete` for these settings, besides their own `drafting`. Raises InputError."""
     if settings.plain:
         return {}
     from core.modes import Mode
@@ -34,7 +34,7 @@ def options(autocomplete: Autocomplete, settings: DraftSettings) -> dict[str, An
 
 
 def view(autocomplete: Autocomplete, text: str, temperature: float, settings: Mapping[str, Mapping[str, Any]]) -> View:
-    """All rules on the token after the text. Raises ContextFull."""
+    """Applies all rules to the token after the text. Raises ContextFull."""
     from core.samplers.view import look
 
     tokenizer = autocomplete.model.tokenizer
@@ -48,7 +48,7 @@ def view(autocomplete: Autocomplete, text: str, temperature: float, settings: Ma
 
 
 def table(view: View, text: Callable[[str], str] = str) -> list[Any]:
-    """The comparison for a terminal: one row per rule. `text` makes a token's text fit to be shown."""
+    """The comparison as a table for a terminal: one row per rule. `text` converts a token's text for display."""
     made = Table(title=f"next token at T = {view.temperature:g}", title_justify="left")
     for column, width in (("rule", 8), ("kept", 5), ("mass", 6), ("entropy", 7)):
         made.add_column(column, justify="left" if column == "rule" else "right", no_wrap=True, min_width=width)
@@ -69,7 +69,7 @@ def table(view: View, text: Callable[[str], str] = str) -> list[Any]:
 
 
 def _tokens(view: View, choice: Choice, text: Callable[[str], str]) -> Text:
-    """The likeliest kept tokens; dropped ones among them stand struck through."""
+    """The most probable tokens; dropped ones are struck through."""
     line = Text()
     for token, kept in list(zip(view.tokens, choice.kept, strict=True))[:SHOWN]:
         line.append(text(token.text).replace(" ", "␣"), style="bold" if kept else "dim strike").append(" ")

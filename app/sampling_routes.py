@@ -1,14 +1,14 @@
-"""The server's routes for samplers: what there is to choose from, what it does at a position, and presets.
+"""HTTP routes for samplers: the available rules and modes, their effect at a position, and presets.
 
     GET  /api/sampling           rules with their controls, modes, presets
     POST /api/view               {"tab", "temperature", "rules", "map"}: all rules on the tab's next token
-    POST /api/sweep              {"tab", "rules"}: how many tokens each keeps, by temperature
+    POST /api/sweep              {"tab", "rules"}: the number of tokens each keeps, by temperature
     POST /api/presets/save       a preset
     POST /api/presets/delete     {"name"}
     GET  /api/presets/export     the user's presets as a file
-    POST /api/presets/import     {"text"}: what was exported
+    POST /api/presets/import     {"text"}: an exported file
 
-What goes wrong is answered in words, {"message", "fix"}, with status 409.
+Errors are returned as {"message", "fix"}, with status 409.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 Parsed = Callable[[Request, Any], Awaitable[Any]]
 SWEPT = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)  # temperatures of the sweep
-SWEEPS = 200  # remembered
+SWEEPS = 200  # cached
 _TEMPERATURE = DRAFTING["temperature"]
 
 
@@ -100,17 +100,17 @@ class Imported(_Request):
 
 
 def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: OwnPresets | None = None) -> None:
-    """Give the app these routes.
+    """Adds these routes to the app.
 
     Args:
-        parsed: reads a request's body as a model, or refuses it in words.
+        parsed: parses a request's body as a model, or raises an error for the user.
         presets: the user's; None is those in the user's data folder.
     """
     own = presets or OwnPresets()
 
     @cache
     def charts() -> Charts:
-        from app.sampling_view import Charts  # torch comes with it, and the page must not wait for that
+        from app.sampling_view import Charts  # imports torch, and the page must not wait for that
 
         return Charts()
 
@@ -139,8 +139,8 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: Own
     async def sweep(request: Request) -> dict[str, Any]:
         asked = await parsed(request, SweepRequest)
         position = await service.visit(asked.tab, lambda position: position)
-        # Long enough to be in the way of a key press: beside the engine, one rule after the other.
-        where, found = hash(position.logits.numpy().tobytes()), {}  # a slider leaves the position where it was
+        # This is slow enough to delay a key press, so it runs beside the engine, one rule after the other.
+        where, found = hash(position.logits.numpy().tobytes()), {}  # a slider does not change the position
         for name, values in asked.rules.items():
             key = (where, name, tuple(values.items()))
             if key not in sweeps:
@@ -173,7 +173,7 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: Own
 
 
 def catalogue() -> dict[str, Any]:
-    """Rules, modes, styles and the presets that come with Polydraft, from which the page makes its controls."""
+    """Rules, modes, styles and the presets that come with Polydraft, from which the page builds its controls."""
     return {
         "rules": [
             {"name": e.name, "title": e.label, "says": e.says, "controls": [_control(c) for c in e.controls]}

@@ -1,7 +1,7 @@
-"""What the page's charts show of a tab's position, computed anew only where a slider made a difference.
+"""Computes the data of the page's charts for a tab's position; a slider recomputes only what it affects.
 
-Runs in the engine thread, between two passes of the model: so what is known of a position is kept, by rule, values and
-temperature, until the position is another.
+Runs in the engine thread, between two passes of the model. Results for a position are cached, by rule, values and
+temperature, until the position changes.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from app.jobs import Position
 from core.controls import CATALOG
 from core.samplers.view import Choice, Point, View, look, top_w_map
 
-TABS = 12  # whose positions are remembered
-KEPT = 400  # choices remembered of one position: a slider moved from end to end and back
+TABS = 12  # tabs whose positions are cached
+KEPT = 400  # cached choices of one position: a slider moved from end to end and back
 
 Settings = Mapping[str, Mapping[str, Any]]
 
@@ -28,9 +28,9 @@ class Charts:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
     def view(self, tab: str, position: Position, temperature: float, settings: Settings, plane: bool) -> dict[str, Any]:
-        """All rules on one position, and Top-W's candidates on a plane where `plane` says so; plain data for JSON."""
+        """All rules on one position, and Top-W's candidates on a plane if `plane` is set; plain data for JSON."""
         known = self._known.get(tab)
-        # The logits themselves say whether the text is the same: settings alone leave them as they are.
+        # Equal logits mean the same text; settings alone do not change them.
         if known is None or not known.fits(position):
             known = self._known[tab] = _Known(position)
         self._known.move_to_end(tab)
@@ -40,7 +40,7 @@ class Charts:
 
 
 class _Known:
-    """One position and what is known of it."""
+    """One position and its cached results."""
 
     def __init__(self, position: Position) -> None:
         self._logits = position.logits

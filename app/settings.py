@@ -34,9 +34,9 @@ def _field(control: Control) -> Any:
 
 
 def _completed(given: dict[str, Any], chosen: str, values: str, checks: Checked) -> dict[str, Any]:
-    """The same data with all values of what is chosen. Raises ValueError for pydantic."""
+    """Fills in the other values of the chosen rule or mode. Raises ValueError for pydantic."""
     if not isinstance(given.get(chosen), str) or not isinstance(given.get(values, {}), Mapping):
-        return given  # pydantic names the wrong type
+        return given  # pydantic reports the wrong type
     try:
         return given | {values: checks(given[chosen], given.get(values, {}))}
     except InputError as error:
@@ -48,7 +48,7 @@ class SpeculationSettings(BaseModel):
 
     Attributes:
         mode: a name of `core.controls.SPECULATIONS`.
-        drafter: what proposes, a name of `core.controls.DRAFTERS`.
+        drafter: the source of proposals, a name of `core.controls.DRAFTERS`.
         values: of the mode's controls, all of them.
     """
 
@@ -70,15 +70,15 @@ class SpeculationSettings(BaseModel):
 
 
 class SamplingSettings(BaseModel):
-    """Which rule crops the distributions, and how drafts are made of what is left.
+    """The rule that crops the distributions, and the method that makes drafts of the remaining tokens.
 
     Attributes:
         rule: a name of `core.controls.CATALOG`.
         values: of the rule's controls, all of them.
         mode: a name of `core.controls.MODES`.
         mode_values: of the mode's own controls, all of them.
-        seed: drawn drafts are the same for the same one.
-        speculation: of the modes that can.
+        seed: the same seed gives the same sampled drafts.
+        speculation: for the modes that support it.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -142,7 +142,7 @@ class DraftSettings(BaseModel):
         }
 
 
-# What `Session.complete` takes as it is.
+# Fields that `Session.complete` accepts unchanged.
 _DRAFTED = ("k", "length", "tau", "exact_steps", "forks", "end_below", "min_branch", "verify", "distinct")
 
 

@@ -1,4 +1,5 @@
-"""Speculation as the settings have it: makes drafters, keeps what they learn beside the model, and describes the choice
+"""Speculation as set in the settings: creates drafters, keeps their estimates beside the model, and describes the
+choices
 to the page."""
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Proposer:
-    """How a drafter of `core.controls.DRAFTERS` is made, and why a model cannot have it, or ""."""
+    """How to create a drafter of `core.controls.DRAFTERS`, and the reason why a model does not support it, or ""."""
 
     make: Callable[[Autocomplete], Drafter]
     missing: Callable[[Autocomplete], str] = lambda _: ""
@@ -50,7 +51,7 @@ def _eagle3(autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
 def _no_eagle3(autocomplete: Autocomplete) -> str:
     model = autocomplete.model
     if model.backend != "torch":
-        return f"EAGLE-3 reads hidden states, which {model.backend} does not hand over; start with --backend torch."
+        return f"EAGLE-3 reads hidden states, which {model.backend} does not provide; start with --backend torch."
     from core.speculative.drafters.eagle3 import DEFAULT_HEAD
     from core.speculative.eagle3 import Eagle3Head, HeadError
 
@@ -67,11 +68,11 @@ PROPOSERS: dict[str, Proposer] = {
     "eagle3": Proposer(_eagle3, _no_eagle3),
 }
 
-LEARNT = 16  # settings whose acceptance is remembered
+LEARNT = 16  # settings whose acceptance estimates are kept
 
 
 class _Learnt:
-    """What a model's drafters have learnt: kept beside the model for as long as that is there."""
+    """The acceptance estimates of a model's drafters, kept for the life of the model."""
 
     def __init__(self) -> None:
         self.drafters: dict[str, Drafter] = {}
@@ -85,10 +86,10 @@ _learnt: WeakKeyDictionary[Any, _Learnt] = WeakKeyDictionary()
 
 
 def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculation | None:
-    """How the drafts are speculated on. None while it is not known yet what passes cost: the first time on a machine,
+    """The speculation for these drafts. None while the cost of passes is unknown: the first time on a machine,
     until `chore` is done.
 
-    Raises: CalibrationError where ARC lacks one; InputError for a drafter that this model cannot have.
+    Raises: CalibrationError where ARC lacks one; InputError for a drafter that this model does not support.
     """
     from core.drafting.speculated import Speculation, Speculator
     from core.speculative.calibration import for_model
@@ -108,7 +109,7 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
         if missing := proposer.missing(autocomplete):
             raise InputError(missing)
         learnt.drafters[wanted.drafter] = proposer.make(autocomplete)
-    # Other settings are accepted another share of, so what was learnt is theirs, and so is having been switched off.
+    # Acceptance depends on the settings, so estimates, and having been switched off, are kept per settings.
     key = settings.model_dump_json(include={"k", "temperature", "tau", "sampling"})
     if key not in learnt.speculators:
         learnt.speculators[key] = Speculator(learnt.drafters[wanted.drafter], learnt.curve)
@@ -127,8 +128,8 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
 
 
 def chore(autocomplete: Autocomplete) -> Iterator[None]:
-    """What is left to be measured before there can be speculation, in steps of one pass of the model; nothing once it
-    is. For the thread that owns the model."""
+    """The measurements still needed before speculation, in steps of one pass of the model; empty when complete.
+    Call it in the thread that owns the model."""
     from core.speculative.cost import remember_curve
 
     learnt = _learnt.get(autocomplete)
@@ -142,7 +143,7 @@ def chore(autocomplete: Autocomplete) -> Iterator[None]:
 
 
 def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | None = None) -> None:
-    """Measure now what `chosen_by` needs, for a caller that drafts only once.
+    """Runs the measurements of `chosen_by` now, for a caller that drafts only once.
 
     Args:
         head: the folder of an EAGLE-3 head, for that drafter; None is the one for the default model.
@@ -156,9 +157,9 @@ def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | No
 
 
 def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
-    """What the page offers: ways with their controls, drafters, and why ARC cannot be had, where it cannot."""
+    """The choices for the page: modes with their controls, drafters, and the reason if ARC is unavailable."""
     missing = ""
-    if autocomplete is not None:  # while it is being loaded, the same modules are being imported in that thread
+    if autocomplete is not None:  # while it is loading, that thread imports the same modules
         from core.speculative.calibration import CalibrationError, for_model
 
         try:

@@ -1,17 +1,17 @@
-"""What the page asks about personal stores, over HTTP. Thin: every route calls one method of `app.personal`.
+"""HTTP routes for personal stores. Every route calls one method of `app.personal`.
 
-    GET  /api/stores                           every store, with what it came from
-    GET  /api/stores/learning                  the names of those that take in what is written
+    GET  /api/stores                           every store, with the origins of its text
+    GET  /api/stores/learning                  the names of the stores that learn
     POST /api/stores/create, delete            {"store"}
     POST /api/stores/switch, switch-learning   {"store", "on"}
     POST /api/stores/add-phrase                {"store", "text"}
     POST /api/stores/forget                    {"store", "what"}: a document's origin, or a phrase
     POST /api/stores/search                    {"text"}
-    POST /api/stores/learn                     {"text", "finished"}: what was written, into every store that learns
-    POST /api/stores/add?store=…&name=…&ticket=…   a file as the body; the answer is one line of JSON per step
-    POST /api/stores/stop                      {"ticket"}: of an adding, whose last line says whether it came in time
+    POST /api/stores/learn                     {"text", "finished"}: written text, for every store that learns
+    POST /api/stores/add?store=…&name=…&ticket=…   a file as the body; the response is one line of JSON per step
+    POST /api/stores/stop                      {"ticket"}: of an upload; its last line shows whether it was stopped
 
-What goes wrong is answered in words, {"message", "fix"}, with status 409.
+Errors are returned as {"message", "fix"}, with status 409.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from app.personal import PersonalStores
 from core.errors import InputError, PolydraftError
 
 MAX_FILE = 1 << 30  # bytes of one added file
-LISTED = 200  # origins of a store that are listed, the newest; and damaged places of a file
-TICKETS = 64  # stops that are remembered
+LISTED = 200  # the number of listed origins of a store, newest first; and of listed damaged places of a file
+TICKETS = 64  # remembered stops
 STEP = 0.01  # share of a file between two reports of progress
 
 Answer = TypeVar("Answer")
@@ -78,18 +78,18 @@ class Learn(_Request):
 def add_routes(
     app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parsed, ending: Callable[[], bool] = lambda: False
 ) -> None:
-    """Give the app these routes.
+    """Adds these routes to the app.
 
     Args:
         stores: the stores, for one call; raises InputError while there are none yet.
-        parsed: reads a request's body as a model, or refuses it in words.
-        ending: whether the server ends; what is being added then stops, and nothing of it stays.
+        parsed: parses a request's body as a model, or raises an error for the user.
+        ending: whether the server is shutting down; uploads then stop, and are rolled back.
     """
     app.add_exception_handler(PolydraftError, _in_words)
-    stopped = deque[str](maxlen=TICKETS)  # a stop may come before the file that it stops has been received
+    stopped = deque[str](maxlen=TICKETS)  # a stop may arrive before its file has been received
 
     async def call(method: Callable[..., Answer], *arguments: Any) -> Answer:
-        """Blocking work with the disk, beside the event loop."""
+        """Runs blocking disk work outside the event loop."""
         return await run_in_threadpool(method, *arguments)
 
     @app.get("/api/stores")
@@ -150,8 +150,8 @@ def add_routes(
 
     @app.post("/api/stores/add")
     async def add(request: Request, store: str, name: str, ticket: str = "") -> Response:
-        known = stores()  # before anything is received
-        folder = tempfile.TemporaryDirectory(prefix="polydraft-")  # readable by its owner alone
+        known = stores()  # fail before anything is received
+        folder = tempfile.TemporaryDirectory(prefix="polydraft-")  # only its owner can read it
         try:
             path = Path(folder.name) / _file_name(name)
             await _receive(request, path, name)
@@ -173,7 +173,7 @@ async def _in_words(_: Request, error: Exception) -> Response:
 
 
 def _by_origin(row: dict[str, Any]) -> dict[str, Any]:
-    """A store with its documents put together by where they came from, the last added first."""
+    """A store with its documents grouped by origin, the last added first."""
     origins: OrderedDict[str, dict[str, Any]] = OrderedDict()
     for document in row.pop("documents"):
         found = origins.setdefault(document["origin"], {"origin": document["origin"], "documents": 0, "tokens": 0})
@@ -189,7 +189,7 @@ def _by_origin(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _file_name(name: str) -> str:
-    """A file's name that says how it is read, as the last part of what the page calls it does."""
+    """A file name with the same endings as the last part of the page's name for it; they select the reader."""
     last = name.replace("\\", "/").rsplit("/", 1)[-1].replace("\0", "")
     if last in ("", ".", ".."):
         raise InputError(f"{name!r} given as a file's name.")
@@ -209,7 +209,7 @@ async def _receive(request: Request, path: Path, name: str) -> None:
 
 
 class _Stopped(Exception):
-    """Nobody wants it any more; raised where progress is reported, it takes the adding back."""
+    """The upload was stopped; raised where progress is reported, it rolls the upload back."""
 
 
 async def _adding(

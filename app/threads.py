@@ -1,4 +1,4 @@
-"""How the engine thread shares processors with torch's threads, and the interpreter with the server's event loop."""
+"""Thread settings: processors for torch beside llama.cpp, and the interpreter for the event loop beside the engine."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ if TYPE_CHECKING:
 
 
 def leave_cores_to(model: LanguageModel) -> None:
-    """One thread for torch where llama.cpp runs the model.
+    """Gives torch one thread when llama.cpp runs the model.
 
-    What torch does then are rules on one row of logits, a millisecond each. A second thread would wait for a core on
-    which one of llama.cpp's still spins: ten times as long, and seconds at worst.
+    Torch then only computes rules on one row of logits, a millisecond each. A second thread would wait for a core on
+    which one of llama.cpp's threads still spins: ten times as long, and seconds at worst.
     """
     if model.backend == "llama.cpp":
         import torch
@@ -22,9 +22,9 @@ def leave_cores_to(model: LanguageModel) -> None:
 
 
 def take_turns_quickly() -> None:
-    """Let threads hand the interpreter over after 0.5 ms, not Python's 5.
+    """Lets threads switch after 0.5 ms instead of Python's 5.
 
-    Every call of torch lets go of the interpreter, and waits for it afterwards: while requests of many tabs keep the
+    Every call of torch releases the interpreter and waits for it afterwards. While requests of many tabs keep the
     event loop busy, the engine thread would wait 5 ms dozens of times in one pass.
     """
     sys.setswitchinterval(0.0005)

@@ -1,4 +1,4 @@
-"""`polydraft train eagle3`: a draft head for a model, from text and from what the model writes itself."""
+"""`polydraft train eagle3`: trains a draft head for a model, from text and from text that the model generates."""
 
 from __future__ import annotations
 
@@ -16,50 +16,52 @@ from core.errors import InputError, PolydraftError
 if TYPE_CHECKING:
     from core.speculative.training import Unrolled
 
-app = typer.Typer(help="Train what speculative decoding drafts with.", no_args_is_help=True)
+app = typer.Typer(help="Train draft heads for speculative decoding.", no_args_is_help=True)
 
-FITTED = 60  # batches, replays among them, on whose pieces the first weights are fitted
-MEMORY = 0.4  # of what the machine has free, for what the target said of the pieces
+FITTED = 60  # batches, including replays, on whose pieces the first weights are fitted
+MEMORY = 0.4  # the share of free memory for the target's stored outputs
 
 
 @app.callback()
 def _group() -> None:
-    """Train what speculative decoding drafts with."""
+    """Train draft heads for speculative decoding."""
 
 
 @app.command()
 def eagle3(
-    text: Annotated[list[str], typer.Argument(help="Files, folders or patterns of text to learn from.")],
+    text: Annotated[list[str], typer.Argument(help="Files, folders or patterns of training text.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the head: config.json, model.safetensors.")],
     work: Annotated[
-        Path | None, typer.Option(help="Where texts and state are kept; by default OUT.work. The same call goes on.")
+        Path | None, typer.Option(help="Folder for texts and state; by default OUT.work. The same call resumes.")
     ] = None,
     model: Annotated[str, typer.Option(help="The target: default, a GGUF file, a folder or a hub id.")] = "default",
-    texts: Annotated[int, typer.Option(min=8, help="Pieces of text to learn from.")] = 8000,
-    own: Annotated[float, typer.Option(min=0, max=1, help="Share of them that the model writes itself.")] = 0.25,
+    texts: Annotated[int, typer.Option(min=8, help="Pieces of training text.")] = 8000,
+    own: Annotated[float, typer.Option(min=0, max=1, help="Share of them that the model generates.")] = 0.25,
     answers: Annotated[
         int, typer.Option(min=0, help="Further pieces: the model's answers to instructions that come with the app.")
     ] = 0,
-    prompt: Annotated[int, typer.Option(min=1, help="Tokens of such a piece that the model goes on from.")] = 32,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of such a piece before the generated ones.")] = 32,
     length: Annotated[int, typer.Option(min=64, max=4096, help="Tokens of a piece.")] = 256,
-    vocabulary: Annotated[int, typer.Option(min=16, help="Tokens that the head knows: the most frequent ones.")] = 8000,
+    vocabulary: Annotated[
+        int, typer.Option(min=16, help="Size of the head's vocabulary: the most frequent tokens.")
+    ] = 8000,
     steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 4000,
     batch: Annotated[int, typer.Option(min=1, help="Pieces per step.")] = 8,
     unroll: Annotated[int, typer.Option(min=1, help="How often the head's own output is fed back.")] = 4,
-    replays: Annotated[
-        int, typer.Option(min=0, help="Steps on pieces of before for each on new ones: the model remembers them.")
-    ] = 2,
-    share: Annotated[float, typer.Option(min=0.05, max=1, help="Of a piece's positions that are unrolled.")] = 0.5,
+    replays: Annotated[int, typer.Option(min=0, help="Steps on earlier pieces for each step on new ones.")] = 2,
+    share: Annotated[
+        float, typer.Option(min=0.05, max=1, help="Share of a piece's positions that are unrolled.")
+    ] = 0.5,
     rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 3e-4,
     begin_with: Annotated[
         Path | None, typer.Option(help="A head for the same target to train further, instead of a fitted one.")
     ] = None,
     minutes: Annotated[
-        float, typer.Option(min=0, help="End after so many minutes of training, in all; 0 is never.")
+        float, typer.Option(min=0, help="End after this many minutes of training in total; 0 is no limit.")
     ] = 0,
-    held_out: Annotated[str | None, typer.Option(help="Text to judge the head by at the end.")] = None,
+    held_out: Annotated[str | None, typer.Option(help="Text on which to evaluate the head at the end.")] = None,
 ) -> None:
-    """Train an EAGLE-3 head. Interrupted or out of --minutes, the same command goes on where it stood.
+    """Train an EAGLE-3 head. To resume after an interruption or the end of --minutes, run the same command again.
 
     Example: [bold]polydraft train eagle3 corpus/train -o assets/eagle3 --minutes 60 --held-out corpus/heldout[/]
     """
@@ -132,7 +134,7 @@ def _train(
     quick = not why_not(module)
     if head is not None:
         head.check(target.vocab_size, target.dim)
-    piece = 8 * length * target.dim  # bytes of what is remembered of it
+    piece = 8 * length * target.dim  # bytes of its stored outputs
     remembered = min(texts + answered, int(MEMORY * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / piece))
     teacher = CompiledTeacher(module, remembered=remembered) if quick else ModuleTeacher(module)
     work.mkdir(parents=True, exist_ok=True)
@@ -154,14 +156,14 @@ def _train(
     ) as bar:
         share = round(own * len(windows))
         if share:
-            task = bar.add_task("texts by the model itself", total=share)
+            task = bar.add_task("text generated by the model", total=share)
             made = own_texts(
                 teacher, windows[:share], prompt, work, progress=lambda n, _: bar.update(task, completed=n)
             )
             bar.update(task, completed=share)
             windows = np.concatenate((made, windows[share:]))
         if answered:
-            task = bar.add_task("answers by the model itself", total=answered)
+            task = bar.add_task("answers generated by the model", total=answered)
             asked = [target.tokenizer.start_ids + target.tokenizer.encode(text) for text in instructions(answered)]
             fitting = [ids[-length // 2 :] for ids in asked]
             made = answers(teacher, fitting, length, work, progress=lambda n, _: bar.update(task, completed=n))
@@ -173,7 +175,7 @@ def _train(
             head = new_head(teacher.config(vocabulary), teacher, known, teacher.output, teacher.norm)
         scale = None
         if isinstance(teacher, CompiledTeacher) and not (work / "state.pt").is_file():
-            # On the pieces of the first batches, whose features are remembered.
+            # On the pieces of the first batches, whose features are stored.
             first = np.concatenate([b for b, _ in zip(batches(windows, recipe, 0), range(FITTED), strict=False)])
             first = torch.from_numpy(np.unique(first, axis=0))
             task = bar.add_task("fitting the first weights", total=len(first))
@@ -210,14 +212,14 @@ def _texts(sources: list[str]) -> list[str]:
     damage: list[Damage] = []
     found = [text for file in expand(sources) for text in documents(file, damage.append) if text.strip()]
     if not found:
-        raise InputError(f"No text in {', '.join(sources)}; name files or folders with some.")
+        raise InputError(f"No text in {', '.join(sources)}; give files or folders that contain text.")
     return found
 
 
 def _table(parts: list[Unrolled]) -> str:
-    """Acceptance per depth on text that was not learnt from."""
+    """Acceptance per depth on text that was not used for training."""
     depths = range(len(parts[0].overlaps))
-    rows = ["depth  accepted by sampling  likeliest token the same"]
+    rows = ["depth  accepted by sampling  most probable token the same"]
     for j in depths:
         overlap = sum(part.overlaps[j] for part in parts) / len(parts)
         matched = sum(part.matches[j] for part in parts) / len(parts)
