@@ -39,8 +39,8 @@ def private_folder(path: Path) -> Path:
         status = path.stat()
         if not_mine(status):
             raise InputError(
-                f"The folder {path} belongs to another user (number {status.st_uid}), who could read the files that Polydraft "
-                f"puts there; change its owner with chown, or remove it."
+                f"The folder {path} belongs to another user (number {status.st_uid}), who could read the "
+                f"files that Polydraft puts there; change its owner with chown, or remove it."
             )
         if os.name == "posix" and status.st_mode & OTHERS:
             path.chmod(0o700)

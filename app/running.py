@@ -28,7 +28,7 @@ except ImportError:  # Windows: running servers are not found, and their port is
 
 @contextmanager
 def marked(port: int, options: dict[str, Any]) -> Iterator[None]:
-    """Context manager: while it is active, `at(port)` returns the options in any process of this user on this machine."""
+    """Context manager: while active, `at(port)` returns the options in any process of this user on this machine."""
     path = _file(port)
     with path.open("w", encoding="utf-8") as file:
         if fcntl:

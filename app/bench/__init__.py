@@ -11,20 +11,20 @@ from rich.console import Console
 from app.bench.report import Options, Report, show
 from core.errors import PolydraftError
 
-# Name -> what it measures. Each is a module of this package (- is _ there) with `measure(options, progress) -> Report`.
+# Name -> the measurement. Each is a module of this package (- is _ there) with `measure(options, progress) -> Report`.
 BENCHES = {
     "drafts": "time for k drafts of 10 tokens: Superposed, sampled in one batch, one after another",
     "keystroke": "key press to the drafts on the page, in real Chromium",
-    "stillness": "rows that stay and nothing that moves while text is typed, in real Chromium: counts, not times",
+    "stillness": "counts of rows that stay and of movements in the page while text is typed, in real Chromium",
     "startup": "process start to a page that answers",
     "healing": "how often one of 3 drafts restores a half-typed word",
     "samplers": "each rule beside Hugging Face's own, Top-W beside plain NumPy",
-    "panel": "a slider of the sampling panel to the chart and the drafts, in real Chromium; typing with it open",
-    "cpu-torch": "the torch backend's step on this CPU beside the least that reading its weights takes",
+    "panel": "slider move to chart and drafts of the sampling panel, in real Chromium; typing with the panel open",
+    "cpu-torch": "the torch backend's step on this CPU, beside the time of reading its weights",
     "gpu": "steps, drafts, many people and samplers on a CUDA device, beside its bandwidth and Hugging Face's generate",
     "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",
     "speculative": "tokens per second, accept length and speed-up over plain decoding, method by method",
-    "soak": "many typists at once on a real server, for minutes: waits, fairness, memory, what is left afterwards",
+    "soak": "many typists at once on a real server, for minutes: waits, fairness, memory, leaks",
 }
 
 
@@ -33,12 +33,12 @@ def module_of(name: str) -> Any:
 
 
 def measure(name: str, options: Options, progress: Callable[[str], None] = lambda _: None) -> Report:
-    """Run one measurement. `progress` is told what is going on."""
+    """Runs one measurement. `progress` is called with a description of each phase."""
     return module_of(name).measure(options, progress)
 
 
 def run(name: str, as_json: bool, **options: Any) -> int:
-    """Measure and print: a table, or one JSON object on stdout.
+    """Runs a measurement and prints a table, or one JSON object on stdout.
 
     Args:
         options: the fields of `Options`.
@@ -47,7 +47,7 @@ def run(name: str, as_json: bool, **options: Any) -> int:
     """
     console = Console(stderr=True, soft_wrap=True)
     if name not in BENCHES:
-        console.print(f"There is no measurement called {name!r}. Known: {', '.join(BENCHES)}.", markup=False)
+        console.print(f"There is no measurement called {name!r}. Choose one of: {', '.join(BENCHES)}.", markup=False)
         return 1
     try:
         with console.status(f"{name} …") as status:

@@ -1,4 +1,4 @@
-"""The app as its user starts it: a process of its own on a free port of this machine."""
+"""Starts the app as a user does: in a separate process on a free port of this machine."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.bench.report import Options
 from core.errors import PolydraftError
 
 PATIENCE = 120  # seconds
-_DIRECT = build_opener(ProxyHandler({}))  # a proxy in the environment is not for this machine
+_DIRECT = build_opener(ProxyHandler({}))  # a proxy in the environment must not be used for this machine
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Child:
 
     Attributes:
         started: `time.perf_counter()` just before the process was created.
-        token: what it asks for; None where it asks for none.
+        token: the token that it requires; None if it requires none.
     """
 
     url: str
@@ -41,16 +41,16 @@ class Child:
 
     @property
     def page(self) -> str:
-        """The address that lets a browser in."""
+        """The address with the token, for a browser."""
         return f"{self.url}/?token={self.token}" if self.token else self.url
 
     @property
     def headers(self) -> dict[str, str]:
-        """What lets any other program in."""
+        """The headers with the token, for other programs."""
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def get(self, path: str) -> bytes | None:
-        """The body of an answer 200; None where there is none yet."""
+        """The body of a response with status 200; None if there is none yet."""
         try:
             with _DIRECT.open(Request(self.url + path, headers=self.headers), timeout=10) as answer:
                 return answer.read() if answer.status == 200 else None
@@ -58,12 +58,12 @@ class Child:
             return None
 
     def wait(self, condition: Callable[[], bool]) -> float:
-        """Seconds from the start of the process until `condition` holds."""
+        """Returns the seconds from the start of the process until `condition` holds."""
         while not condition():
             if self.process.poll() is not None:
-                raise PolydraftError(f"The app ended before it answered. Its last words: {self._words()}")
+                raise PolydraftError(f"The app ended before it answered. Its last output: {self._words()}")
             if time.perf_counter() - self.started > PATIENCE:
-                raise PolydraftError(f"The app does not answer. Its last words: {self._words()}")
+                raise PolydraftError(f"The app does not answer. Its last output: {self._words()}")
             time.sleep(0.02)
         return time.perf_counter() - self.started
 
@@ -87,7 +87,7 @@ def free_port() -> int:
 
 @contextmanager
 def running(command: list[str], port: int, token: str | None = None) -> Iterator[Child]:
-    """A server process, ended afterwards."""
+    """Context manager: a server process, ended afterwards."""
     with tempfile.TemporaryFile() as log:
         started = time.perf_counter()
         environment = os.environ | {"PYTHONUNBUFFERED": "1"}

@@ -1,4 +1,4 @@
-"""`polydraft bench`: the command around the measurements."""
+"""`polydraft bench`: the command for the measurements."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _KNOWN = "\n\n".join(f"{name}: {what}." for name, what in BENCHES.items())
 
 
 def register(app: typer.Typer) -> None:
-    """Give `app` the command `bench NAME`."""
-    app.command(help=f"Measure this machine, each beside its peer in the same run.\n\n{_KNOWN}")(bench)
+    """Adds the command `bench NAME` to `app`."""
+    app.command(help=f"Measure this machine; each measurement runs beside its peer.\n\n{_KNOWN}")(bench)
 
 
 def bench(
@@ -29,23 +29,23 @@ def bench(
         int | None, typer.Option(min=1, help="Rounds, words or passages; by default each measurement's own.")
     ] = None,
     tiny: Annotated[
-        bool, typer.Option("--tiny", help="gpu alone: a tiny shape, on any device, to see that it works.")
+        bool, typer.Option("--tiny", help="gpu only: a tiny shape, on any device, to test the measurement.")
     ] = False,
-    prompts: Annotated[int | None, typer.Option(min=1, help="speculative alone: prompts of each kind.")] = None,
-    head: Annotated[Path | None, typer.Option(help="speculative alone: the folder of an EAGLE-3 head.")] = None,
+    prompts: Annotated[int | None, typer.Option(min=1, help="speculative only: prompts of each kind.")] = None,
+    head: Annotated[Path | None, typer.Option(help="speculative only: the folder of an EAGLE-3 head.")] = None,
     precision: Annotated[
         Literal["file", "float32", "bfloat16"],
-        typer.Option(help="speculative alone: how torch keeps weights on a CPU; see polydraft --help."),
+        typer.Option(help="speculative only: weights of torch on a CPU; see polydraft --help."),
     ] = "file",
     pruning: Annotated[
-        bool, typer.Option("--pruning", help="speculative alone: other rules of pruning too (the paper's Table 8).")
+        bool, typer.Option("--pruning", help="speculative only: other rules of pruning too (the paper's Table 8).")
     ] = False,
     sweep: Annotated[
-        bool, typer.Option("--sweep", help="speculative alone: temperatures and θ, instead of all methods at T = 1.")
+        bool, typer.Option("--sweep", help="speculative only: temperatures and θ, instead of all methods at T = 1.")
     ] = False,
     plots: Annotated[Path | None, typer.Option(help="speculative --sweep: draw the curves, as SVG, here.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.05, max=240, help="soak alone: how long.")] = None,
-    typists: Annotated[int | None, typer.Option(min=1, max=512, help="soak alone: how many at once.")] = None,
+    minutes: Annotated[float | None, typer.Option(min=0.05, max=240, help="soak only: duration.")] = None,
+    typists: Annotated[int | None, typer.Option(min=1, max=512, help="soak only: how many at once.")] = None,
 ) -> None:
     options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
     options |= {

@@ -1,10 +1,10 @@
-"""`bench cpu-torch`: the default model's step on the torch backend, beside the least that reading its weights takes.
+"""`bench cpu-torch`: the default model's step on the torch backend, beside the time of reading its weights.
 
 The floor is the bytes of the weights divided by the bandwidth at which this CPU reads them: a sum over as many bytes,
-taken in the same rounds. A step is `LanguageModel.forward` of one token for 1, 4 and 9 sequences (a superposed row; it
-and 3, or 8, exact ones beside it), with transformers' layers, and in compiled code in float32, in bfloat16 and as the
-file has the weights. A ratio to the floor is the median over the rounds of two times of the same round, for the
-bandwidth of a shared machine comes and goes.
+measured in the same rounds. A step is `LanguageModel.forward` of one token for 1, 4 and 9 sequences (a superposed row;
+the same with 3 or 8 exact rows beside it), with transformers' layers, and in compiled code in float32, in bfloat16 and
+in the file's format. A ratio to the floor is the median over the rounds of two times of the same round, because the
+bandwidth of a shared machine varies.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ class _Way:
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
-    """Raises what loading the model raises."""
+    """Runs the measurement. Raises the errors of loading the model."""
     progress("loading the model")
     plain = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
     module = plain.layers.module
     if plain.device != "cpu" or not isinstance(module, PreTrainedModel):
         raise ModelFileError("The model is not on the CPU; set CUDA_VISIBLE_DEVICES= to measure the CPU.")
     report = Report("cpu-torch")
-    count = sum(p.numel() for p in module.parameters())  # the tied table once: a step reads it as its output layer
+    count = sum(p.numel() for p in module.parameters())  # counts a tied table once: a step reads it as its output layer
     ways = [_way("transformers' layers, float32", plain, count * 4)]
     if reason := why_not(module):
         report.rows.append({"way": "compiled", "note": f"not measured: {reason}"})
@@ -67,12 +67,14 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
             progress(name)
             model = TorchModel(NativeLlama.of(module, dtype), plain.tokenizer, name, plain.context_length)
             ways.append(_way(name, model, count * size))
-        name = "compiled, as the file has it"
+        name = "compiled, in the file's format"
         progress(name)
         model = hf.compiled(plain, None, default_model_path())
         assert isinstance(model.layers.module, NativeLlama)
         ways.append(_way(name, model, model.layers.module.bytes))
-    source = torch.ones(count)  # float32, as many bytes as its weights; zeros might be one page of memory many times
+    source = torch.ones(
+        count
+    )  # float32, as many bytes as its weights; zeros might be mapped to a single page of memory
     target = torch.zeros_like(source)
 
     def read() -> None:

@@ -1,6 +1,6 @@
-"""`bench drafts`: what k drafts of 10 tokens cost, from a prefix of 32 tokens whose logits are already known.
+"""`bench drafts`: the time of k drafts of 10 tokens, after a prefix of 32 tokens whose logits are cached.
 
-Everything runs through the same model interface, interleaved round by round, each round on another prefix:
+All runs use the same model interface and are interleaved round by round, each round with another prefix:
 superposed drafts, one greedy draft, k sampled sequences in one batch, k sampled sequences in a row.
 """
 
@@ -25,10 +25,10 @@ KS = (1, 3, 8)
 BACKENDS = ("llama.cpp", "torch")
 ROUNDS = {"llama.cpp": 20, "torch": 8}
 GREEDY = "one greedy draft"
-NEVER = frozenset[int]()  # no token ends a draft: all of them are of the same length
-SHORTLIST = 40  # tokens that sampling chooses from: sorting the whole vocabulary would slow the peer down
+NEVER = frozenset[int]()  # no token ends a draft, so all have the same length
+SHORTLIST = 40  # sampling considers this many tokens: sorting the whole vocabulary would slow the peer down
 
-# What is meant to hold on llama.cpp: name, one time, the other, bound of their ratio
+# The targets on llama.cpp: name, one time, the other, bound of their ratio
 TARGETS = [
     ("superposed, r=0, k=3 / one greedy draft", "superposed r=0 k=3", GREEDY, "<= 1.05"),
     ("superposed, r=0, k=8 / one greedy draft", "superposed r=0 k=8", GREEDY, "<= 1.10"),
@@ -96,7 +96,7 @@ def _measure(
     prefix = prefixes[0]
 
     def ready(number: int) -> None:
-        """The prefix in the cache and the logits after it known, for whoever runs next."""
+        """Feeds the prefix and computes the logits after it, for the next run."""
         nonlocal prefix
         if number >= 0:
             progress(f"{backend}, round {number + 1} of {rounds}")
@@ -133,7 +133,7 @@ def _measure(
 
 
 def greedy(sequence: Sequence, prefix: list[int]) -> list[int]:
-    """The likeliest continuation, token by token."""
+    """Greedy decoding: the most probable token at each step."""
     logits = sequence.sync(prefix)
     ids = [int(logits.argmax())]
     while len(ids) < LENGTH:
@@ -142,7 +142,7 @@ def greedy(sequence: Sequence, prefix: list[int]) -> list[int]:
 
 
 def sampled(sequence: Sequence, prefix: list[int], k: int, chance: torch.Generator) -> list[list[int]]:
-    """k sampled continuations, one row each in every pass; the prefix is shared, not fed again."""
+    """k sampled continuations, one row each in every pass; they share the cached prefix."""
     logits = sequence.sync(prefix).expand(k, -1)  # (k, V)
     forks = [sequence.fork() for _ in range(k)]
     drawn = [_draw(logits, chance)]
@@ -155,6 +155,6 @@ def sampled(sequence: Sequence, prefix: list[int], k: int, chance: torch.Generat
 
 
 def _draw(logits: Tensor, chance: torch.Generator) -> list[int]:
-    """One token per row of (k, V), drawn from its shortlist."""
+    """Samples one token per row of (k, V) from its most probable tokens."""
     best, ids = logits.topk(SHORTLIST)
     return ids.gather(1, best.softmax(1).multinomial(1, generator=chance)).flatten().tolist()

@@ -1,6 +1,6 @@
-"""`bench healing`: words cut after 1 to 4 letters; does one of 3 drafts restore the word, healed or not?
+"""`bench healing`: how often one of 3 drafts restores a word cut after 1 to 4 letters, with and without healing.
 
-Typed letter after letter into one session, so that the cache holds what stood there a letter ago.
+The letters are typed one by one into one session, so the cache holds the state of the previous letter.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 
 
 def restores(draft: str, rest: str) -> bool:
-    """Whether the draft finishes the word: `rest`, and no further letter."""
+    """Whether the draft completes the word: `rest`, and no further letter."""
     return draft.startswith(rest) and not draft[len(rest) : len(rest) + 1].isalpha()
 
 
 def _attempt(autocomplete: Autocomplete, session: Session, before: str, rest: str, heal: bool) -> tuple[bool, int]:
-    """Whether one of the drafts restores the word, and after how many passes the first draft was there."""
+    """Whether one of the drafts restores the word, and the number of passes until the first draft."""
     completion = session.complete(before, k=K, length=LENGTH, heal=heal)
     passes, first = 0, None
     while True:
         drafts = [draft.text for draft in completion.drafts]
         if first is None and any(drafts):
             first = passes
-        # A draft that is still inside the word may yet restore it; once none is, the rest is not needed.
+        # A draft that is still inside the word may restore it; when none is, the remaining steps are not needed.
         if completion.done or (drafts and not any(rest.startswith(draft) for draft in drafts)):
             completion.close()
             return any(restores(draft, rest) for draft in drafts), passes if first is None else first

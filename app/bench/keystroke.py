@@ -1,10 +1,10 @@
-"""`bench keystroke`: real Chromium types held-out text into the running app; the page notes the times.
+"""`bench keystroke`: types held-out text into the running app in real Chromium; the page records the times.
 
-Every key asks for drafts. Times run from the key going down in the browser to a change in the page: to the first draft
-where none agreed with what is typed, to the last freed row filled where some did, and to all drafts complete. A
-request that a newer key overtook has no time to its end: `count` says how many had. The server's share of a core is
-its CPU time while keys are typed, beside the same text typed with requests only where nothing agrees. The peer is the
-same drafts behind a plain `gr.Textbox`.
+Every key requests drafts. Times run from the key down event in the browser to a change in the page: to the first draft
+if no row agreed with the typed text, to the last freed row filled if some did, and to all drafts complete. A
+request that a newer key superseded has no end time; `count` is the number of requests that have one. The server's share
+of a core is its CPU time while keys are typed, compared with the same text typed with requests only when no row agrees.
+The peer serves the same drafts with a plain `gr.Textbox`.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 PASSAGES = 4
 KEYS = 60  # typed per passage
-CONTEXT = 300  # characters that stand there before typing starts
+CONTEXT = 300  # characters before the caret when typing starts
 RATE = 8  # keys a second
 SETTLE = 1500  # ms; longer than a set of drafts takes
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 STRAIGHT = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "—": "-", "–": "-", "…": "."})
 
-# The peer's page notes times as the editor does: key down to the first drafts in the page, and to the last.
+# The peer's page records times as the editor does: key down to the first drafts in the page, and to the last.
 WATCH = """() => {
     const counters = { keystrokes: 0, firstMs: [], doneMs: [] }, pressed = new Map();
     const box = document.querySelector("#peer-text textarea");
@@ -101,7 +101,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 
 
 def passages(files: list[list[str]], count: int) -> list[tuple[str, str]]:
-    """Pairs (what stands there, what is typed) of plain prose that every keyboard can type."""
+    """Pairs (existing text, typed text) of plain prose that every keyboard can type."""
     found: list[tuple[str, str]] = []
     for place in text.words(files, 50 * count):
         before, typed = (
@@ -125,10 +125,10 @@ def type_at_rate(
     progress: Callable[[str], None],
     server: int | None = None,
 ) -> dict[str, Any]:
-    """What `window[name].counters` gained while the passages were typed at `RATE`.
+    """The increase of `window[name].counters` while the passages were typed at `RATE`.
 
     Args:
-        server: the process whose `seconds` of CPU time while keys are `typed` are counted too.
+        server: the process whose CPU `seconds` while keys are `typed` are counted too.
     """
     seen: dict[str, Any] = {"keys": 0, "seconds": 0.0, "typed": 0.0}
     for number, (before, typed) in enumerate(chosen, 1):
@@ -149,7 +149,7 @@ def type_at_rate(
 
 
 def press_at_rate(page: Page, typed: str, rate: float) -> float:
-    """Press the keys of `typed`, `rate` a second; the seconds that took."""
+    """Presses the keys of `typed`, `rate` per second; returns the seconds taken."""
     start = time.perf_counter()
     for i, key in enumerate(typed):
         time.sleep(max(start + i / rate - time.perf_counter(), 0))
@@ -166,16 +166,16 @@ def cpu_seconds(process: int | None) -> float:
 
 
 def summary(ours: dict[str, Any], seldom: dict[str, Any] | None = None, theirs: dict[str, Any] | None = None) -> Report:
-    """Percentiles of what the pages counted.
+    """Percentiles of the times that the pages recorded.
 
     Args:
         ours: with a request at every key.
-        seldom: with requests only where nothing agrees.
-        theirs: behind a `gr.Textbox`.
+        seldom: with requests only when no row agrees.
+        theirs: with a `gr.Textbox`.
     """
     report = Report("keystroke")
     lines = [
-        ("key to first draft, where none agreed", ours["firstMs"]),
+        ("key to first draft, if none agreed", ours["firstMs"]),
         ("key to the last freed row filled", ours["fillMs"]),
         ("key to all drafts", ours["doneMs"]),
         ("key to trimmed drafts", ours["alongMs"]),
@@ -197,9 +197,9 @@ def summary(ours: dict[str, Any], seldom: dict[str, Any] | None = None, theirs: 
     report.target("p90 filling a freed row, ms", percentile(ours["fillMs"], 90), "<= 100")
     if seldom is not None:
         less = share_of_a_core(seldom)
-        report.rows.append({"what": "the same, asking only where nothing agrees", "share": less})
+        report.rows.append({"what": "the same, with requests only if no row agrees", "share": less})
         report.rows.append({"what": "requests then", "count": seldom["requests"]})
-        report.target("share of a core more than when asking seldom", core - less, "<= 0.5")
+        report.target("additional share of a core for a request at every key", core - less, "<= 0.5")
     return report
 
 

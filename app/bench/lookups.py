@@ -1,4 +1,4 @@
-"""How much of drafting is n-gram look-up: a rule with a stop-watch, and its share of a llama.cpp step."""
+"""Measures the share of n-gram look-ups in the time of a llama.cpp step."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Answer = TypeVar("Answer")
 
 
 class Timed(Interpolation):
-    """A rule with a stop-watch.
+    """A rule that measures its own time.
 
     Attributes:
-        seconds: spent in it so far.
+        seconds: total time in the rule.
     """
 
     def __init__(self, rule: Interpolation) -> None:
@@ -52,7 +52,7 @@ class Timed(Interpolation):
 
 
 def of_a_step(store: NgramStore, options: Options, report: Report) -> None:
-    """Look-ups for K drafts of 3·K candidates each, as drafts are made, beside the rest of the same step."""
+    """Times the look-ups for K drafts of 3·K candidates each during drafting, and the rest of the same step."""
     model = load_model(options.model, "llama.cpp")
     rule = interpolation(store)
     assert rule is not None

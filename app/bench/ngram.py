@@ -1,6 +1,6 @@
-"""`bench ngram`: bytes per n-gram, time per look-up, opening and building, beside the same n-grams elsewhere.
+"""`bench ngram`: bytes per n-gram, time per look-up, opening and building, beside other formats of the same n-grams.
 
-On the store that comes with the app; with --text, on one that is built from that text, in a process of its own.
+Measures the store that comes with the app; with --text, a store built from that text in a separate process.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BASE = Path(__file__).parents[2] / "assets" / "base.ngram"
 DRAFTS, CANDIDATES = 8, 24
 ROUNDS = 50
 MEMORY = "2G"
-OURS, AGAIN = "Polydraft", "Polydraft, contexts met before"
+OURS, AGAIN = "Polydraft", "Polydraft, cached contexts"
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
@@ -71,7 +71,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 
 
 def build(options: Options, path: Path) -> tuple[float, float, int]:
-    """Build from the text as a user would; returns seconds, seconds of processor time, and the largest resident memory
+    """Builds from the text as a user would; returns seconds, seconds of processor time, and the peak of resident memory
     in bytes."""
     command = ["ngram", "build", str(options.text), "-o", str(path), "--memory", MEMORY, "--tokenizer", options.model]
     log = path.with_suffix(".log")
@@ -87,8 +87,9 @@ def build(options: Options, path: Path) -> tuple[float, float, int]:
 
 
 def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[list[int]], list[list[int]]]]:
-    """For each round DRAFTS contexts and CANDIDATES for each: half the contexts are stored ones with one candidate that
-    followed, half have their tokens shuffled; candidates are drawn as often as they occur."""
+    """For each round DRAFTS contexts, and CANDIDATES for each. Half the contexts are stored ones with one candidate
+    that
+    followed, half have their tokens shuffled; candidates are sampled by their frequency."""
     chance = random.Random(seed)
     longest = [ids for ids, count, _ in store.ngrams() if len(ids) == store.orders[-1] and count]
     single = [(ids[0], count) for ids, count, _ in store.ngrams() if len(ids) == 1]
@@ -107,7 +108,7 @@ def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[
 
 
 def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float]:
-    """µs per look-up by name; all peers are asked the same things in the same round."""
+    """µs per look-up by name; all peers get the same queries in the same round."""
     asked = questions(store, rounds + 1)
     now = asked[0]
     each = DRAFTS * CANDIDATES * len(store.orders)
@@ -132,7 +133,7 @@ def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float
 
     def before(number: int) -> None:
         turn(number)
-        ours()  # every context has been met; `fresh` forgets them again
+        ours()  # every context is cached; `fresh` clears the cache
 
     timings = interleaved(runs, rounds, before=before)
     return {name: timings.median(name) / made[name] * 1e6 for name in runs}
@@ -169,5 +170,5 @@ def _opening(path: Path) -> float:
 def _row(peer: Peer, things: int, us: float) -> dict[str, object]:
     if peer.note:
         return {"store": peer.name, "note": peer.note}
-    each = peer.bytes / things if peer.bytes > 0 else math.nan  # too little to see in the process's memory
+    each = peer.bytes / things if peer.bytes > 0 else math.nan  # too little to measure in the process's memory
     return {"store": peer.name, "bytes_each": each, "of": f"{peer.of}, {peer.where}", "us_per_look_up": us}

@@ -1,5 +1,5 @@
-"""The same n-grams elsewhere: what `bench ngram` compares with. Each peer is made of the n-grams of a store, and
-answers the same questions: how often did a candidate follow the last n - 1 tokens of a context."""
+"""The peers of `bench ngram`: other formats of the same n-grams. Each peer is built from the n-grams of a store, and
+answers the same queries: how often a candidate followed the last n - 1 tokens of a context."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Lookups = Callable[[Contexts, list[list[int]]], int]  # contexts, candidates of 
 
 @dataclass
 class Peer:
-    """Bytes that it takes for `of` things ("n-gram" or "corpus token"), where, and how to ask it; or why it is not
-    here."""
+    """The bytes for `of` things ("n-gram" or "corpus token"), their location, and the query function; or the reason why
+    the peer is unavailable."""
 
     name: str
     bytes: int = 0
@@ -35,7 +35,7 @@ class Peer:
 
 
 def dictionaries(store: NgramStore, folder: Path) -> Iterator[Peer]:
-    """A dict of contexts, each a dict of what followed, per order, as in the Superposed Decoding authors' code."""
+    """A dict of contexts, each a dict of next tokens, per order, as in the Superposed Decoding authors' code."""
     before = _resident()
     tables: dict[int, dict[tuple[int, ...], dict[int, int]]] = {n: {} for n in range(1, store.orders[-1] + 1)}
     for ids, count, _ in store.ngrams():
@@ -83,12 +83,12 @@ def sqlite(store: NgramStore, folder: Path) -> Iterator[Peer]:
 
 
 def kenlm(store: NgramStore, folder: Path) -> Iterator[Peer]:
-    """Probabilities instead of counts; a look-up is one score of a candidate, which goes down the orders by itself."""
+    """Probabilities instead of counts; a look-up is one score of a candidate, including KenLM's own back-off."""
     if find_spec("kenlm") is None:
         yield Peer("KenLM", note="not installed: pip install 'polydraft[bench]'")
         return
     if store.orders[-1] > 6:
-        yield Peer("KenLM", note=f"its package goes up to order 6; this store has {store.orders[-1]}")
+        yield Peer("KenLM", note=f"its package supports orders up to 6; this store has {store.orders[-1]}")
         return
     arpa = folder / "peer.arpa"
     _write_arpa(store, arpa)
@@ -98,7 +98,7 @@ def kenlm(store: NgramStore, folder: Path) -> Iterator[Peer]:
     del model
     if (tool := shutil.which("build_binary")) is None:
         yield Peer(
-            "KenLM trie, quantised", note="need KenLM's program build_binary, which is not part of its PyPI package"
+            "KenLM trie, quantised", note="KenLM's program build_binary is missing; it is not part of its PyPI package"
         )
         return
     for name, options in (
@@ -139,7 +139,7 @@ def _scores(model: object, store: NgramStore) -> Lookups:
 
 
 def _write_arpa(store: NgramStore, path: Path) -> None:
-    """Share of the context as probability and no back-off: KenLM stores both whatever they are."""
+    """Writes an ARPA file with relative frequencies and no back-off: KenLM needs as much space for any values."""
     levels: dict[int, list[tuple[tuple[int, ...], int]]] = {n: [] for n in range(1, store.orders[-1] + 1)}
     for ids, count, _ in store.ngrams():
         if ids:
@@ -166,7 +166,7 @@ def infini_gram(store: NgramStore, folder: Path, documents: Sequence[np.ndarray]
     vocab_size = int(store.manifest["tokenizer"]["vocab_size"])
     if not documents or vocab_size >= 1 << 16:
         yield Peer(
-            "infini-gram", note="needs the corpus: name it with --text" if not documents else "more than 65,535 tokens"
+            "infini-gram", note="needs the corpus: give it with --text" if not documents else "more than 65,535 tokens"
         )
         return
     index = folder / "infini"

@@ -1,8 +1,8 @@
-"""`bench panel`: the sampling panel in real Chromium: from a slider's move to the chart and to the drafts that follow,
-and what it costs who types, open beside closed.
+"""`bench panel`: times of the sampling panel in real Chromium: from a slider's move to the chart and to the new drafts,
+and typing with the panel open and closed.
 
-A move is the slider's input event; the chart has followed when the line above it is another, the drafts when the first
-answer to the request that the move made has been drawn. The text stays as it is, so no pass of the model is waited for.
+A move is the slider's input event. The chart is done when the line above it has changed, the drafts when the first
+response to the request of the move has been drawn. The text does not change, so no pass of the model is included.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 MOVES = 40  # of each slider
-PAUSE = 250  # ms between two moves: drafts are under way when the next one comes
+PAUSE = 250  # ms between two moves: drafts are being computed when the next one comes
 SLIDERS = (("top-p", "top_p"), ("top-n-sigma", "n"), ("top-w", "beta"))
 
 # Moves a slider to and fro; returns ms to the chart and ms to the drafts, one of each per move that changed something.
@@ -97,7 +97,7 @@ def summary(
     charts: list[float],
     frames: list[float],
 ) -> Report:
-    """Percentiles of what the page noted, in ms."""
+    """Percentiles of the times that the page recorded, in ms."""
     report = Report("panel")
     lines: list[tuple[str, list[float]]] = []
     for rule, (chart, drafts) in moved.items():
@@ -105,7 +105,7 @@ def summary(
     lines += [
         ("typing, closed: key to first draft", closed["firstMs"]),
         ("typing, open: key to first draft", opened["firstMs"]),
-        ("typing, open: asking for the chart to having drawn it", charts),
+        ("typing, open: chart request to chart drawn", charts),
         ("typing, open: from one frame to the next", frames),
     ]
     for what, times in lines:

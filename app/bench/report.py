@@ -1,4 +1,4 @@
-"""What every measurement reports, and how times are taken: interleaved, so that load falls on all alike."""
+"""The report of every measurement, and interleaved timing, so that other load affects all runs alike."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ _COMPARE = {"<=": operator.le, ">=": operator.ge}
 
 @dataclass(frozen=True)
 class Options:
-    """What a measurement may be told.
+    """The options of a measurement.
 
     Attributes:
         text: a file or folder to measure on; None is the small text that comes with the app.
         model: as in `load_model`.
-        backend: "auto", "torch" or "llama.cpp"; `drafts` takes "auto" as both.
+        backend: "auto", "torch" or "llama.cpp"; `drafts` measures both for "auto".
         precision: for `speculative`: as in `load_model`.
-        repetitions: how often to repeat; None is each measurement's own default.
+        repetitions: number of repetitions; None is each measurement's own default.
         tiny: `gpu` in a tiny shape, on any device.
         prompts: for `speculative`: of each kind; None is its own default.
         head: for `speculative`: the folder of an EAGLE-3 head; None is the one for the default model.
         pruning: for `speculative`: other rules of pruning too.
         sweep: for `speculative`: temperatures and θ instead of methods.
-        plots: for `speculative` with `sweep`: where the curves are drawn, an SVG file.
-        minutes, typists: for `soak`: how long, and how many at once; None is its own default.
+        plots: for `speculative` with `sweep`: the SVG file for the curves.
+        minutes, typists: for `soak`: duration and number of typists; None is its own default.
     """
 
     text: Path | None = None
@@ -55,7 +55,7 @@ class Options:
 
 @dataclass(frozen=True)
 class Target:
-    """A figure and the bound it is meant to keep: `target` is "<= 1.05" or ">= 65"."""
+    """A figure and its bound: `target` is "<= 1.05" or ">= 65"."""
 
     name: str
     value: float
@@ -63,14 +63,14 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Judged on the exact value; one that could not be measured (nan) is not met."""
+        """Whether the exact value meets the bound; a missing value (nan) does not."""
         sign, bound = self.target.split()
         return _COMPARE[sign](self.value, float(bound))
 
 
 @dataclass
 class Report:
-    """One measurement: `rows` are what was seen, one flat dict each; `targets` what it was meant to be."""
+    """One measurement: `rows` are the results, one flat dict each; `targets` compare some of them with bounds."""
 
     name: str
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -88,14 +88,14 @@ class Report:
 
 
 def _plain(value: Any) -> Any:
-    """A float as JSON can say it."""
+    """A float that JSON can represent."""
     if not isinstance(value, float):
         return value
     return round(value, 4) if math.isfinite(value) else None
 
 
 def table(report: Report) -> list[RenderableType]:
-    """The report for a person: what was seen, and the targets below it."""
+    """The report for people: the results, and the targets below them."""
     columns = list(dict.fromkeys(key for row in report.rows for key in row))
     seen = Table(title=report.name, title_justify="left")
     for column in columns:
@@ -119,7 +119,7 @@ def _shown(value: Any) -> str:
 
 @dataclass
 class Timings:
-    """Seconds by name; the i-th of every name were taken in the same round, under the same load."""
+    """Seconds by name; the i-th of every name was measured in the same round, under the same load."""
 
     seconds: dict[str, list[float]]
 
@@ -137,10 +137,10 @@ def interleaved(
     before: Callable[[int], object] = lambda _: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timings:
-    """Time every run once per round; each round starts with another run, so that none is always first.
+    """Times every run once per round; each round starts with another run, so that none is always first.
 
     Args:
-        before: called with the number of the round ahead of each run, outside the time. Round -1 warms up.
+        before: called with the number of the round before each run, outside the time. Round -1 is the warm-up.
     """
     names = list(runs)
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -165,7 +165,7 @@ def percentile(values: Iterable[float], percent: float) -> float:
 
 
 def show(report: Report, as_json: bool) -> None:
-    """Print a report on stdout: a table, or one JSON object."""
+    """Prints a report on stdout: a table, or one JSON object."""
     if as_json:
         json.dump(report.as_dict(), sys.stdout, ensure_ascii=False, indent=2)
         sys.stdout.write("\n")

@@ -1,8 +1,8 @@
-"""`bench samplers`: what a rule costs per call, beside Hugging Face's own rule of the same kind in the same round.
+"""`bench samplers`: the time of a rule per call, beside Hugging Face's own rule of the same kind in the same round.
 
 Logits are the default model's at its own vocabulary, N(0, 2.5²) at the others. Top-W runs on real next-token
-distributions, beside the authors' method written plainly in NumPy over a table whitened beforehand. One
-torch thread; a row's time is the least of three, for what else the machine does is not the rule's.
+distributions, beside a plain NumPy version of the authors' method over a table whitened in advance. One
+torch thread; a row's time is the minimum of three, to exclude other load on the machine.
 """
 
 from __future__ import annotations
@@ -104,13 +104,15 @@ def _pairs() -> list[tuple[Rule, Any]]:
 
 
 def listed_top_n_sigma(input_ids: Tensor, logits: Tensor, n: float = 1.0) -> Tensor:
-    """What the paper's code 1 computes."""
+    """The paper's code 1."""
     top, deviation = logits.max(dim=-1, keepdim=True).values, logits.std(dim=-1, keepdim=True)
     return logits.masked_fill(logits < top - n * deviation, -torch.inf)
 
 
 def _top_w(report: Report, real: Tensor, geometries: dict[str, Geometry]) -> None:
-    white = geometries["cosine"].vectors(torch.arange(real.shape[1])).numpy()  # (V, D), as the authors' code keeps it
+    white = (
+        geometries["cosine"].vectors(torch.arange(real.shape[1])).numpy()
+    )  # (V, D), in the form of the authors' code
     for preset in (p for p in PRESETS if p.rule == "top-w"):
         rule = sampler("top-w", preset.values, 1.0, geometries)
         ours = [_least(lambda rule=rule, row=row: rule(None, row), 3) * 1000 for row in real.split(1)]
@@ -130,7 +132,7 @@ def _top_w(report: Report, real: Tensor, geometries: dict[str, Geometry]) -> Non
 
 
 def _views(report: Report, real: Tensor, autocomplete: Autocomplete) -> None:
-    """What a chart asks for when a slider moves: all rules anew, from logits that are known."""
+    """The work of the charts for one slider move: all rules on cached logits."""
     tokenizer, geometries = autocomplete.model.tokenizer, autocomplete.geometries
     asked: dict[str, Callable[[Tensor], object]] = {
         "view of all rules": lambda row: look(row, tokenizer, 1.5, None, geometries),
@@ -163,7 +165,7 @@ def plain_top_w(
     alternations: int = 9,
     geom_scale: float = 0.6,
 ) -> np.ndarray:
-    """Top-W as its authors compute it, step by step: logits (V,), whitened unit vectors (V, D)."""
+    """Top-W as in the authors' code, step by step: logits (V,), whitened unit vectors (V, D)."""
     x = logits.astype(np.float64)
     p = np.exp(x - x.max())
     p /= p.sum()

@@ -1,4 +1,4 @@
-"""Models of known shapes with random weights, for measurements that need size and no sense; nothing is downloaded."""
+"""Models of known shapes with random weights, for measurements that need only the size; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TINY = {"tiny": {"hidden_size": 64, "intermediate_size": 128, "layers": 2, "head
 
 
 class IdsOnly(Tokenizer):
-    """A vocabulary of numbers: random weights have nothing to say."""
+    """A vocabulary of numbers, for models with random weights."""
 
     def __init__(self, size: int) -> None:
         self.pieces = [b""] * size
@@ -34,7 +34,7 @@ class IdsOnly(Tokenizer):
 
 
 def random_model(name: str, shape: dict[str, Any], device: torch.device, dtype: torch.dtype) -> TorchModel:
-    """A Llama of this shape, made where it will run. Raises torch.OutOfMemoryError."""
+    """Creates a Llama of this shape on its device. Raises torch.OutOfMemoryError."""
     heads, key_heads = shape["heads"]
     config = LlamaConfig(
         hidden_size=shape["hidden_size"],
@@ -56,7 +56,7 @@ def random_model(name: str, shape: dict[str, Any], device: torch.device, dtype: 
 
 
 def bytes_read(module: PreTrainedModel) -> int:
-    """Bytes of weights that one step reads: all, but of an input table of its own only a few rows."""
+    """Bytes of weights that one step reads: all, except most rows of a separate input table."""
     inputs: Any = module.get_input_embeddings()
     outputs: Any = module.get_output_embeddings()
     table, head = inputs.weight, outputs.weight

@@ -1,6 +1,7 @@
-"""`bench soak`: many typists at once on a real server, for minutes: how long they wait, and what is left afterwards.
+"""`bench soak`: many typists at once on a real server, for minutes: their waits, and the state of the server
+afterwards.
 
-One typist alone comes before and after, so that what the load left behind would show. Memory, threads and descriptors
+A single typist runs before and after, to detect lasting effects of the load. Memory, threads and descriptors
 are those of the server's process.
 """
 
@@ -24,14 +25,14 @@ MINUTES = 2.0
 TYPISTS = 64
 ALONE = 60  # keys
 FEW = 10  # keys that warm up
-WARM = 1 / 3  # of the time, after which memory is to stay as it is
+WARM = 1 / 3  # share of the time after which memory should be constant
 SETTLE = 20.0  # seconds until connections that are kept alive are closed
-EVERY = 1.0  # seconds between two looks at the process
+EVERY = 1.0  # seconds between two samples of the process
 
 
 @dataclass(frozen=True)
 class Process:
-    """What the server's process takes."""
+    """The resources of the server's process."""
 
     memory: int  # bytes
     threads: int
@@ -68,7 +69,7 @@ async def _soak(child: Child, words: str, seconds: float, typists: int, progress
     watching.cancel()
     progress("one typist alone again")
     after_alone = await _alone(server, words, ALONE)
-    progress("waiting until everything is let go of")
+    progress("waiting until connections are closed")
     after = await _settled(process, before)
     return summary(seen, looks, before, after, (before_alone, after_alone), typists, seconds)
 
@@ -91,7 +92,7 @@ async def _watch(process: psutil.Process, looks: list[Process], say: Callable[[]
 
 
 async def _settled(process: psutil.Process, before: Process) -> Process:
-    """What the process takes once it has had time to let go of connections."""
+    """The resources of the process after idle connections have been closed."""
     end = time.perf_counter() + SETTLE
     while True:
         now = Process.of(process)
@@ -130,7 +131,7 @@ def summary(
     report.rows.append({"what": "first drafts a second", "count": round(len(seen.first) / seconds, 1)})
     answered = sum(count for end, count in seen.ends.items() if end.startswith("foreign, answered"))
     away = max(abs(memory - middle) / middle for memory in warm)
-    report.target("requests lost without a word", seen.ends["lost"], "<= 0")
+    report.target("requests without a response", seen.ends["lost"], "<= 0")
     report.target("foreign requests that were answered", answered, "<= 0")
     report.target("fairness: slowest typist's median wait / median", seen.slowest_to_median(), "<= 2")
     report.target("memory after warm-up: furthest from its median, %", 100 * away, "<= 5")

@@ -1,9 +1,9 @@
 """`bench speculative`: tokens per second, accept length τ and speed-up over plain decoding, method by method (Tables 2
 and 4 of the ARC-Decode paper); with `--sweep`, over temperatures and θ (Figures 4 and 5).
 
-All methods continue the same prompts, in turns, so that load falls on all alike; what reads the prompt is not counted
-for the target. Each method keeps what it learns about its drafter from prompt to prompt, as the app does. A few prompts
-of each kind are a sample: τ comes with the standard error of its mean over prompts.
+All methods continue the same prompts, in turns, so that other load affects all alike; reading the prompt is not counted
+for the target. Each method keeps its drafter's acceptance estimates from prompt to prompt, as the app does. A few
+prompts of each kind are a sample: τ comes with the standard error of its mean over prompts.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ PLAIN = "plain"
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2, 1.5)
 THETAS = (0.3, 0.5, 0.7, 0.9)
 EAGLE = "EAGLE-3"
-WHOLE = "EAGLE-3, whole trees"  # all that it proposes is verified, whether it pays or not
+WHOLE = "EAGLE-3, whole trees"  # verifies all proposals, whether that pays or not
 ALL = "all"
 
 
 @dataclass
 class Method:
-    """A way to decode, and what it came to: seconds and tokens by kind of prompt."""
+    """A way to decode, and its results: seconds and tokens by kind of prompt."""
 
     name: str
     drafter: Drafter | None
@@ -54,8 +54,8 @@ class Method:
 
 
 def methods(model: LanguageModel, options: Options, progress: Callable[[str], None]) -> list[Method]:
-    """All of them: those of EAGLE-3 where there is a head and the backend gives hidden states, those of ARC where the
-    model is calibrated. What is missing is said."""
+    """All methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is calibrated.
+    The reason for a missing method is reported."""
     from core.autocomplete import BASE_STORE
 
     store = NgramStore.open(BASE_STORE)
@@ -66,7 +66,7 @@ def methods(model: LanguageModel, options: Options, progress: Callable[[str], No
         Method("superposed tree", SuperposedDrafter(model, 3), "lossless"),
     ]
     try:
-        # One head for all: it follows whichever text it is given.
+        # All methods share one head, because it follows whichever text it is given.
         drafter = Eagle3Drafter(Eagle3Head.load(options.head or DEFAULT_HEAD), model)
         found.append(Method(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
         found.append(Method(EAGLE, drafter, "lossless"))
@@ -120,7 +120,7 @@ def _run(
     progress: Callable[[str], None],
     temperature: float = 1.0,
 ) -> None:
-    """Every method on every prompt, each prompt beginning with another method."""
+    """Runs every method on every prompt; each prompt begins with another method."""
     for kind, of_kind in by_kind.items():
         for number, ids in enumerate(of_kind):
             progress(f"T = {temperature:g}, {kind}, prompt {number + 1} of {len(of_kind)}")
@@ -146,7 +146,7 @@ def _run(
 def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[Method]) -> None:
     for method in made[1:]:
         if method.name == WHOLE:
-            continue  # it is told not to mind what it costs
+            continue  # it ignores its cost by design
         slowest = min(_speed_up(method, made[0], kind) for kind in by_kind)
         report.target(f"{method.name}: speed of plain decoding kept, slowest set", slowest, ">= 0.97")
     named = {method.name: method for method in made}
@@ -173,7 +173,7 @@ def _sweep(
     options: Options,
     progress: Callable[[str], None],
 ) -> None:
-    """Plain decoding, the best drafter without loss, and the same with ARC, over temperatures; ARC over θ."""
+    """Plain decoding, the best lossless drafter, and the same with ARC, over temperatures; ARC over θ."""
     arc = next((method for method in made if method.name.endswith("+ ARC")), None)
     best = next((method for method in made if method.name == EAGLE), made[1])
     settings = [(t, None) for t in TEMPERATURES] + [(1.0, theta) for theta in THETAS if arc is not None]

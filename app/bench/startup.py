@@ -1,5 +1,5 @@
-"""`bench startup`: process start to a page that answers and to the first draft possible, beside a bare Gradio page; and
-the memory of the idle app."""
+"""`bench startup`: time from process start to a page that answers and to the first draft possible, beside a bare Gradio
+page; and the memory of the idle app."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.bench.child import free_port, running, running_app
 from app.bench.report import Options, Report
 
 ROUNDS = 3
-IDLE = 1.0  # seconds after which the app is at rest
+IDLE = 1.0  # seconds after which the app is idle
 BARE = """
 import sys, gradio
 with gradio.Blocks(analytics_enabled=False) as page:

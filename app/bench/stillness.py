@@ -1,12 +1,12 @@
-"""`bench stillness`: real Chromium types held-out text; a MutationObserver in the page notes every state of the drafts.
+"""`bench stillness`: types held-out text in real Chromium; a MutationObserver records every state of the drafts.
 
-Counts, not times. A state is what the page looks like after one task of its script. Three things are counted, at each
+It counts, and measures no times. A state is the page after one task of its script. Three things are counted, at each
 rate of typing:
 
 - states that show as many rows as the model has worth showing: the server leaves out the others once its choice is
-  made, so a state is judged by the settled answer for its text, or by the next one;
-- vanishings: the list, the hints or the ghost were there in the state before and are not in this one;
-- movements: the list, the hints, what is below or what is above stands elsewhere although the text is the same.
+  made, so a state is compared with the settled response for its text, or with the next one;
+- vanishings: the list, the hints or the ghost were in the previous state and are missing in this one;
+- movements: the list, the hints, or the parts above or below have another position although the text is the same.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 
 
 def states_of(page: Page, passage: tuple[str, str], rate: float) -> list[dict[str, Any]]:
-    """The states of the page while one passage is typed, from where its first drafts stand there."""
+    """The states of the page while one passage is typed, from its first drafts on."""
     before, typed = passage
     page.get_by_role("textbox", name="Your text").fill(before)
     page.keyboard.press("Control+End")
@@ -126,7 +126,7 @@ def summary(seen: dict[int, list[list[dict[str, Any]]]]) -> Report:
 
 
 def steps(runs: list[list[dict[str, Any]]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each state with the one after it."""
+    """Pairs of each state and the next."""
     return [pair for run in runs for pair in itertools.pairwise(run)]
 
 

@@ -1,4 +1,4 @@
-"""Text to measure on: files the user names, or a small text that comes with the app."""
+"""Text for measurements: the user's files, or a small text that comes with the app."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _REACH = 600  # characters before a place; more than 32 tokens of any prose
 def load(path: Path | None = None) -> list[list[str]]:
     """The documents of each file of a file or folder: .txt, .md, .jsonl; each also as .gz or .zst.
 
-    Raises: InputError when nothing is there, nothing can be read, or there is no text in it.
+    Raises: InputError when there is no file, no readable one, or no text.
     """
     files = expand([path or SAMPLE])
     damage: list[Damage] = []
@@ -27,13 +27,13 @@ def load(path: Path | None = None) -> list[list[str]]:
     found = [texts for texts in read if texts]
     if not found:
         why = f" ({damage[0]})" if damage else ""
-        raise InputError(f"No text to measure on in {path}{why}; name a .txt or .jsonl.zst file with some.")
+        raise InputError(f"No text to measure on in {path}{why}; give a .txt or .jsonl.zst file that contains text.")
     return found
 
 
 @dataclass(frozen=True)
 class Place:
-    """Somewhere in a text: what stands before it, the word that follows, and where that is."""
+    """A place in a text: the text before it, the next word, and the position."""
 
     before: str
     word: str
@@ -42,7 +42,7 @@ class Place:
 
 
 def words(files: list[list[str]], count: int, seed: int = 0) -> list[Place]:
-    """Up to `count` words of 5 letters and more, as many out of each file; the same for the same seed."""
+    """Up to `count` words of at least 5 letters, equally many from each file; the same for the same seed."""
     chance = random.Random(seed)
     by_file = [[(text, m) for text in texts for m in _WORD.finditer(text, 200)] for texts in files]
     for found in by_file:
@@ -57,7 +57,7 @@ def last_tokens(tokenizer: Tokenizer, text: str, count: int = 32) -> str:
 
 
 def prefixes(tokenizer: Tokenizer, files: list[list[str]], count: int, length: int = 32) -> list[list[int]]:
-    """`count` prefixes of exactly `length` tokens, each up to a word; fewer places are used again."""
+    """`count` prefixes of exactly `length` tokens, each up to a word; places repeat if there are too few."""
     ids = [tokenizer.encode(place.before)[-length:] for place in words(files, count)]
     whole = [prefix for prefix in ids if len(prefix) == length]
     if not whole:

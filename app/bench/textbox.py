@@ -1,8 +1,8 @@
-"""The peer of `bench keystroke`: the same drafts behind a plain `gr.Textbox` with a streaming input event.
+"""The peer of `bench keystroke`: the same drafts with a plain `gr.Textbox` and a streaming input event.
 
     python -m app.bench.textbox PORT MODEL BACKEND
 
-Each answer carries the length of the text it belongs to, so that the page can tell which key it answers.
+Each response contains the length of its text, so that the page can match it to a key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from core.autocomplete import load_autocomplete
 
 
 def build(autocomplete: Any) -> gr.Blocks:
-    """The page. The newest text wins here too: an older answer stops at its next step."""
+    """The page. As in the app, a newer text stops the older response at its next step."""
     session, turn, newest = autocomplete.open(), threading.Lock(), 0
 
     def answer(before: str) -> Iterator[str]:

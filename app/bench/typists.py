@@ -1,7 +1,7 @@
-"""Simulated typists for `bench soak`: many tabs that type over real HTTP, each with habits of its own.
+"""Simulated typists for `bench soak`: many tabs that type over real HTTP, each with its own habits.
 
-A typist writes a passage key by key, asks for drafts at every key, and rests now and then, so that drafts come to their
-end. Every answer is accounted for: it came to its end, a newer request of the tab took its place, the typist left, or
+A typist writes a passage key by key, requests drafts at every key, and rests now and then, so that drafts complete.
+The outcome of every request is recorded: it completed, a newer request of the tab superseded it, the typist left, or
 it was lost.
 """
 
@@ -22,9 +22,9 @@ from urllib.parse import urlsplit
 RATE = 8  # keys a second
 KEYS = (20, 60)  # typed before a rest
 REST = (0.5, 2.5)  # seconds
-CONTEXT = 300  # characters that stand there before typing starts
+CONTEXT = 300  # characters before the caret when typing starts
 CONNECTIONS = 6  # of one tab at once, as a browser has them; the oldest is dropped for a newer request
-STAY = (5.0, 25.0)  # seconds until a typist leaves, and another one comes in a new tab
+STAY = (5.0, 25.0)  # seconds until a typist leaves, and a new one starts in another tab
 SLOW = 0.2  # seconds between two reads of a slow reader
 PATIENCE = 30.0  # seconds; an answer that takes longer is lost
 
@@ -33,22 +33,22 @@ Answer = tuple[int, AsyncIterator[bytes], asyncio.StreamWriter]
 
 
 class Broken(Exception):
-    """The server's answer is no HTTP, or broke off."""
+    """The server's response is not HTTP, or broke off."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """Where the requests go.
+    """The server.
 
     Attributes:
-        headers: what every request says besides, so that it is let in.
+        headers: the headers of every request, with the token.
     """
 
     url: str
     headers: dict[str, str]
 
     async def post(self, path: str, body: bytes, **headers: str) -> Answer:
-        """Send a request on a connection of its own. Returns: status, lines, and what closes the connection."""
+        """Sends a request on its own connection. Returns: status, lines, and a function that closes the connection."""
         address = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         said = {"Host": address.netloc, "Content-Type": "application/json", "Connection": "close", **self.headers}
@@ -88,13 +88,13 @@ async def _lines(reader: asyncio.StreamReader, chunked: bool) -> AsyncIterator[b
 
 @dataclass
 class Seen:
-    """What happened.
+    """The results.
 
     Attributes:
         first: seconds from a key to its first drafts, of the keys that got some.
-        waits: by typist, seconds from the first key that had no drafts yet to the next first drafts of the tab.
-        ends: how requests ended: "done", "overtaken", "left", "refused" (an error in words), "lost".
-        lost: why, of those.
+        waits: by typist, seconds from the first key without drafts to the tab's next first drafts.
+        ends: how requests ended: "done", "overtaken", "left", "refused" (an error message), "lost".
+        lost: the reasons of the lost ones.
     """
 
     first: list[float] = field(default_factory=list)
@@ -103,19 +103,19 @@ class Seen:
     lost: Counter[str] = field(default_factory=Counter)
 
     def slowest_to_median(self) -> float:
-        """The longest of the typists' median waits, beside the median of them."""
+        """The longest of the typists' median waits, divided by the median of them."""
         medians = [median(waits) for waits in self.waits.values() if waits]
         return max(medians) / median(medians) if medians else float("nan")
 
 
 @dataclass
 class Habits:
-    """How one typist behaves.
+    """The habits of one typist.
 
     Attributes:
-        silent: goes without telling the server, and drops the connection of an overtaken request at once.
-        slow: reads answers slowly.
-        restless: leaves after a while, to come back in a new tab.
+        silent: leaves without telling the server, and drops the connection of a superseded request immediately.
+        slow: reads responses slowly.
+        restless: leaves after a while, and returns in a new tab.
     """
 
     silent: bool = False
@@ -124,7 +124,7 @@ class Habits:
 
 
 class Typist:
-    """One person, in one tab after the other."""
+    """One person, in a sequence of tabs."""
 
     def __init__(self, number: int, server: Server, text: str, habits: Habits, seen: Seen) -> None:
         self.number, self.habits = number, habits
@@ -135,7 +135,7 @@ class Typist:
         seen.waits[number] = []
 
     async def type(self, seconds: float, keys: int | None = None) -> None:
-        """Type for so long, or so many keys."""
+        """Types for this long, or this many keys."""
         end, left = time.perf_counter() + seconds, keys
         while time.perf_counter() < end and left != 0:
             stay = self._chance.uniform(*STAY) if self.habits.restless else seconds
@@ -163,7 +163,7 @@ class Typist:
                 task.add_done_callback(lambda task: self._answers.pop(task, None))
                 left = None if left is None else left - 1
             await asyncio.sleep(self._chance.uniform(*REST))
-        if left == 0 and not self.habits.restless:  # the last drafts come to their end
+        if left == 0 and not self.habits.restless:  # let the last drafts complete
             await asyncio.gather(*self._answers)
         for answer in list(self._answers):
             answer.cancel()
@@ -202,12 +202,12 @@ class Typist:
                     if self.habits.slow:
                         await asyncio.sleep(SLOW)
             if not ended:
-                self._lost_unless(newest[0] > n, "an end without a word")
+                self._lost_unless(newest[0] > n, "an end without a final line")
         except asyncio.CancelledError:
             if not ended:
                 self._seen.ends["overtaken" if newest[0] > n else "left"] += 1
         except TimeoutError:
-            self._lost_unless(newest[0] > n, "no end within the patience")
+            self._lost_unless(newest[0] > n, "no end within the time limit")
         except (OSError, Broken, asyncio.IncompleteReadError, ValueError) as error:
             if not ended:
                 self._lost_unless(False, f"{type(error).__name__}: {error}")
@@ -221,7 +221,7 @@ class Typist:
             self._seen.lost[why] += 1
 
 
-# What must be refused: path, headers, body.
+# Requests that must be refused: path, headers, body.
 FOREIGN: list[tuple[str, dict[str, str], bytes]] = [
     ("/api/drafts", {"Host": "example.org"}, b"{}"),
     ("/api/drafts", {"Origin": "https://example.org"}, b'{"tab": "x", "n": 1, "before": "x"}'),
@@ -237,7 +237,7 @@ FOREIGN: list[tuple[str, dict[str, str], bytes]] = [
 
 
 async def foreign(server: Server, seconds: float, seen: Seen, every: float = 0.2) -> None:
-    """Send what must be refused, and requests that break off in the middle."""
+    """Sends requests that must be refused, and requests that break off in the middle."""
     end, chance, address = time.perf_counter() + seconds, random.Random(0), urlsplit(server.url)
     while time.perf_counter() < end:
         await asyncio.sleep(every)
@@ -256,4 +256,6 @@ async def foreign(server: Server, seconds: float, seen: Seen, every: float = 0.2
                 writer.close()
             seen.ends["foreign, refused" if 400 <= status < 500 else f"foreign, answered {status}"] += 1
         except (ConnectionError, TimeoutError, Broken, asyncio.IncompleteReadError):
-            seen.ends["foreign, closed"] += 1  # as for what is too large, before it is all sent
+            seen.ends["foreign, closed"] += (
+                1  # the server may close the connection of a too large request before all of it is sent
+            )
