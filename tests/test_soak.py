@@ -80,7 +80,7 @@ def test_what_is_left_behind_misses_its_target() -> None:
     assert targets["memory after warm-up: furthest from its median, %"].value == pytest.approx(20)
     assert (targets["threads left"].value, targets["descriptors left"].value) == (1, 2)
     assert [name for name, t in targets.items() if t.met] == [
-        "requests lost without a response",
+        "requests without a response",
         "foreign requests that were answered",
     ]
 
@@ -97,7 +97,7 @@ def test_a_crowd_on_a_real_server_loses_nothing_and_leaves_nothing(
     report = soak.measure(Options(model=str(folder), minutes=0.1, typists=12), lambda _: None)
     targets = {target.name: target for target in report.targets}
     for name in (
-        "requests lost without a response",
+        "requests without a response",
         "foreign requests that were answered",
         "threads left",
         "descriptors left",
