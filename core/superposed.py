@@ -15,7 +15,7 @@ Knows ids and logits; nothing of text, files or widgets. Shapes: V vocabulary, D
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from collections.abc import Sequence as Ids
 from typing import Any
 
@@ -34,8 +34,6 @@ from core.drafting.places import Places
 from core.drafting.rows import first_drafts, forked_drafts, worth_keeping
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import DEFAULT
-
-Mix = Callable[[Tensor, list[int], np.ndarray], Tensor]  # (V, D), ids (d,), gamma (d,) -> the inputs of a row
 
 
 def mixed_embedding(embeddings: Tensor, ids: list[int], gamma: np.ndarray) -> Tensor:
@@ -56,8 +54,6 @@ def superposed(
     options: Options,
     places: Places | None = None,
     kept: Ids[Kept] = (),
-    score: Candidates | None = None,
-    mix: Mix = mixed_embedding,
 ) -> Drafting:
     """Algorithm 1 for one prefix: yields the rows of the next pass and the drafts so far, and is sent their logits.
 
@@ -66,10 +62,9 @@ def superposed(
         sequence: holds the prefix, and the tokens of the word whose logits are given; afterwards the prefix alone.
         places: where the drafts may begin; None: after the prefix.
         kept: rows of an earlier request that stay where they are.
-        score, mix: how tokens are scored and embeddings mixed, where that is done on a device.
     """
     o, prefix, floor = options, list(prefix_ids), len(prefix_ids)
-    places, score = places or Places.of(o), score or Candidates(o)
+    places, score = places or Places.of(o), Candidates(o)
     embeddings, pieces = sequence.model.embeddings, sequence.model.tokenizer.pieces
     stop = o.stops(sequence.model)
     random = np.random.default_rng(o.seed)
@@ -122,7 +117,7 @@ def superposed(
                 if any(d.stem + o.exact_steps < length for d in growing):
                     # The superposed row begins where the best draft does, and follows one token behind the drafts.
                     before = before_mixtures(sequence, prefix, growing[0]) if not fed else []
-                    mixed = mixtures(growing, range(fed, at), embeddings, mix if not before else mixed_embedding)
+                    mixed = mixtures(growing, range(fed, at), embeddings)
                     rows.insert(0, Row(sequence, torch.cat([*before, *mixed]), silent=len(exact) == len(due)))
                     fed = at
                 logits = yield rows, so_far()
@@ -157,13 +152,11 @@ def superposed(
             sequence.rewind(floor)
 
 
-def mixtures(growing: Ids[Draft], places: range, embeddings: Tensor, mix: Mix = mixed_embedding) -> list[Tensor]:
+def mixtures(growing: Ids[Draft], places: range, embeddings: Tensor) -> list[Tensor]:
     """The inputs of the superposed row at some places: the drafts' tokens there, mixed by eqs. 3-4."""
-    if len(places) > 1:
-        mix = mixed_embedding
-    return [
-        mix(embeddings, [d.ids[d.start + i] for d in growing], weights([d.totals[i] for d in growing])) for i in places
-    ]
+    tokens = [[d.ids[d.start + i] for d in growing] for i in places]
+    gammas = [weights([d.totals[i] for d in growing]) for i in places]
+    return [mixed_embedding(embeddings, *both) for both in zip(tokens, gammas, strict=True)]
 
 
 def each_its_best(drafts: list[Draft], growth: Growth, by_score: bool) -> list[Draft]:

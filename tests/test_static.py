@@ -20,8 +20,8 @@ from core.models.base import Row, path_to
 from core.models.hf_tokenizer import HFTokenizer
 from core.models.static import StaticModel, StaticSequence
 from core.models.torch_model import TorchModel
+from core.samplers import TopK
 from core.superposed import superpose_batch
-from core.superposed_static import superpose_static
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_plain.json").read_text())
 PAPER = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
@@ -86,7 +86,7 @@ def test_any_program_of_passes_rewinds_and_forks_equals_the_plain_path(
     held: list[tuple[StaticSequence, Tensor]] = [(model.open(), torch.empty(0, model.dim))]
     try:
         for _ in range(data.draw(st.integers(3, 9), label="steps")):
-            do = data.draw(st.sampled_from(["pass", "fork", "step", "mix", "rewind", "open", "close"]), label="do")
+            do = data.draw(st.sampled_from(["pass", "fork", "step", "rewind", "open", "close"]), label="do")
             at = data.draw(st.integers(0, len(held) - 1), label="which")
             sequence, fed = held[at]
             if do == "rewind":
@@ -100,12 +100,10 @@ def test_any_program_of_passes_rewinds_and_forks_equals_the_plain_path(
             elif do == "close" and len(held) > 1:
                 sequence.close()
                 del held[at]
-            elif do in ("pass", "step", "mix"):
+            elif do in ("pass", "step"):
                 some = st.lists(st.integers(0, len(held) - 1), min_size=1, unique=True)
                 chosen = [i for i in data.draw(some, label="rows") if held[i][0].length < CONTEXT]
-                if chosen and do == "mix":
-                    check_mixtures(model, plain, held, chosen, data)
-                elif chosen:
+                if chosen:
                     check_pass(model, plain, held, chosen, 1 if do == "step" else 21, data)
     finally:
         for sequence, _ in held:
@@ -128,23 +126,6 @@ def check_pass(model, plain, held, chosen, most, data) -> None:
         held[i] = (held[i][0], torch.cat([held[i][1], vector]))
         expected = reference(plain, held[i][1])
         assert close_to(output, expected[-len(vector) :] if row.every else expected[-1])
-
-
-def check_mixtures(model, plain, held, chosen, data) -> None:
-    token = st.integers(0, VOCAB - 1)
-    mixtures = []
-    for _ in chosen:
-        ids = data.draw(st.lists(token, min_size=1, max_size=5), label="mixture")
-        mixtures.append((ids, [(i + 1) / sum(range(len(ids) + 1)) for i in range(len(ids))]))
-    found = model.step([held[i][0] for i in chosen], mixtures, 7, tau=1.5)
-    for line, (i, (ids, weights)) in enumerate(zip(chosen, mixtures, strict=True)):
-        vector = torch.tensor(weights)[None] @ model.embeddings[ids]
-        held[i] = (held[i][0], torch.cat([held[i][1], vector]))
-        expected = reference(plain, held[i][1])[-1] / 1.5
-        assert close_to(found.logits[line], expected.topk(7).values)
-        assert close_to(found.logits[line], expected[found.ids[line]])
-        assert found.totals[line] == pytest.approx(float(expected.logsumexp(0)), abs=1e-3)
-        assert held[i][0].inputs[-1] == (ids[0] if len(ids) == 1 else None)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -203,7 +184,7 @@ def test_watched_layers_are_those_of_the_plain_path(
         other.feed([33, 34, 35])  # before the other's path is kept
         b.keep([0, 2, 3])
         b.rewind(3)
-        model.step([b, other], [([46], [1.0]), ([36], [1.0])], 3)  # type: ignore[list-item]
+        model.forward([Row(b, [46]), Row(other, [36])])
         model.forward([Row(a, [37], silent=True), Row(other, [38, 39])])
         for sequence, length in ((a, 24), (b, 4), (other, 29)):
             whole = plain.open()
@@ -256,7 +237,7 @@ def test_a_step_of_some_leaves_what_idle_lines_hold_alone(llama: StaticModel) ->
     for sequence, ids in zip(held, ([1, 2, 3], [4, 5], [6]), strict=True):
         sequence.feed(ids)
     before = [plane[held[1].line, :, :-1].clone() for plane in llama._planes]
-    llama.step([held[0], held[2]], [([7], [1.0]), ([8, 9], [0.5, 0.5])], 3)  # type: ignore[list-item]
+    llama.forward([Row(held[0], [7]), Row(held[2], llama.embeddings[[8, 9]].mean(0, keepdim=True))])
     assert all(torch.equal(a, b[held[1].line, :, :-1]) for a, b in zip(before, llama._planes, strict=True))
     for sequence in held:
         sequence.close()
@@ -270,24 +251,17 @@ def test_lines_and_positions_are_finite_and_that_is_said(llama: StaticModel) -> 
         held[0].fork()
     held[0].feed(list(range(CONTEXT)))
     with pytest.raises(ContextFull, match=f"{CONTEXT} positions are held and 1 more"):
-        llama.step([held[1], held[0]], [([1], [1.0]), ([1], [1.0])], 3)  # type: ignore[list-item]
+        llama.forward([Row(held[1], [1]), Row(held[0], [1])])
     assert (held[0].length, held[1].length) == (CONTEXT, 0)
     for sequence in held:
         sequence.close()
 
 
-def test_wrong_mixtures_are_refused(llama: StaticModel) -> None:
+def test_a_closed_sequence_is_refused(llama: StaticModel) -> None:
     a = llama.open()
-    for mixtures, words in (
-        ([], "0 mixtures"),
-        ([([1, 2], [1.0])], "1 weights given for 2"),
-        ([([VOCAB], [1.0])], "outside the vocabulary"),
-    ):
-        with pytest.raises(InputError, match=words):
-            llama.step([a], mixtures, 3)  # type: ignore[list-item]
     a.close()
     with pytest.raises(InputError, match="closed"):
-        llama.step([a], [([1], [1.0])], 3)  # type: ignore[list-item]
+        llama.forward([Row(a, [1])])
 
 
 def test_a_compiled_step_gives_the_same() -> None:
@@ -296,10 +270,11 @@ def test_a_compiled_step_gives_the_same() -> None:
     traced = StaticModel(plain, lines=2, capacity=CONTEXT, compiler="aot_eager")
     a, b = traced.open(), traced.open()
     traced.forward([Row(a, [1, 2, 3]), Row(b, [4, 5])])
-    found = traced.step([a, b], [([7, 8], [0.25, 0.75]), ([9], [1.0])], 5)  # type: ignore[list-item]
-    vectors = torch.cat([plain.embeddings[[1, 2, 3]], torch.tensor([[0.25, 0.75]]) @ plain.embeddings[[7, 8]]])
-    assert close_to(found.logits[0], reference(plain, vectors)[-1].topk(5).values)
-    assert close_to(found.logits[1], reference(plain, plain.embeddings[[4, 5, 9]])[-1].topk(5).values)
+    mixed = torch.tensor([[0.25, 0.75]]) @ plain.embeddings[[7, 8]]
+    found = traced.forward([Row(a, mixed), Row(b, [9])])
+    vectors = torch.cat([plain.embeddings[[1, 2, 3]], mixed])
+    assert close_to(found[0], reference(plain, vectors)[-1])
+    assert close_to(found[1], reference(plain, plain.embeddings[[4, 5, 9]])[-1])
     traced.watch((0, 1, 1))
     a.rewind(0)
     for token in (1, 2):
@@ -312,8 +287,15 @@ def test_a_compiled_step_gives_the_same() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{"forks": 0, "exact_steps": 0}, {"forks": 0, "exact_steps": 1}, {"forks": 3, "exact_steps": 2}, PAPER],
-    ids=["r=0", "r=1", "forks", "the paper's"],
+    [
+        {"forks": 0, "exact_steps": 0},
+        {"forks": 0, "exact_steps": 1},
+        {"forks": 3, "exact_steps": 2},
+        {"reset_every": 2},
+        {"rule": TopK(5)},
+        PAPER,
+    ],
+    ids=["r=0", "r=1", "forks", "resets", "rule", "the paper's"],
 )
 def test_drafts_of_ragged_prefixes_are_those_of_the_plain_path(
     models: Callable[[str], tuple[StaticModel, TorchModel]], options: dict[str, object]
@@ -321,7 +303,7 @@ def test_drafts_of_ragged_prefixes_are_those_of_the_plain_path(
     plain = models("llama")[1]
     model = StaticModel(plain, lines=20, capacity=CONTEXT)
     prefixes = [[1, 2, 3], list(range(30)), [7], list(range(50, 62)), [9, 8]]
-    ours = list(superpose_static(model, prefixes, 3, 6, **options))
+    ours = list(superpose_batch(model, prefixes, 3, 6, **options))
     theirs = list(superpose_batch(plain, prefixes, 3, 6, **options))
     assert len(ours) == len(theirs) >= 6
     for one, other in zip(ours, theirs, strict=True):
@@ -333,7 +315,7 @@ def test_drafts_of_ragged_prefixes_are_those_of_the_plain_path(
 
 def test_stopping_early_leaves_the_prefix_and_frees_the_lines(llama: StaticModel) -> None:
     sequence = llama.open()
-    drafts = superpose_static(llama, [[1, 2, 3]], 3, 6, sequences=[sequence], exact_steps=2)
+    drafts = superpose_batch(llama, [[1, 2, 3]], 3, 6, sequences=[sequence], exact_steps=2)
     next(drafts)
     next(drafts)
     drafts.close()
@@ -341,17 +323,11 @@ def test_stopping_early_leaves_the_prefix_and_frees_the_lines(llama: StaticModel
     sequence.close()
 
 
-def test_what_needs_all_logits_is_refused(llama: StaticModel) -> None:
-    for wrong in ({"rule": lambda ids, logits: logits}, {"reset_every": 2}, {}):
-        with pytest.raises(InputError):
-            list(superpose_static(llama, [[1]] if wrong else [[]], 3, 4, **wrong))
-
-
 def test_the_papers_drafts_of_the_default_model(plain_torch_model: TorchModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static, "COLUMNS", 64)
     cases = GOLDEN["cases"][:6]
     model = StaticModel(plain_torch_model, lines=8, capacity=64)
-    *_, last = superpose_static(model, [case["prefix_ids"] for case in cases], 3, 10, **PAPER)
+    *_, last = superpose_batch(model, [case["prefix_ids"] for case in cases], 3, 10, **PAPER)
     for drafts, case in zip(last, cases, strict=True):
         assert drafts.ids == case["drafts"]
         assert drafts.logprobs == pytest.approx(case["logprobs"], abs=5e-4)
@@ -371,10 +347,11 @@ def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel
     plain = [torch_model.open() for _ in prefixes]
     torch_model.forward([Row(s, p) for s, p in zip(plain, prefixes, strict=True)])
     for token in (100, 200, 300):  # the second and third are replays
-        found = model.step(held, [([token, token + 1], [0.5, 0.5])] * len(held), 10)  # type: ignore[arg-type]
         vector = torch_model.embeddings[[token, token + 1]].mean(0, keepdim=True)
-        for line, logits in enumerate(torch_model.forward([Row(s, vector) for s in plain])):
-            assert torch.allclose(found.logits[line], logits[found.ids[line]], atol=0.1 * float(logits.std()))
+        found = model.forward([Row(s, vector) for s in held])
+        for ours, theirs in zip(found, torch_model.forward([Row(s, vector) for s in plain]), strict=True):
+            best = theirs.topk(10).indices
+            assert torch.allclose(ours[best], theirs[best], atol=0.1 * float(theirs.std()))
     assert all(graph.graph is not None for graph in model.graphs.made.values())
 
 

@@ -126,7 +126,8 @@ def test_a_tree_waits_while_other_sequences_go_on(
             if do == "step":
                 model.forward([Row(other, [data.draw(token)]) for other in others])
             elif do == "mix" and isinstance(model, StaticModel):
-                model.step(others, [([1, 2], [0.5, 0.5])] * len(others), 3)  # type: ignore[arg-type]
+                mixed = model.embeddings[[1, 2]].mean(0, keepdim=True)
+                model.forward([Row(other, mixed) for other in others])
             elif do == "read":
                 other.feed(data.draw(few))
             elif do == "tree":
@@ -156,7 +157,7 @@ def test_a_mixed_step_forgets_the_tree_of_its_own_sequence(load: Callable[[str],
     sequence = model.open()
     sequence.feed([1, 2])
     sequence.feed_tree([5, 6], [-1, 0])
-    model.step([sequence], [([3, 4], [0.5, 0.5])], 3)  # type: ignore[list-item]
+    sequence.feed_embedding(model.embeddings[[3, 4]].mean(0))
     with pytest.raises(InputError, match="No tree"):
         sequence.keep([0])
     sequence.close()

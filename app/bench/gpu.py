@@ -26,6 +26,7 @@ from app.bench.lookups import Timed
 from app.bench.report import Options, Report, interleaved, percentile
 from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
 from core.autocomplete import BASE_STORE
+from core.drafting.candidates import likeliest
 from core.errors import BackendUnavailable
 from core.models import hf
 from core.models.base import Row
@@ -38,7 +39,7 @@ from core.samplers import MinP, TopNSigma, TopP, TopW
 from core.speculative.drafters import Moment
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
-from core.superposed_static import superpose_static
+from core.superposed import mixed_embedding, superpose_batch
 
 KS = (1, 3, 8)
 PREFIX, LENGTH = 15, 10  # tokens, as in the paper's figure 6
@@ -135,15 +136,15 @@ def _one_model(
 
 
 def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, float]:
-    """Seconds per step for each k, mixture in, candidates out, the synchronisation included: medians."""
+    """Seconds per superposed step for each k, the synchronisation included: medians."""
     sequence = static.open()
     sequence.feed(prefix)
     runs = {}
     for k in KS:
-        mixture = (prefix[:k], [1 / k] * k)
 
-        def run(mixture: Any = mixture, k: int = k) -> None:
-            static.step([sequence], [mixture], 3 * k)  # type: ignore[list-item]
+        def run(k: int = k) -> None:
+            mixed = mixed_embedding(static.embeddings, prefix[:k], np.full(k, 1 / k))
+            likeliest(static.forward([Row(sequence, mixed)])[0].numpy(), 3 * k)
             sequence.rewind(len(prefix))
 
         runs[str(k)] = run
@@ -236,7 +237,7 @@ def _drafts(
 
     runs: dict[str, Callable[[], object]] = {}
     for k in KS:
-        runs[f"superposed k={k}"] = lambda k=k: list(superpose_static(static, [prefix], k, LENGTH, **THE_PAPERS))
+        runs[f"superposed k={k}"] = lambda k=k: list(superpose_batch(static, [prefix], k, LENGTH, **THE_PAPERS))
         runs[f"generate, sampled in one batch k={k}"] = lambda k=k: _generate(
             model, prefix, do_sample=True, num_return_sequences=k
         )
@@ -266,7 +267,7 @@ def _ngrams(
         shares = []
         for prefix in prefixes:
             rule.seconds, start = 0.0, _now(model)
-            list(superpose_static(static, [prefix], k, LENGTH, ngrams=rule, **THE_PAPERS))
+            list(superpose_batch(static, [prefix], k, LENGTH, ngrams=rule, **THE_PAPERS))
             shares.append(rule.seconds / (_now(model) - start))
         _row(report, model, f"share of n-gram look-up, k={k}", median(shares))
         if k == max(KS):
@@ -289,7 +290,7 @@ def _users(report: Report, model: TorchModel, best: StaticModel, options: Option
                         static.forward([Row(sequence, prefix[:-1])])
                     sequence.rewind(len(prefix) - 1)
                 start = _now(model)
-                list(superpose_static(static, prefixes, 3, LENGTH, sequences=list(held), **THE_PAPERS))
+                list(superpose_batch(static, prefixes, 3, LENGTH, sequences=list(held), **THE_PAPERS))
                 if number >= 0:
                     waits.append(_now(model) - start)
         except torch.OutOfMemoryError:

@@ -70,13 +70,11 @@ def grown(
     prefixes: list[list[int]],
     start: Callable[[Sequence, list[int]], Start],
     sequences: list[Sequence] | None = None,
-    step: Callable[[list[Row]], list[Tensor]] | None = None,
 ) -> Iterator[list[Drafts]]:
     """The drafts of each prefix after every step, all of them in one pass per step.
 
     Args:
         start: how the drafts of a prefix begin, on a sequence that holds it.
-        step: computes the logits of rows after the first step; None is the model's pass.
     Raises: InputError for an empty prefix.
     """
     prefixes = [list(prefix) for prefix in prefixes]
@@ -92,7 +90,7 @@ def grown(
         running = [Driven(start(s, ids)) for s, ids in zip(held, prefixes, strict=True)]
         yield [one.advance([x]) for one, x in zip(running, first, strict=True)]
         while rows := [row for one in running for row in one.rows()]:
-            advance_all(running, (step or model.forward)(rows))
+            advance_all(running, model.forward(rows))
             yield [one.latest for one in running]
     finally:
         for one in running:

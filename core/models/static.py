@@ -9,20 +9,18 @@ size, so that a step always touches the same memory and can be captured once per
           line 1   b b . . . . . .
           line 2   . . . . . . . .        free
 
-The host sends a step's inputs and lengths in one copy and receives its results in one, so there is one
-synchronisation per step. An input is a mixture of tokens, Σ wᵢ·E[idᵢ]; one token is a mixture of one. Out come the
-likeliest m tokens, their logits and the normaliser; the logits themselves stay on the device unless asked for. A few
-tokens fed at once, or a tree of them, are captured the same way, and so is the keeping of a tree's path.
+The host sends a step's embeddings and lengths in one copy and receives its logits in one, so there is one
+synchronisation per step. A few tokens fed at once, or a tree of them, are captured the same way, and so is the keeping
+of a tree's path.
 
 The hidden states of watched layers never leave the device: each sequence copies its own into its buffer.
 
-Without CUDA the same code runs uncaptured. Shapes: B lines, n inputs each, D width, V vocabulary, C columns, d tokens
-of a mixture, m candidates, W the width of all watched layers together.
+Without CUDA the same code runs uncaptured. Shapes: B lines, n inputs each, D width, V vocabulary, C columns, W the
+width of all watched layers together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -47,23 +45,8 @@ COLUMNS = 64  # the fewest columns that a step looks at; more in powers of two, 
 CHUNK = 512  # inputs of a line that go through the model at once while a text is read
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """The likeliest tokens after each of B inputs, best first.
-
-    Attributes:
-        ids: (B, m) int64.
-        logits: (B, m) float32, divided by τ.
-        totals: (B,) float32, log Σ exp of all logits divided by τ: `logits - totals` are log-probabilities.
-    """
-
-    ids: Tensor
-    logits: Tensor
-    totals: Tensor
-
-
 class StaticModel(LanguageModel):
-    """A torch model behind a static cache; give it sequences like any other, or call `step`."""
+    """A torch model behind a static cache."""
 
     backend = "torch"
 
@@ -138,88 +121,6 @@ class StaticModel(LanguageModel):
         self._planes.clear()
         self._plain.close()
 
-    def step(
-        self,
-        sequences: list[StaticSequence],
-        mixtures: list[tuple[list[int], list[float]]],
-        m: int,
-        tau: float = 1.0,
-    ) -> Candidates:
-        """Advance sequences by one position each, given as a mixture: ids and their weights.
-
-        Args:
-            m: how many candidates to return.
-            tau: temperature, divides the logits.
-        Returns: candidates of each sequence, on the CPU. Positions count as superposed unless a mixture is one token.
-        Raises: InputError, ContextFull, as `forward`.
-        """
-        if len(set(map(id, sequences))) != len(sequences) or not sequences or len(sequences) != len(mixtures):
-            raise InputError(
-                f"{len(mixtures)} mixtures given for {len(sequences)} different sequences; one each expected."
-            )
-        rows = [Row(sequence, [0]) for sequence in sequences]
-        self._check_room(rows)
-        for ids, weights in mixtures:
-            self._check_inputs(ids)
-            if len(ids) != len(weights):
-                raise InputError(f"{len(weights)} weights given for {len(ids)} tokens; as many expected.")
-        for sequence in sequences:
-            sequence.forget_tree()
-        m = min(m, self.vocab_size)
-        found, first, _, seen = self._one_each(sequences, mixtures, m, 1.0 / tau)
-        found = found.to("cpu")[[sequence.line - first for sequence in sequences]]  # waits: the one time in a step
-        for sequence, (ids, _) in zip(sequences, mixtures, strict=True):
-            sequence.remember(None if seen is None else seen[sequence.line - first])
-            sequence.inputs.append(ids[0] if len(ids) == 1 else None)
-            self.tokens_fed += 1
-        return Candidates(found[:, m : 2 * m].long(), found[:, :m], found[:, 2 * m])
-
-    def _one_each(
-        self,
-        sequences: list[StaticSequence],
-        mixtures: list[tuple[list[int], list[float]]],
-        m: int,
-        scale: float,
-        vectors: dict[int, Tensor] | None = None,
-    ) -> tuple[Tensor, int, Tensor, Tensor | None]:
-        """The captured step. `vectors` are embeddings (D,) by line that are added to the mixtures.
-
-        Returns: for each line touched (2m + 1,), the first of these lines, their logits (B, V), and the watched layers
-            (B, 1, W) if there are any; tensors on the device, which hold until the next step.
-        """
-        first, lines = self._span(sequences)
-        d = bucket(max(len(ids) for ids, _ in mixtures), 1)
-        fed = torch.zeros(lines, 2 * d + 2 + (self.dim if vectors else 0))
-        fed[:, 2 * d + 1] = scale
-        fed[:, 2 * d] = self._capacity  # what an idle line is given has its place in the last column
-        for sequence, (ids, weights) in zip(sequences, mixtures, strict=True):
-            row = fed[sequence.line - first]
-            row[2 * d] = sequence.length
-            row[: len(ids)] = torch.tensor(ids, dtype=torch.float32)  # exact below 2²⁴
-            row[d : d + len(ids)] = torch.tensor(weights, dtype=torch.float32)
-        for line, vector in (vectors or {}).items():
-            fed[line - first, 2 * d + 2 :] = vector
-        columns = min(bucket(max(s.length for s in sequences) + 1, COLUMNS), self._capacity)
-        key = ("step", first, columns, d, m, *fed.shape, self.watched)
-        found, logits, *seen = self.graphs(key, lambda x: self._mixed(x, first, columns, d, m), fed)
-        return found, first, logits, seen[0] if seen else None
-
-    def _mixed(self, fed: Tensor, first: int, columns: int, d: int, m: int) -> tuple[Tensor, ...]:
-        """ids, weights (B, d), length, 1/τ (B, 1), embeddings (B, D) if there are any, side by side -> the likeliest
-        logits, their ids, the normaliser (B, 2m + 1), all logits (B, V), watched layers (B, 1, W) if there are any."""
-        ids, weights, lengths = fed[:, :d].long(), fed[:, d : 2 * d], fed[:, 2 * d].long()
-        tokens = self.embedded(ids)  # (B, d, D)
-        vectors = (tokens.float() * weights[..., None]).sum(1)  # (B, D), eq. 3
-        if fed.shape[1] > 2 * d + 2:
-            vectors = vectors + fed[:, 2 * d + 2 :]
-        logits, seen = self._run(vectors.to(self.layers.dtype)[:, None], lengths, first, columns, 1)
-        logits = logits[:, -1].float()
-        scaled = logits * fed[:, 2 * d + 1 : 2 * d + 2]
-        best = scaled.topk(m)
-        total = scaled.logsumexp(1, keepdim=True)
-        found = torch.cat([best.values, best.indices.float(), total], 1)
-        return (found, logits) if seen is None else (found, logits, seen)
-
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         self._check_room(rows)
         if all(len(row.inputs) == 1 for row in rows):
@@ -231,23 +132,32 @@ class StaticModel(LanguageModel):
         return [logits[id(row)] for row in rows]
 
     def _step(self, rows: list[Row]) -> list[Tensor]:
-        """One input each."""
-        sequences = [row.sequence for row in rows if isinstance(row.sequence, StaticSequence)]
-        nothing: tuple[list[int], list[float]] = ([0], [0.0])
-        mixtures = [nothing if isinstance(row.inputs, Tensor) else (row.inputs, [1.0]) for row in rows]
-        vectors = {
-            sequence.line: row.inputs[0]
-            for sequence, row in zip(sequences, rows, strict=True)
-            if isinstance(row.inputs, Tensor)
-        }
-        _, first, logits, seen = self._one_each(sequences, mixtures, 1, 1.0, vectors)
-        if seen is not None:
-            for sequence in sequences:
-                sequence.fresh = seen[sequence.line - first].clone()
-        spoken = [s.line - first for s, row in zip(sequences, rows, strict=True) if not row.silent]
-        after = iter(logits[spoken].to("cpu").clone() if spoken else [])
+        """One input each, captured."""
+        first, lines = self._span(rows)
+        fed = torch.zeros(lines, 1 + self.dim)
+        fed[:, 0] = self._capacity  # what an idle line is given has its place in the last column
+        for row in rows:
+            line = fed[_line(row) - first]
+            line[0] = row.sequence.length  # exact below 2²⁴
+            line[1:] = as_embeddings(self, row.inputs)[0]
+        columns = min(bucket(max(row.sequence.length for row in rows) + 1, COLUMNS), self._capacity)
+        key = ("step", first, columns, lines, self.watched)
+        logits, *seen = self.graphs(key, lambda x: self._stepped(x, first, columns), fed)
+        for of_all in seen:
+            for row in rows:
+                row.sequence.fresh = of_all[_line(row) - first].clone()
+        places = [_line(row) - first for row in rows if not row.silent]
+        after = iter(logits[places].to("cpu") if places else [])  # waits: the one time in a step
         found = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
         return [x[None] if wants_every(row) and not row.silent else x for x, row in zip(found, rows, strict=True)]
+
+    def _stepped(self, fed: Tensor, first: int, columns: int) -> tuple[Tensor, ...]:
+        """Lengths (B, 1) and embeddings (B, D), side by side -> logits (B, V), watched layers (B, 1, W) if there are
+        any."""
+        vectors = fed[:, None, 1:].to(self.layers.dtype)
+        logits, seen = self._run(vectors, fed[:, :1].long()[:, 0], first, columns, 1)
+        logits = logits[:, -1].float()
+        return (logits,) if seen is None else (logits, seen)
 
     def _few(self, rows: list[Row]) -> bool:
         """Whether a pass over these rows is worth capturing: a few tokens or a tree of them, logits of a sane size."""
@@ -388,10 +298,10 @@ class StaticModel(LanguageModel):
             plane[line, :, new] = plane[line, :, old]
         return ()
 
-    def _span(self, sequences: list[StaticSequence]) -> tuple[int, int]:
+    def _span(self, rows: list[Row]) -> tuple[int, int]:
         """The lines that a step touches: first, and how many. On a GPU few different spans mean few graphs, and lines
         that have no row in the step cost little."""
-        low, high = min(s.line for s in sequences), max(s.line for s in sequences) + 1
+        low, high = min(map(_line, rows)), max(map(_line, rows)) + 1
         return (0, min(bucket(high, 1), self.lines)) if self.layers.device.type == "cuda" else (low, high - low)
 
     def _check_room(self, rows: list[Row]) -> None:
@@ -411,17 +321,15 @@ class StaticModel(LanguageModel):
         return self._free.pop()
 
     def _check(self) -> None:
-        """A few positions, ragged, as tokens and as mixtures, against the plain path."""
+        """A few positions, ragged, as tokens and as embeddings, against the plain path."""
         count = min(2, self.lines)
         texts = [[1, 2, 3, 4, 5], [3, 1]][:count]
         ours, theirs = [self.open() for _ in texts], [self._plain.open() for _ in texts]
         try:
             self.forward([Row(s, ids) for s, ids in zip(ours, texts, strict=True)])
             self._plain.forward([Row(s, ids) for s, ids in zip(theirs, texts, strict=True)])
-            mixtures = [([4, 2], [0.7, 0.3]), ([2], [1.0])][:count]
-            m = min(8, self.vocab_size)
-            found = self.step(ours, mixtures, m)
-            vectors = [torch.tensor(w)[None] @ self.embeddings[ids] for ids, w in mixtures]
+            vectors = [(0.7 * self.embeddings[4] + 0.3 * self.embeddings[2])[None], self.embeddings[2:3]][:count]
+            found = self.forward([Row(s, v) for s, v in zip(ours, vectors, strict=True)])
             expected = self._plain.forward([Row(s, v) for s, v in zip(theirs, vectors, strict=True)])
         except DOES_NOT_RUN as error:
             raise BackendUnavailable(
@@ -431,9 +339,9 @@ class StaticModel(LanguageModel):
             for sequence in [*ours, *theirs]:
                 sequence.close()
         loose = 1e-3 if self.layers.dtype == torch.float32 else 0.1
-        for line, logits in enumerate(expected):
-            reference = logits[found.ids[line]]
-            if not torch.allclose(found.logits[line], reference, rtol=loose, atol=loose * float(logits.std())):
+        for logits, reference in zip(found, expected, strict=True):
+            best = logits.topk(min(8, self.vocab_size)).indices
+            if not torch.allclose(logits[best], reference[best], rtol=loose, atol=loose * float(reference.std())):
                 raise BackendUnavailable(
                     f"{self.name} gives other logits on a static cache; it runs step by step instead."
                 )
