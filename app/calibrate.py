@@ -9,7 +9,8 @@ from pathlib import Path
 from app.bench.text import load as load_text
 from core.errors import InputError
 from core.models import LanguageModel, Tokenizer, load_model
-from core.speculative.calibration import Calibration, calibrate, collect, user_file
+from core.speculative.calibration import Calibration, user_file
+from training.calibration import calibrate, collect
 
 SHORTEST, LONGEST = 32, 128  # tokens of a prompt; the paper uses up to 256, which takes twice the time
 

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
-    from core.speculative.training import Unrolled
+    from training.heads import Unrolled
 
 app = typer.Typer(help="Train draft heads for speculative decoding.", no_args_is_help=True)
 
@@ -118,10 +118,10 @@ def _train(
     from core.models.llama import why_not
     from core.models.load import load_module
     from core.speculative.eagle3 import Eagle3Head
-    from core.speculative.fitting import feature_scale, fit
-    from core.speculative.teacher import CompiledTeacher, ModuleTeacher, answers, own_texts
-    from core.speculative.teacher import windows as pieces_of
-    from core.speculative.training import Recipe, batches, draft_vocabulary, new_head, train
+    from training.first_weights import feature_scale, fit_first_weights
+    from training.heads import Recipe, batches, draft_vocabulary, new_head, train
+    from training.teacher import CompiledTeacher, ModuleTeacher, answers, own_texts
+    from training.teacher import windows as pieces_of
 
     recipe = Recipe(**chosen)
     console = Console(stderr=True)
@@ -185,7 +185,7 @@ def _train(
                 bar.advance(task, len(some))
             features, last = (torch.cat(each) for each in zip(*parts, strict=True))
             if begin_with is None:
-                scale = fit(head, features.float(), last.float(), teacher.embeddings[first])
+                scale = fit_first_weights(head, features.float(), last.float(), teacher.embeddings[first])
             else:
                 scale = feature_scale(features.float())
         task = bar.add_task("training", total=recipe.steps)
@@ -198,7 +198,7 @@ def _train(
     head.save(out)
     typer.echo(f"{out}: step {done} of {recipe.steps}; the loss curve is {work / 'loss.jsonl'}.")
     if held_out:
-        from core.speculative.training import unrolled
+        from training.heads import unrolled
 
         test = pieces_of(_texts([held_out]), target.tokenizer.encode, length, 64, seed=1)
         with torch.no_grad():

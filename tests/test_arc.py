@@ -19,19 +19,9 @@ from core.models.base import Row
 from core.speculative import Calibration, CalibrationError, NgramDrafter, TokenTree, arc, generate
 from core.speculative import acceptance as rules
 from core.speculative.arc import Pruning, confidence, kept, local_tolerance_score, normalised_entropy, risk
-from core.speculative.calibration import (
-    Bucket,
-    Constants,
-    Sample,
-    calibrate,
-    collect,
-    corrected_level,
-    exact_only,
-    fingerprint,
-    fit,
-    wilson,
-)
+from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint
 from core.speculative.cost import CostCurve, Estimates, Levels, best_size, cost_curve, known_curve, measure
+from training.calibration import Sample, calibrate, collect, corrected_level, fit_constants, wilson
 
 MODEL = TableModel()
 
@@ -169,10 +159,10 @@ def test_other_rules_of_pruning_keep_trees_of_no_more_than_so_many(tree: TokenTr
 @given(st.integers(20, 300), st.sampled_from([0.05, 0.1, 0.3]))
 def test_each_bound_covers_its_share_of_what_it_was_fitted_to(n: int, delta: float) -> None:
     some = samples(n, n)
-    c = fit(some, delta)
+    c = fit_constants(some, delta)
     for bound in ([c.c_s * s.emb for s in some], [c.alpha_kappa * s.logit for s in some]):
         assert sum(s.js <= u * (1 + 1e-9) for s, u in zip(some, bound, strict=True)) >= (1 - delta) * n
-    corrected = fit(some, delta, corrected=True)
+    corrected = fit_constants(some, delta, corrected=True)
     u = [min(corrected.c_s * s.emb, corrected.alpha_kappa * s.logit) for s in some]
     hits = sum(s.js <= bound * (1 + 1e-9) for s, bound in zip(some, u, strict=True))
     assert wilson(hits, n)[0] >= 1 - delta or hits == n
@@ -265,7 +255,7 @@ def test_a_model_is_calibrated_on_its_own_continuations() -> None:
     calibration = calibrate(MODEL, found, prompts=3, buckets=0)
     assert calibration.check(MODEL).overall.tau > 0
     with pytest.raises(InputError, match="samples"):
-        fit(found[:5])
+        fit_constants(found[:5])
 
 
 def test_a_calibration_is_refused_for_another_model(tmp_path: Path) -> None:

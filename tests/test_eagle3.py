@@ -22,9 +22,9 @@ from core.models import load
 from core.models.llama import why_not
 from core.models.torch_model import TorchModel
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
-from core.speculative.fitting import fit
-from core.speculative.teacher import CompiledTeacher, ModuleTeacher, answers, own_texts, windows
-from core.speculative.training import Recipe, draft_vocabulary, new_head, train, unrolled
+from training.first_weights import fit_first_weights
+from training.heads import Recipe, draft_vocabulary, new_head, train, unrolled
+from training.teacher import CompiledTeacher, ModuleTeacher, answers, own_texts, windows
 
 torch.set_num_threads(1)
 V, V_D = 96, 40
@@ -334,7 +334,7 @@ def test_fitted_weights_are_a_head_before_any_training(teacher: ModuleTeacher, c
         before = unrolled(head, teacher, test, 1)
         parts = [compiled.hidden(some) for some in learnt.split(3)]
         features, last = (torch.cat(each) for each in zip(*parts, strict=True))
-        scale = fit(head, features.float(), last.float(), teacher.embeddings[learnt])
+        scale = fit_first_weights(head, features.float(), last.float(), teacher.embeddings[learnt])
         after = unrolled(head, teacher, test, 1)
     assert after.overlaps[0] > before.overlaps[0] + 0.02
     torch.testing.assert_close(scale, features[:, :-1].float().square().mean((0, 1)).sqrt(), atol=1e-4, rtol=1e-3)

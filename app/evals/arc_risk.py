@@ -19,7 +19,8 @@ from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
 from core.speculative import Calibration, Choice, NgramDrafter, Statistics, generate
 from core.speculative.arc import risk
-from core.speculative.calibration import divergence, for_model, wilson
+from core.speculative.calibration import for_model
+from training.calibration import divergence, wilson
 
 LENGTH = 32  # tokens after each prompt
 COUNT = 20  # prompts of each kind

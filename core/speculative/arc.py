@@ -117,10 +117,10 @@ def margin(p: np.ndarray, t_m: int, t_d: int) -> float:
     return math.log(max(p[t_m], CLAMP)) - math.log(max(p[t_d], CLAMP))
 
 
-def whitened_distance(embeddings: Tensor, calibration: Calibration, t_m: int, t_d: int) -> float:
+def whitened_distance(embeddings: Tensor, whitening: np.ndarray, t_m: int, t_d: int) -> float:
     """‖W Δe‖² (eq. 10): of *input* embeddings, whether or not the model ties them to its output."""
     difference = (embeddings[t_d] - embeddings[t_m]).double().numpy()
-    return float(np.square(calibration.whitening * difference).sum())
+    return float(np.square(whitening * difference).sum())
 
 
 def risk(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int = 0) -> float:
@@ -156,7 +156,7 @@ def _judged(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: in
     t_m = int(p.argmax())
     if t_d == t_m:
         return 0.0, calibration.overall.tau
-    emb = whitened_distance(embeddings, calibration, t_m, t_d)
+    emb = whitened_distance(embeddings, calibration.whitening, t_m, t_d)
     logit = margin(p, t_m, t_d) ** 2
     constants = calibration.constants(normalised_entropy(p), depth, emb)
     # A side whose factor is ∞ is not relied on; ∞ · 0 would be no number.

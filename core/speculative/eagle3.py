@@ -3,7 +3,7 @@
 At position i it is given the *feature* of token i, which the target computed, and the embedding of token i+1, and says
 what token i+2 will be. A feature is what three layers of the target, a low, a middle and a high one, say together.
 Beyond the tokens that the target has seen, the head's own output takes the feature's place, so that it can go
-on by itself. The training (`core.speculative.training`) does the same, which is what makes it last for several tokens.
+on by itself. The training (`training.heads`) does the same, which is what makes it last for several tokens.
 
 The files are those of the published checkpoints: `config.json` beside `model.safetensors` or `pytorch_model.bin`, with
 

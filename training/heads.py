@@ -120,7 +120,7 @@ def new_head(
 ) -> Eagle3Head:
     """An untrained head. It reads the high feature as it is and speaks with the target's own output rows, (V, D)
     `output`, after the target's last `norm` (D,), where widths agree: that is a poor draft model, and far from a random
-    one. `core.speculative.fitting` makes it a better one."""
+    one. `training.first_weights` makes it a better one."""
     head = Eagle3Head(config)
     head.set_vocabulary(vocabulary)
     d = config.hidden_size

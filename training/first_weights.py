@@ -28,7 +28,7 @@ RIDGE = 1e-2
 
 
 @torch.no_grad()
-def fit(head: Eagle3Head, features: Tensor, last: Tensor, x: Tensor) -> Tensor:
+def fit_first_weights(head: Eagle3Head, features: Tensor, last: Tensor, x: Tensor) -> Tensor:
     """Set the head's first weights from what the target says of texts (B, T).
 
     Args:

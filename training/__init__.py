@@ -1,0 +1,1 @@
+"""What runs once per model: training EAGLE-3 heads, and measuring the constants of ARC's tolerance."""

@@ -1,0 +1,310 @@
+"""Measures the constants behind LTS, once per model (Algorithm 1).
+
+There are two ways to the constants. `fit_constants` is the paper's: quantiles over all pairs. But a bound that holds on
+95 % of all pairs need not hold on 95 % of those that it *accepts*, and on small models it does not: the smaller of two
+bounds is smallest where it errs, and a margin near 0 says nothing about the words that follow. `fit_accepted` is ours:
+constants per class of pairs, each made to hold on its own class; a side that does not hold on what it accepts is
+dropped; and τ_δ is at most a divergence that a person has called tolerable.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.errors import InputError
+from core.models.base import LanguageModel, Row
+from core.speculative.acceptance import draw, jensen_shannon
+from core.speculative.arc import normalised_entropy, whitened_distance
+from core.speculative.calibration import Bucket, Calibration, Constants, exact_only, fingerprint
+from core.speculative.target import Choice, softmax
+
+Z = 1.959964  # of the normal distribution, two-sided 95 %
+TINY = 1e-12  # no constant is 0
+BUDGET = 0.5  # bits of JS that are tolerated: 0 for the same distribution, 1 for two that have nothing in common
+CELLS = (100, 200, 400, 800, 1600)  # the nearest so many pairs, then the next, …: classes of ‖W Δe‖²
+NEAREST = 3  # candidates per position that are looked at for being near
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One pair (Algorithm 1, lines 3-10): what the bounds see, and the divergence that they bound.
+
+    Attributes:
+        js: JS(q_{j+1}, r_{j+1}) in nats.
+        emb, logit: ‖W Δe‖² and (Δℓ̃)².
+        entropy: H of p̃ as a share of ln V.
+        depth: tokens of the model's own before it, 0 to 5 and again.
+        drawn: t_d was drawn evenly, as in Algorithm 1; else it is one of the candidates with the nearest embeddings.
+    """
+
+    js: float
+    emb: float
+    logit: float
+    entropy: float
+    depth: int
+    drawn: bool = True
+
+
+def whitening(embeddings: Tensor) -> np.ndarray:
+    """1/σ̂ per dimension, (D,) (line 1). A dimension in which all tokens agree says nothing: 0."""
+    deviation = embeddings.double().std(0).numpy()
+    return np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1), 0.0)
+
+
+def divergence(after_d: Tensor, after_m: Tensor, temperature: float, top_k: int) -> float:
+    """JS(q_{j+1}, r_{j+1}) over the union of both top-K sets (lines 7-8), from logits (V,)."""
+    k = min(top_k, len(after_d))
+    union = torch.cat([after_d.topk(k).indices, after_m.topk(k).indices]).unique()
+    t = temperature or 1.0
+    return jensen_shannon(softmax((after_d[union] / t).numpy()), softmax((after_m[union] / t).numpy()))
+
+
+def collect(
+    model: LanguageModel,
+    prompts: Iterable[Sequence[int]],
+    *,
+    temperature: float = 1.0,
+    per_prompt: int = 16,
+    every: int = 2,
+    candidates: int = 10,
+    top_k: int = 64,
+    seed: int = 0,
+    batch: int = 8,
+    progress: Callable[[int], None] = lambda _: None,
+) -> list[Sample]:
+    """Samples (C, j) at `per_prompt` positions of the model's own continuation of each prompt (token ids).
+
+    At each position four candidates t_d among the likeliest `candidates` tokens but the first: one drawn evenly, as in
+    Algorithm 1, and the NEAREST to t_m, for a bound is asked about those that it may accept. One pass looks at
+    all continuations, as a tree of five, of `batch` prompts at once. Tokens that are never tolerated are left out.
+    """
+    listed = [list(prompt) for prompt in prompts]
+    # Prompts of about one length share a pass; what is drawn for each does not depend on its neighbours.
+    order = sorted(range(len(listed)), key=lambda i: len(listed[i]))
+    w = whitening(model.embeddings)
+    never = exact_only(model.tokenizer)
+    found: list[Sample] = []
+    for at in range(0, len(order), batch):
+        running = [_Text(model, listed[i], np.random.default_rng([seed, i])) for i in order[at : at + batch]]
+        try:
+            found += _continue(
+                model, running, w, never, Choice(temperature), per_prompt * every, every, candidates, top_k
+            )
+        finally:
+            for text in running:
+                text.sequence.close()
+        progress(min(at + batch, len(order)))
+    return found
+
+
+class _Text:
+    """A prompt that the model goes on with."""
+
+    def __init__(self, model: LanguageModel, ids: list[int], chance: np.random.Generator) -> None:
+        self.sequence, self.ids, self.chance = model.open(), ids, chance
+        self.fed = 0  # of ids
+
+
+def _continue(
+    model: LanguageModel,
+    running: list[_Text],
+    w: np.ndarray,
+    never: frozenset[int],
+    choice: Choice,
+    steps: int,
+    every: int,
+    candidates: int,
+    top_k: int,
+) -> list[Sample]:
+    """Go on with some texts for `steps` tokens, and look at pairs at every `every`-th."""
+    found: list[Sample] = []
+    for step in range(steps):
+        if not running:
+            break
+        logits = model.forward([Row(text.sequence, text.ids[text.fed :]) for text in running])
+        drawn: list[tuple[_Text, np.ndarray, list[int]]] = []
+        going = []
+        for text, after in zip(running, logits, strict=True):
+            p = choice.probabilities(after, text.ids)
+            text.fed = len(text.ids)
+            if step % every == 0:
+                pairs = _candidates(model.embeddings, w, p, candidates, never, text.chance)
+                drawn += [(text, p, pairs)] if len(pairs) > 1 else []
+            token = draw(p, text.chance)
+            if token not in model.tokenizer.eos_ids:
+                text.ids.append(token)
+                going.append(text)
+        rows = [Row(text.sequence, pairs, parents=[-1] * len(pairs)) for text, _, pairs in drawn]
+        for (text, p, pairs), after in zip(drawn, model.forward(rows) if rows else [], strict=True):
+            text.sequence.keep([])
+            t_m = pairs[0]
+            for number, t_d in enumerate(pairs[1:]):
+                found.append(
+                    Sample(
+                        divergence(after[1 + number], after[0], choice.temperature, top_k),
+                        whitened_distance(model.embeddings, w, t_m, t_d),
+                        math.log(p[t_m] / max(p[t_d], 1e-9)) ** 2,
+                        normalised_entropy(p),
+                        step % 6,
+                        number == 0,
+                    )
+                )
+        running = going
+    return found
+
+
+def _candidates(
+    embeddings: Tensor,
+    w: np.ndarray,
+    p: np.ndarray,
+    candidates: int,
+    never: frozenset[int],
+    chance: np.random.Generator,
+) -> list[int]:
+    """t_m, then a likely token drawn evenly, then the NEAREST likely ones to t_m; [] where t_m is an end."""
+    best = [int(i) for i in np.argsort(-p, kind="stable")[: candidates + 1] if p[i] > 0]
+    t_m, others = best[0], [t_d for t_d in best[1:] if t_d not in never]
+    if t_m in never or not others:
+        return []
+    drawn = int(chance.choice(others))
+    others.sort(key=lambda t_d: whitened_distance(embeddings, w, t_m, t_d))
+    return list(dict.fromkeys([t_m, drawn, *others[:NEAREST]]))
+
+
+def fit_constants(samples: Sequence[Sample], delta: float = 0.05, corrected: bool = False) -> Constants:
+    """c'_s, ακ and τ_δ (Algorithm 1, lines 11-14).
+
+    Args:
+        corrected: take quantiles so high that the Wilson interval of their coverage starts at 1 - δ.
+    Raises: InputError for too few samples.
+    """
+    if len(samples) < 20:
+        raise InputError(f"{len(samples)} samples given; at least 20 expected to take quantiles of.")
+    js, emb, logit = (np.array([getattr(s, name) for s in samples]) for name in ("js", "emb", "logit"))
+    level = 1 - delta
+    if corrected:
+        level = corrected_level(len(samples), delta)
+    c_s = _quantile(js / np.maximum(emb, 1e-12), level)
+    alpha_kappa = _quantile(js / np.maximum(logit, 1e-6), level)
+    u = np.minimum(c_s * emb, alpha_kappa * logit)
+    # U is the smaller of two bounds that each hold at level 1 - δ, so that it holds less often than either. α makes
+    # up for it: both grow until U covers as well (the paper leaves α ≥ 1 open).
+    alpha = max(1.0, _quantile(js / np.maximum(u, 1e-12), level)) if corrected else 1.0
+    return Constants(c_s * alpha, alpha_kappa * alpha, _quantile(u, 1 - delta) * (alpha if corrected else 1.0))
+
+
+def fit_accepted(
+    samples: Sequence[Sample], delta: float = 0.05, budget: float = BUDGET
+) -> tuple[Constants, list[Bucket]]:
+    """Constants that hold on what they accept: overall, and classes of near pairs, nearest first.
+
+    In each class c'_s is a quantile so high that the Wilson interval of its coverage *within the class* starts at
+    1 - δ; classes are told apart by what is known at verification, so that it holds there as well. The margin's side
+    stays only if it holds on the pairs whose U ≤ τ_δ it decides.
+
+    Args:
+        budget: bits of divergence that τ_δ is held to.
+    Raises: InputError for too few samples or a budget out of range.
+    """
+    if not 0 < budget <= 1:
+        raise InputError(f"budget {budget} given; above 0 and at most 1 bit expected.")
+    tau = budget * math.log(2)
+    overall = fit_constants([s for s in samples if s.drawn], delta, corrected=True)
+    ordered = sorted(samples, key=lambda s: s.emb)
+    buckets: list[Bucket] = []
+    start = 0
+    for size in CELLS:
+        cell = ordered[start : start + size]
+        if len(cell) < size or start + size >= len(ordered):
+            break
+        start += size
+        edge = ordered[start].emb
+        c_s = _quantile(np.array([s.js / max(s.emb, 1e-12) for s in cell]), corrected_level(size, delta))
+        buckets.append(Bucket(2.0, 1_000, Constants(max(c_s, TINY), math.inf, tau), edge))
+    alpha_kappa = overall.alpha_kappa if _logit_side_holds(samples, overall, delta, tau) else math.inf
+    return Constants(overall.c_s, alpha_kappa, min(overall.tau, tau)), buckets
+
+
+def _logit_side_holds(samples: Sequence[Sample], constants: Constants, delta: float, tau: float) -> bool:
+    """Whether ακ·(Δℓ̃)² bounds 1 - δ of the pairs that it alone would accept."""
+    decided = [(s.js, u) for s in samples if (u := constants.alpha_kappa * s.logit) <= tau < constants.c_s * s.emb]
+    return wilson(sum(js <= u for js, u in decided), len(decided))[0] >= 1 - delta
+
+
+def calibrate(
+    model: LanguageModel,
+    samples: Sequence[Sample],
+    *,
+    delta: float = 0.05,
+    budget: float | None = None,
+    buckets: int = 0,
+    prompts: int = 0,
+    **about: float,
+) -> Calibration:
+    """Constants with the model's fingerprint.
+
+    Args:
+        budget: bits of divergence that are tolerated, with constants that hold on what they accept; None for the
+            paper's constants.
+        buckets: of the paper's constants: how many classes of entropy, and of early and late depth each, get constants
+            of their own, with the finite-sample correction; 0 for one set of constants.
+        about: temperature and top_k that the samples were taken with.
+    """
+    made: list[Bucket] = []
+    drawn = [s for s in samples if s.drawn]
+    if budget is not None:
+        overall, made = fit_accepted(samples, delta, budget)
+    else:
+        overall = fit_constants(drawn, delta)
+    if buckets and budget is None:
+        edges = np.quantile([s.entropy for s in drawn], np.linspace(0, 1, buckets + 1)[1:])
+        edges[-1] = 2.0  # beyond every normalised entropy
+        low = -1.0
+        for high in edges.tolist():
+            for first, last in ((0, 3), (3, 1_000)):
+                inside = [s for s in drawn if low <= s.entropy < high and first <= s.depth < last]
+                if len(inside) >= 60:
+                    made.append(Bucket(high, last, fit_constants(inside, delta, corrected=True)))
+            low = high
+    return Calibration(
+        fingerprint(model),
+        model.name,
+        whitening(model.embeddings),
+        overall,
+        made,
+        delta,
+        samples=len(samples),
+        prompts=prompts,
+        budget=budget,
+        **about,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def wilson(hits: int, n: int) -> tuple[float, float]:
+    """The 95 % interval of a share (Wilson 1927)."""
+    if n == 0:
+        return 0.0, 1.0
+    p, z2 = hits / n, Z * Z
+    middle = (p + z2 / (2 * n)) / (1 + z2 / n)
+    half = Z * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n)) / (1 + z2 / n)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def corrected_level(n: int, delta: float) -> float:
+    """The least level whose Wilson interval over n samples starts at 1 - δ or above; 1 where n is too small."""
+    for hits in range(math.ceil(n * (1 - delta)), n + 1):
+        if wilson(hits, n)[0] >= 1 - delta:
+            return hits / n
+    return 1.0
+
+
+def _quantile(values: np.ndarray, level: float) -> float:
+    """The least of the values that at least a share `level` does not exceed."""
+    ordered = np.sort(values)
+    return float(ordered[min(max(math.ceil(level * len(ordered) - 1e-9), 1), len(ordered)) - 1])
