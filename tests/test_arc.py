@@ -15,12 +15,13 @@ from table_model import TableModel
 from torch import Tensor
 
 from core.errors import InputError
-from core.models.base import Row
+from core.models.base import Row, path_to
 from core.speculative import Calibration, CalibrationError, NgramDrafter, TokenTree, arc, generate
 from core.speculative import acceptance as rules
 from core.speculative.arc import Pruning, confidence, kept, local_tolerance_score, normalised_entropy, risk
+from core.speculative.budget import Estimates, Levels, best_size
 from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint
-from core.speculative.cost import CostCurve, Estimates, Levels, best_size, cost_curve, known_curve, measure
+from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
 from training.calibration import Sample, calibrate, collect, corrected_level, fit_constants, wilson
 
 MODEL = TableModel()
@@ -40,11 +41,11 @@ def trees(draw: st.DrawFn) -> TokenTree:
 def test_a_part_of_a_tree_is_a_tree(tree: TokenTree, data: st.DataObject) -> None:
     places = set()
     for place in data.draw(st.lists(st.integers(0, len(tree) - 1))):
-        places |= set(tree.path(place))
+        places |= set(path_to(place, tree.parents))
     part = tree.only(places)
     assert part.ids == [tree.ids[p] for p in sorted(places)]
     for new, old in enumerate(sorted(places)):
-        assert [part.ids[p] for p in part.path(new)] == [tree.ids[p] for p in tree.path(old)]
+        assert [part.ids[p] for p in path_to(new, part.parents)] == [tree.ids[p] for p in path_to(old, tree.parents)]
     if places and (inner := {tree.parents[p] for p in places} - {-1}):
         with pytest.raises(InputError, match="parent"):
             tree.only(places - {min(inner)})
@@ -53,7 +54,7 @@ def test_a_part_of_a_tree_is_a_tree(tree: TokenTree, data: st.DataObject) -> Non
 @given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=5), min_size=1, max_size=5))
 def test_paths_are_joined_where_they_begin_alike(paths: list[list[int]]) -> None:
     tree = TokenTree.of_paths([(t, 0.5) for t in path] for path in paths)
-    found = {tuple(tree.ids[p] for p in tree.path(place)) for place in range(len(tree))}
+    found = {tuple(tree.ids[p] for p in path_to(place, tree.parents)) for place in range(len(tree))}
     assert found == {tuple(path[:n]) for path in paths for n in range(1, len(path) + 1)}
     assert len(found) == len(tree)
 

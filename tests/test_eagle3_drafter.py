@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from core.dice import Dice
 from core.errors import BackendUnavailable, ContextFull, InputError
 from core.models import capture, hf, static
-from core.models.base import LanguageModel, Row, Sequence
+from core.models.base import LanguageModel, Row, Sequence, path_to
 from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
 from core.speculative import generate
@@ -30,7 +30,7 @@ from core.speculative.drafters.eagle3 import Eagle3Drafter
 from core.speculative.drafters.eagle3_cpu import CompiledHead, CpuTrees, PlainHead
 from core.speculative.drafters.eagle3_tree import SHARPER, likeliest
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
-from core.speculative.target import Choice
+from core.speculative.target import TargetSampling
 
 torch.set_num_threads(1)
 LAYERS = (0, 1, 1)
@@ -187,7 +187,7 @@ def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytes
         assert max(tree.depths) <= 3
         products = tree.products()
         for place in range(len(tree)):
-            path = [tree.ids[i] for i in tree.path(place)]
+            path = [tree.ids[i] for i in path_to(place, tree.parents)]
             assert np.log(products[place]) == pytest.approx(by_the_head(head, model, text, features, path), abs=1e-3)
         roots = [tree.ids[i] for i in tree.children()[-1]]
         out = by_the_head(head, model, text, features, [roots[0]])
@@ -407,7 +407,7 @@ def test_samples_have_the_distribution_of_plain_decoding(model: LanguageModel) -
         return cropped
 
     runs = 800
-    choice = Choice(1.0, rule)
+    choice = TargetSampling(1.0, rule)
     sequence = model.open()
     drafter = Eagle3Drafter(head_for(model, 3, 6), model, beam=4, depth=2)
     expected: dict[tuple[int, ...], float] = {}

@@ -20,9 +20,9 @@ from torch import Tensor
 
 from core.dice import Dice
 from core.errors import InputError
-from core.models.base import Row
+from core.models.base import Row, path_to
 from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
-from core.speculative import Choice, Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TokenTree, generate
+from core.speculative import Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TargetSampling, TokenTree, generate
 from core.speculative import acceptance as rules
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Drafter, Moment
@@ -63,7 +63,7 @@ class Remembered:
         return self.known[key]
 
 
-def exact(model: TableModel, choice: Choice) -> dict[tuple[int, ...], float]:
+def exact(model: TableModel, choice: TargetSampling) -> dict[tuple[int, ...], float]:
     """The probability of each continuation of three tokens."""
     found = {}
     for tokens in product(range(model.vocab_size), repeat=3):
@@ -89,7 +89,9 @@ def chi_squared(seen: Counter, expected: dict[tuple[int, ...], float], runs: int
     return ((statistic / max(freedom, 1)) ** (1 / 3) - (1 - v)) / v**0.5
 
 
-def sampled(model: TableModel, make: Callable[[], Drafter], choice: Choice, runs: int = RUNS, **options) -> Counter:
+def sampled(
+    model: TableModel, make: Callable[[], Drafter], choice: TargetSampling, runs: int = RUNS, **options
+) -> Counter:
     drafter, memory, sequence = make(), Memory(), model.open()
     seen: Counter = Counter()
     for seed in range(runs):
@@ -113,17 +115,17 @@ def sampled(model: TableModel, make: Callable[[], Drafter], choice: Choice, runs
 MODEL = TableModel()
 EMBEDDINGS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
 CASES = {
-    "T=0.5, chain": (Choice(0.5), "model"),
-    "T=1.5, n-gram": (Choice(1.5), "n-gram"),
-    "Top-W": (Choice(1.0, Remembered(TopW(EMBEDDINGS))), "wide"),
-    "top-nσ": (Choice(1.5, Remembered(TopNSigma(1.0))), "wide"),
-    "T=1, dice": (Choice(1.0), "knowing"),
-    "top-nσ, dice": (Choice(1.5, Remembered(TopNSigma(1.0))), "knowing"),
-    "min-p": (Choice(1.2, Remembered(MinP(0.2))), "wide"),
+    "T=0.5, chain": (TargetSampling(0.5), "model"),
+    "T=1.5, n-gram": (TargetSampling(1.5), "n-gram"),
+    "Top-W": (TargetSampling(1.0, Remembered(TopW(EMBEDDINGS))), "wide"),
+    "top-nσ": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "wide"),
+    "T=1, dice": (TargetSampling(1.0), "knowing"),
+    "top-nσ, dice": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "knowing"),
+    "min-p": (TargetSampling(1.2, Remembered(MinP(0.2))), "wide"),
 }
 
 
-def drafters(choice: Choice) -> dict[str, Callable[[], Drafter]]:
+def drafters(choice: TargetSampling) -> dict[str, Callable[[], Drafter]]:
     other = TableModel(seed=1)  # another table: proposals are often wrong
     return {
         "model": lambda: ModelDrafter(other, MODEL, choice),
@@ -138,7 +140,7 @@ class Knowing(Drafter):
 
     name = "knowing"
 
-    def __init__(self, model: TableModel, choice: Choice) -> None:
+    def __init__(self, model: TableModel, choice: TargetSampling) -> None:
         self.model, self.choice = model, choice
 
     def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
@@ -158,7 +160,7 @@ def test_samples_have_the_distribution_of_plain_decoding(case: str) -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.5])
-@pytest.mark.parametrize("make", [NgramDrafter, lambda: Knowing(TableModel(seed=1, spread=1.0), Choice(1.0))])
+@pytest.mark.parametrize("make", [NgramDrafter, lambda: Knowing(TableModel(seed=1, spread=1.0), TargetSampling(1.0))])
 @pytest.mark.parametrize("tree_size", ["auto", 0, 5])
 def test_a_seed_has_one_text_whatever_is_proposed(
     temperature: float, make: Callable[[], Drafter], tree_size: Any
@@ -186,13 +188,15 @@ def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
                 dice = moment.dice if knows else Dice(moment.dice.seed + 1000)  # noqa: B023 - called within the loop
                 return super().draft(replace(moment, dice=dice), depth, chance)
 
-        made = [generate(MODEL, Some(close, Choice(1.0)), PREFIX, seed=s, tree_size=3, length=60) for s in range(20)]
+        made = [
+            generate(MODEL, Some(close, TargetSampling(1.0)), PREFIX, seed=s, tree_size=3, length=60) for s in range(20)
+        ]
         found[knows] = sum(1 for one in made for t in one if t.how == "accepted")
     assert found[True] > 1.4 * found[False]
 
 
 def test_choosing_the_tree_size_does_not_bend_the_distribution() -> None:
-    choice = Choice(1.0)
+    choice = TargetSampling(1.0)
     seen = sampled(MODEL, drafters(choice)["wide"], choice, curve=CostCurve((1, 32), (10.0, 60.0)))
     assert chi_squared(seen, exact(MODEL, choice), RUNS) < 4
 
@@ -206,7 +210,7 @@ def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.Monkey
         return rules.recursive_rejection(p, q, proposed, chance)
 
     monkeypatch.setattr(sys.modules["core.speculative.generate"], "recursive_rejection", biased)
-    choice = Choice(1.0)
+    choice = TargetSampling(1.0)
     seen = sampled(MODEL, drafters(choice)["wide"], choice, tree_size=6)
     assert chi_squared(seen, exact(MODEL, choice), RUNS) > 4
 
@@ -252,7 +256,7 @@ def test_recursive_rejection_is_exactly_lossless(p: np.ndarray, q: np.ndarray, w
 # --- the loop
 
 
-def plain(model: TableModel, choice: Choice, length: int) -> list[int]:
+def plain(model: TableModel, choice: TargetSampling, length: int) -> list[int]:
     ids = list(PREFIX)
     for _ in range(length):
         ids.append(int(model.after(ids).argmax()))
@@ -282,7 +286,7 @@ def test_greedy_is_plain_greedy_whatever_is_proposed_and_nothing_is_fed_twice(
     drafter = Scripted(lambda ids, depth: trees[drafter.calls % len(trees)])
     made = generate(model, drafter, PREFIX, temperature=0, length=length, tree_size="auto" if auto else 7, curve=FLAT)
     tokens = list(made)
-    assert [t.id for t in tokens] == plain(model, Choice(0), length)
+    assert [t.id for t in tokens] == plain(model, TargetSampling(0), length)
     s = made.statistics
     assert model.tokens_fed == len(PREFIX) + s.fed
     assert s.fed == s.cycles + s.proposed  # each pass: the one new token of the text, and its proposals
@@ -320,7 +324,7 @@ def continued(model: TableModel, ids: list[int], n: int) -> list[int]:
 
 def test_an_end_of_text_inside_a_path_ends_the_text() -> None:
     model = TableModel()
-    text = plain(model, Choice(0), 12)
+    text = plain(model, TargetSampling(0), 12)
     drafter = Scripted(lambda ids, depth: TokenTree.chain(continued(model, ids, 5)))
     stop = text[3]
     made = generate(model, drafter, PREFIX, temperature=0, length=12, tree_size=5, stop_ids=frozenset({stop}))
@@ -451,7 +455,7 @@ def test_values_out_of_range_are_named(wrong: dict, said: str) -> None:
 def test_prompt_look_up_finds_what_followed_before() -> None:
     text = [5, 1, 2, 3, 4, 0, 5, 1, 2, 3]
     tree = NgramDrafter().draft(Moment(text), 3, np.random.default_rng(0))
-    assert [tree.ids[p] for p in tree.path(tree.depths.index(2))] == [4, 0, 5]
+    assert [tree.ids[p] for p in path_to(tree.depths.index(2), tree.parents)] == [4, 0, 5]
     other = NgramDrafter()
     other.draft(Moment([9, 9, 9]), 3, np.random.default_rng(0))
     again = other.draft(Moment(text), 3, np.random.default_rng(0))
@@ -480,7 +484,7 @@ def test_a_draft_model_must_share_the_tokenizer() -> None:
 
 def test_a_draft_model_follows_the_text_without_feeding_it_again() -> None:
     small = TableModel(seed=1)
-    drafter = ModelDrafter(small, MODEL, Choice(1.0))
+    drafter = ModelDrafter(small, MODEL, TargetSampling(1.0))
     made = generate(MODEL, drafter, PREFIX, length=40, tree_size=3)
     list(made)
     s = made.statistics
@@ -492,4 +496,4 @@ def test_superposed_drafts_are_a_tree_of_k_beginnings() -> None:
     tree = drafter.draft(Moment(PREFIX), 4, np.random.default_rng(0))
     assert len(tree.children()[-1]) == 3
     made = generate(MODEL, drafter, PREFIX, temperature=0, length=12, tree_size=12, depth=3)
-    assert [t.id for t in made] == plain(MODEL, Choice(0), 12)
+    assert [t.id for t in made] == plain(MODEL, TargetSampling(0), 12)

@@ -22,7 +22,7 @@ from core.models.base import LanguageModel, Row
 from core.speculative.acceptance import draw, jensen_shannon
 from core.speculative.arc import normalised_entropy, whitened_distance
 from core.speculative.calibration import Bucket, Calibration, Constants, exact_only, fingerprint
-from core.speculative.target import Choice, softmax
+from core.speculative.target import TargetSampling, softmax
 
 Z = 1.959964  # of the normal distribution, two-sided 95 %
 TINY = 1e-12  # no constant is 0
@@ -94,7 +94,7 @@ def collect(
         running = [_Text(model, listed[i], np.random.default_rng([seed, i])) for i in order[at : at + batch]]
         try:
             found += _continue(
-                model, running, w, never, Choice(temperature), per_prompt * every, every, candidates, top_k
+                model, running, w, never, TargetSampling(temperature), per_prompt * every, every, candidates, top_k
             )
         finally:
             for text in running:
@@ -116,7 +116,7 @@ def _continue(
     running: list[_Text],
     w: np.ndarray,
     never: frozenset[int],
-    choice: Choice,
+    choice: TargetSampling,
     steps: int,
     every: int,
     candidates: int,

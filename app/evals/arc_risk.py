@@ -17,7 +17,7 @@ from app.evals.options import Options
 from app.evals.prompts import prompts
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
-from core.speculative import Calibration, Choice, NgramDrafter, Statistics, generate
+from core.speculative import Calibration, NgramDrafter, Statistics, TargetSampling, generate
 from core.speculative.arc import risk
 from core.speculative.calibration import for_model
 from training.calibration import divergence, wilson
@@ -25,7 +25,7 @@ from training.calibration import divergence, wilson
 LENGTH = 32  # tokens after each prompt
 COUNT = 20  # prompts of each kind
 TREE = 8
-CHOICE = Choice(1.0)
+CHOICE = TargetSampling(1.0)
 
 
 @dataclass(frozen=True)

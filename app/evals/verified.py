@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean, median
 
+import torch
+
 from app.bench.report import Report
 from app.evals.methods import NEVER, superposed
 from app.evals.options import LENGTH, Options, places, texts
@@ -23,7 +25,6 @@ from core.drafting.checked import verified
 from core.models import LanguageModel, Sequence, load_model
 from core.ngram.interpolation import Interpolation
 from core.ngram.shelf import interpolation
-from core.speculative.verified import verify
 
 PLACES = 60  # per kind of text
 KS = (3, 8)
@@ -96,14 +97,23 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
             runs[key].fed.append(model.tokens_fed - fed)
             runs[key].scores.append(scored(model.tokenizer, place.kind, drafts, place.after, ms))
             if number % EVERY == 0:
-                found = verify(looking, place.before, drafts, theta=None)
-                runs[key].logprobs.extend(x for v in found for x in v.logprobs)
+                for ids in drafts:
+                    runs[key].logprobs.extend(logprobs(looking, place.before, ids))
     for s in (sequence, looking):
         s.close()
     model.close()
     if checker is not model:
         checker.close()
     return judged(runs)
+
+
+def logprobs(sequence: Sequence, before: list[int], ids: list[int]) -> list[float]:
+    """ln p of each token after a text; the sequence holds exactly the text afterwards."""
+    rows = sequence.sync(before)[None]
+    if len(ids) > 1:
+        rows = torch.cat([rows, sequence.feed_every(ids[:-1])])
+    sequence.rewind(len(before))
+    return rows.double().log_softmax(1)[range(len(ids)), ids].tolist()
 
 
 Way = Callable[[Sequence, Sequence, list[int]], list[list[int]]]

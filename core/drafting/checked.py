@@ -23,12 +23,12 @@ from torch import Tensor
 from core.controls import THETA
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting
+from core.drafting.judge import Judge, stands
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import DEFAULT
 from core.speculative.calibration import Calibration
 from core.speculative.tree import TokenTree
-from core.speculative.verified import Judge, stands
 from core.superposed import mixed_embedding, superpose, weights
 
 NODES = 16  # tokens of the tree of one check
@@ -131,7 +131,7 @@ def check(
         if len(tree):
             (after,) = yield [Row(checker, tree.ids, parents=tree.parents)]
             checker.keep([])
-            known = {tuple(tree.ids[p] for p in tree.path(place)): place for place in range(len(tree))}
+            known = tree.places()
             ends = [min(n + 1, len(row.ids)) for row, n in zip(rows, deep, strict=True)]
             places = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
             logits = [after[known[tuple(row.ids[:at])]] for row, at in places]

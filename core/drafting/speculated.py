@@ -26,10 +26,12 @@ from core.drafting.feeding import own_row
 from core.drafting.figures import Figures
 from core.drafting.places import Places
 from core.drafting.sampled import first_draws
-from core.models.base import Sequence
+from core.models.base import Row, Sequence
+from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration
 from core.speculative.drafters.base import Drafter
-from core.speculative.generate import Generation, Memory, Speculating, Statistics
+from core.speculative.generate import Cycles, Statistics, Token, cycles
+from core.speculative.options import SpeculationOptions
 
 
 class Speculator:
@@ -88,60 +90,69 @@ def speculated(
     for draft in drafts:
         draft.how = [("plain", None)] * len(draft.ids)
     alive = still_alive(drafts, stop)
-    rows = max(len(alive), 1)
+    together = max(len(alive), 1)  # drafts in a pass
 
     def cost(n: int) -> float:
         """One draft's share of a pass in which every draft has n tokens."""
-        return by.curve(rows * n) / rows
+        return by.curve(together * n) / together
 
     def so_far(done: bool = False) -> Drafts:
         longest = max((draft.tokens for draft in drafts), default=1)
-        figures = _figures(by, [one.statistics for one in going.values()], cost(1))
+        figures = _figures(by, counts.values(), cost(1))
         return Drafts.of(best_of(drafts, o.k), longest, done, figures)
 
-    def generation(draft: Draft) -> Generation:
-        own_row(draft, sequence, prefix)  # its sequence holds everything before its latest token
-        dice = None if greedy else Dice(o.seed, draft.row)
-        made = Generation(
-            model,
-            by.drafter,
-            prefix + draft.ids,
-            Speculating(
-                mode=how.mode,
-                length=o.length - 1,
-                rule=greedily.rule if greedily is not None else lambda ids, x: cropped(o, x, ids.tolist()),
-                stop_ids=o.stop_ids,
-                tree_size=how.tree_size,
-                theta=how.theta,
-                lam=how.lam,
-                epsilon=how.epsilon,
-                calibration=how.calibration,
-                seed=o.seed,
-            ),
-            draft.sequence,
-            curve=cost,
-            memory=by.memory,
-            dice=dice,
-            heat=how.temperature if dice else None,
-        )
-        made.after(logits[draft.start])
-        return made
+    made = SpeculationOptions(
+        mode=how.mode,
+        rule=greedily.rule if greedily is not None else lambda ids, x: cropped(o, x, ids.tolist()),
+        stop_ids=o.stop_ids,
+        tree_size=how.tree_size,
+        theta=how.theta,
+        lam=how.lam,
+        epsilon=how.epsilon,
+        calibration=how.calibration,
+        seed=o.seed,
+    )
+    made.check(model)
 
-    going: dict[int, Generation] = {}  # by the draft's row
+    def begun(draft: Draft) -> Cycles:
+        held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
+        counts[draft.row] = Statistics()
+        ids = prefix + draft.ids
+        p = made.sampling.probabilities(logits[draft.start], ids[:-1])
+        dice, heat = (None, None) if greedy else (Dice(o.seed, draft.row), how.temperature)
+        given = counts[draft.row], cost, by.memory, dice, heat
+        return cycles(held, ids, len(ids) + o.length - 1, p, made, by.drafter, *given)
+
+    def extend(draft: Draft, tokens: list[Token]) -> Draft:
+        for token in tokens:
+            mass = greedily.mass.get(len(prefix) + len(draft.ids), 0.0) if greedily is not None else 0.0
+            child = draft.child(token.id, draft.logprob + (token.logprob + mass))
+            child.sequence, child.how = draft.sequence, [*child.how, (token.how, token.lts)]
+            child.ended = token.id in stop
+            draft = child
+        return draft
+
+    going: dict[int, Cycles] = {}  # by the place of the draft
+    rows: dict[int, Row] = {}  # of the next pass
+    counts: dict[int, Statistics] = {}  # by the draft's row
     try:
-        if o.length > 1:
-            going = {draft.row: generation(draft) for draft in alive}
-        while alive := [n for n, draft in enumerate(drafts) if draft.row in going and not going[draft.row].done]:
+        for n, draft in enumerate(drafts):
+            if draft in alive and o.length > 1:
+                going[n] = begun(draft)
+                row, _ = next(going[n])
+                if row is not None:
+                    rows[n] = row
+        while rows:
             began = time.perf_counter()
-            logits = yield [going[drafts[n].row].row() for n in alive], so_far()
-            each = (time.perf_counter() - began) / len(alive)
-            for n, after in zip(alive, logits, strict=True):
-                for token in going[drafts[n].row].advance(after, each):
-                    mass = greedily.mass.get(len(prefix) + len(drafts[n].ids), 0.0) if greedily is not None else 0.0
-                    child = drafts[n].child(token.id, drafts[n].logprob + (token.logprob + mass))
-                    child.sequence, child.how = drafts[n].sequence, [*child.how, (token.how, token.lts)]
-                    child.ended = token.id in stop
-                    drafts[n] = child
+            logits = yield list(rows.values()), so_far()
+            each = (time.perf_counter() - began) / len(rows)  # a draft's share of the pass
+            for n, after in zip(list(rows), logits, strict=True):
+                row, tokens = going[n].send((after, each))
+                drafts[n] = extend(drafts[n], tokens)
+                if row is None:
+                    del rows[n]
+                else:
+                    rows[n] = row
         yield [], so_far(done=True)
     finally:
         for draft in drafts:

@@ -1,15 +1,15 @@
 """Speculative decoding: several tokens proposed, checked in one pass of the target."""
 
+from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration, CalibrationError
 from core.speculative.drafters import Drafter, ModelDrafter, NgramDrafter, SuperposedDrafter
-from core.speculative.generate import Generation, Memory, Statistics, Token, generate
-from core.speculative.target import Choice
+from core.speculative.generate import Generation, Statistics, Token, generate
+from core.speculative.target import TargetSampling
 from core.speculative.tree import TokenTree
 
 __all__ = [
     "Calibration",
     "CalibrationError",
-    "Choice",
     "Drafter",
     "Generation",
     "Memory",
@@ -17,6 +17,7 @@ __all__ = [
     "NgramDrafter",
     "Statistics",
     "SuperposedDrafter",
+    "TargetSampling",
     "Token",
     "TokenTree",
     "generate",

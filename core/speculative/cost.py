@@ -1,11 +1,5 @@
-"""What a pass over n tokens costs on this machine, t(n), and how many proposals are worth theirs.
-
-The curve is measured once per model, backend and machine, and kept in the user's cache folder. How likely a proposal
-is accepted is learnt while decoding. The tree is then cut to the n proposals with the most expected tokens per
-millisecond:
-
-    n* = argmax_n  (1 + Σ_{c among the n likeliest} P(c accepted)) / t(1 + n)
-"""
+"""The cost of a pass over n tokens on this machine, t(n): measured once per model, backend and machine, and kept in the
+user's cache folder."""
 
 from __future__ import annotations
 
@@ -25,7 +19,6 @@ import platformdirs
 from core.errors import InputError
 from core.models.base import LanguageModel
 from core.models.processor import cpu
-from core.speculative.tree import TokenTree
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # tokens of the passes that are timed
 ROUNDS = 5
@@ -159,90 +152,3 @@ def _remember(file: Path, known: dict) -> None:
         Path(made.name).replace(file)
     except OSError:
         return
-
-
-class Estimates:
-    """How often proposals are accepted once their parents are, by the drafter's confidence and by depth. Learns fast:
-    what is old counts less. Outlives a generation, so that the next one starts knowing."""
-
-    BELIEF = 4.0  # proposals that the first belief counts for
-    MEMORY = 200.0  # proposals; beyond that, older ones fade
-    EDGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
-
-    def __init__(self) -> None:
-        self._tried = np.zeros((len(self.EDGES) + 1, 2))
-        self._held = np.zeros((len(self.EDGES) + 1, 2))
-
-    def chance(self, confidence: float, depth: int) -> float:
-        """P(accepted | its parent was). The first belief is half the drafter's confidence: to be proven."""
-        at = self._place(confidence, depth)
-        return (self._held[at] + self.BELIEF * 0.5 * confidence) / (self._tried[at] + self.BELIEF)
-
-    def note(self, confidence: float, depth: int, accepted: bool) -> None:
-        """One proposal whose parent was accepted was looked at."""
-        at = self._place(confidence, depth)
-        if self._tried[at] >= self.MEMORY:
-            self._tried[at] *= 0.9
-            self._held[at] *= 0.9
-        self._tried[at] += 1
-        self._held[at] += accepted
-
-    def chances(self, tree: TokenTree) -> np.ndarray:
-        """(n,) P(accepted), parents and all."""
-        return tree.products([self.chance(q, d) for q, d in zip(tree.confidence, tree.depths, strict=True)])
-
-    def _place(self, confidence: float, depth: int) -> tuple[int, int]:
-        return int(np.searchsorted(self.EDGES, confidence)), min(depth, 1)
-
-
-def best_size(chances: np.ndarray, cost: Callable[[int], float], most: int) -> tuple[list[int], float]:
-    """The proposals worth verifying, out of those with these chances, and the expected tokens per ms with them.
-
-    A child is never likelier than its parent and stands behind it, so what is chosen is a tree.
-    """
-    order = np.argsort(-chances, kind="stable")[:most]
-    expected = 1.0 + np.concatenate([[0.0], np.cumsum(chances[order])])
-    rates = expected / np.array([cost(1 + n) for n in range(len(order) + 1)])
-    n = int(rates.argmax())
-    return sorted(order[:n].tolist()), float(rates[n])
-
-
-class Levels:
-    """How deep to draw: acceptance per level, for drafters whose proposals must not be chosen among afterwards."""
-
-    BELIEF, FIRST, MEMORY = 4.0, 0.5, 100.0
-    FADING = 0.97
-
-    def __init__(self, deepest: int = 8) -> None:
-        self._tried, self._held = np.zeros(deepest), np.zeros(deepest)
-        self.ms = 0.0  # drafting one level, a running mean
-
-    def note(self, depth: int, accepted: bool) -> None:
-        depth = min(depth, len(self._tried) - 1)
-        if self._tried[depth] >= self.MEMORY:
-            self._tried[depth] *= 0.9
-            self._held[depth] *= 0.9
-        self._tried[depth] += 1
-        self._held[depth] += accepted
-
-    def fade(self) -> None:
-        """Nothing was drafted, for it would not have paid: what is known of it is growing old."""
-        self._tried *= self.FADING
-        self._held *= self.FADING
-
-    def took(self, ms: float, levels: int) -> None:
-        """Drafting so many levels took so long."""
-        each = ms / max(levels, 1)
-        self.ms = each if not self.ms else 0.8 * self.ms + 0.2 * each
-
-    def best(self, cost: Callable[[int], float], pace: float, width: int, most: int) -> int:
-        """The depth with the most expected tokens per ms; 0 where none beats a plain step. Passes take `pace` times
-        what the curve says."""
-        rates = (self._held + self.BELIEF * self.FIRST) / (self._tried + self.BELIEF)
-        reach = np.cumprod(rates)
-        best, depth = 1.0 / (cost(1) * pace), 0
-        for d in range(1, min(len(reach), most // width) + 1):
-            rate = (1.0 + reach[:d].sum()) / (cost(1 + d * width) * pace + d * self.ms)
-            if rate > best:
-                best, depth = rate, d
-        return depth

@@ -13,7 +13,7 @@ from core.samplers.base import Processor
 
 
 @dataclass(frozen=True)
-class Choice:
+class TargetSampling:
     """Temperature, then a rule or a chain of rules of `core.samplers`.
 
     Attributes:

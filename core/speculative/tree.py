@@ -79,9 +79,9 @@ class TokenTree:
             found.setdefault(parent, []).append(place)
         return found
 
-    def path(self, place: int) -> list[int]:
-        """Places from the first token to `place`."""
-        return path_to(place, self.parents)
+    def places(self) -> dict[tuple[int, ...], int]:
+        """Each token's place, by the tokens on the path to it."""
+        return {tuple(self.ids[p] for p in path_to(place, self.parents)): place for place in range(len(self))}
 
     def products(self, chances: Sequence[float] | None = None) -> np.ndarray:
         """(n,) for each token, the product of `chances` (by default the confidences) along its path."""
@@ -105,6 +105,17 @@ class TokenTree:
             [self.confidence[old] for old in kept],
             {new[old]: q for old, q in self.drawn.items() if old in new},
         )
+
+    def first_chain(self) -> TokenTree:
+        """The path of first children, for targets that take no branches. Of several that were drawn, the first is a
+        draw of its own."""
+        places: list[int] = []
+        at = -1
+        for place, parent in enumerate(self.parents):
+            if parent == at:
+                places.append(place)
+                at = place
+        return self.only(places)
 
     def under(self, token: int) -> tuple[list[int], list[int]]:
         """Ids and parents (1 + n,) with `token`, the text's last and not yet fed, in front: what the target is fed."""

@@ -14,7 +14,7 @@ from core.errors import InputError
 from core.models.base import LanguageModel
 from core.speculative.acceptance import draw_several
 from core.speculative.drafters.base import Drafter, Moment
-from core.speculative.target import Choice
+from core.speculative.target import TargetSampling
 from core.speculative.tree import TokenTree
 
 
@@ -22,7 +22,7 @@ class ModelDrafter(Drafter):
     """Holds one sequence of the smaller model, which follows the text."""
 
     def __init__(
-        self, model: LanguageModel, target: LanguageModel, choice: Choice | None = None, width: int = 1
+        self, model: LanguageModel, target: LanguageModel, choice: TargetSampling | None = None, width: int = 1
     ) -> None:
         """
         Args:
@@ -39,7 +39,7 @@ class ModelDrafter(Drafter):
         if width < 1:
             raise InputError(f"width {width} given; at least 1 token per level expected.")
         self.name = f"model {model.name}"
-        self.choice = choice or Choice(temperature=0.0)
+        self.choice = choice or TargetSampling(temperature=0.0)
         self.draws = not self.choice.greedy
         self.width, self.model = width, model
         self._sequence = model.open()

@@ -1,0 +1,60 @@
+"""Judges the tokens of drafts: which token the target would choose after the same text, n-grams mixed in, and whether
+another one may stand in its place.
+
+Shapes: V vocabulary, m candidates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from core.drafting.candidates import PROPOSALS, likeliest, log_total
+from core.models.base import LanguageModel
+from core.ngram.interpolation import Interpolation
+from core.speculative import arc
+from core.speculative.calibration import Calibration
+from core.speculative.target import softmax
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Computes the next token of a target, n-grams included: the n-grams rescore the target's likeliest candidates.
+
+    Attributes:
+        ngrams: as for drafting; None for the target alone.
+        candidates: m, how many of the target's likeliest tokens the n-grams choose among.
+    """
+
+    ngrams: Interpolation | None = None
+    candidates: int = 9
+
+    def __call__(
+        self, logits: list[Tensor], contexts: list[list[int]], tokens: list[int]
+    ) -> list[tuple[int, float, float]]:
+        """At each of some positions, given logits (V,), the text before it and a token in question: the token that
+        comes next, its log-probability, and that of the token in question."""
+        if not logits:
+            return []
+        listed = [likeliest(after.numpy(), self.candidates) for after in logits]
+        if self.ngrams is not None:  # personal stores propose candidates
+            more = self.ngrams.proposals(contexts, PROPOSALS)
+            listed = [np.array(list(dict.fromkeys([*a.tolist(), *b]))) for a, b in zip(listed, more, strict=True)]
+        widest = max(map(len, listed))
+        ids = np.zeros((len(listed), widest + 1), dtype=np.int64)
+        for row, found, token in zip(ids, listed, tokens, strict=True):
+            row[: len(found)], row[len(found) : -1], row[-1] = found, found[0], token  # shorter ones repeat their first
+        scores = np.stack(
+            [x.numpy()[row].astype(np.float64) - log_total(x.numpy(), 1.0) for x, row in zip(logits, ids, strict=True)]
+        )
+        if self.ngrams is not None:
+            scores = self.ngrams.scores(scores, contexts, ids)
+        best = scores[:, :-1].argmax(1)
+        return [(int(ids[i, best[i]]), float(scores[i, best[i]]), float(scores[i, -1])) for i in range(len(listed))]
+
+
+def stands(after: Tensor, model: LanguageModel, token: int, calibration: Calibration, theta: float, depth: int) -> bool:
+    """Whether the target accepts a token at a depth, given its logits (V,) there: LTS ≥ θ."""
+    return arc.local_tolerance_score(softmax(after.numpy()), model, calibration, token, depth) >= theta

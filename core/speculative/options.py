@@ -1,0 +1,119 @@
+"""The options of speculative decoding: what is pruned before verification, and what is tolerated at it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
+from core.errors import InputError
+from core.models.base import LanguageModel
+from core.samplers.base import Processor
+from core.speculative import arc
+from core.speculative.acceptance import fuzzy, typical
+from core.speculative.calibration import Calibration
+from core.speculative.target import TargetSampling
+from core.speculative.tree import TokenTree
+
+SpeculationMode = Literal["off", "lossless", "arc"]
+
+DEPTH = 8  # levels that a drafter is asked for
+
+
+@dataclass(frozen=True)
+class SpeculationOptions:
+    """How to speculate; `core.speculative.generate` explains each field."""
+
+    mode: SpeculationMode = "lossless"
+    length: int = 64
+    temperature: float = 1.0
+    rule: Processor | None = None
+    seed: int = 0
+    tree_size: int | Literal["auto"] = "auto"
+    depth: int = DEPTH
+    stop_ids: frozenset[int] | None = None
+    tolerance: Literal["lts", "typical", "fsd", "none"] = "lts"
+    calibration: Calibration | None = None
+    theta: float = THETA
+    prune: bool = True
+    prune_by: str = "entropy"
+    lam: float = PRUNE_LAMBDA
+    epsilon: float = PRUNE_EPSILON
+    threshold: float = 0.3
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("off", "lossless", "arc"):
+            raise InputError(f"mode {self.mode!r} given; 'off', 'lossless' or 'arc' expected.")
+        if self.prune_by not in ("entropy", *arc.RULES):
+            raise InputError(f"prune_by {self.prune_by!r} given; 'entropy' or one of {', '.join(arc.RULES)} expected.")
+        if self.tolerance not in ("lts", "typical", "fsd", "none"):
+            raise InputError(f"tolerance {self.tolerance!r} given; 'lts', 'typical', 'fsd' or 'none' expected.")
+        if self.length < 1 or self.depth < 1:
+            raise InputError(f"length {self.length} and depth {self.depth} given; at least 1 of each expected.")
+        if self.tree_size != "auto" and (not isinstance(self.tree_size, int) or self.tree_size < 0):
+            raise InputError(f"tree_size {self.tree_size!r} given; 'auto' or a number of tokens expected.")
+        if self.theta > 1:
+            raise InputError(f"theta {self.theta} given; at most 1 expected: no score is above it.")
+        arc.Pruning(self.lam, self.epsilon)
+        TargetSampling(self.temperature, self.rule)
+
+    @cached_property
+    def sampling(self) -> TargetSampling:
+        """How the target's own token is chosen."""
+        return TargetSampling(self.temperature, self.rule)
+
+    def check(self, target: LanguageModel) -> None:
+        """Raises InputError where LTS decides and there is no calibration; CalibrationError for another model's."""
+        if self.mode == "arc" and self.tolerance == "lts":
+            self._calibration.check(target)
+
+    @property
+    def _calibration(self) -> Calibration:
+        if self.calibration is None:
+            raise InputError("ARC's tolerance needs a calibration of the target; give one, or another tolerance.")
+        return self.calibration
+
+    def pruned(self, tree: TokenTree, p: np.ndarray) -> TokenTree:
+        """The proposals that stay before verification; p (V,) is the distribution of the text's last token."""
+        if self.mode != "arc" or not self.prune or not len(tree):
+            return tree
+        kept = arc.kept(tree, arc.normalised_entropy(p), arc.Pruning(self.lam, self.epsilon))
+        return tree.only(kept if self.prune_by == "entropy" else arc.ranked(tree, len(kept), self.prune_by))
+
+    def tolerated(
+        self, tree: TokenTree, places: list[int], p: np.ndarray, target: LanguageModel, depth: int
+    ) -> tuple[int | None, float | None]:
+        """Which of the proposals at `places` may stand although it lost the draw, the safest first, and its LTS. p (V,)
+        is the target's distribution there."""
+        ids = [tree.ids[place] for place in places]
+        if self.mode != "arc" or not places:
+            return None, None
+        if self.tolerance == "lts":
+            scores = [
+                arc.local_tolerance_score(p, target, self._calibration, x, depth) if p[x] > 0 else -math.inf
+                for x in ids
+            ]
+            best = int(np.argmax(scores))
+            return (best, scores[best]) if scores[best] >= self.theta else (None, None)
+        fits: list[int] = []
+        if self.tolerance == "typical":
+            fits = [which for which, x in enumerate(ids) if typical(p, x)]
+        elif self.tolerance == "fsd" and fuzzy(p, _proposed_from(tree, places, len(p)), self.threshold):
+            fits = [which for which, x in enumerate(ids) if p[x] > 0]
+        return (max(fits, key=lambda which: p[ids[which]]), None) if fits else (None, None)
+
+
+def _proposed_from(tree: TokenTree, places: list[int], vocabulary: int) -> np.ndarray:
+    """The distribution (V,) that the drafter drew from, or its confidences, with the rest spread evenly."""
+    parent = tree.parents[places[0]]
+    if parent in tree.drawn:
+        return tree.drawn[parent]
+    shares = np.array([tree.confidence[place] for place in places])
+    shares = shares / max(shares.sum(), 1.0)
+    q = np.full(vocabulary, (1 - shares.sum()) / vocabulary)
+    q[[tree.ids[place] for place in places]] += shares
+    return q
