@@ -150,6 +150,32 @@ def start(
 
 
 @app.command()
+def serve(
+    model: Model = "default",
+    backend: Backend = "auto",
+    precision: Precision = "file",
+    port: Annotated[int | None, typer.Option(help="The port; 7893 by default.", min=1, max=65535, metavar="N")] = None,
+    host: Annotated[
+        str,
+        typer.Option(
+            help="The address to listen at. Another than 127.0.0.1 lets other machines in.", metavar="ADDRESS"
+        ),
+    ] = "127.0.0.1",
+    no_token: Annotated[
+        bool, typer.Option("--no-token", metavar="", help="Let every program in that reaches the port.")
+    ] = False,
+) -> None:
+    """Serve drafts to editors and other programs, without the page.
+
+    [bold]/v1/completions[/] is OpenAI's interface, [bold]/infill[/] that of llama.vim and llama.vscode. The page, while
+    it runs, serves them too.
+    """
+    from app import server
+
+    server.serve(model, backend, port, False, precision, not no_token, page=False, host=host)
+
+
+@app.command()
 @flags.with_flags(flags.ALL_FLAGS)
 def complete(
     text: Annotated[

@@ -9,8 +9,11 @@ Three kinds of attackers can reach a port of this machine:
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Mapping
 from functools import cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
@@ -51,10 +54,12 @@ class Guard:
 
     Args:
         access: verifies the token; None requires none.
+        page: whether this server has the page, which uses one address only.
+        elsewhere: accept requests from other machines, addressed to an IP address or this machine's name.
     """
 
-    def __init__(self, app: ASGIApp, access: Access | None) -> None:
-        self.app, self.access = app, access
+    def __init__(self, app: ASGIApp, access: Access | None, page: bool = True, elsewhere: bool = False) -> None:
+        self.app, self.access, self.page, self.elsewhere = app, access, page, elsewhere
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -83,10 +88,10 @@ class Guard:
     def _answer(self, scope: Scope, headers: Headers) -> Response | None:
         """The response in place of the route's; None if the request is allowed."""
         port = scope["server"][1]
-        if reason := _foreign(scope, headers):
+        if reason := _foreign(scope, headers, self.elsewhere):
             fix = f"Open http://{HOST}:{port} itself, on the machine where Polydraft runs."
             return refusal(scope["path"], Refused(403, reason, fix), CLOSE)
-        page = scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/"
+        page = self.page and scope["type"] == "http" and scope["method"] == "GET" and scope["path"] == "/"
         if page and headers[b"host"][0].lower() not in (HOST, f"{HOST}:{port}"):
             # The browser stores the user's texts per address, so one address is used.
             return RedirectResponse(f"http://{HOST}:{port}/{_query(scope)}", 307, {"Cache-Control": "no-store"})
@@ -110,7 +115,7 @@ class Guard:
         )
 
 
-def _foreign(scope: Scope, headers: Headers) -> str | None:
+def _foreign(scope: Scope, headers: Headers, elsewhere: bool) -> str | None:
     """The reason why a request is not from a page of this server or a program of this machine; None if it is.
 
     Other pages in the same browser can reach 127.0.0.1 too, directly or through a host name that resolves to it.
@@ -121,6 +126,8 @@ def _foreign(scope: Scope, headers: Headers) -> str | None:
     if port == 80:  # the default port, which browsers omit
         names |= set(NAMES)
     hosts = [host.lower() for host in headers.get(b"host", [])]
+    if elsewhere and len(hosts) == 1 and _of_this_machine(hosts[0]):
+        names.add(hosts[0])
     if len(hosts) != 1 or hosts[0] not in names:
         return f"This server answers on 127.0.0.1 only, not as {', '.join(hosts)[:80] or 'nameless'}."
     origins = [origin.lower() for origin in headers.get(b"origin", [])]
@@ -131,6 +138,17 @@ def _foreign(scope: Scope, headers: Headers) -> str | None:
         if not opened or headers.get(b"sec-fetch-dest", ["document"]) != ["document"]:
             return "Pages of other sites may not talk to Polydraft."
     return None
+
+
+def _of_this_machine(host: str) -> bool:
+    """Whether a Host header is an IP address or this machine's name. A foreign page can resolve no such name to here."""
+    name = host.rpartition(":")[0] if re.search(r":\d+\Z", host) else host
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        own = socket.gethostname().lower()
+        return name in (own, f"{own}.local")
+    return True
 
 
 def _query(scope: Scope) -> str:

@@ -20,7 +20,7 @@ from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import documents_routes, model_routes, running, sampling_routes, stores_routes
+from app import documents_routes, infill, model_routes, openai_api, running, sampling_routes, stores_routes
 from app.access import Access, token
 from app.documents import DocumentFolder, documents_folder
 from app.gradio_import import import_gradio
@@ -78,6 +78,9 @@ def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
     sampling_routes.add_routes(app, service, parsed)
     documents_routes.add_routes(app, DocumentFolder(documents_folder()), parsed)
 
+    openai_api.add_routes(app, service)
+    infill.add_routes(app, service)
+
     @app.get("/manifest.json")
     async def manifest() -> Response:
         return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")
@@ -86,6 +89,21 @@ def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
     mounted = mount(app)
     mounted.add_middleware(Guard, access=access)
     return mounted
+
+
+def create_service_app(service: DraftService, access: Access | None = None, elsewhere: bool = False) -> FastAPI:
+    """The routes for other programs alone, without the page. For `access` and `elsewhere` see `Guard`."""
+    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_exception_handler(Refused, refuse)
+
+    @app.get("/")
+    async def start() -> dict[str, str]:
+        return {"message": "Polydraft serves programs here, without its page.", "fix": "Run `polydraft` for the page."}
+
+    openai_api.add_routes(app, service)
+    infill.add_routes(app, service)
+    app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere)
+    return app
 
 
 def prepare_gradio() -> None:
@@ -134,21 +152,25 @@ def serve(
     open_browser: bool = True,
     precision: Literal["file", "float32", "bfloat16"] = "file",
     with_token: bool = True,
+    page: bool = True,
+    host: str = HOST,
 ) -> None:
     """Run the app until Ctrl+C; or open the page of this user's app that runs at the port already.
 
     Args:
         port: None is `PORT`; 0 means any.
         with_token: whether requests must show the user's token.
+        page: False serves other programs alone.
+        host: the address to listen at; another than this machine's own lets other machines in, without the page.
     Raises: InputError for a port that cannot be had; ModelNotFound, ModelFileError for a model that is not there or
         cannot be read. A model that fails later is told on the page.
     """
     options = {"model": model_name, "backend": backend, "precision": precision, "with_token": with_token}
     access = Access(token()) if with_token else None
     wanted = PORT if port is None else port
-    listener = _listen(wanted)  # first of all: a taken port is known before seconds of loading
+    listener = _listen(wanted, host)  # first of all: a taken port is known before seconds of loading
     if listener is None:
-        _open_running(wanted, options, access, open_browser)
+        _open_running(wanted, options, access, open_browser, page)
         return
     bound: int = listener.getsockname()[1]
 
@@ -166,19 +188,26 @@ def serve(
             raise
 
     def ready() -> None:
-        _tell("Polydraft is at", bound, access, open_browser)
+        if page:
+            _tell("Polydraft is at", bound, access, open_browser)
+        else:
+            tell_programs("Polydraft serves drafts at", host, bound, access)
 
-    with listener, running.marked(bound, options), running.beside(os.environ.get(ONCE_LOADED)) as once_loaded:
+    marked = running.marked(bound, options | {"page": page})
+    with listener, marked, running.beside(os.environ.get(ONCE_LOADED)) as once_loaded:
         if model_name != "default":
             from core.models.load import find_model  # torch comes with it
 
             find_model(model_name)  # a mistyped name ends the start; what fails later leaves the page up
         # Gradio first: two threads that import at once share one interpreter, and the page would answer later. Torch
         # is imported and the model loaded while the page is built and the server starts.
-        prepare_gradio()
+        if page:
+            prepare_gradio()
         service = DraftService(load, model_name, by_name=load)
         service.start()
-        app = create_app(service, access)
+        app = (
+            create_app(service, access) if page else create_service_app(service, access, elsewhere=_is_elsewhere(host))
+        )
         take_turns_quickly()
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
         logging.getLogger("uvicorn.error").addFilter(_not_about_leaving)
@@ -187,8 +216,13 @@ def serve(
         service.close()
 
 
-def _listen(port: int) -> socket.socket | None:
-    """A socket bound to this machine alone; None where the port is taken.
+def _is_elsewhere(host: str) -> bool:
+    """Whether other machines can reach a server that listens at this address."""
+    return host != "localhost" and not host.startswith("127.")
+
+
+def _listen(port: int, host: str = HOST) -> socket.socket | None:
+    """A socket bound to this machine alone, or to another address; None where the port is taken.
 
     Raises: InputError where it cannot be had for another reason.
     """
@@ -198,19 +232,21 @@ def _listen(port: int) -> socket.socket | None:
     if sys.platform != "win32":  # a port that was ours a moment ago; on Windows this would share it
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, port))
+        listener.bind((host, port))
         # A bind alone may succeed beside another listener on the same port.
         listener.listen(128)
     except (OSError, OverflowError) as error:
         listener.close()
         if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
             return None
+        if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+            raise InputError(f"{host} is no IPv4 address of this machine; give one with --host.") from error
         why = error.strerror if isinstance(error, OSError) else "ports go up to 65535"
         raise InputError(f"Port {port} cannot be used: {why}. Choose another with --port.") from error
     return listener
 
 
-def _open_running(port: int, options: dict[str, Any], access: Access | None, open_browser: bool) -> None:
+def _open_running(port: int, options: dict[str, Any], access: Access | None, open_browser: bool, page: bool) -> None:
     """Open the page of the app that this user runs at the port. Raises InputError where another program has it."""
     found = running.at(port)
     if found is None:
@@ -224,7 +260,33 @@ def _open_running(port: int, options: dict[str, Any], access: Access | None, ope
             f"Port {port} is already in use by Polydraft, started with {', '.join(different)}. End it first, "
             "or start a second one beside it with --port N."
         )
-    _tell("Polydraft is already running at", port, access, open_browser)
+    if not page:
+        tell_programs("Polydraft is already running, and serves drafts at", HOST, port, access)
+    elif found.get("page", True):
+        _tell("Polydraft is already running at", port, access, open_browser)
+    else:
+        raise InputError(
+            f"Port {port} is already in use by `polydraft serve`, which has no page. End it first, and start "
+            "`polydraft`: it serves programs too. Or start it beside with --port N."
+        )
+
+
+def tell_programs(words: str, host: str, port: int, access: Access | None) -> None:
+    """Print the address for other programs, what opens it, and who can reach it."""
+    elsewhere = _is_elsewhere(host)
+    address = f"http://{host}:{port}"
+    if elsewhere:
+        typer.echo(
+            f"Warning: --host {host} lets other machines in. What they send and receive is not encrypted: "
+            "use it in a network that you trust.",
+            err=True,
+        )
+    if access is None:
+        who = "everybody who reaches this machine" if elsewhere else "every user and every program of this machine"
+        typer.echo(f"Warning: without a token {who} can have drafts from your personal stores at {address}.", err=True)
+    typer.echo(f"{words} {address}: /v1/completions, /v1/models, /infill, /health.")
+    if access is not None:
+        typer.echo("Programs send what `polydraft token` prints as `Authorization: Bearer`, or as their API key.")
 
 
 def _tell(words: str, port: int, access: Access | None, open_browser: bool) -> None:

@@ -98,6 +98,7 @@ class Session:
         kept: Ids[KeptRow] = (),
         grow: bool = False,
         likeliest: int | None = None,
+        repeats: bool = False,
         **options: Any,
     ) -> Completion:
         """Start drafts after the text before the caret; the session's previous completion must be closed.
@@ -115,6 +116,7 @@ class Session:
             grow: let every row grow to the full length on its own, wherever it would have ended before.
             likeliest: look at the drafts with one more pass of the model alone, for `TextDraft.chances` with so many of
                 the likeliest tokens at each place. None: no such pass.
+            repeats: of drawn drafts, show also those without text, and those with the text of another.
             options: of `core.superposed.superpose`, the rule among them. With `ngrams` the stores are those given there
                 instead; with mixing="geometric" it is the base store alone.
         Raises: InputError for an option out of range.
@@ -134,7 +136,7 @@ class Session:
         if mode.drawn:  # one more, which shows whether the last word is whole
             made = replace(made, length=made.length + 1)
         healing = a.healer.plan(before, window=a.window, heal=heal)
-        return Completion(self, healing, made, mode, verify, kept, grow, before, likeliest)
+        return Completion(self, healing, made, mode, verify, kept, grow, before, likeliest, repeats)
 
     def fork(self) -> Session:
         """Another session that holds the same text, also while a completion runs. Raises ContextFull."""
@@ -170,6 +172,7 @@ class Completion:
         grow: bool,
         before: str,
         likeliest: int | None,
+        repeats: bool,
     ) -> None:
         self.drafts: list[TextDraft] = []
         self.figures: Figures | None = None
@@ -189,6 +192,7 @@ class Completion:
             kept={row.id: row.text for row in kept},
             before=before,
             earlier=tuple(session.shown),
+            all=repeats and mode.drawn,
         )
         short = options.length if grow else min(SHORT, options.length)
         rows = kept_rows(kept, self._page, len(healing.word_ids), short)

@@ -79,6 +79,7 @@ class Page:
         kept: text of each row that stays.
         before: the text before the caret.
         earlier: the rows of the completions before, each with the text that it was drafted after; the latest first.
+        all: every draft has a row, also one without text, or with the text of another.
     """
 
     tokenizer: Tokenizer
@@ -90,6 +91,7 @@ class Page:
     kept: Mapping[int, str] = field(default_factory=dict)
     before: str = ""
     earlier: Ids[tuple[str, TextDraft]] = ()
+    all: bool = False
 
     def drafted(self, row: int, text: str) -> tuple[TextDraft, int] | None:
         """The earlier row of this number that holds this text here, and how many of its characters were typed since."""
@@ -110,7 +112,8 @@ class Page:
 
 
 def present(drafts: Drafts, page: Page) -> list[TextDraft]:
-    """The rows of the page, in the order of their numbers; no two of them with the same text, none empty."""
+    """The rows of the page, in the order of their numbers; no two of them with the same text, none empty, unless the
+    page wants all."""
     rows = [_row(draft, page, drafts.done) for draft in drafts.drafts]
     if page.distinct:
         rows = sorted((_with_earlier(row, page) for row in rows), key=lambda row: row.id)
@@ -123,6 +126,8 @@ def present(drafts: Drafts, page: Page) -> list[TextDraft]:
         rows = [replace(row, id=i) for i, row in enumerate(rows)]
     if drafts.done and page.rounded:
         rows = [_rounded(row, page) for row in rows]
+    if page.all:
+        return rows[: page.most]
     by_text: dict[str, TextDraft] = {}
     for row in rows:
         if row.text:

@@ -67,6 +67,7 @@ class FakeAutocomplete:
         self.sessions: list[FakeSession] = []
         self.opened = 0
         self.forked = 0  # of the opened
+        self.latest: FakeCompletion | None = None
 
     def open(self) -> FakeSession:
         if len(self.sessions) >= self.room:
@@ -87,7 +88,8 @@ class FakeSession:
     def complete(self, before: str, **options: Any) -> FakeCompletion:
         assert all(completion.closed for completion in self.completions)
         self.completions.append(FakeCompletion(before, self.autocomplete.known == before, **options))
-        return self.completions[-1]
+        self.autocomplete.latest = self.completions[-1]
+        return self.autocomplete.latest
 
     def fork(self) -> FakeSession:
         self.autocomplete.forked += 1

@@ -456,3 +456,10 @@ def test_surprising_chains_say_so():
     assert "narrower" in Chain([TopP(0.9), TopNSigma(1.0)]).notes[0]
     assert "T = 1" in Chain([TopP(0.9), Temperature(2.0)]).notes[0]
     Chain([Temperature(1.5), Mirostat()])  # fine
+
+
+def test_top_p_of_zero_keeps_the_likeliest_alone():
+    logits = torch.randn(3, 200, generator=torch.Generator().manual_seed(5))
+    out = TopP(0.0)(None, logits)
+    assert torch.isfinite(out).sum(1).tolist() == [1, 1, 1]
+    assert torch.equal(out.argmax(1), logits.argmax(1))

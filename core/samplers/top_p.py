@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from core.controls import RULE_DEFAULT
@@ -27,7 +28,7 @@ class TopP(Rule):
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         e, z = softmax(x, best)  # (B, V), (B, 1)
         p = column(self.top_p, z)
-        enough = (p * z).masked_fill(p >= 1, float("inf"))
+        enough = (p * z).clamp_min(torch.finfo(z.dtype).tiny).masked_fill(p >= 1, float("inf"))
         cut = boundary(x, [e], enough, lambda enough, mass: mass < enough)
         # Tokens at the cut hold while the mass up to and with them is too little; the one that fills it stays too.
         return keep_best(x, cut.key, cut.held + 1, cut.ties)

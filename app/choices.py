@@ -1,0 +1,126 @@
+"""The n texts of one answer, as the events of its request arrive: their order, where each ends, and what may be sent of
+it already.
+
+Rows of the page may still change: until the choice of drafts is settled a row is replaced by another, and at its end a
+draft loses words like "and the". What was sent cannot be taken back, so a text is held back up to its last whole word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from app.jobs import Event
+from app.settings import DraftSettings
+from core.text import without_dangling
+
+_LAST_WORD = re.compile(r"\s*\S*\Z")
+
+
+@dataclass
+class Choice:
+    """One text.
+
+    Attributes:
+        index: its place in the answer; it keeps it.
+        text: so far; what is read when the answer ends.
+        sure: how many of its characters stay, whatever follows.
+        finish: why it ended, once it has.
+        tokens: how many it has.
+        chances: of its tokens, where they were wanted.
+    """
+
+    index: int
+    text: str = ""
+    sure: int = 0
+    finish: Literal["stop", "length"] | None = None
+    tokens: int = 0
+    chances: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Choices:
+    """The texts of one request.
+
+    Args:
+        n: how many are answered; those that the model has none for stay empty.
+        length: tokens of a draft at most.
+        stops: texts that end a draft before them.
+        growing: texts are sent while they grow, so their order is that of the first settled drafts.
+    """
+
+    def __init__(self, n: int, length: int, stops: Sequence[str] = (), growing: bool = False) -> None:
+        self.all = [Choice(index) for index in range(n)]
+        self.done = False
+        self._length, self._stops, self.growing = length, stops, growing
+        self._rows: dict[int, Choice] = {}  # by the number of the row
+
+    def take(self, event: Event) -> None:
+        """The drafts of one event; the best one comes first."""
+        if event["done"] or not self.growing:
+            self.done = event["done"]
+        elif not event["settled"]:
+            return
+        if not self.growing:
+            self._rows = {}
+        best = event["best"]
+        drafts = sorted(event["drafts"], key=lambda draft: (draft["id"] != best, -draft["probability"]))
+        for draft in drafts:
+            if draft["id"] not in self._rows and len(self._rows) < len(self.all):
+                self._rows[draft["id"]] = self.all[len(self._rows)]
+        shown = set()
+        for draft in drafts:
+            if draft["id"] in self._rows:
+                self._fill(self._rows[draft["id"]], draft)
+                shown.add(self._rows[draft["id"]].index)
+        for choice in self.all:
+            if choice.index not in shown and not self.growing:
+                choice.text, choice.sure, choice.finish, choice.tokens, choice.chances = "", 0, None, 0, []
+            if self.done:
+                choice.finish, choice.sure = choice.finish or "stop", len(choice.text)
+
+    def _fill(self, choice: Choice, draft: dict[str, Any]) -> None:
+        if self.growing and choice.finish:
+            return
+        text = draft["text"]
+        stop = min((at for at in (text.find(stop) for stop in self._stops) if at >= 0), default=-1)
+        choice.text = text if stop < 0 else text[:stop]
+        choice.tokens = sum(end <= len(choice.text) for end, _ in draft["tokens"])
+        choice.chances = _within(draft.get("chances", []), len(choice.text))
+        if stop >= 0:
+            choice.finish = "stop"
+        elif self.done:
+            whole = len(draft["tokens"]) >= self._length and not draft["finished"]
+            choice.finish = "length" if whole else "stop"
+        choice.sure = len(choice.text) if choice.finish else len(self._held_back(choice.text))
+
+    def _held_back(self, text: str) -> str:
+        text = without_dangling(whole_words(text))
+        for n in range(max((len(stop) - 1 for stop in self._stops), default=0), 0, -1):
+            if any(len(stop) > n and text.endswith(stop[:n]) for stop in self._stops):
+                return text[:-n].rstrip()
+        return text
+
+
+def only_grows(settings: DraftSettings) -> bool:
+    """Whether drafts that are settled are only continued. In the other ways they are exchanged or corrected."""
+    if settings.sampling.mode == "superposed":
+        return settings.distinct and not settings.verify
+    return settings.sampling.mode in ("greedy", "branching", "sampled")
+
+
+def whole_words(text: str) -> str:
+    """The text without its last word, which may go on."""
+    return _LAST_WORD.sub("", text, count=1)
+
+
+def _within(chances: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:
+    """The tokens before the end of a text."""
+    found, at = [], 0
+    for chance in chances:
+        at += len(chance["text"])
+        if at > end:
+            break
+        found.append(chance)
+    return found

@@ -1,0 +1,116 @@
+"""Options of drafting as programs send them: the flags of the command line as fields of a request.
+
+`--exact-steps 3` on the command line is `"exact_steps": 3` here; so every option is defined once, in `core.options` and
+`core.controls`, and what the command line refuses is refused here, in the same words.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from app import flags
+from app.refusals import Refused
+from app.settings import DraftSettings
+from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
+from core.errors import InputError
+from core.options import DRAFTING, SEED
+
+COMMON = ("k", "length", "temperature", "seed")  # flags that the interfaces have under names of their own
+FIELDS = {flag.replace("-", "_"): flag for flag in flags.ALL_FLAGS if flag not in COMMON}
+MOST_TOKENS = int(DRAFTING["length"].high)
+
+_FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
+_NUMBER = re.compile(r"^([a-z][a-z0-9-]*)(?= .* given;)")
+
+
+class Options(BaseModel):
+    """The fields that a request for drafts may have in every interface; `FIELDS` besides.
+
+    Attributes:
+        rule, mode, speculate, drafter: as the flags of these names.
+        stores: the personal stores to use, instead of those that are on.
+        heal: finish a half-typed word.
+        temperature: 0 leaves nothing to chance.
+        seed: of drawn drafts; None draws others each time.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    rule: str | None = None
+    mode: str | None = None
+    speculate: str | None = None
+    drafter: str | None = None
+    stores: list[str] | None = None
+    heal: bool = True
+    temperature: float | None = None
+    seed: int | None = None
+
+    def settings(
+        self,
+        drafts: int,
+        tokens: int,
+        names: Mapping[str, str],
+        superposed: Mapping[str, Any] | None = None,
+        drawn: Mapping[str, Any] | None = None,
+    ) -> DraftSettings:
+        """What the fields mean.
+
+        Args:
+            drafts, tokens: how many drafts, and their length, within the limits of the options.
+            names: how the interface calls k and length.
+            superposed, drawn: further flags, of drafts that are made in these ways.
+        Raises: Refused for an unknown field, a value out of range, and an option that would change nothing.
+        """
+        given: dict[str, Any] = {"k": drafts, "length": tokens}
+        for name, value in (self.model_extra or {}).items():
+            if name not in FIELDS:
+                raise Refused(422, f"{name} is no field that the server knows.", "docs/clients.md names them.", name)
+            if value is not None:
+                given[FIELDS[name]] = value
+        mode = self.mode or (DEFAULT_MODE if self.speculate is None else DEFAULT_METHOD)
+        if mode in DRAWN:
+            given |= {"seed": secrets.randbelow(int(SEED.high)) if self.seed is None else self.seed, **(drawn or {})}
+        elif mode == DEFAULT_MODE and given.get("distinct", True):
+            given = {**(superposed or {}), **given}
+        if self.temperature == 0 and mode in DRAWN:
+            raise Refused(422, "temperature 0 leaves nothing to draw.", "Raise it, or leave mode out.", "temperature")
+        if self.temperature:
+            given["temperature"] = self.temperature
+        try:
+            if self.seed is not None:
+                SEED.checked(self.seed)
+            settings = flags.settings_of(given, self._rule(given), mode, self.speculate, self.drafter)
+            if self.stores:
+                flags.refuse_stores(settings)
+        except InputError as error:
+            message, name = in_fields(str(error), names)
+            raise Refused(422, message, param=name) from None
+        return settings
+
+    def _rule(self, given: dict[str, Any]) -> str:
+        """The rule's name. The only rule that has one of the given fields need not be named; a top_p of 1 is none."""
+        if self.rule is None and given.get("top-p") == 1:
+            del given["top-p"]
+        if self.rule is not None:
+            return self.rule
+        owners = [flags.RULE_FLAGS[name].owners[0] for name in given if name in flags.RULE_FLAGS]
+        return owners[0] if owners else DEFAULT_RULE
+
+
+def in_fields(message: str, names: Mapping[str, str]) -> tuple[str, str | None]:
+    """A sentence about flags as one about fields, and the first field that it names."""
+    found: list[str] = []
+
+    def field(match: re.Match[str]) -> str:
+        flag = match[1].removeprefix("no-") if match[1].startswith("no-") else match[1]
+        name = names.get(flag, flag.replace("-", "_"))
+        found.append(name)
+        return f"{name} false" if match[1].startswith("no-") else name
+
+    message = _NUMBER.sub(field, message)
+    return _FLAG.sub(field, message), found[0] if found else None

@@ -1,0 +1,184 @@
+"""llama-server's `POST /infill` and `GET /health`, for the editors that know them: llama.vim and llama.vscode.
+
+The text before the caret is `input_prefix` + `prompt`, the text after it `input_suffix`; `input_extra` are parts of
+other files, which are read before it. The answer is compact JSON, for one client looks for `"content":"`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.asking import MAX_BODY, WINDOW, draft_request, events, model_names, refuse_other_models, unless_gone
+from app.choices import Choices, whole_words
+from app.client_options import MOST_TOKENS, Options
+from app.refusals import Refused, parsed
+from app.requests import MOST_DRAFTS
+
+if TYPE_CHECKING:
+    from app.service import DraftService
+    from app.settings import DraftSettings
+
+NAMES = {"k": "n_cmpl", "length": "n_predict"}
+TOKENS = 16  # where no number is given
+SAMPLERS = ("top_k", "top_p", "min_p", "temperature", "infill")
+
+
+class Extra(BaseModel):
+    """A part of another file; what else is said of it is not needed."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    text: str
+    filename: str = ""
+
+
+class InfillRequest(Options):
+    """The body of a request, as both editors send it.
+
+    Attributes:
+        n_predict: drafts are short; a larger number, or -1, gives the longest. 0 only reads the text.
+        n_cmpl: how many texts; the answer is an array from 2 on.
+        t_max_prompt_ms, t_max_predict_ms: how long the text may be read, and the drafts be made; 0 is for ever.
+        top_k, top_p, samplers: of drawn drafts. Others are not drawn.
+        cache_prompt, id_slot: the cache is shared by what texts have in common, whatever is said here.
+        n_indent: drafts end with their line, so there is no indentation to look at.
+    """
+
+    input_prefix: str = ""
+    input_suffix: str = ""
+    input_extra: list[Extra] = Field(default=[])
+    prompt: str = ""
+    model: str | None = None
+    n_predict: int = Field(TOKENS, ge=-1)
+    n_cmpl: int = Field(1, ge=1, le=MOST_DRAFTS)
+    stop: list[str] = Field(default=[])
+    top_k: int | None = None
+    top_p: float | None = None
+    samplers: list[str] = Field(default=[])
+    stream: bool = False
+    cache_prompt: bool = True
+    id_slot: int = -1
+    n_indent: int = 0
+    t_max_prompt_ms: float = Field(0, ge=0)
+    t_max_predict_ms: float = Field(0, ge=0)
+    response_fields: list[str] | None = None
+    lora: list[dict[str, Any]] = Field(default=[])
+
+    def refuse_what_is_missing(self) -> None:
+        if self.stream:
+            raise Refused(422, "stream is not supported by /infill.", "Leave it out, or use /v1/completions.", "stream")
+        if self.lora:
+            raise Refused(422, "lora is not supported.", "Leave it out.", "lora")
+        if not all(self.stop):
+            raise Refused(422, "stop holds an empty text.", "Leave it out.", "stop")
+        if unknown := [name for name in self.samplers if name not in SAMPLERS]:
+            raise Refused(422, f"The sampler {unknown[0]} is not known; {', '.join(SAMPLERS)} are.", param="samplers")
+
+    @property
+    def before(self) -> str:
+        """The text before the caret, with the parts of other files above it."""
+        extras = [extra.text if extra.text.endswith("\n") else extra.text + "\n" for extra in self.input_extra]
+        return "".join([*extras, self.input_prefix, self.prompt])
+
+    def drafting(self) -> DraftSettings:
+        if self.n_predict == 0:  # the cheapest drafts there are: the text is read, and no more
+            return self.settings(1, 1, NAMES, {"forks": 0, "exact-steps": 0})
+        tokens = MOST_TOKENS if self.n_predict < 0 else min(self.n_predict, MOST_TOKENS)
+        drawn = {
+            name.replace("_", "-"): value
+            for name, value in (("top_k", self.top_k), ("top_p", self.top_p))
+            if value is not None and (not self.samplers or name in self.samplers)
+        }
+        return self.settings(self.n_cmpl, tokens, NAMES, drawn=drawn)
+
+
+def add_routes(app: FastAPI, service: DraftService) -> None:
+    @app.post("/infill")
+    async def infill(request: Request) -> Response:
+        body = await parsed(request, InfillRequest, MAX_BODY)
+        refuse_other_models(service, body.model)
+        body.refuse_what_is_missing()
+        found = await unless_gone(request, answered(service, body))
+        return JSONResponse(found if body.n_cmpl > 1 else found[0])
+
+    @app.get("/health")
+    async def health() -> Response:
+        status = service.status()
+        if status["ready"]:
+            return JSONResponse({"status": "ok"})
+        told = {"code": 503, "message": status["notice"], "type": "unavailable_error"}
+        return JSONResponse({"error": told}, 503)
+
+
+async def answered(service: DraftService, body: InfillRequest) -> list[dict[str, Any]]:
+    """The texts, each as an object with the fields that were asked for; at least one."""
+    settings, began = body.drafting(), time.perf_counter()
+    choices = Choices(body.n_cmpl, settings.length, body.stop)
+    told = events(service, draft_request(body.before, settings, heal=body.heal, stores=body.stores))
+    first, stats = None, {"reused": 0, "fed": 0}
+    try:
+        async with asyncio.timeout(body.t_max_prompt_ms / 1000 or None) as limit:
+            async for event in told:
+                if event["type"] == "stats":
+                    stats = event
+                    continue
+                choices.take(event)
+                if first is None:
+                    first, predicting = time.perf_counter(), body.t_max_predict_ms / 1000
+                    limit.reschedule(asyncio.get_running_loop().time() + predicting if predicting else None)
+    except TimeoutError:
+        pass  # what is there is the answer
+    finally:
+        await told.aclose()
+    now = time.perf_counter()
+    first = now if first is None else first
+    timings = {
+        **_timing("prompt", stats["fed"], first - began),
+        **_timing("predicted", sum(choice.tokens for choice in choices.all), now - first),
+    }
+    common = {
+        "model": body.model or model_names(service)[0],
+        "id_slot": body.id_slot,
+        "tokens_evaluated": stats["fed"],
+        "tokens_cached": stats["reused"] + stats["fed"],
+        "truncated": len(body.before) > WINDOW,
+        "timings": timings,
+    }
+    found = []
+    for choice in choices.all:
+        text = choice.text if choices.done or choice.finish else whole_words(choice.text)
+        if body.n_predict and (text or not found):
+            ended = {"stop": "eos", "length": "limit", None: "limit"}[choice.finish]
+            told_of = {"content": text, "stop": True, "stop_type": ended, "tokens_predicted": choice.tokens}
+            found.append(_chosen(common | told_of | {"index": len(found)}, body.response_fields))
+    return found or [_chosen(common | {"content": "", "stop": True, "tokens_predicted": 0}, body.response_fields)]
+
+
+def _timing(what: str, n: int, seconds: float) -> dict[str, float]:
+    return {
+        f"{what}_n": n,
+        f"{what}_ms": 1000 * seconds,
+        f"{what}_per_token_ms": 1000 * seconds / max(n, 1),
+        f"{what}_per_second": n / seconds if seconds else 0.0,
+    }
+
+
+def _chosen(answer: dict[str, Any], fields: list[str] | None) -> dict[str, Any]:
+    """The fields that were asked for; "a/b" is the field b of a, under that very name. Fields that are not there are
+    left out, as llama-server does."""
+    if fields is None:
+        return answer
+    found = {}
+    for name in fields:
+        value: Any = answer
+        for part in name.split("/"):
+            value = value.get(part) if isinstance(value, dict) else None
+        if value is not None:
+            found[name] = value
+    return found

@@ -1,0 +1,274 @@
+"""OpenAI's completion interface over the draft service: `POST /v1/completions` and `GET /v1/models`.
+
+`n` texts are the drafts of one request, so they cost little more than one. What the interface has and Polydraft lacks
+is refused in words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.asking import MAX_BODY, cancelled, draft_request, events, model_names, refuse_other_models, unless_gone
+from app.choices import Choice, Choices, only_grows
+from app.client_options import MOST_TOKENS, Options
+from app.refusals import Refused, error_of, parsed
+from app.requests import MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
+from app.streaming import Streamed
+from core.options import DEFAULT
+
+if TYPE_CHECKING:
+    from app.service import DraftService
+
+MOST_PROMPTS = 16
+MOST_STOPS = 4
+TOKENS = 16  # of a completion, where no number is given: OpenAI's default
+NAMES = {"k": "n", "length": "max_tokens"}
+NEUTRAL = {"frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}}  # values that ask for nothing
+
+
+class StreamOptions(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    include_usage: bool = False
+
+
+class CompletionRequest(Options):
+    """The body of a request, as the official client sends it.
+
+    Attributes:
+        max_tokens: drafts are short; a larger number than they can have gives the longest.
+        best_of: so many drafts are made, of which the `n` best are answered.
+        logprobs: of the model alone, with so many of the likeliest tokens at each place.
+        suffix: the text after the caret.
+        user: names a session; a newer request of the same user takes the place of an older one.
+    """
+
+    prompt: str | list[str]
+    model: str | None = None
+    n: int | None = Field(1, ge=1, le=MOST_DRAFTS)
+    best_of: int | None = Field(None, ge=1, le=MOST_DRAFTS)
+    max_tokens: int | None = Field(TOKENS, ge=1)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    logprobs: int | None = Field(None, ge=0, le=MOST_LIKELIEST)
+    echo: bool | None = False
+    stop: str | list[str] | None = None
+    suffix: str | None = None
+    user: str | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+
+    def prompts(self) -> list[str]:
+        prompts = [self.prompt] if isinstance(self.prompt, str) else self.prompt
+        if not 1 <= len(prompts) <= MOST_PROMPTS:
+            raise Refused(422, f"{len(prompts)} prompts given; 1 to {MOST_PROMPTS} expected.", param="prompt")
+        return prompts
+
+    def stops(self) -> list[str]:
+        stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        if len(stops) > MOST_STOPS or not all(stops):
+            raise Refused(422, f"stop {stops} given; 1 to {MOST_STOPS} texts, none of them empty.", param="stop")
+        return stops
+
+    def refuse_what_is_missing(self) -> None:
+        for name, neutral in NEUTRAL.items():
+            if getattr(self, name) not in (None, neutral):
+                raise Refused(422, f"{name} is not supported.", "Leave it out.", name)
+        if self.echo and self.logprobs is not None:
+            raise Refused(422, "logprobs of an echoed prompt are not supported.", "Leave echo out.", "echo")
+        if self.best_of is not None and self.best_of < (self.n or 1):
+            raise Refused(422, f"best_of is {self.best_of}; at least n, {self.n or 1}, is expected.", param="best_of")
+        if self.best_of is not None and self.stream and self.best_of > (self.n or 1):
+            raise Refused(422, "best_of cannot be streamed.", "Leave stream or best_of out.", "best_of")
+        if self.stream_options is not None and not self.stream:
+            raise Refused(422, "stream_options given without stream.", "Leave it out, or set stream.", "stream_options")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One prompt of a request: what is asked of the service, and where its texts stand in the answer."""
+
+    prompt: str
+    request: DraftRequest
+    choices: Choices
+    first: int  # index of its first choice
+
+
+@dataclass
+class Usage:
+    prompt: int = 0
+    completion: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        total = self.prompt + self.completion
+        return {"prompt_tokens": self.prompt, "completion_tokens": self.completion, "total_tokens": total}
+
+
+def add_routes(app: FastAPI, service: DraftService) -> None:
+    @app.post("/v1/completions")
+    async def completions(request: Request) -> Response:
+        body = await parsed(request, CompletionRequest, MAX_BODY)
+        refuse_other_models(service, body.model)
+        answer = Answer(service, body)
+        if body.stream:
+            return Streamed(answer.stream(), as_event, "text/event-stream")
+        return JSONResponse(await unless_gone(request, answer.whole()))
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        names = model_names(service)
+        return {"object": "list", "data": [_model(name) for name in names]}
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str) -> dict[str, Any]:
+        refuse_other_models(service, name)
+        return _model(name)
+
+
+def _model(name: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "polydraft"}
+
+
+def as_event(data: dict[str, Any] | None) -> bytes:
+    """A server-sent event; None is the last one."""
+    return b"data: " + (b"[DONE]" if data is None else json.dumps(data).encode()) + b"\n\n"
+
+
+class Answer:
+    """One answer while it is made. Raises Refused where the request asks for what cannot be had."""
+
+    def __init__(self, service: DraftService, body: CompletionRequest) -> None:
+        body.refuse_what_is_missing()
+        self._service, self._body = service, body
+        self._head = {
+            "id": f"cmpl-{uuid.uuid4().hex}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": body.model or model_names(service)[0],
+        }
+        n, tokens = body.n or 1, min(body.max_tokens or TOKENS, MOST_TOKENS)
+        # An answer has n texts, also where some are unlikely.
+        settings = body.settings(body.best_of or n, tokens, NAMES, {"min-branch": DEFAULT["min_branch"]})
+        growing = bool(body.stream) and body.logprobs is None and not body.suffix and only_grows(settings)
+        prompts, stops = body.prompts(), body.stops()
+        if body.user and len(prompts) > 1:
+            raise Refused(422, "user names one session, and there are several prompts.", "Leave user out.", "user")
+        self._asked = [
+            Asked(
+                prompt,
+                draft_request(prompt, settings, body.user, heal=body.heal, stores=body.stores, likeliest=body.logprobs),
+                Choices(n, settings.length, stops, growing),
+                n * i,
+            )
+            for i, prompt in enumerate(prompts)
+        ]
+        self._usage = Usage()
+
+    async def whole(self) -> dict[str, Any]:
+        """The answer in one piece."""
+
+        async def filled(asked: Asked) -> None:
+            async for _ in self._events(asked):
+                pass
+
+        tasks = [asyncio.create_task(filled(asked)) for asked in self._asked]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await cancelled(*tasks)
+        choices = [
+            self._choice(asked, choice, asked.prompt * bool(self._body.echo) + choice.text, choice.finish or "stop")
+            for asked in self._asked
+            for choice in asked.choices.all
+        ]
+        return {**self._head, "choices": choices, "usage": self._usage.as_dict()}
+
+    async def stream(self) -> AsyncGenerator[dict[str, Any] | None]:
+        """The answer as it grows: chunks of one choice each, the choices by turns; then None."""
+        chunks: asyncio.Queue[dict[str, Any] | Refused | None] = asyncio.Queue()
+
+        async def send(asked: Asked) -> None:
+            try:
+                async with aclosing(self._chunks(asked)) as made:
+                    async for chunk in made:
+                        chunks.put_nowait(chunk)
+            except Refused as error:
+                chunks.put_nowait(error)
+            finally:
+                chunks.put_nowait(None)
+
+        senders = [asyncio.create_task(send(asked)) for asked in self._asked]
+        try:
+            waiting = len(senders)
+            while waiting:
+                chunk = await chunks.get()
+                if isinstance(chunk, Refused):
+                    yield error_of(chunk)
+                    return
+                if chunk is None:
+                    waiting -= 1
+                else:
+                    yield chunk
+            if self._body.stream_options and self._body.stream_options.include_usage:
+                yield {**self._head, "choices": [], "usage": self._usage.as_dict()}
+            yield None
+        finally:
+            await cancelled(*senders)
+
+    async def _chunks(self, asked: Asked) -> AsyncGenerator[dict[str, Any]]:
+        sent = [0] * len(asked.choices.all)
+        ended = [False] * len(sent)
+        if self._body.echo:
+            for choice in asked.choices.all:
+                yield {**self._head, "choices": [self._choice(asked, choice, asked.prompt, None)]}
+        async for _ in self._events(asked):
+            for choice in asked.choices.all:
+                new, i = choice.text[sent[choice.index] : choice.sure], choice.index
+                finish = choice.finish if asked.choices.done or choice.finish == "stop" else None
+                if ended[i] or not (new or finish):
+                    continue
+                sent[i], ended[i] = max(sent[i], choice.sure), finish is not None
+                yield {**self._head, "choices": [self._choice(asked, choice, new, finish)]}
+
+    async def _events(self, asked: Asked) -> AsyncGenerator[None]:
+        """After each change of the choices."""
+        async with aclosing(events(self._service, asked.request)) as told:
+            async for event in told:
+                if event["type"] == "drafts":
+                    asked.choices.take(event)
+                    if asked.choices.growing or asked.choices.done:
+                        yield
+                elif event["type"] == "stats":
+                    self._usage.prompt += event["reused"] + event["fed"]
+                    self._usage.completion += sum(choice.tokens for choice in asked.choices.all)
+
+    def _choice(self, asked: Asked, choice: Choice, text: str, finish: str | None) -> dict[str, Any]:
+        logprobs = None
+        if finish is not None and self._body.logprobs is not None:
+            logprobs = _logprobs(choice.chances, len(asked.prompt), self._body.logprobs)
+        return {"text": text, "index": asked.first + choice.index, "logprobs": logprobs, "finish_reason": finish}
+
+
+def _logprobs(chances: list[dict[str, Any]], start: int, most: int) -> dict[str, Any]:
+    offsets, at = [], start
+    for chance in chances:
+        offsets.append(at)
+        at += len(chance["text"])
+    return {
+        "tokens": [chance["text"] for chance in chances],
+        "token_logprobs": [chance["logprob"] for chance in chances],
+        "top_logprobs": [{**dict(c["likeliest"]), c["text"]: c["logprob"]} for c in chances] if most else None,
+        "text_offset": offsets,
+    }

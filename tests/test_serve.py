@@ -1,0 +1,102 @@
+"""`polydraft serve`: the service without the page, who may use it, and what it prints."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from app.access import Access
+from app.server import create_service_app, serve, tell_programs
+from app.service import DraftService
+from core.errors import InputError
+from tests.fake_autocomplete import FakeAutocomplete
+from tests.fake_drafts import Server
+from tests.test_server import child
+
+SCRIPT = """
+    import core.autocomplete
+    from tests.fake_autocomplete import FakeAutocomplete
+
+    core.autocomplete.load_autocomplete = lambda *_, **__: FakeAutocomplete().real()
+    from app.server import serve
+
+    serve(port=0, page=False)
+    import sys
+    assert "gradio" not in sys.modules, "the page's library is not loaded"
+"""
+
+
+def test_it_says_where_it_is_and_ends_quietly(tmp_path: Path) -> None:
+    process = child(SCRIPT, tmp_path)
+    assert process.stdout
+    line = process.stdout.readline()
+    assert line.startswith("Polydraft serves drafts at http://127.0.0.1:")
+    assert "/v1/completions, /v1/models, /infill, /health." in line
+    assert "`polydraft token`" in process.stdout.readline()
+    port = int(line.split(":")[2].split(":")[0])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", "/v1/models")
+    response = connection.getresponse()
+    assert response.status == 401
+    assert json.loads(response.read())["error"]["code"] == "invalid_api_key"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (out, err, process.returncode) == ("", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "warnings"),
+    [
+        ("127.0.0.1", True, []),
+        ("127.0.0.1", False, ["without a token every user and every program of this machine"]),
+        ("0.0.0.0", True, ["--host 0.0.0.0 lets other machines in", "not encrypted"]),
+        ("0.0.0.0", False, ["lets other machines in", "without a token everybody who reaches this machine"]),
+    ],
+)
+def test_open_doors_are_warned_of_in_words(
+    host: str, token: bool, warnings: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell_programs("Polydraft serves drafts at", host, 1234, Access("secret") if token else None)
+    out, err = capsys.readouterr()
+    assert f"http://{host}:1234" in out
+    assert ("secret" in out, "polydraft token" in out) == (False, token)
+    assert bool(err) == bool(warnings)
+    assert all(words in err for words in warnings)
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(InputError, match=r"203\.0\.113\.7 is no IPv4 address of this machine"):
+        serve(port=0, page=False, host="203.0.113.7")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_other_machines_are_let_in_by_address_alone_where_that_was_said(elsewhere: bool) -> None:
+    """A page elsewhere can point a name of its own to this machine, but not an address."""
+    service = DraftService(FakeAutocomplete().real)
+    service.start()
+    access = Access(secrets.token_urlsafe(32))
+    server = Server(create_service_app(service, access, elsewhere))
+
+    def status(host: str, **headers: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        headers |= {"Host": f"{host}:{server.port}", "Authorization": f"Bearer {access.token}"}
+        connection.request("GET", "/v1/models", headers=headers)
+        found = connection.getresponse().status
+        connection.close()
+        return found
+
+    try:
+        assert status("127.0.0.1") == 200
+        far = 200 if elsewhere else 403
+        assert [status(host) for host in ("192.168.1.5", "[fd00::5]", socket.gethostname())] == [far] * 3
+        assert status("evil.example") == 403
+        assert status("192.168.1.5", Origin="http://evil.example") == 403
+    finally:
+        server.stop()
+        service.close()
