@@ -97,7 +97,7 @@ class Guard:
             return RedirectResponse(f"http://{HOST}:{port}/{_query(scope)}", 307, {"Cache-Control": "no-store"})
         query = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True) if page else []
         given = {name: value for name, value in query if name in OPENING}
-        if self.access is None or scope["path"] in OPEN:
+        if self.access is None:
             return _clean(query) if given else None
         if given and self._opens(given, scope):
             answer = _clean(query)
@@ -141,7 +141,7 @@ def _foreign(scope: Scope, headers: Headers, elsewhere: bool) -> str | None:
 
 
 def _of_this_machine(host: str) -> bool:
-    """Whether a Host header is an IP address or this machine's name. A foreign page can resolve no such name to here."""
+    """Whether a Host header is an IP address or this machine's name, neither of which a foreign page can redirect."""
     name = host.rpartition(":")[0] if re.search(r":\d+\Z", host) else host
     try:
         ip_address(name.strip("[]"))

