@@ -19,6 +19,7 @@ from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting
 from core.drafting.figures import Figures
 from core.drafting.places import only
+from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
 from core.healing import Healer, Healing, Weighed
 from core.look import Look
@@ -82,6 +83,7 @@ class Session:
         self.autocomplete = autocomplete
         self.sequence = autocomplete.model.open() if sequence is None else sequence
         self.weighed = Weighed()
+        self.known = KnownLogits()
         self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, and after which text
 
     def complete(
@@ -299,14 +301,15 @@ def _steps(
 
         # 3. The drafts.
         places = healer.places(healing)
-        drafting = start(branch or sequence, healing.prefix_ids, options, mode, places, kept, verify)(logits)
+        held = branch or sequence
+        drafting = start(held, healing.prefix_ids, options, mode, places, kept, verify, session.known)(logits)
         if look is None:
             yield from drafting
             return
 
         # 4. A look at the drafts, by the model alone.
         drafts = yield from finished(drafting)
-        text.chances = yield from look(drafts, branch or sequence, logits)
+        text.chances = yield from look(drafts, held, logits)
         yield [], drafts
     finally:
         if drafting is not None:

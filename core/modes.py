@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
 from core.drafting.beam import beam
 from core.drafting.drafts import Drafts, Kept, Options
-from core.drafting.driver import Driven, Start, grown
+from core.drafting.driver import Drafting, Driven, Start, grown
 from core.drafting.places import Places
+from core.drafting.reuse import KnownLogits, reusing
 from core.drafting.sampled import sampled
 from core.drafting.spliced import spliced
 from core.errors import InputError
@@ -30,6 +31,8 @@ from core.options import DEFAULT
 from core.superposed import superposed
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from core.drafting.speculated import Speculation
 
 _DRAWN = checked_mode("sampled+superposed", {})
@@ -75,6 +78,7 @@ def start(
     places: Places | None = None,
     kept: Ids[Kept] = (),
     verify: int = DEFAULT["verify"],
+    known: KnownLogits | None = None,
 ) -> Start:
     """The generator of drafts after `prefix_ids`, which `sequence` holds, once the logits after the prefix are known.
 
@@ -83,6 +87,7 @@ def start(
             these places alone.
         kept: rows that stay where they are, of superposed drafts.
         verify: tokens of superposed drafts that one more pass checks; see `core.drafting.checked`.
+        known: logits of the session's earlier requests, for superposed drafts.
     """
     o, at = options, places or Places.of(options)
     given = sequence, prefix_ids
@@ -101,11 +106,16 @@ def start(
         o = _greedy(o)
     elif mode.name == "branching":  # exact to the end
         o = replace(o, distinct=True, exact_steps=max(o.length - 1, 0), forks=0, reset_every=None)
+
+    def superposing(logits: list[Tensor]) -> Drafting:
+        drafting = superposed(logits, *given, o, at, kept)
+        return drafting if known is None or o.reset_every else reusing(drafting, known)
+
     if not verify:
-        return lambda logits: superposed(logits, *given, o, at, kept)
+        return superposing
     from core.drafting.checked import checked
 
-    return lambda logits: checked(superposed(logits, *given, o, at, kept), *given, o, verify)
+    return lambda logits: checked(superposing(logits), *given, o, verify)
 
 
 def begin(sequence: Sequence, prefix_ids: list[int], options: Options, mode: Mode | None = None) -> Driven:

@@ -114,11 +114,11 @@ def superposed(
                     if draft not in exact:
                         draft.close()
                 rows = [own_row(d, sequence, prefix) for d in exact]
-                if any(d.stem + o.exact_steps < length for d in growing):
-                    # The superposed row begins where the best draft does, and follows one token behind the drafts.
+                if len(exact) < len(due):
+                    # The superposed row begins where the best draft does, and is fed all tokens since its last pass.
                     before = before_mixtures(sequence, prefix, growing[0]) if not fed else []
                     mixed = mixtures(growing, range(fed, at), embeddings)
-                    rows.insert(0, Row(sequence, torch.cat([*before, *mixed]), silent=len(exact) == len(due)))
+                    rows.insert(0, Row(sequence, torch.cat([*before, *mixed])))
                     fed = at
                 logits = yield rows, so_far()
                 step += 1
