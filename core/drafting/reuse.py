@@ -13,7 +13,7 @@ from torch import Tensor
 from core.drafting.driver import Drafting
 from core.models.base import Row
 
-BYTES = 8 << 20  # of logits that a session keeps: 42 places of the default model
+BYTES = 4 << 20  # of logits that a session keeps: 21 places of the default model
 
 
 class KnownLogits:
