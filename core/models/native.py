@@ -7,6 +7,7 @@ what is missing where that fails. `llama.py` computes whole models with it, `eag
 from __future__ import annotations
 
 import ctypes
+import time
 from ctypes import POINTER, Structure, c_char_p, c_double, c_int64, c_void_p
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +22,7 @@ from core.errors import ContextFull
 from core.models import native_library
 from core.models.coded import Coded, Weight, in_panels, joined
 from core.models.native_library import CannotCompile
+from core.models.threads import Threads
 
 if TYPE_CHECKING:
     pass
@@ -137,7 +139,7 @@ class Compiled:
             dtype: float32 or bfloat16, in which weights are kept that are not coded.
             norm: (D,) of the norm before the output rows, unless it stands in those.
         """
-        self._library, self._shape = library(), shape
+        self._library, self._shape, self._threads = library(), shape, Threads()
         self._panel = self._library.polydraft_panel()
         self._held: list[Tensor] = []  # what the structures point to
         self.dim, self.outputs = shape.dim, len(output[0])
@@ -191,13 +193,15 @@ class Compiled:
         logits = torch.empty(len(kept), self.outputs)
         layers = torch.tensor(sorted(watched))
         features = torch.empty(B, n, len(watched) * self.dim)
+        threads = self._threads.for_pass(B * n, torch.get_num_threads())
+        began = time.perf_counter()
         failed = self._library.polydraft_forward(
             self._model,
             _Pass(
                 lines=B,
                 n=n,
                 past=past,
-                threads=torch.get_num_threads(),
+                threads=threads,
                 h=h.data_ptr(),
                 entering=None if entering is None else entering.data_ptr(),
                 entering_width=0 if entering is None else entering.shape[-1],
@@ -217,6 +221,7 @@ class Compiled:
                 features=features.data_ptr(),
             ),
         )
+        self._threads.took(B * n, threads, time.perf_counter() - began)
         if failed == NO_MEMORY:
             raise ContextFull("The memory is full; close sequences or shorten the text.")
         assert not failed, "a pass that the compiled code refuses"
