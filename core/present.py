@@ -125,7 +125,7 @@ def present(drafts: Drafts, page: Page) -> list[TextDraft]:
         rows.sort(key=lambda row: -row.whole)
         rows = [replace(row, id=i) for i, row in enumerate(rows)]
     if drafts.done and page.rounded:
-        rows = [_rounded(row, page) for row in rows]
+        rows = [_rounded(row, page, [other.text for other in rows if other is not row]) for row in rows]
     if page.all:
         return rows[: page.most]
     by_text: dict[str, TextDraft] = {}
@@ -197,10 +197,12 @@ def _spans(ids: list[int], personal: list[bool], page: Page) -> tuple[tuple[int,
     return tuple(spans)
 
 
-def _rounded(row: TextDraft, page: Page) -> TextDraft:
-    """The row without words like "and the" at its end; a kept row is not cut into."""
+def _rounded(row: TextDraft, page: Page, others: Ids[str]) -> TextDraft:
+    """The row without words like "and the" at its end; a kept row is not cut into, and no row becomes the beginning of
+    another one."""
     text = row.text if row.finished else without_dangling(row.text)
-    if text == row.text or len(text) < len(page.kept.get(row.id, "")):
+    cut = len(text) < len(row.text) and len(text) >= len(page.kept.get(row.id, ""))
+    if not cut or any(other.startswith(text) for other in others):
         return row
     spans = tuple((a, min(b, len(text))) for a, b in row.personal if a < len(text))
     return replace(row, text=text, personal=spans)

@@ -16,6 +16,8 @@ from core.ngram.interpolation import Geometric, Interpolation, Linear, Store
 from core.options import DEFAULT
 from core.samplers.base import Processor
 
+WITH_FORKS = 24  # candidates at least, where drafts part where the probability is
+
 
 @dataclass(frozen=True)
 class Options:
@@ -26,7 +28,8 @@ class Options:
         ngrams: a store, several as [(store, factor), …], or an `Interpolation`; None for the model alone.
         mixing, alpha, penalty: how a store is mixed in: "linear" (ours) or "geometric" (eqs. 5-7, δ = e^-penalty).
         tau: temperature τ, divides the logits before everything else but `rule`.
-        candidates: tokens considered per step, the same for all drafts; None means 3k, as the authors have it.
+        candidates: tokens considered per step, the same for all drafts; None means 3k, as the authors have it, with
+            forks at least 24.
         rule: crops the logits, as a transformers LogitsProcessor.
         distinct: each draft is a lineage of its own, kept alive. False: the paper's top k of d × m.
         forks: passes that search for the places where the drafts part; 0: all part at their first token.
@@ -75,8 +78,9 @@ class Options:
 
     @property
     def m(self) -> int:
-        """The number of candidates."""
-        return self.candidates or 3 * self.k
+        """The number of candidates. With forks there are more than the paper's 3k: what n-grams know to come next is
+        often not among the nine tokens that the model finds likeliest."""
+        return self.candidates or max(3 * self.k, WITH_FORKS if self.forks and self.distinct else 0)
 
     def stops(self, model: LanguageModel) -> frozenset[int]:
         """The tokens that end a draft of this model."""
