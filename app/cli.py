@@ -366,6 +366,23 @@ def token(
 
 
 @app.command()
+def desktop(
+    what: Annotated[
+        Literal["install", "uninstall"],
+        typer.Argument(help="install: add Polydraft to the menu; uninstall: remove it.", show_default=False),
+    ],
+) -> None:
+    """Add Polydraft to the menu of a Linux desktop, with its icon, or remove it."""
+    from app import desktop
+
+    files = desktop.install() if what == "install" else desktop.uninstall()
+    for path in files:
+        typer.echo(path)
+    if not files:
+        typer.echo("Polydraft was not in the menu.", err=True)
+
+
+@app.command()
 def doctor(model: Model = "default", as_json: Json = False) -> None:
     """Check this machine, and print a remedy for each problem."""
     from app import doctor

@@ -29,7 +29,7 @@ BENCHES = {
 
 
 def module_of(name: str) -> Any:
-    return import_module(f"app.bench.{name.replace('-', '_')}")
+    return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
 def measure(name: str, options: Options, progress: Callable[[str], None] = lambda _: None) -> Report:

@@ -21,6 +21,7 @@ from app.bench.report import Options
 from core.errors import PolydraftError
 
 PATIENCE = 120  # seconds
+COMMAND = __name__.removesuffix("bench.child") + "cli"  # the module of the command line, in a wheel too
 _DIRECT = build_opener(ProxyHandler({}))  # a proxy in the environment must not be used for this machine
 
 
@@ -108,6 +109,6 @@ def running(command: list[str], port: int, token: str | None = None) -> Iterator
 @contextmanager
 def running_app(options: Options) -> Iterator[Child]:
     port = free_port()
-    command = [sys.executable, "-m", "app.cli", "--port", str(port), "--no-browser"]
+    command = [sys.executable, "-m", COMMAND, "--port", str(port), "--no-browser"]
     with running([*command, "--model", options.model, "--backend", options.backend], port, token()) as child:
         yield child

@@ -87,7 +87,14 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
             page.close()
         progress("starting the peer")
         port = free_port()
-        peer = [sys.executable, "-m", "app.bench.textbox", str(port), options.model, options.backend]
+        peer = [
+            sys.executable,
+            "-m",
+            __name__.replace("keystroke", "textbox"),
+            str(port),
+            options.model,
+            options.backend,
+        ]
         with running(peer, port) as child:
             child.wait(child.answers)
             page = browser.new_page(viewport={"width": 1280, "height": 800})

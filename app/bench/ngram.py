@@ -18,6 +18,7 @@ from statistics import median
 import numpy as np
 
 from app.bench import ngram_peers
+from app.bench.child import COMMAND
 from app.bench.lookups import of_a_step
 from app.bench.ngram_peers import Peer
 from app.bench.report import Options, Report, interleaved
@@ -77,7 +78,7 @@ def build(options: Options, path: Path) -> tuple[float, float, int]:
     log = path.with_suffix(".log")
     began = time.perf_counter()
     redirect = [(os.POSIX_SPAWN_OPEN, handle, str(log), os.O_WRONLY | os.O_CREAT, 0o600) for handle in (1, 2)]
-    argv = [sys.executable, "-m", "app.cli", *command]
+    argv = [sys.executable, "-m", COMMAND, *command]
     pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=redirect)
     _, status, usage = os.wait4(pid, 0)
     if status:

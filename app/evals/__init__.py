@@ -33,13 +33,13 @@ def measure(name: str, options: Options, progress: Callable[[str], None] = lambd
     """Run one evaluation. `progress` is told what is going on."""
     if name not in EVALS:
         raise InputError(f"There is no evaluation called {name!r}. Known: {', '.join(EVALS)}.")
-    return import_module(f"app.evals.{name.replace('-', '_')}").measure(options, progress)
+    return import_module(f"{__name__}.{name.replace('-', '_')}").measure(options, progress)
 
 
 def _plots(name: str) -> Callable[[Report], str]:
     """What draws an evaluation. Raises InputError where nothing does, before anything is measured."""
     if name in EVALS:
-        found = getattr(import_module(f"app.evals.{name.replace('-', '_')}"), "plots", None)
+        found = getattr(import_module(f"{__name__}.{name.replace('-', '_')}"), "plots", None)
         if found is not None:
             return found
     raise InputError(f"{name} draws no curves; leave --plot out.")

@@ -96,7 +96,7 @@ def probe(backend: Backend, model: str, timeout: float = 60.0) -> ProbeResult:
         if package not in versions:
             return ProbeResult(False, f"{package} is not installed", versions=versions)
     # The child finds this very package, wherever it is started, and no other one of the same name (-P).
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[__name__.count(".")])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
         done = subprocess.run(
@@ -118,7 +118,7 @@ def probe(backend: Backend, model: str, timeout: float = 60.0) -> ProbeResult:
 
 
 def _command(backend: Backend, model: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "core.models.probe", "--backend", backend, model]
+    return [sys.executable, "-P", "-m", __name__, "--backend", backend, model]
 
 
 def _verdict(done: subprocess.CompletedProcess[str], versions: dict[str, str]) -> ProbeResult:

@@ -1,0 +1,48 @@
+"""Builds the wheel: all packages of the repository go into one, `polydraft`, and their imports are changed to that.
+
+Nobody wants packages called `app` and `core` in a site-packages folder that other projects share. An editable install
+leaves everything as it is.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+ROOT = Path(__file__).parent
+INTO = "polydraft"
+DATA = "assets"  # found from the code by its place beside `core`
+
+
+class BuildInside(build_py):
+    def run(self) -> None:
+        if self.editable_mode:
+            super().run()
+            return
+        built = Path(self.build_lib)
+        tops = sorted({name.split(".")[0] for name in self.packages or ()} - {INTO})
+        for name in (*tops, INTO):  # what an earlier build left
+            shutil.rmtree(built / name, ignore_errors=True)
+        super().run()
+        for name in tops:
+            shutil.move(built / name, built / INTO / name)
+        for path in (built / INTO).rglob("*.py"):
+            path.write_text(inside(path.read_text(encoding="utf-8"), tops), encoding="utf-8")
+        shutil.copytree(ROOT / DATA, built / INTO / DATA)
+
+
+def inside(source: str, packages: list[str]) -> str:
+    """The source with imports of these packages as imports from within `polydraft`."""
+    names = "|".join(packages)
+    if found := re.search(rf"^\s*import (?:{names})\.\S+$", source, re.M):
+        raise SystemExit(f"{found[0].strip()!r} cannot be moved; write `from package import module`.")
+    source = re.sub(rf"^(\s*)from ({names})(?=[. ])", rf"\1from {INTO}.\2", source, flags=re.M)
+    source = re.sub(rf"^(\s*)import ({names})$", rf"\1import {INTO}.\2 as \2", source, flags=re.M)
+    return re.sub(rf"^(\s*)import ({names})(?=\.\S+ as )", rf"\1import {INTO}.\2", source, flags=re.M)
+
+
+setup(cmdclass={"build_py": BuildInside})

@@ -1,0 +1,115 @@
+"""The wheel on a machine without the repository, and the entry in the desktop's menu."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+
+from app import desktop
+from core.errors import InputError
+
+ROOT = Path(__file__).parent.parent
+PARTS = sorted({"assets"} | {path.parent.name for path in ROOT.glob("*/__init__.py")})
+FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
+
+
+def pip(*arguments: str | Path) -> None:
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-input"]
+    done = subprocess.run([*command, *map(str, arguments)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in PARTS:
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in FILES:
+        shutil.copy(ROOT / name, source / name)
+    pip("wheel", source, "--no-deps", "--no-build-isolation", "--wheel-dir", out)
+    (made,) = out.glob("*.whl")
+    return made
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the programs of a fresh environment. What Polydraft depends on, it finds here, without the folder
+    that this project was installed from."""
+    folder = tmp_path_factory.mktemp("clean")
+    venv.create(folder, with_pip=False)
+    (libraries,) = folder.glob("lib/python*/site-packages")
+    (libraries / "depends.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip("--python", folder / "bin" / "python", "install", "--no-deps", "--no-index", wheel)
+    return folder / "bin"
+
+
+def run(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    # The cache may hold the compiled code already.
+    cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
+    env |= {"XDG_DATA_HOME": str(folder / "data"), "HOME": str(folder), "XDG_CACHE_HOME": cache}
+    return subprocess.run(list(map(str, command)), cwd=folder, env=env, capture_output=True, text=True, timeout=200)
+
+
+def test_the_wheel_brings_one_package_with_all_its_data(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names} == {"polydraft", f"polydraft-{wheel.name.split('-')[1]}.dist-info"}
+    assert {
+        "polydraft/app/static/editor.js",
+        "polydraft/app/instructions.json",
+        "polydraft/core/models/native.cpp",
+        "polydraft/assets/base.ngram",
+        "polydraft/assets/eagle3-default/model.safetensors",
+        "polydraft/training/heads.py",
+    } <= set(names)
+    sources = [zipfile.ZipFile(wheel).read(name).decode() for name in names if name.endswith(".py")]
+    lines = [line.split() for source in sources for line in source.splitlines()]
+    outside = {line[1].split(".")[0] for line in lines if len(line) > 2 and line[0] == "from" and line[2] == "import"}
+    assert not outside & set(PARTS) - {"polydraft"}
+
+
+def test_it_drafts_from_anywhere_without_the_repository(installed: Path, tmp_path: Path) -> None:
+    done = run([installed / "polydraft", "complete", "The weather is beauti", "--json"], tmp_path)
+    assert (done.stderr, done.returncode) == ("", 0), "also with its n-grams"
+    assert json.loads(done.stdout)["drafts"][0]["text"].startswith("ful")
+
+
+def test_programs_import_it_by_its_own_name(installed: Path, tmp_path: Path) -> None:
+    code = "from polydraft.core.superposed import superpose; from polydraft.app.desktop import STATIC; import app"
+    done = run([installed / "python", "-c", code], tmp_path)
+    assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'app'"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a Linux desktop")
+def test_the_menu_entry_starts_this_polydraft_and_goes_again(installed: Path, tmp_path: Path) -> None:
+    done = run([installed / "polydraft", "desktop", "install"], tmp_path)
+    files = [Path(line) for line in done.stdout.splitlines()]
+    assert len(files) == 4
+    assert all(path.is_relative_to(tmp_path / "data") and path.stat().st_size for path in files)
+    entry = ConfigParser(interpolation=None)
+    entry.optionxform = str  # pyright: ignore[reportAttributeAccessIssue]
+    entry.read(files[0])
+    assert entry["Desktop Entry"]["Name"] == "Polydraft"
+    assert shlex.split(entry["Desktop Entry"]["Exec"]) == [str(installed / "polydraft")]
+    assert {path.name for path in files[1:]} == {"polydraft.png", "polydraft.svg"}
+    assert run([installed / "python", "-m", "polydraft", "desktop", "uninstall"], tmp_path).stdout == done.stdout
+    assert not any(path.exists() for path in files)
+    again = run([installed / "polydraft", "desktop", "uninstall"], tmp_path)
+    assert (again.stdout, again.stderr) == ("", "Polydraft was not in the menu.\n")
+
+
+def test_other_systems_have_no_such_menu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(InputError, match="for Linux desktops"):
+        desktop.install()
