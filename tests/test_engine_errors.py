@@ -20,7 +20,7 @@ from core.errors import ContextFull
 from core.healing import Healer
 from core.models import hf
 from core.models.base import Row, Sequence
-from core.models.memory import CACHE_SHARE, room_in_cache
+from core.models.memory import CACHE_POSITIONS, CACHE_SHARE, room_in_cache
 from core.models.torch_model import TorchModel
 
 torch.set_num_threads(1)
@@ -150,10 +150,16 @@ def test_a_text_at_rest_keeps_one_line_of_the_cache(model: TorchModel) -> None:
 
 
 def test_the_cache_takes_its_share_of_free_memory_and_no_more() -> None:
-    gigabyte = 1 << 30
-    assert room_in_cache(0, int(CACHE_SHARE * gigabyte), gigabyte)
-    assert not room_in_cache(0, int(CACHE_SHARE * gigabyte) + 1, gigabyte)
+    gigabyte, small = 1 << 30, 1 << 20
+    assert room_in_cache(0, int(CACHE_SHARE * gigabyte), gigabyte, small)
+    assert not room_in_cache(0, int(CACHE_SHARE * gigabyte) + 1, gigabyte, small)
     # What the cache takes is no longer free: the limit stays where it was.
     taken = int(CACHE_SHARE * gigabyte) // 2
-    assert room_in_cache(taken, taken, gigabyte - taken)
-    assert not room_in_cache(taken, taken + 4, gigabyte - taken)
+    assert room_in_cache(taken, taken, gigabyte - taken, small)
+    assert not room_in_cache(taken, taken + 4, gigabyte - taken, small)
+
+
+def test_a_large_memory_is_not_filled_with_texts_at_rest() -> None:
+    much, position = 1 << 50, 46_080
+    assert room_in_cache(0, CACHE_POSITIONS * position, much, position)
+    assert not room_in_cache(position, CACHE_POSITIONS * position, much, position)

@@ -10,6 +10,7 @@ import psutil
 import torch
 
 CACHE_SHARE = 0.25  # of what would be free without the cache: the rest is for the machine's other programs
+CACHE_POSITIONS = 48 * 1024  # of a CPU's cache at most: more than forty people's full windows
 
 # Where a container's limit stands, and what its processes take (cgroup version 2).
 _LIMIT, _TAKEN = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
@@ -26,13 +27,15 @@ def free_bytes(device: torch.device) -> int:
         return free
 
 
-def room_in_cache(taken: int, more: int, free: int) -> bool:
-    """Whether a cache that takes so many bytes stays within its share of memory with `more` of them.
+def room_in_cache(taken: int, more: int, free: int, position: int) -> bool:
+    """Whether a cache that takes so many bytes stays within its limits with `more` of them: its share of memory, and
+    its most positions.
 
     Args:
-        free: bytes that can be allocated now, beside what the cache takes.
+        free: bytes that can be allocated now, beside those of the cache.
+        position: bytes of one position.
     """
-    return taken + more <= CACHE_SHARE * (taken + free)
+    return taken + more <= min(CACHE_SHARE * (taken + free), CACHE_POSITIONS * position)
 
 
 def return_freed() -> None:

@@ -78,7 +78,8 @@ class TorchModel(LanguageModel):
         return sum(len(store.tenants) * store.capacity for store in self._stores) * self.position_bytes
 
     def has_room(self, positions: int) -> bool:
-        return room_in_cache(self.cache_bytes, positions * self.position_bytes, free_bytes(self.layers.device))
+        size = self.position_bytes
+        return room_in_cache(self.cache_bytes, positions * size, free_bytes(self.layers.device), size)
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         for row in rows:
