@@ -37,8 +37,10 @@ from core.errors import InputError
 if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
 
-PORT = 7893  # not Gradio's own 7860: what a browser keeps of the user's texts belongs to the port
-ONCE_LOADED = "POLYDRAFT_ONCE_LOADED"  # a command for then: with it `make run` compiles llama.cpp beside the app
+PORT = 7893  # not Gradio's own 7860: browsers store the user's texts per port
+ONCE_LOADED = (
+    "POLYDRAFT_ONCE_LOADED"  # a command to run once the model is loaded: `make run` compiles llama.cpp this way
+)
 
 
 class LeaveRequest(BaseModel):
@@ -48,11 +50,11 @@ class LeaveRequest(BaseModel):
 
 
 def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
-    """The whole site over a draft service, which the caller starts and closes.
+    """The whole site for a draft service, which the caller starts and closes.
 
     Args:
-        access: demands the token; None lets every program of this machine in.
-    Raises: InputError where Gradio's folder cannot be used.
+        access: requires the token; None gives every program of this machine access.
+    Raises: InputError if Gradio's folder is unusable.
     """
     prepare_gradio()
     from app.page import STATIC, STATIC_URL, mount
@@ -92,7 +94,7 @@ def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
 
 
 def create_service_app(service: DraftService, access: Access | None = None, elsewhere: bool = False) -> FastAPI:
-    """The routes for other programs alone, without the page. For `access` and `elsewhere` see `Guard`."""
+    """The routes for other programs, without the page. For `access` and `elsewhere` see `Guard`."""
     app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
     app.add_exception_handler(Refused, refuse)
 
@@ -107,9 +109,9 @@ def create_service_app(service: DraftService, access: Access | None = None, else
 
 
 def prepare_gradio() -> None:
-    """Import Gradio so that it calls nothing home and puts its files where no other user has any.
+    """Imports Gradio without outgoing connections, with its files in a private folder.
 
-    Raises: InputError where its folder cannot be used.
+    Raises: InputError if its folder is unusable.
     """
     stay_offline()
     os.environ["GRADIO_TEMP_DIR"] = str(gradio_folder())
@@ -117,7 +119,7 @@ def prepare_gradio() -> None:
 
 
 class _PageFiles(StaticFiles):
-    """Files that the browser asks about again each time: after an update the page must not run old scripts."""
+    """Static files that the browser revalidates every time, as after an update the page must not run old scripts."""
 
     def file_response(self, *args: Any, **kwargs: Any) -> Response:
         response = super().file_response(*args, **kwargs)
@@ -129,7 +131,7 @@ class _PageFiles(StaticFiles):
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that says when it can be reached, and lets go of running requests before it waits for them."""
+    """uvicorn that reports when it is ready, and stops running requests before it waits for them."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[], None]) -> None:
         super().__init__(config)
@@ -155,20 +157,20 @@ def serve(
     page: bool = True,
     host: str = HOST,
 ) -> None:
-    """Run the app until Ctrl+C; or open the page of this user's app that runs at the port already.
+    """Runs the app until Ctrl+C; or opens the page of this user's app that already runs at the port.
 
     Args:
         port: None is `PORT`; 0 means any.
-        with_token: whether requests must show the user's token.
-        page: False serves other programs alone.
-        host: the address to listen at; another than this machine's own lets other machines in, without the page.
-    Raises: InputError for a port that cannot be had; ModelNotFound, ModelFileError for a model that is not there or
-        cannot be read. A model that fails later is told on the page.
+        with_token: whether requests must present the user's token.
+        page: False serves only other programs, without the page.
+        host: the address to listen at; an address that other machines can reach requires `page` False.
+    Raises: InputError for an unusable port; ModelNotFound, ModelFileError for a model that does not exist or
+        cannot be read. If a model fails later, the page reports it.
     """
     options = {"model": model_name, "backend": backend, "precision": precision, "with_token": with_token}
     access = Access(token()) if with_token else None
     wanted = PORT if port is None else port
-    listener = _listen(wanted, host)  # first of all: a taken port is known before seconds of loading
+    listener = _listen(wanted, host)  # first, so that a taken port is detected before seconds of loading
     if listener is None:
         _open_running(wanted, options, access, open_browser, page)
         return
@@ -196,11 +198,11 @@ def serve(
     marked = running.marked(bound, options | {"page": page})
     with listener, marked, running.beside(os.environ.get(ONCE_LOADED)) as once_loaded:
         if model_name != "default":
-            from core.models.load import find_model  # torch comes with it
+            from core.models.load import find_model  # imports torch
 
-            find_model(model_name)  # a mistyped name ends the start; what fails later leaves the page up
-        # Gradio first: two threads that import at once share one interpreter, and the page would answer later. Torch
-        # is imported and the model loaded while the page is built and the server starts.
+            find_model(model_name)  # a mistyped name ends the start; after later failures the page stays up
+        # Gradio first: two threads that import at the same time share one interpreter lock, and the page would answer
+        # later. Torch is imported and the model loaded while the page is built and the server starts.
         if page:
             prepare_gradio()
         service = DraftService(load, model_name, by_name=load)
@@ -211,7 +213,7 @@ def serve(
         take_turns_quickly()
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
         logging.getLogger("uvicorn.error").addFilter(_not_about_leaving)
-        with suppress(KeyboardInterrupt):  # uvicorn has ended in order and passes the signal on
+        with suppress(KeyboardInterrupt):  # uvicorn has shut down in order and passes the signal on
             _Server(config, ready, service.stop).run(sockets=[listener])
         service.close()
 
@@ -222,18 +224,18 @@ def _is_elsewhere(host: str) -> bool:
 
 
 def _listen(port: int, host: str = HOST) -> socket.socket | None:
-    """A socket bound to this machine alone, or to another address; None where the port is taken.
+    """A socket bound to 127.0.0.1, or to another address; None if the port is taken.
 
-    Raises: InputError where it cannot be had for another reason.
+    Raises: InputError if it cannot be bound for another reason.
     """
-    # asyncio switches Nagle's algorithm off only where the protocol is spelled out; with it on, every first
-    # draft waits some 40 ms for the browser's delayed acknowledgement.
+    # asyncio disables Nagle's algorithm only if the protocol is given explicitly; with it, every first draft waits some
+    # 40 ms for the browser's delayed acknowledgement.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    if sys.platform != "win32":  # a port that was ours a moment ago; on Windows this would share it
+    if sys.platform != "win32":  # allows a port that this process used a moment ago; on Windows it would share the port
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
-        # A bind alone may succeed beside another listener on the same port.
+        # A bind may succeed beside another listener on the same port.
         listener.listen(128)
     except (OSError, OverflowError) as error:
         listener.close()
@@ -247,18 +249,18 @@ def _listen(port: int, host: str = HOST) -> socket.socket | None:
 
 
 def _open_running(port: int, options: dict[str, Any], access: Access | None, open_browser: bool, page: bool) -> None:
-    """Open the page of the app that this user runs at the port. Raises InputError where another program has it."""
+    """Opens the page of the app that this user runs at the port. Raises InputError if another program has it."""
     found = running.at(port)
     if found is None:
         raise InputError(
             f"Port {port} is already in use by another program. Choose another with --port N; texts that you wrote at "
-            f"port {port} belong to that address and are there again once Polydraft has it."
+            f"port {port} belong to that address and return when Polydraft has it again."
         )
     different = [f"{name} {found.get(name)}" for name, value in options.items() if found.get(name) != value]
     if different:
         raise InputError(
-            f"Port {port} is already in use by Polydraft, started with {', '.join(different)}. End it first, "
-            "or start a second one beside it with --port N."
+            f"Port {port} is already in use by Polydraft, started with {', '.join(different)}. Stop it first, "
+            "or start a second one with --port N."
         )
     if not page:
         tell_programs("Polydraft is already running, and serves drafts at", HOST, port, access)
@@ -290,7 +292,7 @@ def tell_programs(words: str, host: str, port: int, access: Access | None) -> No
 
 
 def _tell(words: str, port: int, access: Access | None, open_browser: bool) -> None:
-    """Print the page's address, and open it."""
+    """Prints the page's address, and opens it."""
     address = f"http://{HOST}:{port}"
     if access is None:
         typer.echo(
@@ -304,10 +306,10 @@ def _tell(words: str, port: int, access: Access | None, open_browser: bool) -> N
 
 
 def _show(address: str) -> None:
-    """Open the page in the default browser, if there is one that has a window."""
+    """Opens the page in the default browser, if there is one with a window."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return  # only text browsers are left there; they would take over the terminal
-    # In a thread of its own: some browsers return only when they are closed.
+        return  # only text browsers are left, which would take over the terminal
+    # In a separate thread, because some browsers return only when they are closed.
     threading.Thread(target=_open, args=(address,), daemon=True).start()
 
 
@@ -317,5 +319,5 @@ def _open(address: str) -> None:
 
 
 def _not_about_leaving(record: logging.LogRecord) -> bool:
-    """uvicorn reports open pages as an error when it ends; to the user, Ctrl+C is none."""
+    """Drops the error that uvicorn logs for open pages when it ends: Ctrl+C is not an error to the user."""
     return not record.getMessage().startswith("Cancel ")

@@ -1,4 +1,4 @@
-"""`polydraft eval NAME`: how good the drafts are, on text they have not seen, beside their peers in the same run."""
+"""`polydraft eval NAME`: the quality of drafts on held-out text, beside their peers in the same run."""
 
 from __future__ import annotations
 
@@ -14,42 +14,42 @@ from app.evals.options import Options
 from core.errors import InputError, PolydraftError
 from ngram_builder.work import write_durably
 
-# Name -> what it measures. Each is a module of this package with `measure(options, progress) -> Report`.
+# Name -> the evaluation. Each is a module of this package with `measure(options, progress) -> Report`.
 EVALS = {
     "drafts": "matching tokens and time: greedy, nucleus, beam, branching greedy, Superposed; with and without n-grams",
     "typing": "keys that a typist saves with 1, 3, 5 and 9 drafts, beside distinct beginnings, greedy, branching, beam",
     "keytype": "KeyTypeBench's cases of inline prose completion: the best draft, and the best of 3 and of 9",
-    "personal": "what a personal store adds, learnt from one text of a writer and tested on another",
+    "personal": "the effect of a personal store, learned from one text of a writer and tested on another",
     "verified": "superposed drafts before and after one pass that checks them, beside branching greedy",
     "lossless": "greedy text with speculation beside text without, token by token, on every prompt",
-    "arc-risk": "whether the bound behind ARC's tolerance holds on the tokens that it let through",
-    "tune": "the sweep behind the defaults for personal stores, cross-validated on the text to learn from",
-    "samplers": "each rule at temperatures 0.5 to 4: does one of 3 drafts match the writer, how varied they are",
-    "top-w": "when distances between tokens change Top-W's choice, and whether that helps",
+    "arc-risk": "whether the bound behind ARC's tolerance holds on the tokens that it accepted",
+    "tune": "the search for the defaults of personal stores, cross-validated on the training text",
+    "samplers": "each rule at temperatures 0.5 to 4: matches of the best of 3 drafts with the writer, variety",
+    "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
 }
 
 
 def measure(name: str, options: Options, progress: Callable[[str], None] = lambda _: None) -> Report:
-    """Run one evaluation. `progress` is told what is going on."""
+    """Runs one evaluation. `progress` is called with a description of each phase."""
     if name not in EVALS:
-        raise InputError(f"There is no evaluation called {name!r}. Known: {', '.join(EVALS)}.")
+        raise InputError(f"There is no evaluation called {name!r}. Choose one of: {', '.join(EVALS)}.")
     return import_module(f"{__name__}.{name.replace('-', '_')}").measure(options, progress)
 
 
 def _plots(name: str) -> Callable[[Report], str]:
-    """What draws an evaluation. Raises InputError where nothing does, before anything is measured."""
+    """The plotting function of an evaluation. Raises InputError if it has none, before anything is measured."""
     if name in EVALS:
         found = getattr(import_module(f"{__name__}.{name.replace('-', '_')}"), "plots", None)
         if found is not None:
             return found
-    raise InputError(f"{name} draws no curves; leave --plot out.")
+    raise InputError(f"{name} draws no curves; omit --plot.")
 
 
 def run(name: str, as_json: bool, plot: Path | None = None, **options: Any) -> int:
-    """Evaluate and print: a table, or one JSON object on stdout.
+    """Runs an evaluation and prints a table, or one JSON object on stdout.
 
     Args:
-        plot: where to write curves as SVG, for an evaluation that has some.
+        plot: the SVG file for the curves, for an evaluation that has some.
         options: the fields of `Options`.
 
     Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.

@@ -1,10 +1,10 @@
-"""`eval arc-risk`: whether the bound behind ARC's tolerance holds, on the tokens that it let through (Table 5).
+"""`eval arc-risk`: whether the bound behind ARC's tolerance holds on the tokens that it accepted (Table 5).
 
 Texts are sampled at T = 1 with ARC. For each proposal that became text, U_min is compared with the divergence that it
-bounds: JS between the target's next distributions after this token and after its own likeliest one, both
-computed now. A proposal that *is* the target's likeliest token has U = JS = 0 and is covered; the paper counts
-those, so both shares are shown. The same texts are sampled losslessly from the same seeds, for what tolerance is
-worth: τ, the tokens per pass, of both.
+bounds: JS between the target's next distributions after this token and after its own most probable one, both
+computed now. A proposal that *is* the target's most probable token has U = JS = 0 and is covered; the paper counts
+those, so both shares are shown. The same texts are sampled losslessly from the same seeds, to show the gain of
+tolerance: τ, the tokens per pass, of both.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def audited(
     seed: int,
     total: Statistics | None = None,
 ) -> list[Audited]:
-    """The proposals that became text in one sampled continuation; its counts are added to `total`."""
+    """The proposals that became text in one sampled continuation; adds its counts to `total`."""
     made = generate(
         model, drafter, ids, "arc", length=LENGTH, seed=seed, tree_size=TREE, calibration=calibration, prune=False
     )
@@ -86,7 +86,7 @@ def audited(
     if total is not None:
         _add(total, made.statistics)
     text = [t.id for t in tokens]
-    # One pass over the text as a tree: beside each proposal that became text, what the target would have said.
+    # One pass over the text as a tree, with the target's own token beside each proposal that became text.
     sequence = model.open()
     first = sequence.sync(ids)
     before = [first, *sequence.feed_tree(text, list(range(-1, len(text) - 1)))]
@@ -118,7 +118,7 @@ def _add(total: Statistics, one: Statistics) -> None:
 
 
 def summary(found: list[Audited], calibration: Calibration) -> dict[str, float | int]:
-    """Coverage with its Wilson interval, of all accepted and of those that were not the target's likeliest."""
+    """Coverage with its Wilson interval, of all accepted tokens and of those that were not the target's likeliest."""
     others = [a for a in found if not a.best]
     held, held_others = sum(a.js <= a.bound for a in found), sum(a.js <= a.bound for a in others)
     tolerated = [a for a in others if a.tolerated]
@@ -129,12 +129,12 @@ def summary(found: list[Audited], calibration: Calibration) -> dict[str, float |
         "coverage": held / len(found) if found else 1.0,
         "low": low,
         "high": high,
-        "not the likeliest": len(others),
+        "not the most probable": len(others),
         "their coverage": held_others / len(others) if others else 1.0,
         "their low": low_others,
         "their high": high_others,
         "tolerated": sum(a.tolerated for a in found),
-        "tolerated, not the likeliest": len(tolerated),
+        "tolerated, not the most probable": len(tolerated),
         "of these JS <= tau": sum(a.js <= calibration.overall.tau for a in tolerated) / max(len(tolerated), 1),
         "their mean JS": sum(a.js for a in others) / max(len(others), 1),
     }

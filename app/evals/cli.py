@@ -1,4 +1,4 @@
-"""`polydraft eval`: the command around the evaluations."""
+"""`polydraft eval`: the command for the evaluations."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _KNOWN = "\n\n".join(f"{name}: {what}." for name, what in EVALS.items())
 
 
 def register(app: typer.Typer) -> None:
-    """Give `app` the command `eval NAME`."""
-    app.command("eval", help=f"How good the drafts are, beside their peers in the same run.\n\n{_KNOWN}")(evaluate)
+    """Adds the command `eval NAME` to `app`."""
+    app.command("eval", help=f"Evaluate the quality of drafts, beside their peers in the same run.\n\n{_KNOWN}")(
+        evaluate
+    )
 
 
 def evaluate(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(EVALS)}.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     text: Annotated[Path | None, typer.Option(help="A file or folder of text to test on; .txt or .jsonl.zst.")] = None,
-    past: Annotated[
-        Path | None, typer.Option(help="A text of the same writer to learn from: personal and tune.")
-    ] = None,
+    past: Annotated[Path | None, typer.Option(help="Training text of the same writer: personal and tune.")] = None,
     repetitions: Annotated[
         int | None,
         typer.Option(
@@ -36,7 +36,7 @@ def evaluate(
     ] = None,
     timed: Annotated[
         int | None,
-        typer.Option(min=1, help="Places per kind whose drafts are made whole and timed: drafts; by default 60."),
+        typer.Option(min=1, help="Places per kind whose drafts are completed and timed: drafts; by default 60."),
     ] = None,
     context: Annotated[int, typer.Option(min=1, help="Tokens before a place that the model sees.")] = PREFIX,
     plot: Annotated[Path | None, typer.Option(help="Draw to this SVG file: drafts, samplers.", metavar="FILE")] = None,

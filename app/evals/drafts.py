@@ -1,9 +1,8 @@
-"""`eval drafts`: quality against time. Every method drafts from the same places, in turns, so that the machine's load
-falls on all alike; times are ratios within the run.
+"""`eval drafts`: quality against time. Every method drafts from the same places, in turns, so that other load
+affects all alike; times are ratios within the run.
 
-The first places of each kind are drafted from to the end, which gives the times and the duplicates. At the others a
-method is stopped as soon as what it would still say can change none of the figures on matching, which takes a sixth of
-the time.
+At the first places of each kind all drafts are completed, which gives the times and the duplicates. At the others a
+method stops when further tokens cannot change the figures on matching, which takes a sixth of the time.
 """
 
 from __future__ import annotations
@@ -41,12 +40,12 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     compared = methods(base, interpolation(base))
     results: Results = {}
     kinds = len({place.kind for place in chosen})
-    timed = kinds * (options.timed or TIMED)  # places come in turns of the kinds
+    timed = kinds * (options.timed or TIMED)  # places alternate between the kinds
     sequence = model.open()
     for number, place in enumerate(chosen):
         progress(f"place {number + 1} of {len(chosen)}")
         runs = [(method, k) for k in KS for method in compared if not (method.single and k != KS[0])]
-        start = number % len(runs)  # none is always first
+        start = number % len(runs)  # so that none is always first
         for method, k in runs[start:] + runs[:start]:
             sequence.sync(place.before)
             if number < timed:
@@ -67,8 +66,8 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 
 
 def inside_words(autocomplete: Autocomplete, options: Options, progress: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Rows for places inside a word, of which 1 to 4 letters are typed: how many characters of what follows the best
-    draft has, and how often one restores the word, with the page's settings but for where the drafts part."""
+    """Rows for places inside a word, of which 1 to 4 letters are typed: how many of the following characters the best
+    draft contains, and how often one draft restores the word, with the page's settings except for forks."""
     every = places_of(text.load(options.text), options.repetitions or PLACES)
     rows = []
     for k in KS:
@@ -108,15 +107,15 @@ def inside_words(autocomplete: Autocomplete, options: Options, progress: Callabl
 
 
 def telling(method: Named, after: list[int]) -> Going:
-    """Whether more tokens may change how far the drafts agree with the writer: while one agrees to its end so far, or,
-    where drafts are dropped, while one agrees at all, for it may not be there in the end."""
+    """Whether further tokens may change how far the drafts agree with the writer: while a draft agrees up to its end,
+    or, for methods that drop drafts, while one agrees at all, because it may still be dropped."""
     if method.drops:
         return lambda drafts: any(draft[0] == after[0] for draft in drafts)
     return lambda drafts: any(draft == after[: len(draft)] for draft in drafts)
 
 
 def _keys(method: Named, k: int) -> list[tuple[str, bool, int]]:
-    """Greedy has one draft and stands beside every k."""
+    """Greedy has one draft, so it is compared for every k."""
     return [(method.name, method.ngrams, each) for each in (KS if method.single else (k,))]
 
 
@@ -124,7 +123,7 @@ def judged(results: Results, shipped: int) -> Report:
     """Rows for every kind of text and all together, and the targets over all.
 
     Args:
-        shipped: forks that the app's default is.
+        shipped: the app's default for forks.
     """
     report = Report("eval drafts")
     kinds = sorted({score.kind for scores in results.values() for score in scores})
@@ -141,7 +140,7 @@ def judged(results: Results, shipped: int) -> Report:
         return summary(results[method, ngrams, k])["match"]
 
     def slower(one: str, other: str, k: int) -> float:
-        """Median over places of one time by another of the same place; n-grams in both."""
+        """Median over places of the ratio of two times at the same place; both with n-grams."""
         pairs = zip(results[one, True, k], results[other, True, k], strict=True)
         return median(a.ms / b.ms for a, b in pairs if not math.isnan(a.ms))
 

@@ -1,10 +1,10 @@
 """`eval keytype`: KeyTypeBench's cases of inline prose completion, by its rules, for one draft and the best of k.
 
 A shown text is acceptable when it equals an acceptable text, begins with it, or is a shorter beginning of it that ends
-at a boundary after something word-like. Where a case wants an insertion, an acceptable text counts 1, nothing shown .3,
-a wrong text 0; where it wants silence, nothing shown counts 1 and anything else 0. Quality is the mean.
+at a boundary after a word-like part. Where a case expects an insertion, an acceptable text scores 1, no text .3,
+a wrong text 0. Where it expects silence, no text scores 1 and any text 0. Quality is the mean.
 
-KeyTypeBench shows one suggestion. The page shows k, so two more figures stand beside it: whether the best draft is
+KeyTypeBench shows one suggestion. The page shows k, so the report adds two figures: whether the best draft is
 acceptable at its best cut, and whether one of the k drafts is.
 """
 
@@ -28,18 +28,18 @@ from core.errors import InputError
 from core.present import TextDraft
 
 KS = (1, 3, 9)
-SILENT = 0.3  # what nothing shown counts where something was wanted
+SILENT = 0.3  # the score of no text where an insertion is expected
 SURE = 0.3  # branch probability from which the cautious row shows its best draft
-OWN_CASES = 60  # made of the project's own text, where no cases are given
+OWN_CASES = 60  # generated from the project's own text if no cases are given
 
 
 @dataclass(frozen=True)
 class Case:
-    """A place in a text and what may be shown there.
+    """A place in a text and its acceptable insertions.
 
     Attributes:
-        acceptable: texts; none where silence is wanted.
-        tokens: length of the shown text, at most.
+        acceptable: texts; empty where silence is expected.
+        tokens: maximum length of the shown text.
     """
 
     before: str
@@ -50,7 +50,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Answer:
-    """What was drafted for a case: each draft, best first, its branch probability, and the best one cut to length."""
+    """The drafts of a case: each draft, best first, its branch probability, and the best one cut to length."""
 
     case: Case
     drafts: list[str]
@@ -81,7 +81,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 
 
 def cases(path: Path | None) -> list[Case]:
-    """The cases of a file in KeyTypeBench's form, or some of the project's own text. Raises InputError."""
+    """The cases of a file in KeyTypeBench's form, or cases from the project's own text. Raises InputError."""
     if path is None:
         places = own_text.words(own_text.load(), OWN_CASES)
         return [Case(p.before, "", (" ".join(p.document[p.at : p.at + 60].split()[:4]),), 4) for p in places]
@@ -89,9 +89,9 @@ def cases(path: Path | None) -> list[Case]:
         lines = path.read_text("utf-8").splitlines()
         return [_case(json.loads(line)) for line in lines if line.strip()]
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}. Name KeyTypeBench's core.jsonl.") from error
+        raise InputError(f"{path} cannot be read: {error.strerror}. Give KeyTypeBench's core.jsonl.") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path} holds no cases in KeyTypeBench's form ({error}); name its core.jsonl.") from error
+        raise InputError(f"{path} has no cases in KeyTypeBench's form ({error}); give its core.jsonl.") from error
 
 
 def _case(read: dict[str, Any]) -> Case:
@@ -137,7 +137,7 @@ def _row(places: str, k: int, answers: Sequence[Answer]) -> dict[str, Any]:
 
 
 def _shown(name: str, answers: Sequence[Answer], least: float) -> dict[str, float]:
-    """KeyTypeBench's four figures of the best draft, shown where its branch is at least so probable."""
+    """KeyTypeBench's four figures of the best draft, which is shown if its branch has at least this probability."""
     points, shown, right, wrong = [], 0, 0, 0
     for a in answers:
         visible = bool(a.cut.strip()) and a.probability >= least
@@ -154,12 +154,13 @@ def _shown(name: str, answers: Sequence[Answer], least: float) -> dict[str, floa
 
 
 def at_best_cut(drafts: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether some beginning of some draft that ends at a word is acceptable."""
+    """Whether some beginning of some draft, ending at a word, is acceptable."""
     return any(acceptable(draft[: end.end()], wanted) for draft in drafts for end in re.finditer(r"\S+(?=\s|$)", draft))
 
 
 def acceptable(shown: str, wanted: Sequence[str]) -> bool:
-    """Whether a shown text is one wanted, begins with one, or is a beginning of one that ends at a boundary."""
+    """Whether a shown text is acceptable, begins with an acceptable one, or is a beginning of one that ends at a
+    boundary."""
     text = " ".join(shown.split())
     return any(_fits(text, " ".join(one.split())) for one in wanted)
 
@@ -169,7 +170,7 @@ def _fits(text: str, wanted: str) -> bool:
         return False
     if text.startswith(wanted):
         return True
-    bare = text.rstrip(".,;:!?…)]}\"'’”")  # closing punctuation aside
+    bare = text.rstrip(".,;:!?…)]}\"'’”")  # without closing punctuation
     if not bare or not wanted.startswith(bare) or not re.search(r"\w", bare):
         return False
     following = wanted[len(bare) : len(bare) + 1]

@@ -1,10 +1,11 @@
-"""`eval lossless`: text with speculation beside text without, token by token, on every prompt: greedy, and drawn at
-T = 1, where a seed has one text. With n-grams, and with an EAGLE-3 head where there is one for the model.
+"""`eval lossless`: compares text with speculation and text without, token by token, on every prompt: greedy, and
+sampled
+at T = 1, where a seed has one text. With n-grams, and with an EAGLE-3 head if there is one for the model.
 
-The trees are of a fixed size, so that speculation never switches itself off. Where the two texts part, the margin
-says why: how far the target's two likeliest tokens lay apart there, in logits. A pass over several tokens sums in
-another order than a pass over one; on float32 that moves a logit by some 0.0001, on llama.cpp's quantised
-activations by some tenths, so that what was nearly a tie can fall the other way.
+The trees have a fixed size, so that speculation never switches itself off. Where the two texts part, the margin
+explains it: the difference in logits of the target's two most probable tokens there. A pass over several tokens sums
+in another order than a pass over one. On float32 that moves a logit by some 0.0001, on llama.cpp's quantised
+activations by some tenths, so a near tie may be resolved differently.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 def compared(
     model: LanguageModel, drafters: Sequence[Drafter], ids: list[int], temperature: float = 0.0, length: int = LENGTH
 ) -> list[Compared]:
-    """The texts from one prompt, which is read once: each drafter's, to the one without."""
+    """Compares, for one prompt, which is read once, each drafter's text with the text without speculation."""
     sequence = model.open()
     options = {"temperature": temperature, "length": length, "stop_ids": NEVER, "sequence": sequence}
     plain = [t.id for t in generate(model, None, ids, "off", **options)]
@@ -95,7 +96,7 @@ def compared(
 
 
 def _margin(logits: Tensor, dice: Dice | None, place: int) -> float:
-    """How far the two best tokens lie apart, in logits, dice counted in."""
+    """The difference of the two highest scores, in logits, including the noise."""
     if dice is not None:
         logits = logits + torch.from_numpy(dice.gumbel(place, np.arange(len(logits))))
     top = logits.topk(2).values

@@ -1,6 +1,6 @@
-"""Ways to make k drafts of a given length from one prefix. Each takes a sequence that holds the prefix with its logits
-known, and gives the drafts' ids; n-grams are mixed into all of them by the same rule. Whoever only wants to know how
-far the drafts agree with something may stop them before they are whole."""
+"""Methods that make k drafts of a given length from one prefix. Each takes a sequence that holds the prefix with its
+logits cached, and returns the drafts' ids; all use the same rule for n-grams. A caller that only compares the drafts
+with a text may stop them early."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from core.models import Row, Sequence
 from core.ngram import Interpolation, NgramStore
 from core.superposed import superpose
 
-NEVER = frozenset[int]()  # no token ends a draft: all of them are of the same length
-NUCLEUS = 0.9  # p of nucleus sampling, as the paper's
+NEVER = frozenset[int]()  # no token ends a draft, so all have the same length
+NUCLEUS = 0.9  # p of nucleus sampling, as in the paper
 SHIPPED = DraftSettings()
 FORKS = sorted({3, 6, SHIPPED.forks} - {0})
-SHORTLIST = 40  # tokens that sampling looks at: sorting the whole vocabulary would slow the peer down
+SHORTLIST = 40  # sampling considers this many tokens: sorting the whole vocabulary would slow the peer down
 
 Going = Callable[[list[list[int]]], bool]
 
@@ -36,18 +36,19 @@ class Method(Protocol):
     def __call__(
         self, sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end
     ) -> list[list[int]]:
-        """k drafts; shorter ones when `going`, which is shown them after each token, says no. What it is shown only
-        ever grows: every draft begins with one that was shown before."""
+        """Returns k drafts; shorter ones if `going`, called with the drafts after each token, returns False. Between
+        calls
+        the drafts only grow: every draft begins with one of the previous call."""
         ...
 
 
 @dataclass(frozen=True)
 class Named:
-    """A method under the name that tables show.
+    """A method and its name in the tables.
 
     Attributes:
-        single: has one draft whatever k is.
-        drops: a draft may be dropped later on for another one's continuation.
+        single: has one draft for any k.
+        drops: may drop a draft later in favour of another one's continuation.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Named:
 
 
 def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: range = range(4)) -> list[Named]:
-    """All methods, each without n-grams and, where there is a store, with them.
+    """All methods, each without n-grams and, if there is a store, with them.
 
     Args:
         base: for the paper's own rule. rule: for all others.
@@ -82,7 +83,7 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
 
 
 def superposed(rule: Interpolation | None, r: int | None = None, one: bool = False, forks: int = 0) -> Method:
-    """Ours. With r = length - 1 every draft runs for itself: branching greedy; with one draft, greedy."""
+    """Our method. With r = length - 1 every draft is independent: branching greedy; with one draft, greedy."""
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         steps = length - 1 if r is None else r
@@ -115,7 +116,7 @@ def _superposed(
 
 
 def _nucleus(rule: Interpolation | None) -> Method:
-    """k sequences in one batch, each token drawn from the likeliest ones that together hold NUCLEUS."""
+    """k sequences in one batch, each token sampled from the most probable tokens with total probability NUCLEUS."""
     chance = np.random.default_rng(0)
 
     def drawn(logits: list[Tensor], prefix: list[int], drafts: list[list[int]]) -> None:
@@ -177,7 +178,7 @@ def _beam(rule: Interpolation | None) -> Method:
 
 
 def _likeliest(logits: Tensor, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """The m likeliest tokens: ids (m,), natural logarithms of their probabilities (m,)."""
+    """The m most probable tokens: ids (m,), natural logarithms of their probabilities (m,)."""
     top, ids = torch.topk(logits, m)
     return ids.numpy(), (top - torch.logsumexp(logits, 0)).double().numpy()
 

@@ -1,4 +1,4 @@
-"""What an evaluation may be told, and the text it works on: the user's, or a little that comes with the app."""
+"""The options of an evaluation, and its text: the user's, or a short one that comes with the app."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from app.bench import report
 from core.errors import InputError
 from ngram_builder.readers import Damage, documents, expand
 
-if TYPE_CHECKING:  # torch comes with it, which the command line does without
+if TYPE_CHECKING:  # imports torch, which the command line does not need
     from core.models import Tokenizer
 
-PREFIX = 32  # tokens that a draft goes on from
+PREFIX = 32  # tokens of context before a draft
 LENGTH = 10  # tokens of a draft
 
 
 @dataclass(frozen=True)
 class Options(report.Options):
-    """What a measurement may be told, and more. In a folder of text, files whose names begin alike up to the first
+    """The options of a measurement, and more. In a folder of text, files whose names agree up to the first
     "-" are one kind; `repetitions` are places per kind of text, or characters for `typing`.
 
     Attributes:
-        past: a text of the same writer to learn from; None is the first half of `text`.
-        timed: places per kind whose drafts are made whole, and timed, for `drafts`; None is its own default.
+        past: training text of the same writer; None is the first half of `text`.
+        timed: places per kind whose drafts are completed, and timed, for `drafts`; None is its own default.
         context: tokens before a place that the model sees.
         verify_with: a larger model that checks drafts, for `verified`; None is the model that makes them.
     """
@@ -38,7 +38,7 @@ class Options(report.Options):
 
 @dataclass(frozen=True)
 class Place:
-    """Somewhere in a text: ids before it, and what the writer wrote there."""
+    """A place in a text: the ids before it, and the writer's text after it."""
 
     kind: str
     before: list[int]
@@ -56,21 +56,21 @@ def texts(path: Path | None) -> dict[str, list[str]]:
         found.setdefault(kind, []).extend(text for text in documents(file, damage.append) if text.strip())
     found = {kind: read for kind, read in found.items() if read}
     if not found:
-        raise InputError(f"No text to test on in {path}; name a .txt or .jsonl.zst file with some.")
+        raise InputError(f"No text to test on in {path}; give a .txt or .jsonl.zst file that contains text.")
     return found
 
 
 def places(
     tokenizer: Tokenizer, by_kind: dict[str, list[str]], count: int, context: int = PREFIX, seed: int = 0
 ) -> list[Place]:
-    """`count` random places per kind, in turns: whatever is done with the first few is done with all kinds.
+    """`count` random places per kind, alternating between the kinds, so that the first few cover all kinds.
 
-    Only places with `context` tokens before them and LENGTH after. Raises InputError where a kind has none.
+    Only places with `context` tokens before them and LENGTH after. Raises InputError if a kind has none.
     """
     turns: list[list[Place]] = []
     for kind, documents_of_kind in by_kind.items():
         chance = random.Random(f"{kind} {seed}")
-        # As many documents as places, so that long texts need not be read to their end.
+        # As many documents as places, so that long texts need not be read to the end.
         chosen = chance.sample(documents_of_kind, min(count, len(documents_of_kind)))
         ids = [tokenizer.encode(text) for text in chosen]
         ids = [document for document in ids if len(document) >= context + LENGTH]

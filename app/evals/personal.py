@@ -1,4 +1,4 @@
-"""`eval personal`: drafts for a writer, with and without a personal store that has learnt from an earlier text."""
+"""`eval personal`: drafts for a writer, with and without a personal store learned from an earlier text."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def judged(results: dict[str, list[Score]]) -> Report:
 
 
 def learn_and_test(options: Options) -> tuple[list[str], dict[str, list[str]]]:
-    """The text to learn from and the one to test on; without a past, the first and second half of each document."""
+    """The training text and the test text; without a past, the first and second half of each document."""
     tested = texts(options.text)
     if options.past is not None:
         return [text for documents in texts(options.past).values() for text in documents], tested

@@ -1,5 +1,5 @@
 """Charts of an evaluation's rows as SVG text: one small chart per figure, one line per series, labels at their ends
-instead of a legend; or named points. Readable on light and dark ground."""
+instead of a legend; or named points. Readable on light and dark background."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from html import escape
 WIDE, HIGH = 460, 300  # of one chart
 LEFT, RIGHT, TOP, BOTTOM = 52, 128, 34, 40
 APART = 13  # between two labels
-# Eight hues that stay apart for most colour-blind readers; dashes tell the second round of them from the first.
+# Eight hues that most colour-blind readers can distinguish; dashes distinguish the second use of a hue.
 HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a7a00", "#56b4e9", "#7a5195", "#777777")
 Series = Mapping[str, Sequence[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
 class _Axes:
-    """Where a point lies in a chart."""
+    """The position of a point in a chart."""
 
     x0: float
     x1: float
@@ -77,8 +77,9 @@ class Point:
 
 
 def scatter(title: str, x_label: str, groups: Mapping[str, Sequence[Point]]) -> str:
-    """One chart of points as an SVG group of WIDE × HIGH, a hue for each group, whose points are joined in their order.
-    The groups' names stand on the right. Both axes begin at 0."""
+    """One chart of points as an SVG group of WIDE × HIGH. Each group has a hue, and a line joins its points in their
+    order.
+    The groups' names are on the right. Both axes begin at 0."""
     points = [point for group in groups.values() for point in group]
     axes = _Axes(0.0, 1.05 * max(p.x for p in points), 0.0, 1.05 * max(p.y for p in points))
     parts = axes.drawn(title, x_label, _ticks(axes.x0, axes.x1, False))
@@ -117,7 +118,7 @@ def _ticks(low: float, high: float, log: bool) -> list[float]:
 
 
 def _spread(ys: list[float]) -> list[float]:
-    """Sorted places moved apart, so that no label lies on another."""
+    """Sorted positions moved apart, so that labels do not overlap."""
     placed: list[float] = []
     for y in ys:
         placed.append(max(y, placed[-1] + APART) if placed else y)

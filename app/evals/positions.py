@@ -1,4 +1,4 @@
-"""Next-token distributions at places in a text, with the token that the writer chose: many for one pass each."""
+"""Next-token distributions at places in a text, with the writer's token: many from one pass each."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from app.bench import text
 from core.errors import InputError
 from core.models import LanguageModel
 
-PREFIX = 32  # tokens before the first place that counts
+PREFIX = 32  # tokens before the first place that is evaluated
 RUN = 16  # places in a row, of one text
 
 
 def positions(model: LanguageModel, files: list[list[str]], count: int) -> tuple[Tensor, Tensor]:
-    """Logits (n, V) and the writer's tokens (n,), at most `count` places, as many of each file; always the same.
+    """Logits (n, V) and the writer's tokens (n,), at most `count` places, equally many from each file; deterministic.
 
     Raises: InputError when the text is too short.
     """
@@ -34,5 +34,5 @@ def positions(model: LanguageModel, files: list[list[str]], count: int) -> tuple
         chosen += after
         left -= len(after)
     if not logits:
-        raise InputError("The text is too short to judge by: no place in it has enough words around it.")
+        raise InputError("The text is too short: no place in it has enough words around it.")
     return torch.cat(logits), torch.tensor(chosen)

@@ -1,11 +1,11 @@
-"""`eval samplers`: what each rule makes of three drafts, at temperatures 0.5 to 4, against what the writer wrote.
+"""`eval samplers`: three drafts by each rule, at temperatures 0.5 to 4, compared with the writer's text.
 
-A draft that agrees with the writer for m tokens has walked the writer's own path, so its chance is the product of the m
-chances q(y) there, and nothing has to be drawn: of three drafts one matches with 1 - (1 - Π q(y))³. The same
-distributions say how much is kept, how many different first tokens three drafts show, and how likely the model itself,
-untempered and uncropped, finds what is drawn (perplexity). Self-BLEU-2 and distinct-2 of whole drafts do need draws, at
-fewer places. The papers' claim is on accuracy at high temperature: it should fall for top-p and min-p and stay for
-top-nσ and Top-W.
+The probability that a draft agrees with the writer for m tokens is the product of the m probabilities q(y) along the
+writer's text, so no sampling is needed: one of three drafts matches with probability 1 - (1 - Π q(y))³. The same
+distributions give the number of kept tokens, the number of different first tokens of three drafts, and the
+model's own perplexity, without temperature and rule, of the sampled tokens. Self-BLEU-2 and distinct-2 of whole drafts
+need samples, at fewer places. The papers claim accuracy at high temperature: it should fall for top-p and min-p and
+hold for top-nσ and Top-W.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from core.modes import draft
 from core.samplers import Mirostat, Rule
 
 RUNS = 30  # texts
-PREFIX = 32  # tokens before the first place that counts
-RUN = 16  # places in a row, of one text
+PREFIX = 32  # tokens before the first place that is evaluated
+RUN = 16  # consecutive places of one text
 LENGTH = 6  # tokens of a draft
 DRAWS = 3
-DRAWN_OF = 4  # drafts are drawn at one place of every fourth text
+DRAWN_OF = 4  # whole drafts are sampled at one place of every fourth text
 TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 NEVER = frozenset[int]()
 
@@ -73,22 +73,23 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
         report.rows.append({"rule": key[0], "T": key[1]} | means | _variety(drawn[key]))
     for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
         prefix = {row["T"]: row["prefix"] for row in report.rows if row["rule"] == name}
-        # The claim is on the papers' rules; the others stand beside for what they lose.
+        # The claim concerns the papers' rules; the others are listed for comparison.
         wanted = ">= 0.9" if name.startswith(("top-n", "top-w")) else "<= 0.9"
         report.target(f"{name}: prefix at T = 3 / at T = 1", prefix[3.0] / max(prefix[1.0], 1e-9), wanted)
     return report
 
 
 def expected(rule: Rule, logits: Tensor, before: list[int], written: list[int]) -> dict[str, float]:
-    """What a rule does on the writer's path: logits (n, V) after `before` and each token of `written` but the last.
+    """Evaluates a rule along the writer's text: logits (n, V) after `before` and each token of `written` but the last.
 
-    Returns: means over the n places: match_1_percent, different (first tokens of three drafts), surprise of what is
-    drawn in nats, kept (median); prefix, the mean length that the best of three drafts of LENGTH tokens shares with the
+    Returns: means over the n places: match_1_percent, different (first tokens of three drafts), surprise of the sampled
+    tokens in nats, kept (median); prefix, the mean length that the best of three drafts of LENGTH tokens shares with
+    the
     writer, over the places that have LENGTH tokens after them.
     """
     contexts = [before + written[:n] for n in range(len(written))]
     if isinstance(rule, Mirostat) or any(isinstance(part, Mirostat) for part in getattr(rule, "rules", ())):
-        # It goes by what was drawn before: here, what the writer wrote.
+        # The rule depends on the tokens drawn before: here, the writer's tokens.
         rows = [rule(torch.tensor([ids]), row[None])[0] for ids, row in zip(contexts, logits, strict=True)]
         cropped = torch.stack(rows)
     else:
@@ -110,10 +111,10 @@ def plots(report: Report) -> str:
     """The table as curves over T, one chart per figure: SVG."""
     figures = {
         "prefix": "tokens in common with the writer, best of 3 drafts",
-        "match_1_percent": "one of 3 drafts begins as the writer, %",
+        "match_1_percent": "one of 3 drafts begins with the writer's token, %",
         "different": "different first tokens of 3 drafts",
         "self_bleu": "self-BLEU-2 of the 3 drafts",
-        "perplexity": "perplexity of what was drawn",
+        "perplexity": "perplexity of the sampled tokens",
         "kept": "tokens kept, median",
     }
     names = list(dict.fromkeys(row["rule"] for row in report.rows))
@@ -131,7 +132,7 @@ def plots(report: Report) -> str:
 
 
 def _settings() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Every rule with its defaults, and Top-W's presets beside."""
+    """Every rule with its defaults, and Top-W's presets."""
     found: dict[str, tuple[str, dict[str, Any]]] = {n: (n, {}) for n in CATALOG if n not in ("greedy", "top-w")}
     found["top-k"] = ("top-k", {"top_k": 20})
     found["top-w (the paper's)"] = ("top-w", dict(next(p for p in PRESETS if p.name == "Top-W, the paper's").values))
@@ -140,7 +141,7 @@ def _settings() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def _runs(autocomplete: Autocomplete, files: list[list[str]], count: int) -> list[tuple[list[int], list[int]]]:
-    """(PREFIX ids, the writer's next RUN ids) of up to `count` texts, always the same ones.
+    """(PREFIX ids, the writer's next RUN ids) of up to `count` texts, deterministic.
 
     Raises: InputError when the text is too short.
     """
@@ -151,14 +152,14 @@ def _runs(autocomplete: Autocomplete, files: list[list[str]], count: int) -> lis
         if len(before) == PREFIX and len(after) == RUN:
             found.append((before, after))
     if not found:
-        raise InputError("The text is too short to judge by: no place in it has enough words around it.")
+        raise InputError("The text is too short: no place in it has enough words around it.")
     return found
 
 
 def _drafts(
     autocomplete: Autocomplete, sequence: Sequence, before: list[int], rule: Rule, seed: int
 ) -> list[list[int]]:
-    """Three drafts that are really drawn."""
+    """Samples three drafts."""
     options = {"k": DRAWS, "length": LENGTH, "rule": rule, "seed": seed, "stop_ids": NEVER, "sequence": sequence}
     *_, drafts = draft(autocomplete.model, before, "sampled", **options)
     return drafts.ids

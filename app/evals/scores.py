@@ -1,4 +1,4 @@
-"""How good a set of drafts is, against what the writer wrote, and how sure a mean of that is."""
+"""Scores of a set of drafts against the writer's text, and confidence intervals of their means."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Score:
     """One set of drafts.
 
     Attributes:
-        match: tokens of the longest right beginning of any draft.
-        characters: that a writer saves by taking that much of it, one key for taking it taken off.
-        duplicates: share of the drafts that say what an earlier one says; nan for drafts that are not whole.
-        ms: that making them took; nan where nobody looked at the clock, or the drafts are not whole.
+        match: tokens of the longest correct beginning of any draft.
+        characters: saved by taking that part of the draft, minus one for the key that takes it.
+        duplicates: share of the drafts that repeat an earlier one; nan for incomplete drafts.
+        ms: time to make them; nan if not timed or incomplete.
     """
 
     kind: str
@@ -41,7 +41,7 @@ def scored(
 
 
 def common(draft: Sequence[Any], after: Sequence[Any]) -> int:
-    """Leading tokens of a draft that the writer wrote."""
+    """Leading tokens of a draft that agree with the writer's text."""
     for n, (a, b) in enumerate(zip(draft, after, strict=False)):
         if a != b:
             return n
@@ -50,7 +50,7 @@ def common(draft: Sequence[Any], after: Sequence[Any]) -> int:
 
 def summary(scores: Sequence[Score], exact: range = EXACT) -> dict[str, Any]:
     """Means over sets of drafts; `match_ci` is half of the mean's 95 % confidence interval. Duplicates are those of the
-    whole drafts, ms the median of the timed ones."""
+    complete drafts, ms the median of the timed ones."""
     matches = [score.match for score in scores]
     duplicates = [score.duplicates for score in scores if not math.isnan(score.duplicates)]
     timed = [score.ms for score in scores if not math.isnan(score.ms)]

@@ -1,9 +1,10 @@
-"""`eval top-w`: at real positions, when do distances change what Top-W keeps, and is the change for the better?
+"""`eval top-w`: at which real positions distances change the tokens that Top-W keeps, and whether that improves the
+match.
 
-Everything is computed from distributions, nothing is drawn: a rule that keeps q gives one of 3 draws right with
-probability 1 - (1 - q(y))³, y the writer's token, and 3 draws show Σ 1 - (1 - q(i))³ different tokens on average.
-Each setting stands beside the same one without distances, and beside a plain mass cut (top-p) that shows as many
-different tokens: keeping more always matches more, so only at equal variety is one rule better than another.
+Everything is computed from distributions, without sampling: a rule that keeps q has the writer's token y among 3 draws
+with probability 1 - (1 - q(y))³, and 3 draws contain Σ 1 - (1 - q(i))³ different tokens on average.
+Each setting is compared with the same one without distances, and with a plain mass cut (top-p) with the same number of
+different tokens: keeping more always matches more, so rules are comparable only at equal variety.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ DRAWS = 3
 TEMPERATURES = (1.0, 2.0)
 METRICS = ("l2", "cosine")
 WARM = (0.1, 0.5, 0.9, 0.999)
-# λ and β: the paper's, its creative one, and what keeps more
+# λ and β: the paper's, its creative setting, and settings that keep more
 WEIGHTS = ((2.2, 2.8), (2.2, 4.0), (1.0, 2.8), (0.5, 2.8), (0.5, 1.5))
 SCALES = (0.3, 1.0, 2.0)
-_P = np.concatenate([[0.0], np.geomspace(0.02, 1, 40)])  # of the mass cuts to compare with
+_P = np.concatenate([[0.0], np.geomspace(0.02, 1, 40)])  # of the mass cuts for comparison
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
@@ -85,7 +86,7 @@ def _settings(
 
 
 def judged(logits: Tensor, kept: list[list[int]], chosen: Tensor) -> dict[str, float]:
-    """Per cent of positions at which one of 3 draws is the writer's token, and different tokens among the draws."""
+    """Percentage of positions at which one of 3 draws is the writer's token, and different tokens among the draws."""
     match, different = [], []
     for row, ids, y in zip(logits, kept, chosen.tolist(), strict=True):
         q = row[torch.tensor(ids)].double().softmax(0)
@@ -96,7 +97,7 @@ def judged(logits: Tensor, kept: list[list[int]], chosen: Tensor) -> dict[str, f
 
 
 def mass_cuts(logits: Tensor, chosen: Tensor) -> np.ndarray:
-    """(different, match) of top-p for p from 0 to 1, by rising variety."""
+    """(different, match) of top-p for p from 0 to 1, by increasing variety."""
     found = np.zeros((len(_P), 2))
     for row, y in zip(logits, chosen.tolist(), strict=True):
         p = row.double().softmax(0)
@@ -113,5 +114,5 @@ def mass_cuts(logits: Tensor, chosen: Tensor) -> np.ndarray:
 
 
 def _at(cuts: np.ndarray, different: float) -> float:
-    """What a mass cut matches where it shows as many different tokens."""
+    """The match of a mass cut with the same number of different tokens."""
     return float(np.interp(different, cuts[:, 0], cuts[:, 1]))

@@ -1,8 +1,8 @@
-"""`eval tune`: the sweep that finds the defaults for personal stores, on the text that is learnt from alone.
+"""`eval tune`: the search for the defaults of personal stores, on the training text only.
 
 Cross-validation: the text is cut into FOLDS parts; at random places of each part the model's next-token logits are
-mixed with a store of all other parts and compared with what the writer wrote. What is tested on elsewhere is not read.
-One parameter is varied at a time, in turns, until none gets better.
+mixed with a store of all other parts and compared with the writer's text. The text for other tests is not read.
+One parameter is varied at a time, in turns, until no change improves the result.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ TAUS = (0.8, 0.9, 1.0, 1.1, 1.2)
 
 @dataclass(frozen=True)
 class Setting:
-    """What is varied. `tau` divides the model's logits; `weight` is the personal stores'; the rest is `Trust`'s."""
+    """The parameters that are varied. `tau` divides the model's logits; `weight` is the personal stores'; the rest is
+    `Trust`'s."""
 
     tau: float = 1.0
     weight: float = PERSONAL_WEIGHT
@@ -58,9 +59,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Seen:
-    """A place: the ids before it, the next one, the model's logits (V,) float16, the store that may speak there.
+    """A place: the ids before it, the next one, the model's logits (V,) float16, the store for this fold.
 
-    What of the logits every setting asks for is found once: the likeliest tokens, and for each τ the log of Σ e^(x/τ).
+    Values that every setting needs are computed once: the most probable tokens, and for each τ the log of Σ e^(x/τ).
     """
 
     before: list[int]
@@ -128,11 +129,11 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 def places(
     model: LanguageModel, learnt: Sequence[str], count: int, context: int, progress: Callable[[str], None]
 ) -> list[Seen]:
-    """`count` places in the text, each with a store of the folds it is not in. Raises InputError for a short text."""
+    """`count` places in the text, each with a store of the other folds. Raises InputError for a short text."""
     ids = [token for text in learnt for token in model.tokenizer.encode(text)]
     cuts = [len(ids) * fold // FOLDS for fold in range(FOLDS + 1)]
     if cuts[1] < 2 * context + 2:
-        raise InputError(f"{len(ids)} tokens to learn from are too few to tune on; name a longer text with --past.")
+        raise InputError(f"{len(ids)} tokens of training text are too few for tuning; give a longer text with --past.")
     chance, found = random.Random(0), []
     sequence = model.open()
     for fold, (low, high) in enumerate(pairwise(cuts)):
@@ -147,7 +148,7 @@ def places(
 
 
 def judge(seen: Sequence[Seen], base: NgramStore | None, setting: Setting) -> dict[str, Any]:
-    """Mean ln p of the writer's next token; shares of places at which it comes first, or among the first three."""
+    """Mean ln p of the writer's next token; shares of places at which it ranks first, or among the first three."""
     logs, first, among = 0.0, 0, 0
     for place in seen:
         mixed = [Mixed(base, ALPHA)] if base is not None else []

@@ -1,12 +1,12 @@
 """`eval typing`: a simulated typist writes a text by the page's rules and takes a draft whenever that saves keys.
 
-The typist sees what the page shows: after every key the rows that still agree keep their places, and the others are
-filled anew. One key takes a whole draft, in whatever row; one key takes the first word of a draft, in whatever row; one
-key types a character. What is taken is right to its last letter: the typist never corrects.
+The typist sees the rows of the page: after every key the rows that still agree keep their places, and the others are
+filled again. One key takes a whole draft of any row; one key takes the first word of a draft of any row; one
+key types a character. The typist takes only text that is correct to its last letter, and never corrects.
 
-The same passages are also measured as ChaI-TeA does (arXiv 2412.18377): at the beginning of each word the typist looks
-at all beginnings of drafts that end at a word, and takes the longest right one, for one key at any rank; where none is
-right, the whole word is typed.
+The same passages are also measured as in ChaI-TeA (arXiv 2412.18377): at the beginning of each word the typist
+considers all beginnings of drafts that end at a word, and takes the longest correct one, for one key at any rank. If
+none is correct, the typist types the whole word.
 
     saved@k = (accepted characters - acceptances) / (characters - 1)
 """
@@ -30,11 +30,11 @@ from core.present import KeptRow, TextDraft
 
 CHARACTERS = 1500  # written per kind of text
 PASSAGE = 250  # characters written in one place
-BEFORE = 400  # characters of the text that stand there already
+BEFORE = 400  # characters of the text before the passage
 KS = (1, 3, 5, 9)
 PEERS_K = 3  # drafts of the peers that have several
 
-# What one key takes of a draft: a word with the spaces before it, or punctuation.
+# The part of a draft that one key takes: a word with the spaces before it, or punctuation.
 _PIECE = re.compile(r"""\s*(?:["“‘'«(\[{]*[^\W_]+(?:['’_.-][^\W_]+)*|[^\w\s]+|_+)""")
 _WORD = re.compile(r"\s*\S+")  # for ChaI-TeA: up to the next space
 
@@ -48,11 +48,11 @@ class Passage:
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """How the drafts are made that a typist sees.
+    """How the typist's drafts are made.
 
     Attributes:
         mode: None is superposed.
-        refill: rows that agree stay while the others are filled; otherwise all drafts are made anew at every key.
+        refill: rows that agree stay while the others are filled; otherwise every key makes all drafts again.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Way:
 
 @dataclass
 class Typed:
-    """What it took to write a passage: keys by what they did, and characters."""
+    """The effort of writing a passage: keys by their effect, and characters."""
 
     characters: int
     keys: Counter[str] = field(default_factory=Counter)
@@ -75,7 +75,7 @@ class Typed:
 
 
 def ways(ngrams: bool) -> list[Way]:
-    """The drafts as the page has them for each k, then its peers."""
+    """The page's drafts for each k, then its peers."""
 
     def settings(k: int, **changes: Any) -> DraftSettings:
         return DraftSettings(k=k, ngrams=ngrams, **changes)
@@ -137,14 +137,15 @@ def _row(kind: str, way: Way, found: list[tuple[str, Typed, float]]) -> dict[str
 
 
 def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
-    """Passages from the middle of as many documents as needed, in turns of the kinds; each begins before a word."""
+    """Passages from the middle of as many documents as needed, alternating between the kinds; each begins before a
+    word."""
     turns, length = [], min(PASSAGE, characters)
     for kind, documents in by_kind.items():
         usable = [text for text in documents if len(text) >= 2 * PASSAGE]
         found = []
         for number in range(max(characters // PASSAGE, 1)):
             text = usable[number % len(usable)] if usable else documents[0]
-            # Further round, further on in the same document.
+            # Further rounds begin further on in the same document.
             share = (1 + number // max(len(usable), 1)) / (2 + characters // PASSAGE // max(len(usable), 1))
             at = text.find(" ", min(int(len(text) * share), max(len(text) - length, 0)))
             found.append(Passage(kind, text[max(at - BEFORE, 0) : at], text[at : at + length]))
@@ -153,7 +154,7 @@ def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
 
 
 def typed(autocomplete: Autocomplete, passage: Passage, way: Way) -> Typed:
-    """Write the passage with as few keys as the drafts allow."""
+    """Writes the passage with as few keys as the drafts allow."""
     session = autocomplete.open()
     written, at = Typed(len(passage.rest)), 0
     rows: list[KeptRow] = []
@@ -170,7 +171,7 @@ def typed(autocomplete: Autocomplete, passage: Passage, way: Way) -> Typed:
 
 
 def best_move(shown: list[str], rest: str) -> tuple[str, int]:
-    """The key that writes most of `rest`, and how many characters: a draft, the first word of one, or a character."""
+    """Key that writes most of `rest`, and the number of characters: a draft, the first word of one or a character."""
     moves = [("character", 1)]
     moves += [("draft", len(draft)) for draft in shown if draft and rest.startswith(draft)]
     words = [word[0] for draft in shown if (word := _PIECE.match(draft))]
@@ -197,7 +198,7 @@ def chai_tea(autocomplete: Autocomplete, passage: Passage, way: Way) -> float:
 
 
 def right_words(draft: str, rest: str) -> int:
-    """Characters of the longest beginning of a draft that ends at a word and is what the writer writes."""
+    """Characters of the longest beginning of a draft that ends at a word and agrees with the writer's text."""
     ends = [word.end() for word in _WORD.finditer(draft)]
     return max((end for end in ends if rest.startswith(draft[:end]) and not rest[end : end + 1].isalnum()), default=0)
 
@@ -205,14 +206,14 @@ def right_words(draft: str, rest: str) -> int:
 def drafted(
     autocomplete: Autocomplete, session: Session, before: str, way: Way, rest: str, rows: list[KeptRow] | None = None
 ) -> list[TextDraft]:
-    """The drafts after `before`, as far as they matter to who writes `rest` next: they are not grown any further once
+    """The drafts after `before`, computed as far as they affect writing `rest`: they stop growing when
     none agrees with it."""
     mode = {} if way.mode is None else {"mode": Mode(way.mode)}
     kept = rows if way.refill and rows else []
     completion = session.complete(before, kept=kept, **mode, **way.settings.drafting())
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
-        # Beam search may still drop a draft for another one's continuation.
+        # Beam search may still drop a draft in favour of another one's continuation.
         if completion.settled and way.mode != "beam" and not any(rest.startswith(d.text) for d in completion.drafts):
             completion.close()
     return [draft for draft in completion.drafts if draft.probability >= way.settings.min_confidence]

@@ -1,9 +1,10 @@
-"""`eval verified`: superposed drafts checked in one tree pass and corrected, beside those that are not, beside exact
-steps, beside branching greedy. N-grams are mixed into all of them by the same rule.
+"""`eval verified`: superposed drafts checked in one tree pass and corrected, compared with unchecked ones, with exact
+steps, and with branching greedy. All use the same rule for n-grams.
 
-Matching is as in `eval drafts`: the longest beginning that any of k drafts shares with what the writer wrote. Times are
-medians over places, methods in turns, and a ratio to branching greedy at the same place. Cost is also counted in tokens
-fed, which no other load on the machine changes. Perplexity is that of the drafts' tokens under the checking model.
+Matching is as in `eval drafts`: the longest beginning that any of k drafts shares with the writer's text. Times are
+medians over places, with methods in turns, and a ratio to branching greedy at the same place. Cost is also counted in
+tokens fed, which other load on the machine does not change. Perplexity is that of the drafts' tokens under the checking
+model.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from core.ngram.shelf import interpolation
 
 PLACES = 60  # per kind of text
 KS = (3, 8)
-EVERY = 4  # places at which perplexity is taken, which is a pass of its own
+EVERY = 4  # perplexity, which takes a separate pass, is computed at every fourth place
 BRANCHING = "branching greedy"
 
 
@@ -37,7 +38,7 @@ class Setting:
     """How drafts are checked.
 
     Attributes:
-        r: exact steps of the first stretch. first: its tokens. nodes: of each tree. rounds: how often.
+        r: exact steps of the first stretch. first: its tokens. nodes: of each tree. rounds: number of checks.
     """
 
     r: int
@@ -50,7 +51,7 @@ class Setting:
         return f"verified: r={self.r}, first {self.first}, {self.nodes} tokens{again}"
 
 
-EXACT = (0, 1, 2, 3)  # r of superposed drafts that nobody checks
+EXACT = (0, 1, 2, 3)  # r of superposed drafts without a check
 SETTINGS = {
     3: (Setting(0, 3, 6), Setting(1, 4, 8), Setting(1, 10, 8), Setting(1, 4, 8, 2), Setting(1, 10, 27, 3)),
     8: (
@@ -63,7 +64,7 @@ SETTINGS = {
         Setting(1, 10, 72, 3),
     ),
 }
-JUDGED = {3: Setting(1, 4, 8), 8: Setting(0, 3, 12)}  # what the targets are asked of
+JUDGED = {3: Setting(1, 4, 8), 8: Setting(0, 3, 12)}  # the settings of the targets
 
 
 @dataclass
@@ -120,7 +121,7 @@ Way = Callable[[Sequence, Sequence, list[int]], list[list[int]]]
 
 
 def methods(model: LanguageModel, checker: LanguageModel, rule: Interpolation | None, k: int) -> dict[str, Way]:
-    """By name, what makes k drafts out of a sequence, the checking model's, and the text."""
+    """By name, a function that makes k drafts from a sequence, the checking model's sequence, and the text."""
 
     def plain(r: int | None) -> Way:
         method = superposed(rule, r)
