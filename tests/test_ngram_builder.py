@@ -289,4 +289,4 @@ def test_a_damaged_store_is_explained(cli, tmp_path):
     (tmp_path / "s.ngram").write_text("no store")
     done = cli("stats", "--store", tmp_path / "s.ngram")
     assert done.exit_code == 1
-    assert "no n-gram store" in done.stderr
+    assert "not an n-gram store" in done.stderr

@@ -441,9 +441,9 @@ def test_a_chain_is_its_rules_in_their_order():
     ("rules", "said"),
     [
         ([TopP(0.5), TopP(0.9)], "top-p given twice"),
-        ([Temperature(2.0), Greedy()], "greedy keeps one token whatever they do"),
-        ([Mirostat(), TopK(5)], "it steers the cut itself"),
-        ([Temperature(2.0), TopW(metric="uniform", selection_temperature=2.0)], "tempered twice"),
+        ([Temperature(2.0), Greedy()], "greedy keeps one token in any case"),
+        ([Mirostat(), TopK(5)], "mirostat controls the cut"),
+        ([Temperature(2.0), TopW(metric="uniform", selection_temperature=2.0)], "two temperatures"),
     ],
 )
 def test_senseless_chains_are_refused_with_the_reason(rules, said):
@@ -453,7 +453,7 @@ def test_senseless_chains_are_refused_with_the_reason(rules, said):
 
 def test_surprising_chains_say_so():
     assert Chain([Temperature(2.0), TopP(0.9)]).notes == []
-    assert "narrower" in Chain([TopP(0.9), TopNSigma(1.0)]).notes[0]
+    assert "smaller" in Chain([TopP(0.9), TopNSigma(1.0)]).notes[0]
     assert "T = 1" in Chain([TopP(0.9), Temperature(2.0)]).notes[0]
     Chain([Temperature(1.5), Mirostat()])  # fine
 

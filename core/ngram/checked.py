@@ -1,8 +1,8 @@
-"""Remembers which tries were checked, by the SHA-256 of their bytes, so that a large store is checked at its first
-opening only.
+"""Caches which tries passed the check, by the SHA-256 of their bytes, so that a large store is checked only when it is
+first opened.
 
-Hashing takes a fiftieth of the time of the check. The trie of the store that Polydraft ships is known here and is not
-checked on the user's machine.
+Hashing takes a fiftieth of the time of the check. The digest of the trie of Polydraft's own store is listed here, so
+it is not checked on the user's machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 def check_once(trie: memoryview, longest: int) -> None:
-    """Check a trie unless one of the same bytes and limit passed before; see `check_trie`. Raises Malformed."""
+    """Checks a trie unless one with the same bytes and limit passed before; see `check_trie`. Raises Malformed."""
     if len(trie) < LARGE:
         check_trie(trie, longest)
         return
@@ -40,7 +40,7 @@ def check_once(trie: memoryview, longest: int) -> None:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether there is such a file and this user made it."""
+    """Whether the file exists and belongs to this user."""
     try:
         owner = path.stat().st_uid
     except OSError:  # the same cause is reported when the mark is written

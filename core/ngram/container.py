@@ -1,8 +1,8 @@
 """The file around a store: magic, version, a JSON manifest, and named sections of bytes.
 
-Knows nothing about n-grams. All integers are little-endian.
+This module handles no n-grams. All integers are little-endian.
 
-    offset 0   8 bytes   magic "NGRAMS\\r\\n" (a transfer that rewrites line ends shows at once)
+    offset 0   8 bytes   magic "NGRAMS\\r\\n" (reveals a transfer that rewrites line ends)
            8   u32       format version
           12   u32       length of the manifest in bytes
           16   32 bytes  SHA-256 of the manifest
@@ -10,7 +10,7 @@ Knows nothing about n-grams. All integers are little-endian.
                          section, offsets counted from `start`
        start             = 48 + manifest length rounded up to 64; sections begin at multiples of 64
 
-The file ends where the last section ends.
+The file ends at the end of the last section.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _aligned(n: int) -> int:
 
 
 def write_container(path: Path, manifest: Mapping[str, Any], sections: Mapping[str, bytes | memoryview]) -> None:
-    """Write the file under a temporary name beside `path`, make it durable, and move it into place.
+    """Writes the file under a temporary name beside `path`, flushes it, and moves it into place.
 
     The same arguments give the same bytes. Raises OSError when the disk refuses.
     """
@@ -66,7 +66,7 @@ def write_container(path: Path, manifest: Mapping[str, Any], sections: Mapping[s
             os.fsync(file.fileno())
         umask = os.umask(0)
         os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp makes files private; a store is an ordinary file
+        temporary.chmod(0o666 & ~umask)  # mkstemp creates private files; a store is an ordinary file
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -76,13 +76,13 @@ class Container:
     """A mapped file; sections are views into it and nothing is copied.
 
     Attributes:
-        path: where the file lies.
+        path: of the file.
         manifest: the parsed JSON.
         size: of the file in bytes.
     """
 
     def __init__(self, path: str | Path, verify: bool = False) -> None:
-        """Map `path` and check magic, version, the manifest's checksum and all sizes; with `verify` every
+        """Maps `path` and checks magic, version, the manifest's checksum and all sizes; with `verify` every
         section's checksum too, which reads the whole file. Raises StoreError."""
         self.path = Path(path)
         try:
@@ -90,7 +90,7 @@ class Container:
                 self.size = os.fstat(file.fileno()).st_size
                 head = file.read(_HEAD.size)
                 if len(head) < _HEAD.size or not head.startswith(MAGIC):
-                    raise StoreError(f"{self.path} is no n-gram store: it does not begin as one.")
+                    raise StoreError(f"{self.path} is not an n-gram store: its first bytes are different.")
                 _, version, length, digest = _HEAD.unpack(head)
                 if version != VERSION:
                     raise StoreError(
@@ -115,7 +115,7 @@ class Container:
         end = self._start
         listed = self.manifest.get("sections", [])
         if not isinstance(listed, list):
-            raise StoreError(f"{self.path} is damaged: its sections are no list.")
+            raise StoreError(f"{self.path} is damaged: its sections are not a list.")
         for entry in listed:
             try:
                 name, offset = str(entry["name"]), self._start + int(entry["offset"])
@@ -127,12 +127,12 @@ class Container:
             sections[name] = (offset, length, digest)
             end = offset + length
         if self.size != end:
-            what = "cut short" if self.size < end else "longer than it says"
+            what = "truncated" if self.size < end else "longer than its manifest states"
             raise StoreError(f"{self.path} is {what}: {self.size} bytes, {end} expected.")
         return sections
 
     def section(self, name: str) -> memoryview:
-        """The bytes of one section. Raises StoreError when there is none of this name."""
+        """The bytes of one section. Raises StoreError if it does not exist."""
         if name not in self._sections:
             raise StoreError(f"{self.path} is damaged: it has no section {name}.")
         offset, length, _ = self._sections[name]
@@ -144,9 +144,8 @@ class Container:
         return {name: length for name, (_, length, _) in self._sections.items()}
 
     def verify(self) -> None:
-        """Compare every section with its checksum. Raises StoreError naming the first that differs."""
-        # Through read(), not the map: a check should not leave the whole file in this process's resident
-        # memory.
+        """Compares every section with its checksum. Raises StoreError naming the first that differs."""
+        # Uses read(), not the map, so that a check does not leave the whole file in this process's resident memory.
         with self.path.open("rb") as file:
             for name, (offset, length, expected) in self._sections.items():
                 file.seek(offset)
@@ -158,19 +157,19 @@ class Container:
                     raise StoreError(f"{self.path} is damaged: section {name} does not match its checksum.")
 
     def close(self) -> None:
-        """Unmap the file once no view of it is in use; until then the map stays."""
+        """Unmaps the file once no view of it is in use."""
         self._view.release()
         try:
             self._map.close()
         except BufferError:
-            return  # a reader still holds a section; the map goes when that does
+            return  # a reader still holds a section; the map is released with it
 
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
     try:
         manifest = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise StoreError(f"{path} is damaged: its manifest is no JSON.") from error
+        raise StoreError(f"{path} is damaged: its manifest is not JSON.") from error
     if not isinstance(manifest, dict):
-        raise StoreError(f"{path} is damaged: its manifest is no JSON object.")
+        raise StoreError(f"{path} is damaged: its manifest is not a JSON object.")
     return manifest

@@ -1,9 +1,9 @@
-"""Counts of all n-grams of one person's text, in memory: what a personal store looks things up in.
+"""Counts of all n-grams of one person's text, in memory, for the look-ups of a personal store.
 
-A sorted list of windows (`windows.py`) holds nearly all of it. What was added since the list was made stands beside it
-in dictionaries, and counts at once; `settled` merges it into a new list.
+A sorted list of windows (`windows.py`) holds nearly all of them. Text added since the list was built is counted
+immediately in dictionaries; `settled` merges it into a new list.
 
-Knows token ids; knows neither text nor files.
+This module handles token ids, no text and no files.
 """
 
 from __future__ import annotations
@@ -16,18 +16,19 @@ from core.errors import InputError
 from core.ngram.store import Candidates, Contexts, Evidence
 from core.ngram.windows import BITS, NOWHERE, ORDER, SHIFTS, SYMBOL, Windows
 
-REMEMBERED = 1 << 16  # n-grams whose counts are remembered
-_FEW = 32  # windows of a range that are looked at one by one
-# From the windows of one context of so many symbols to those of the next, in `hi`; and what of `lo` belongs to it.
+REMEMBERED = 1 << 16  # n-grams whose counts are cached
+_FEW = 32  # windows of a range that are examined one by one
+# The distance in `hi` from the windows of one context of this many symbols to those of the next; and the part of `lo`
+# that belongs to it.
 _WIDTHS = np.int64(1) << np.array([3, 2, 1, 0, 0, 0]) * BITS
 _KEPT = -(np.int64(1) << np.array([3, 3, 3, 3, 2, 1]) * BITS) & ((1 << 3 * BITS) - 1)
-_UNKNOWN = SYMBOL  # the symbol of an id out of range; no window holds it
+_UNKNOWN = SYMBOL  # the symbol of an id out of range, which no window contains
 
 
 def windows_of(
     passages: Iterable[tuple[Sequence[int] | np.ndarray, int]], vocab_size: int, order: int = ORDER
 ) -> Windows:
-    """Count passages of token ids, each as often as stands beside it. Raises InputError for an id of V or above."""
+    """Counts passages of token ids, each with its multiplicity. Raises InputError for an id of V or above."""
     parts: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
     times_of: list[np.ndarray] = [np.zeros(0, dtype=np.int64)]
     for passage, times in passages:
@@ -45,12 +46,12 @@ class Counts:
     Attributes:
         orders: those that give probabilities: 2 … order.
         windows: all but the fresh passages.
-        fresh: tokens added since the windows were made; looking things up gets slower with them.
+        fresh: tokens added since the windows were built; they slow look-ups down.
     """
 
     def __init__(self, vocab_size: int, windows: Windows, order: int = ORDER) -> None:
         if not 2 <= order <= ORDER:
-            raise InputError(f"n-grams of up to {order} tokens asked for; 2 to {ORDER} can be counted.")
+            raise InputError(f"n-grams of up to {order} tokens requested; 2 to {ORDER} expected.")
         if vocab_size >= _UNKNOWN:
             raise InputError(f"A vocabulary of {vocab_size} tokens given; fewer than {_UNKNOWN} expected.")
         self.orders = tuple(range(2, order + 1))
@@ -64,17 +65,17 @@ class Counts:
     def of(
         cls, vocab_size: int, passages: Iterable[tuple[Sequence[int] | np.ndarray, int]] = (), order: int = ORDER
     ) -> Counts:
-        """Count passages.
+        """Counts passages.
 
         Args:
-            vocab_size: V; ids of V and above are no tokens.
-            passages: token ids, and how many times each counts; an n-gram does not cross from one to the next.
+            vocab_size: V; ids of V and above are invalid.
+            passages: token ids, and the multiplicity of each; an n-gram does not cross from one to the next.
             order: of the longest n-grams, 2 to 6.
         """
         return cls(vocab_size, windows_of(passages, vocab_size, order), order)
 
     def add(self, passage: Sequence[int], times: int = 1) -> None:
-        """Count one more passage, at once."""
+        """Counts one more passage immediately."""
         ids = [int(i) for i in passage]
         if ids and not 0 <= min(ids) <= max(ids) < self._v:
             raise InputError(f"Tokens from {min(ids)} to {max(ids)} given; ids from 0 to {self._v - 1} expected.")
@@ -87,18 +88,18 @@ class Counts:
                 following[ids[i + n]] = following.get(ids[i + n], 0) + times
 
     def settled(self) -> Windows:
-        """The windows with what was added since."""
+        """The windows merged with the text added since."""
         return self.windows.merged(windows_of(self._passages, self._v, self._order))
 
     @property
     def nbytes(self) -> int:
-        """Of the windows; what was added since is not counted."""
+        """Bytes of the windows, without the text added since."""
         return self.windows.nbytes
 
     # ---------------------------------------------------------------- one n-gram
 
     def count(self, ids: Sequence[int]) -> int:
-        """How often this n-gram was seen; the empty one as often as there are tokens."""
+        """The number of occurrences of this n-gram; for the empty one the number of tokens."""
         gram = tuple(ids)
         known = self._known.get(gram)
         if known is None:
@@ -108,11 +109,11 @@ class Counts:
         return known
 
     def total(self, ids: Sequence[int]) -> int:
-        """How often anything followed this context."""
+        """The number of tokens that followed this context."""
         return sum(count for _, count in self.continuations(ids))
 
     def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
-        """What followed this context: (id, count), most frequent first, then by id."""
+        """The tokens that followed this context: (id, count), most frequent first, then by id."""
         following = dict(self._added.get(tuple(context), {}))
         symbols = self._symbols(context)
         if symbols is not None and len(symbols) < self._order:
@@ -120,7 +121,7 @@ class Counts:
             tokens, counts = tokens[tokens > 0] - 1, counts[tokens > 0]
             if limit is not None and not following and len(tokens) > 4 * limit:
                 best = np.argpartition(-counts, limit)[:limit]
-                # Ties at the edge: whichever; all of them follow equally often.
+                # Which of the ties at the limit are listed is arbitrary; their counts are equal.
                 tokens, counts = tokens[best], counts[best]
             for token, count in zip(tokens.tolist(), counts.tolist(), strict=True):
                 following[token] = following.get(token, 0) + count
@@ -141,7 +142,7 @@ class Counts:
         return int(self.windows.before[end]) - int(self.windows.before[first]) + fresh
 
     def _symbols(self, gram: Sequence[int]) -> list[int] | None:
-        """The n-gram as symbols; None when no window can begin with it."""
+        """The n-gram as symbols; None if no window can begin with it."""
         if len(gram) > self._order or not all(0 <= token < self._v for token in gram):
             return None
         return [token + 1 for token in gram]
@@ -149,11 +150,11 @@ class Counts:
     # ---------------------------------------------------------------- many at once
 
     def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
-        """Counts behind each candidate; see `NgramStore.evidence`."""
+        """The counts for each candidate; see `NgramStore.evidence`."""
         wanted = self.orders if orders is None else tuple(sorted(orders))
         for n in wanted:
             if n not in self.orders:
-                raise InputError(f"Order {n} asked for; this store holds 2 to {self._order}.")
+                raise InputError(f"Order {n} requested; this store has 2 to {self._order}.")
         ids = np.asarray(candidates, dtype=np.int64)
         if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
             raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
@@ -166,14 +167,15 @@ class Counts:
         return known
 
     def _look_up(self, known: Evidence, tails: np.ndarray, symbols: np.ndarray) -> None:
-        """Fill in what the windows know after `tails` (d, 5) about the candidates `symbols` (m,) or (d, m).
+        """Fills in the windows' counts after `tails` (d, 5) for the candidates `symbols` (m,) or (d, m).
 
-        A context is written (row, column) of `known`. Those that few windows may begin with are looked at window by
-        window, all of them at once; in the range of another the candidates are searched for.
+        A context is addressed by (row, column) of `known`. Contexts at the beginning of few windows are examined window
+        by
+        window, all of them at once; in the range of any other context the candidates are searched.
         """
         windows, lengths = self.windows, np.array(known.orders) - 1
         reach = tails.shape[1]
-        # What `hi` and `lo` begin with in the windows of each context, (d, 5), for contexts of 1 to 5 symbols.
+        # The beginning of `hi` and `lo` in the windows of each context, (d, 5), for contexts of 1 to 5 symbols.
         hi, lo = np.zeros_like(tails), np.zeros_like(tails)
         for place in range(reach):
             word, shift = (hi, 2 - place) if place < 3 else (lo, 5 - place)
@@ -202,7 +204,7 @@ class Counts:
         length: np.ndarray,
         symbols: np.ndarray,
     ) -> None:
-        """Look at every window of small ranges (q,); t windows in all."""
+        """Examines every window of small ranges (q,); t windows in all."""
         assert known.types is not None
         windows, (rows, columns) = self.windows, contexts
         starts = size.cumsum() - size
@@ -210,13 +212,13 @@ class Counts:
         at += np.arange(len(at))
         place = length.repeat(size)
         words = windows.lo[at]
-        # Beyond three symbols a range holds windows of other contexts, too.
+        # Beyond three symbols a range also contains windows of other contexts.
         own = words & _KEPT[place] == lo[rows, length - 1].repeat(size)
         next_ = np.where(place < 3, windows.hi[at], words) >> SHIFTS[place] & SYMBOL
         weights = (windows.before[at + 1] - windows.before[at]) * own.astype(np.float64)
         goes_on = next_ > 0
         followed = weights * goes_on
-        new = own & goes_on & (windows.shared[at] <= place)  # another symbol than in the window before
+        new = own & goes_on & (windows.shared[at] <= place)  # its symbol differs from that of the previous window
         sums = np.add.reduceat(np.stack([weights, followed, new]), starts, axis=1)
         known.seen[contexts], known.totals[contexts], known.types[contexts] = sums
         some = followed.nonzero()[0]
@@ -236,7 +238,7 @@ class Counts:
         length: np.ndarray,
         symbols: np.ndarray,
     ) -> None:
-        """Search large ranges (q,) for the candidates after one or two symbols."""
+        """Searches large ranges (q,) for the candidates after one or two symbols."""
         assert known.types is not None
         windows, (first, end) = self.windows, within
         before, words = windows.before, windows.hi
@@ -248,7 +250,7 @@ class Counts:
         asked = symbols if symbols.ndim == 1 else symbols[contexts[0]]
         begin = prefix[:, None] + asked * width[:, None]  # (q, m)
         at = words.searchsorted(begin)
-        beyond = words[np.minimum(at, len(words) - 1)] - begin  # of the first window, if it is one of this candidate's
+        beyond = words[np.minimum(at, len(words) - 1)] - begin  # of the first window, if it belongs to this candidate
         hits = ((beyond >= 0) & (beyond < width[:, None])).nonzero()
         found = at[hits]
         counts = np.zeros(begin.shape)
@@ -264,7 +266,7 @@ class Counts:
         lo: np.ndarray,
         symbols: np.ndarray,
     ) -> None:
-        """Search a large range for one context of three symbols or more, and for every candidate after it."""
+        """Searches a large range for one context of three symbols or more, and for every candidate after it."""
         assert known.types is not None
         windows, (first, end) = self.windows, within
         length = known.orders[column] - 1
@@ -284,14 +286,14 @@ class Counts:
         known.counts[row, column] = at[len(begin) :] - at[: len(begin)]
 
     def _tails(self, contexts: Contexts) -> np.ndarray:
-        """The last five tokens of each context as symbols (d, 5); one that no window holds where there is none."""
+        """The last five tokens of each context as symbols (d, 5); missing ones get a symbol that no window contains."""
         reach = ORDER - 1
         tails = [[NOWHERE] * (reach - len(context)) + list(context[-reach:]) for context in contexts]
         ids = np.array(tails, dtype=np.int64)
         return np.where((ids >= 0) & (ids < self._v), ids + 1, _UNKNOWN)
 
     def _add_fresh(self, contexts: Contexts, ids: np.ndarray, known: Evidence) -> None:
-        """Add to `known` what was counted since the windows were made."""
+        """Adds the counts of the text added since the windows were built to `known`."""
         assert known.types is not None
         for row, context in enumerate(contexts):
             candidates = (ids[row] if ids.ndim == 2 else ids).tolist()
@@ -301,7 +303,7 @@ class Counts:
                 gram = tuple(context[len(context) - n + 1 :])
                 times = self._added.get(gram[:-1], {}).get(gram[-1], 0)
                 if not times:
-                    break  # what is not new after fewer tokens is not after more
+                    break  # an n-gram is not among the added ones if its suffix is not
                 known.seen[row, column] += times
                 following = self._added.get(gram)
                 if following:

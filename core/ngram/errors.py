@@ -1,7 +1,7 @@
-"""What can be wrong with a store."""
+"""The errors of a store."""
 
 from core.errors import PolydraftError
 
 
 class StoreError(PolydraftError):
-    """No n-gram store we can use: damaged, of another tokenizer, or written by a later version."""
+    """The file is not a usable n-gram store: damaged, of another tokenizer, or written by a later version."""

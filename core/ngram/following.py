@@ -1,4 +1,4 @@
-"""Brings a tally up to date in a thread of its own, beside the one that looks things up."""
+"""Updates a tally in a separate thread, while another thread uses the old one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from core.ngram.tally import Tally
 
 
 class _Stopped(Exception):
-    """Nobody needs the tally any more."""
+    """The tally is no longer needed."""
 
 
 class Following:
-    """One such thread, at work from the start.
+    """One such thread, started at once.
 
     Attributes:
         done: set when it has ended.
@@ -32,11 +32,11 @@ class Following:
         threading.Thread(target=self._work, name=f"counts of {path.stem}", daemon=True).start()
 
     def stop(self) -> None:
-        """Let it end soon, without a tally."""
+        """Makes it end soon, without a tally."""
         self._stopped.set()
 
     def tally(self) -> Tally:
-        """What it made. Raises what kept it from making it: sqlite3.Error, PolydraftError or MemoryError."""
+        """The new tally. Raises the error that prevented it: sqlite3.Error, PolydraftError or MemoryError."""
         if self._failure:
             raise self._failure
         assert self._after is not None, "not done yet, or stopped"
@@ -45,7 +45,7 @@ class Following:
     def _work(self) -> None:
         _lower_priority()
         try:
-            # "rw": a file that was deleted meanwhile is not made anew.
+            # "rw" does not recreate a file that was deleted meanwhile.
             address = f"{self._path.resolve().as_uri()}?mode=rw"
             with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as file:
                 self._after = self._before.brought_up_to_date(file, self._v, self._alive)
@@ -62,7 +62,7 @@ class Following:
 
 
 def _lower_priority() -> None:
-    """Let drafts go first, where the system knows priorities of single threads."""
+    """Lowers the thread's priority below drafting, on systems with priorities for single threads."""
     if hasattr(os, "setpriority") and os.uname().sysname == "Linux":
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)

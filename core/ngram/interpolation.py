@@ -1,8 +1,8 @@
-"""How n-grams enter the drafts: from a model's log-probabilities and what the stores know to one score per
+"""Mixes n-grams into the drafts: from a model's log-probabilities and the stores' counts to one score per
 candidate.
 
 Shapes: d drafts, m candidates. `Geometric` is the paper's rule (Superposed Decoding, eqs. 5-7). `Linear` is ours:
-n-grams add evidence and never forbid.
+n-grams add evidence and exclude nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from core.options import DEFAULT
 
 
 class Store(Protocol):
-    """What a rule asks of a store: an `NgramStore`, or anything that counts (a personal store)."""
+    """The interface that a rule needs of a store: an `NgramStore`, or any other source of counts (a personal store)."""
 
     @property
     def orders(self) -> tuple[int, ...]:
-        """Orders it can give evidence for, ascending."""
+        """The orders with evidence, ascending."""
         ...
 
     def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
@@ -32,11 +32,11 @@ class Store(Protocol):
         ...
 
     def count(self, ids: Sequence[int]) -> int:
-        """How often this n-gram was seen; 0 if it is not stored."""
+        """The number of occurrences of this n-gram; 0 if it is not stored."""
         ...
 
     def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
-        """What followed this context: (id, count), most frequent first."""
+        """The tokens that followed this context: (id, count), most frequent first."""
         ...
 
 
@@ -59,25 +59,25 @@ class Interpolation(ABC):
     def scores_without(
         self, logq: np.ndarray, contexts: Contexts, candidates: Candidates
     ) -> tuple[np.ndarray, np.ndarray]:
-        """`scores`, and what they would be without the personal stores; the same array where none has a say."""
+        """`scores`, and the scores without the personal stores; the same array if no personal store has evidence."""
         scores = self.scores(logq, contexts, candidates)
         return scores, scores
 
     def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
-        """For each context up to `limit` tokens that deserve to be candidates, likely by the model or not."""
+        """For each context, up to `limit` tokens to propose as candidates, whatever their probability in the model."""
         return [[] for _ in contexts]
 
     @abstractmethod
     def knows(self, ids: Sequence[int]) -> bool:
-        """Whether any of its stores has seen this n-gram."""
+        """Whether any of its stores contains this n-gram."""
 
 
 class Geometric(Interpolation):
-    """Eqs. 5-7 as the authors' code has them: q^(1-α) · g^α, where g = Σ λ_n · count/total.
+    """Eqs. 5-7 as in the authors' code: q^(1-α) · g^α, where g = Σ λ_n · count/total.
 
-    A candidate that the store has not seen after a draft (g = 0) gets -inf. Where no candidate of a draft has
-    been seen, the draft goes on with q^(1-α) and `penalty` is taken off its score once per step (eq. 7: δ =
-    e^-penalty). λ is not renormalised for orders whose context is missing, and g not over the candidates.
+    A candidate without a count after a draft (g = 0) gets -inf. If no candidate of a draft has a count,
+    the draft continues with q^(1-α), and `penalty` is subtracted from its score once per step (eq. 7: δ =
+    e^-penalty). λ is not renormalised for orders whose context is missing, nor g over the candidates.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Geometric(Interpolation):
         weights: Mapping[int, float] | Sequence[float] = (0.01, 0.04, 0.15, 0.18, 0.12),
         penalty: float = 200.0,
     ) -> None:
-        """`weights` are λ per order, or a list for n = 2, 3, …; orders that the store does not hold add
+        """`weights` are λ per order, or a list for n = 2, 3, …; orders that the store lacks add
         nothing."""
         _check_share("alpha", alpha)
         if not isinstance(weights, Mapping):
@@ -117,15 +117,15 @@ def _check_share(name: str, value: float) -> None:
         raise InputError(f"{name} {value} given; 0 to 1 expected.")
 
 
-# What `familiarity` looks at: 4-grams that end in the last 24 tokens.
+# The input of `familiarity`: 4-grams that end in the last 24 tokens.
 _FAMILIAR_ORDER, _FAMILIAR_WINDOW = 4, 24
-# Where it looks for the end of the typed text: no draft is longer than this less the window.
+# The range in which it searches the end of the typed text: no draft is longer than this minus the window.
 _LOOKED_THROUGH = 96
 
 
 @dataclass(frozen=True)
 class Trust:
-    """How far a store's estimate after one context is believed, as a weight for the mixture:
+    """The weight of a store's estimate after one context in the mixture:
 
         w = α · share_n · kept^exponent · (floor + (1 - floor)·familiarity)
         kept = total / (seen + types_weight·types + offset)
@@ -133,7 +133,7 @@ class Trust:
     Attributes:
         shares: the largest weight of each order n = 2, 3, … before α; longer contexts share the last.
         exponent, types_weight, offset: see above.
-        floor: what is left of the weight in a text of which the store knows nothing, 0 to 1; 1 asks nothing of it.
+        floor: the share of the weight that remains in a text unfamiliar to the store, 0 to 1; 1 ignores familiarity.
     """
 
     shares: tuple[float, ...]
@@ -148,31 +148,31 @@ class Trust:
         _check_share("floor", self.floor)
 
     def weights(self, store: Store, known: Evidence, typed: Sequence[int]) -> np.ndarray:
-        """w without α for every context and order, (d, N); `typed` is the text that the drafts go on from."""
+        """w without α for every context and order, (d, N); `typed` is the text before the drafts."""
         below = np.maximum(known.seen, known.totals) + self.offset
         if self.types_weight and known.types is not None:
             below = below + self.types_weight * known.types
-        kept = np.minimum(known.totals / np.where(below > 0, below, 1.0), 1.0)  # 0 for contexts never seen
+        kept = np.minimum(known.totals / np.where(below > 0, below, 1.0), 1.0)  # 0 for unknown contexts
         shares = np.array([self.shares[min(n - 2, len(self.shares) - 1)] for n in known.orders])
         familiar = 1.0 if self.floor == 1 else self.floor + (1 - self.floor) * familiarity(store, typed)
         return familiar * shares * kept**self.exponent
 
 
-# A large store in which rare n-grams are not kept. `seen` is how often a context occurred and `total` how often it went
-# on in a way that was kept, so (seen - total)/seen is the Good-Turing estimate of a continuation never seen, and w is
-# small for contexts that go on in many rare ways as well as for rare ones. Familiarity keeps the store out of text that
-# is not its own.
+# A large store in which rare n-grams are pruned. `seen` is the number of occurrences of a context, `total` the number
+# of those with a stored continuation, so (seen - total)/seen is the Good-Turing estimate of a new continuation. w is
+# small for contexts with many rare continuations as well as for rare contexts. Familiarity keeps the store from
+# influencing text that it does not resemble.
 PRUNED = Trust(shares=(0.12, 0.45, 0.7, 0.7, 1.0), floor=0.1)
 
-# One person's text, all of it kept: what followed a context in many different ways is believed less (Witten-Bell), and
-# what was seen once hardly. `polydraft eval tune` found the values.
+# One person's text without pruning. A context with many different continuations gets less weight (Witten-Bell), and a
+# context that occurred once hardly any. `polydraft eval tune` found the values.
 WHOLE = Trust(shares=(0.5, 0.95, 0.4, 0.4, 0.95), exponent=3.0, types_weight=2.0, offset=0.1)
 
 
 @dataclass(frozen=True)
 class Mixed:
-    """One store in a mixture: with its α, its trust, and whether it is personal: then it also proposes tokens, and
-    what it chose can be told."""
+    """One store in a mixture: with its α, its trust, and whether it is personal. A personal store also proposes tokens,
+    and the tokens that it decided on are marked."""
 
     store: Store
     alpha: float = DEFAULT["alpha"]
@@ -187,7 +187,7 @@ class Linear(Interpolation):
 
         p ← (1 - w)·p + w·count/total
 
-    Nothing is forbidden for being unseen: every candidate keeps Π(1 - w) of what the model gave it.
+    No candidate is excluded: every one keeps Π(1 - w) of the model's probability.
 
     The form and the constants were fitted on held-out text; docs/ngram-stores.md has the figures.
     """
@@ -202,7 +202,7 @@ class Linear(Interpolation):
         """
         Args:
             stores: one store, or several, each with a factor for its α or as `Mixed`; mixed in one after the
-                other, so that the last has the last word.
+                other, so that the last has the largest influence.
             alpha, shares, floor: of stores that are not `Mixed`: the largest weight of any one order, 0 (n-grams
                 off) to 1; see `Trust` for the others.
         """
@@ -228,8 +228,8 @@ class Linear(Interpolation):
     ) -> tuple[np.ndarray, np.ndarray]:
         p = np.exp(_checked(logq, contexts))  # (d, m)
         others = p
-        # What the drafts share is what was typed; their own words would only confirm the store that chose
-        # them.
+        # The common part of the contexts is the typed text. The drafts' own words would only confirm the store that
+        # proposed them.
         typed = _shared_tail(contexts)
         for mixed in self.stores:
             if not mixed.alpha:
@@ -251,7 +251,7 @@ class Linear(Interpolation):
             if not (mixed.personal and mixed.alpha):
                 continue
             for n in sorted(mixed.store.orders, reverse=True):
-                if len(found) >= limit or n <= 2:  # after one token alone anything may follow
+                if len(found) >= limit or n <= 2:  # one token alone is too little context for a proposal
                     break
                 if len(context) >= n - 1:
                     found.update(dict.fromkeys(i for i, _ in mixed.store.continuations(context[1 - n :], limit)))
@@ -259,7 +259,7 @@ class Linear(Interpolation):
 
 
 def familiarity(store: Store, ids: Sequence[int]) -> float:
-    """The share of the last 4-grams of a text that the store knows, 0 to 1: is this its kind of text?"""
+    """The share of the last 4-grams of a text that the store contains, 0 to 1."""
     n = min(_FAMILIAR_ORDER, store.orders[-1])
     tail = ids[-(_FAMILIAR_WINDOW + n - 1) :]
     windows = range(len(tail) - n + 1)
@@ -274,7 +274,7 @@ def _mixed_in(p: np.ndarray, w: np.ndarray, fractions: np.ndarray) -> np.ndarray
 
 
 def _shared_tail(contexts: Contexts) -> list[int]:
-    """The last tokens of what all contexts begin with, found among the last tokens of the shortest one."""
+    """The end of the common beginning of all contexts, searched among the last tokens of the shortest one."""
     shortest = min(map(len, contexts), default=0)
     start = max(shortest - _LOOKED_THROUGH, 0)
     tails = [context[start:shortest] for context in contexts]

@@ -20,7 +20,7 @@ from core.errors import InputError
 
 @dataclass(frozen=True)
 class RankCode:
-    """How many of the 256 first bytes start a code of one and of two bytes; the rest start three bytes."""
+    """The number of the 256 first bytes that start a code of one and of two bytes; the rest start three bytes."""
 
     one: int
     two: int
@@ -34,18 +34,18 @@ class RankCode:
         """The code for `n` distinct tokens: as few three-byte codes as possible, then as many one-byte
         ones."""
         if n > 254 * 65536:
-            raise InputError(f"{n} distinct tokens are more than three bytes can number.")
+            raise InputError(f"{n} distinct tokens do not fit codes of three bytes.")
         three = 0
         while (256 - three) * 256 + three * 65536 < n:
             three += 1
-        # Every first byte moved from two bytes to one gives up 255 ranks.
+        # Every first byte moved from two bytes to one costs 255 ranks.
         spare = (256 - three) * 256 + three * 65536 - n
         one = min(256 - three, spare // 255)
         return cls(one, 256 - three - one)
 
     @property
     def capacity(self) -> int:
-        """Ranks that can be written."""
+        """The number of ranks that can be encoded."""
         return self.one + self.two * 256 + (256 - self.one - self.two) * 65536
 
     def table(self, n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +73,7 @@ class RankCode:
         return [flat[3 * i : 3 * i + length] for i, length in enumerate(lengths.tolist())]
 
     def ranks(self, key: bytes) -> list[int]:
-        """The ranks that `key` is made of. Raises InputError when it ends inside a code."""
+        """The ranks in `key`. Raises InputError when it ends inside a code."""
         ranks, at = [], 0
         while at < len(key):
             first = key[at]

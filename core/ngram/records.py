@@ -1,14 +1,14 @@
 """Count and continuation total of every n-gram, in little more than a byte each.
 
-A record is a pair (count, total): how often the n-gram was seen, and the sum of the counts of its stored
+A record is a pair (count, total): the number of occurrences of the n-gram, and the sum of the counts of its stored
 continuations, 0 if it has none. Most n-grams are rare, so a few pairs cover nearly all of them: the 255
-commonest pairs are listed once, exactly, and each n-gram holds a byte that says which (`codes`). Code 255
-marks an escape: the pair stands in a side table (`wide`), at the position that counts the escapes before it;
-`marks[i]` is the number of escapes before record i·BLOCK, so that at most BLOCK codes are looked at.
+most common pairs are listed once, exactly, and each n-gram holds a byte that indexes them (`codes`). Code 255
+marks an escape: the pair is in a side table (`wide`), at the position that is the number of escapes before it;
+`marks[i]` is the number of escapes before record i·BLOCK, so at most BLOCK codes must be read.
 
 Wide pairs are exact (u32 or u64), or quantised to a byte each: value = round(first · ratio^(byte - 1)) for
-byte >= 1 and 0 for byte 0, with the ratio chosen from the store's own range. The largest relative error,
-about sqrt(ratio) - 1, stands in the manifest; pairs from the list stay exact.
+byte >= 1 and 0 for byte 0, with the ratio chosen from the store's own range. The manifest contains the largest
+relative error, about sqrt(ratio) - 1; pairs from the list stay exact.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from core.ngram.errors import StoreError
 
 ESCAPE = 255
 BLOCK = 256
-_LARGEST = 63 * math.log(2)  # the logarithm of what a count may be
+_LARGEST = 63 * math.log(2)  # the logarithm of the largest count
 
 
 def pack_records(counts: np.ndarray, totals: np.ndarray, exact: bool) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Pack records (N,) uint64 each; returns the manifest's entry and the sections codes, marks, pairs and
+    """Packs records (N,) uint64 each; returns the manifest's entry and the sections codes, marks, pairs and
     wide."""
     n = len(counts)
     pairs = np.stack([counts, totals], axis=1).astype("<u8")
     distinct, inverse, often = np.unique(pairs, axis=0, return_inverse=True, return_counts=True)
-    listed = np.lexsort((np.arange(len(distinct)), -often))[:ESCAPE]  # commonest first; ties in order of value
+    listed = np.lexsort((np.arange(len(distinct)), -often))[:ESCAPE]  # most common first; ties in order of value
     code_of = np.full(len(distinct), ESCAPE, dtype=np.uint8)
     code_of[listed] = np.arange(len(listed), dtype=np.uint8)
     codes = code_of[inverse.reshape(-1)]
@@ -65,7 +65,7 @@ def pack_records(counts: np.ndarray, totals: np.ndarray, exact: bool) -> tuple[d
 
 
 def pairs_of(listed: np.ndarray) -> bytes:
-    """The list of common pairs as it is stored: u64 count and total, one pair after the other."""
+    """The list of common pairs as stored: u64 count and total, one pair after the other."""
     return listed.astype("<u8").tobytes()
 
 
@@ -79,7 +79,7 @@ class Records:
     """Reads packed records out of mapped sections."""
 
     def __init__(self, about: Mapping[str, Any], sections: Mapping[str, memoryview]) -> None:
-        """Check the sections' sizes against `about`. Raises StoreError."""
+        """Checks the sections' sizes against `about`. Raises StoreError."""
         try:
             self._n, listed, wide = int(about["records"]), int(about["listed"]), int(about["wide"])
             kind = str(about["wide_type"])
@@ -117,7 +117,7 @@ class Records:
         return self._n
 
     def __getitem__(self, i: int) -> tuple[int, int]:
-        """(count, total) of n-gram i. Raises StoreError where the file points past its own end."""
+        """(count, total) of n-gram i. Raises StoreError if the file points past its own end."""
         try:
             code = self._codes[i]
             if code != ESCAPE:
@@ -132,7 +132,7 @@ class Records:
         return int(self._values[first]), int(self._values[second])
 
     def arrays(self) -> tuple[np.ndarray, np.ndarray]:
-        """All counts and totals, (N,) int64 each, in memory. Raises StoreError where they are not all there."""
+        """All counts and totals, (N,) int64 each, in memory. Raises StoreError if some are missing."""
         codes = np.frombuffer(self._codes, dtype=np.uint8)
         listed, escaped = codes[codes != ESCAPE], int((codes == ESCAPE).sum())
         if int(listed.max(initial=0)) >= max(len(self._pairs), 1) or 2 * escaped != len(self._wide):

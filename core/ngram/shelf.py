@@ -1,4 +1,4 @@
-"""The personal stores of this user: which there are, and which of them drafts use."""
+"""The personal stores of this user: lists them, and opens those that drafts use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NAME = re.compile(r"\w(?:[\w .-]{0,62}\w)?")
 
 
 def stores_folder() -> Path:
-    """Where personal stores lie: in the user's data folder."""
+    """The folder of personal stores, in the user's data folder."""
     return platformdirs.user_data_path("polydraft", appauthor=False) / "stores"
 
 
@@ -36,10 +36,10 @@ def interpolation(
     alpha: float = ALPHA,
     personal_weight: float = PERSONAL_WEIGHT,
 ) -> Interpolation | None:
-    """The base store and personal ones in one rule; None where nothing has a say.
+    """The base store and personal ones in one rule; None if no store has weight.
 
     Args:
-        base: a store that was pruned, for everybody.
+        base: a pruned store of general text.
         personal: stores of one person's text, mixed in after it in this order.
         alpha, personal_weight: the largest weight of any one order, 0 to 1: of the base, and of each personal store.
     Raises: InputError for a weight out of range.
@@ -54,21 +54,21 @@ class Shelf:
     """The stores in a folder, opened for one tokenizer. Use it from one thread at a time.
 
     Attributes:
-        folder: where they lie; it need not exist.
-        problems: by name, why a store cannot be used.
+        folder: of the stores; it need not exist.
+        problems: by name, the reason why a store is unusable.
     """
 
     def __init__(self, tokenizer: Tokenizer, folder: Path | None = None, beside: bool = False) -> None:
-        """`beside`: a look-up never waits for the counts of much text; see `PersonalStore.open`."""
+        """With `beside`, a look-up never waits for counting much text; see `PersonalStore.open`."""
         self.folder = folder or stores_folder()
         self.problems: dict[str, str] = {}
         self._tokenizer, self._beside = tokenizer, beside
         self._opened: dict[str, PersonalStore] = {}
-        self._failed: dict[str, tuple[int, int, int]] = {}  # the state of the file in which each could not be used
-        self._looked: int | None = None  # the folder's time of change when it was last looked through
+        self._failed: dict[str, tuple[int, int, int]] = {}  # the file state in which each was unusable
+        self._looked: int | None = None  # the folder's modification time when it was last listed
 
     def names(self) -> list[str]:
-        """All stores there are, on or off, sorted by name."""
+        """The names of all stores, on or off, sorted."""
         try:
             return sorted(path.stem for path in self.folder.iterdir() if path.suffix == ENDING)
         except OSError:
@@ -76,23 +76,23 @@ class Shelf:
 
     @staticmethod
     def path_in(folder: Path, name: str) -> Path:
-        """Where the store of this name lies, or would. Raises InputError for what is no name."""
+        """The path for a store of this name. Raises InputError for an invalid name."""
         if not _NAME.fullmatch(name):
             raise InputError(f"{name!r} given as the name of a store; letters, digits, spaces, - and . expected.")
         return folder / (name + ENDING)
 
     def open(self, name: str, create: bool = False) -> PersonalStore:
-        """A store by name, for the caller to close. Raises StoreError when there is none or it cannot be used."""
+        """Opens a store by name, for the caller to close. Raises StoreError if it does not exist or is unusable."""
         from core.ngram.personal import PersonalStore  # sqlite-utils takes a while to import
 
         path = self.path_in(self.folder, name)
         if not create and not path.is_file():
             known = ", ".join(self.names()) or "none yet"
-            raise StoreError(f"There is no personal store called {name!r}; there are: {known}.")
+            raise StoreError(f"There is no personal store called {name!r}; the stores are: {known}.")
         return PersonalStore.open(path, self._tokenizer, create=create, beside=self._beside)
 
     def active(self) -> list[PersonalStore]:
-        """The stores that are on, sorted by name; stores that came, went or were switched since count at once."""
+        """The stores that are on, sorted by name; takes account of stores added, removed or switched since."""
         try:
             changed = self.folder.stat().st_mtime_ns
         except OSError:
@@ -105,7 +105,7 @@ class Shelf:
             try:
                 store.refresh()
                 if self._beside and store.enabled:
-                    store.prepare()  # before a look-up asks, and where it fails, here
+                    store.prepare()  # before the first look-up, so that errors appear here
             except StoreError as error:
                 self._drop(name, str(error))
                 continue
@@ -114,11 +114,11 @@ class Shelf:
         return on
 
     def named(self, names: Sequence[str]) -> list[PersonalStore]:
-        """The stores of these names, on or off. Raises StoreError for one that is not there or cannot be used."""
+        """The stores of these names, on or off. Raises StoreError for one that does not exist or is unusable."""
         self.active()
         for name in names:
             if name not in self._opened:
-                self._opened[name] = self.open(name)  # or says why it cannot be
+                self._opened[name] = self.open(name)  # raises the reason if it is unusable
         return [self._opened[name] for name in names]
 
     def close(self) -> None:

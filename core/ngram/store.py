@@ -1,10 +1,10 @@
 """A read-only n-gram store: one memory-mapped file, one trie over n-grams of all orders.
 
-Knows token ids and counts; knows neither text nor models. The file format is in docs/ngram-stores.md.
+This module handles token ids and counts, no text and no models. The file format is in docs/ngram-stores.md.
 
-Words used here: an n-gram of order n is n tokens; its first n-1 are its context. `count` is how often an
-n-gram was seen, `total` of a context the sum of the counts of its stored continuations. With pruning, total
-is less than the context's own count: the difference is the part of its occurrences whose continuation was too
+Terms: an n-gram of order n is n tokens; its first n-1 are its context. `count` is the number of occurrences of an
+n-gram, `total` of a context the sum of the counts of its stored continuations. With pruning, total
+is less than the context's own count: the difference is the number of occurrences whose continuation was too
 rare to keep.
 """
 
@@ -31,7 +31,7 @@ PAPER_WEIGHTS: dict[int, float] = {2: 0.01, 3: 0.04, 4: 0.15, 5: 0.18, 6: 0.12}
 
 _NOTHING = (0, 0)
 MOST_ORDER = 32  # tokens of an n-gram in any store that is opened
-REMEMBERED = 1 << 17  # look-ups kept in memory, some 20 MB
+REMEMBERED = 1 << 17  # cached look-ups, some 20 MB
 
 Contexts = Sequence[Sequence[int]]
 Candidates = Sequence[int] | Sequence[Sequence[int]] | np.ndarray
@@ -39,15 +39,15 @@ Candidates = Sequence[int] | Sequence[Sequence[int]] | np.ndarray
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a store knows about d contexts and m candidates for each, order by order.
+    """A store's counts for d contexts and m candidates each, order by order.
 
     Attributes:
-        orders: the N orders looked at, ascending; order n uses the last n-1 tokens of a context.
+        orders: the N requested orders, ascending; order n uses the last n-1 tokens of a context.
         counts: (d, N, m) float64, how often the candidate followed the context.
         totals: (d, N) float64, sum of the counts of all stored continuations of the context.
-        seen: (d, N) float64, how often the context itself was seen (0 if unknown); never less than `totals`
-            where counts are exact and n-grams of the context's order were kept.
-        types: (d, N) float64, how many different tokens followed the context; None where the store cannot say.
+        seen: (d, N) float64, how often the context itself occurred (0 if unknown); never less than `totals`
+            if counts are exact and n-grams of the context's order were kept.
+        types: (d, N) float64, how many different tokens followed the context; None if the store does not count them.
     """
 
     orders: tuple[int, ...]
@@ -57,7 +57,7 @@ class Evidence:
     types: np.ndarray | None = None
 
     def fractions(self) -> np.ndarray:
-        """count / total per order, (d, N, m); 0 where the context is unknown."""
+        """count / total per order, (d, N, m); 0 for an unknown context."""
         totals = self.totals[:, :, None]
         return np.divide(self.counts, totals, out=np.zeros_like(self.counts), where=totals > 0)
 
@@ -86,16 +86,18 @@ class NgramStore:
             self._closed = bool(self.manifest["closed"])
             about = self.manifest["records"]
         except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
-            raise StoreError(f"{self.path} is damaged: its manifest lacks something or is wrong.") from error
+            raise StoreError(f"{self.path} is damaged: its manifest is incomplete or wrong.") from error
         first, last = min(self.orders, default=0), max(self.orders, default=0)
         if not 1 <= first <= last <= MOST_ORDER or self.orders != tuple(range(first, last + 1)):
-            raise StoreError(f"{self.path} is damaged: orders {self.orders} are no contiguous range in 1-{MOST_ORDER}.")
+            raise StoreError(
+                f"{self.path} is damaged: orders {self.orders} are not a contiguous range in 1-{MOST_ORDER}."
+            )
         sections = {name: container.section(name) for name in ("codes", "marks", "pairs", "wide")}
         self._records = Records(about, sections)
         self._code = code
         listed = container.section("tokens")
         if len(listed) % 4:
-            raise StoreError(f"{self.path} is damaged: its tokens take {len(listed)} bytes, no multiple of 4.")
+            raise StoreError(f"{self.path} is damaged: its tokens take {len(listed)} bytes, not a multiple of 4.")
         self._by_rank = np.frombuffer(listed, dtype="<u4")
         if len(self._by_rank) != ranked or ranked > code.capacity:
             raise StoreError(f"{self.path} is damaged: {len(self._by_rank)} tokens listed, {ranked} expected.")
@@ -115,29 +117,29 @@ class NgramStore:
 
     @classmethod
     def open(cls, path: str | Path, fingerprint: str | None = None, verify: bool = False) -> NgramStore:
-        """Map a store.
+        """Maps a store.
 
         Args:
             path: the file.
             fingerprint: `Tokenizer.fingerprint` of the tokenizer whose ids will be looked up; None skips the
                 check.
-            verify: read the whole file and compare checksums. Without it a file altered inside may give wrong
-                numbers: verify once what came over a network.
+            verify: read the whole file and compare checksums. Without it a file with altered sections may return wrong
+                numbers: verify a file from a network once.
 
-        Raises: StoreError for anything that is no intact store of this version and tokenizer.
+        Raises: StoreError for a file that is not an intact store of this version and tokenizer.
         """
         container = Container(path, verify=verify)
         store = cls(container)
         if fingerprint is not None and fingerprint != store.fingerprint:
             name = store.manifest["tokenizer"].get("name", "another model")
             raise StoreError(
-                f"{store.path} was built for the tokenizer of {name} and its ids mean other words here. "
+                f"{store.path} was built for the tokenizer of {name} and its ids stand for other tokens here. "
                 "Build it again with this model's tokenizer."
             )
         return store
 
     def __len__(self) -> int:
-        """n-grams stored, of all orders, single tokens included."""
+        """The number of stored n-grams of all orders, including single tokens."""
         return len(self._records)
 
     def __repr__(self) -> str:
@@ -149,7 +151,7 @@ class NgramStore:
         return self._container.sizes
 
     def count(self, ids: Sequence[int]) -> int:
-        """How often this n-gram was seen; 0 if it is not stored."""
+        """The number of occurrences of this n-gram; 0 if it is not stored."""
         return (self._record(self._key(ids)) or (0, 0))[0]
 
     def total(self, ids: Sequence[int]) -> int:
@@ -157,19 +159,19 @@ class NgramStore:
         return (self._record(self._key(ids)) or (0, 0))[1]
 
     def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
-        """Counts behind each candidate, for all contexts in one call.
+        """The counts for each candidate, for all contexts in one call.
 
         Args:
             contexts: d lists of token ids, each a text so far; the last n-1 ids of each are used.
             candidates: (m,) ids, the same for all contexts, or (d, m).
-            orders: which orders to look at, any subset of the store's; None is all of them.
+            orders: any subset of the store's orders; None is all of them.
 
-        Raises: InputError for an order the store does not hold, or shapes that do not fit.
+        Raises: InputError for an order that the store lacks, or shapes that do not fit.
         """
         wanted = self.orders if orders is None else tuple(sorted(orders))
         for n in wanted:
             if n not in self.orders:
-                raise InputError(f"Order {n} asked for; this store holds {self.orders[0]} to {self.orders[-1]}.")
+                raise InputError(f"Order {n} requested; this store has {self.orders[0]} to {self.orders[-1]}.")
         ids = np.asarray(candidates)
         if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
             raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
@@ -180,12 +182,12 @@ class NgramStore:
             np.zeros((d, len(wanted))),
         )
         keys = [key_of(i) for i in ids.tolist()] if ids.ndim == 1 else []
-        # Drafts share their last tokens more often than not: a context met before in this call costs nothing.
+        # Drafts usually share their last tokens, so contexts are cached within a call.
         met: dict[bytes, tuple[int, int, list[int]]] = {}
         for row, context in enumerate(contexts):
             if ids.ndim == 2:
                 keys, met = [key_of(i) for i in ids[row].tolist()], {}
-            below: list[int] | None = None  # this row's counts one order down
+            below: list[int] | None = None  # this row's counts of the order below
             for column, suffix in enumerate(self._suffixes(context, wanted)):
                 if (known := met.get(suffix)) is None:
                     known = met[suffix] = self._continuations(suffix, keys, below)
@@ -193,7 +195,7 @@ class NgramStore:
                 if found:
                     counts[row, column] = found
                 elif self._closed:
-                    break  # what nothing followed after fewer tokens, nothing follows after more
+                    break  # an n-gram whose suffix has no count has none either
                 below = found
         return Evidence(wanted, counts, totals, seen)
 
@@ -211,7 +213,7 @@ class NgramStore:
         Args:
             context_ids: the text so far; its last n-1 ids are order n's context.
             candidate_ids: m ids.
-            weights: λ per order n; None is the paper's, for the orders this store holds.
+            weights: λ per order n; None is the paper's, for the orders of this store.
         """
         return self.probabilities_batch([context_ids], candidate_ids, weights)[0]
 
@@ -224,7 +226,7 @@ class NgramStore:
         return np.tensordot(fractions, np.array([lam[n] for n in sorted(lam)]), axes=(1, 0))
 
     def weights(self, weights: Mapping[int, float] | None = None) -> dict[int, float]:
-        """λ per order, as given or the paper's for the orders that this store holds."""
+        """λ per order, as given or the paper's for the orders of this store."""
         chosen = PAPER_WEIGHTS if weights is None else weights
         return {n: w for n, w in chosen.items() if n in self.orders or weights is not None}
 
@@ -237,8 +239,8 @@ class NgramStore:
             yield tuple(self._tokens(tokens, key)), count, total
 
     def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
-        """What followed this context: (id, count), most frequent first, `limit` of them. Slow after frequent
-        contexts: it walks through every stored n-gram that starts with this one."""
+        """The `limit` most frequent tokens that followed this context: (id, count). Slow for frequent
+        contexts: it iterates over every stored n-gram that starts with this one."""
         prefix = self._key(context)
         if prefix is None:
             return []
@@ -250,22 +252,22 @@ class NgramStore:
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
     def verify(self) -> None:
-        """Compare every part of the file with its checksum. Raises StoreError."""
+        """Compares every part of the file with its checksum. Raises StoreError."""
         self._container.verify()
 
     def _tokens(self, by_rank: list[int], key: bytes) -> list[int]:
-        """The ids that a key is made of. Raises StoreError where it names none."""
+        """The ids of a key. Raises StoreError if the key is invalid."""
         try:
             return [by_rank[rank] for rank in self._code.ranks(key)]
         except (IndexError, InputError):
-            raise StoreError(f"{self.path} is damaged: the key {key.hex()} is no n-gram.") from None
+            raise StoreError(f"{self.path} is damaged: the key {key.hex()} is not an n-gram.") from None
 
     def _key(self, ids: Sequence[int]) -> bytes | None:
         parts = [self._keys.get(int(i)) for i in ids]
         return None if None in parts else b"".join(part for part in parts if part is not None)
 
     def _suffixes(self, context: Sequence[int], orders: Sequence[int]) -> Iterator[bytes]:
-        """The keys of the last n-1 tokens for each order, up to the first token that the store never saw."""
+        """The keys of the last n-1 tokens for each order, up to the first token that the store does not contain."""
         suffix, length = b"", 0
         for n in orders:
             if len(context) < n - 1:
@@ -280,7 +282,7 @@ class NgramStore:
     def _continuations(
         self, suffix: bytes, keys: list[bytes | None], below: list[int] | None
     ) -> tuple[int, int, list[int]]:
-        """(seen, total, [count of each key after the suffix]); the list is empty when nothing follows."""
+        """(seen, total, [count of each key after the suffix]); the list is empty if there are no continuations."""
         record = self._record
         own = record(suffix)
         if own is None or own[1] == 0:

@@ -1,10 +1,10 @@
-"""What was counted of a personal store's file, and how it is brought up to date: by what changed since.
+"""The counts of a personal store's file, updated by the changes to the file.
 
-A tally knows which passages it has counted, with their token ids. New ones are counted and merged in; those that are no
-longer in the file are taken away. Nothing of a tally changes: it may be made in one thread while another looks up in
-the one before. 33 bytes a token, and about as much again while one is made.
+A tally records which passages it has counted, with their token ids. New passages are counted and merged in; passages
+that are no longer in the file are subtracted. A tally is immutable: one thread may build the next one while another
+thread looks up in the current one. 33 bytes per token, and about as much again during an update.
 
-Reads a store's tables; writes nothing.
+This module reads a store's tables and writes nothing.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Tally:
     Attributes:
         windows: the counts.
         last: the largest number of a passage that was ever counted.
-        removals: how often something had been removed from the file by then.
-        numbers: (p,) int64 of the passages, ascending; times: (p,) how often each counts.
-        starts: (p + 1,) where each one's ids begin in `ids`: (n,) uint32, BREAK behind each part.
+        removals: the number of removals from the file so far.
+        numbers: (p,) int64 of the passages, ascending; times: (p,) the multiplicity of each.
+        starts: (p + 1,) the beginning of each one's ids in `ids`: (n,) uint32, BREAK after each part.
     """
 
     windows: Windows
@@ -56,14 +56,14 @@ class Tally:
     def brought_up_to_date(
         self, file: sqlite3.Connection, vocab_size: int, alive: Callable[[], None] = lambda: None
     ) -> Tally:
-        """The tally of the file as it is now.
+        """The tally of the current state of the file.
 
         Args:
             file: not in a transaction.
-            vocab_size: V. Raises InputError when the file holds ids of V and above.
-            alive: called between chunks; what it raises ends the counting.
+            vocab_size: V. Raises InputError when the file contains ids of V and above.
+            alive: called between chunks; if it raises, counting ends.
         """
-        file.execute("BEGIN")  # one state for all that is read; the sorting comes after it
+        file.execute("BEGIN")  # one state for all reads; sorting comes after it
         try:
             removals = int(file.execute("SELECT value FROM about WHERE key = 'removals'").fetchone()[0])
             present = None
@@ -96,10 +96,10 @@ class Tally:
         )
 
     def _without(self, gone: np.ndarray, alive: Callable[[], None]) -> Tally:
-        """This tally less the passages marked in `gone` (p,)."""
+        """This tally minus the passages marked in `gone` (p,)."""
         lengths = np.diff(self.starts)
         removed, left = self._some(gone), self._some(~gone)
-        # What is less work: to take away what is gone, or to count what is left.
+        # Choose the smaller work: subtract the removed passages, or count the remaining ones.
         anew = int(lengths[gone].sum()) > int(lengths[~gone].sum())
         ids, starts, times = left if anew else removed
         windows = Tally.empty().windows if anew else self.windows

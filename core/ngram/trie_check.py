@@ -1,16 +1,16 @@
 """Checks that marisa-trie can read the bytes of a trie without leaving them.
 
-marisa-trie trusts its files: it takes offsets, node numbers and counts from them and follows them. So a file from
-elsewhere is compared with everything that the library assumes, before the library sees it. After this check every read
-of a look-up or a walk lies inside the trie, and both end soon:
+marisa-trie trusts its files: it follows the offsets, node numbers and counts in them. So a file from another source is
+checked against every assumption of the library before the library reads it. After this check every read
+of a look-up or an iteration is inside the trie, and both terminate soon:
 
-    bit vectors     ranks and positions are computed anew from the bits and have to be the same
-    tree (LOUDS)    each node has one parent, which stands before it, and at most 256 children; no key is too long
-    links           lead to a node of the next trie, or to a string of the tail that ends
-    cache           repeats a node, its parent and its label as they stand in the tree
+    bit vectors     ranks and positions are recomputed from the bits and must be equal
+    tree (LOUDS)    each node has one parent, which precedes it, and at most 256 children; no key is too long
+    links           point to a node of the next trie, or to a terminated string of the tail
+    cache           contains a node, its parent and its label as in the tree
 
 The layout is that of marisa-trie 0.2 and later, little-endian: `LoudsTrie::map_` in its `louds-trie.cc`. The check does
-not tell whether the keys and counts are the ones that their author claims.
+not verify that the keys and counts are the ones that their author claims.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ from __future__ import annotations
 import numpy as np
 
 HEADER = b"We love Marisa.\0"
-MOST_TRIES = 127  # nested in each other: the library's own limit
+MOST_TRIES = 127  # nested tries: the library's own limit
 MOST_CHILDREN = 256  # the labels of siblings differ in their first byte
 BLOCK = 512  # bits of a vector that share one entry of its rank index
-NO_LINK = 0xFFFFFF  # stands in place of a link's upper bits where a node's label is one byte
+NO_LINK = 0xFFFFFF  # replaces a link's upper bits if a node's label is one byte
 UNUSED = 0xFFFFFFFF  # parent and child of a free place in the cache
 
 
 class Malformed(Exception):
-    """One clause: what is wrong with the trie."""
+    """A description of the error in the trie."""
 
 
 def check_trie(data: memoryview, longest: int) -> None:
-    """Check a trie and the ones nested in it.
+    """Checks a trie and the ones nested in it.
 
     Args:
         data: the bytes that marisa-trie would map, no more.
-        longest: bytes that a key may have.
+        longest: maximum bytes of a key.
 
     Raises: Malformed.
     """
     reader = _Reader(data)
     if bytes(reader.take(len(HEADER))) != HEADER:
-        raise Malformed("it does not begin as a trie")
+        raise Malformed("it does not begin like a trie")
     _key_lengths(reader, longest, depth=1)
     if reader.left:
         raise Malformed("bytes follow its end")
 
 
 def _key_lengths(reader: _Reader, longest: int, depth: int) -> np.ndarray:
-    """Check the next trie of the file, with those inside it; returns how many bytes lead to each node, (N,)."""
+    """Checks the next trie of the file, and its nested ones; returns the number of bytes up to each node, (N,)."""
     if depth > MOST_TRIES:
-        raise Malformed("too many tries lie in each other")
-    outer = depth == 1  # the outer trie alone is searched from its root; the others are read towards theirs
+        raise Malformed("too many nested tries")
+    outer = depth == 1  # only the outer trie is searched from its root; the others are read towards theirs
     louds = reader.bits("ranks", "zeros", "ones") if outer else reader.bits("ranks", "ones")
     terminals = reader.bits("ranks", "ones") if outer else reader.bits()
     link_flags = reader.bits("ranks")
@@ -70,13 +70,13 @@ def _key_lengths(reader: _Reader, longest: int, depth: int) -> np.ndarray:
     if len(linked):
         known = _string_lengths(tail, ends) if len(tail) else _key_lengths(reader, longest, depth + 1)
         if links.max() >= len(known):
-            raise Malformed("a link leads out of its table")
+            raise Malformed("a link points outside its table")
         lengths[linked] = known[links]
         if lengths[linked].min() < 1:
             raise Malformed("a label is empty")
     _check_cache(reader.vector("<u4"), parents, labels)
     if reader.number("<u4") != np.count_nonzero(parents[1:] == 0):
-        raise Malformed("it counts the children of its root wrongly")
+        raise Malformed("its number of children of the root is wrong")
     reader.number("<u4")  # options, which the library checks itself
 
     # Children have larger numbers than their parents, so the nodes of a level are one range: add its labels at once.
@@ -102,7 +102,7 @@ def _parents(louds: np.ndarray, size: int) -> np.ndarray:
     parents = ones - numbers - 1
     parents[0] = 0
     if (parents[1:] >= numbers[1:]).any() or (parents[1:] < 0).any():
-        raise Malformed("its tree has a node that does not hang on an earlier one")
+        raise Malformed("its tree has a node without an earlier parent")
     siblings = parents[1:]
     if (siblings[MOST_CHILDREN:] == siblings[:-MOST_CHILDREN]).any():
         raise Malformed(f"a node has more than {MOST_CHILDREN} children")
@@ -110,46 +110,46 @@ def _parents(louds: np.ndarray, size: int) -> np.ndarray:
 
 
 def _string_lengths(tail: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """How many bytes a string has that begins at each byte of the tail, (n,): up to a zero byte, or with a flagged
+    """The length of the string that begins at each byte of the tail, (n,): up to a zero byte, or including a flagged
     one."""
     if len(ends) not in (0, len(tail)):
-        raise Malformed("the ends of its strings are not as many as their bytes")
+        raise Malformed("the number of end flags differs from the number of bytes")
     flagged = np.flatnonzero(ends) if len(ends) else np.flatnonzero(tail == 0)
     if not len(flagged) or flagged[-1] != len(tail) - 1:
-        raise Malformed("its last string does not end")
+        raise Malformed("its last string is not terminated")
     at = np.arange(len(tail))
     lengths = flagged[np.searchsorted(flagged, at)] - at + (1 if len(ends) else 0)
     return np.minimum(lengths, 1 << 30).astype(np.int32)
 
 
 def _check_cache(cache: np.ndarray, parents: np.ndarray, labels: np.ndarray) -> None:
-    """Compare the shortcuts (parent, child, label) with the tree."""
+    """Compares the cached entries (parent, child, label) with the tree."""
     count = len(cache) // 3
     if not count or len(cache) % 3 or count & (count - 1):
-        raise Malformed(f"its cache has {len(cache) / 3:g} places, no power of two")
+        raise Malformed(f"its cache has {len(cache) / 3:g} entries, not a power of two")
     parent, child, label = cache.reshape(-1, 3)[~(cache.reshape(-1, 3)[:, :2] == UNUSED).all(axis=1)].T
     if not len(child):
         return
     if child.min() < 1 or child.max() >= len(parents):
-        raise Malformed("its cache leads out of the tree")
+        raise Malformed("its cache points outside the tree")
     if (parents[child] != parent).any() or (labels[child] != label).any():
         raise Malformed("its cache does not fit the tree")
 
 
 class _Reader:
-    """Takes the parts of the file one after the other. Raises Malformed where one is not all there."""
+    """Reads the parts of the file one after the other. Raises Malformed if one is incomplete."""
 
     def __init__(self, data: memoryview) -> None:
         self._rest = data
 
     @property
     def left(self) -> int:
-        """Bytes that were not taken yet."""
+        """The number of bytes not yet read."""
         return len(self._rest)
 
     def take(self, size: int) -> memoryview:
         if size > len(self._rest):
-            raise Malformed("it is cut short")
+            raise Malformed("it is truncated")
         taken, self._rest = self._rest[:size], self._rest[size:]
         return taken
 
@@ -157,7 +157,7 @@ class _Reader:
         return int(np.frombuffer(self.take(np.dtype(dtype).itemsize), dtype)[0])
 
     def vector(self, dtype: str) -> np.ndarray:
-        """A list of numbers behind its size in bytes, filled up to a multiple of 8."""
+        """A list of numbers preceded by its size in bytes, padded to a multiple of 8."""
         size = self.number("<u8")
         data = self.take(size)
         self.take(-size % 8)
@@ -181,17 +181,17 @@ class _Reader:
         return ((low | high) & np.uint64(mask)).astype(np.uint32)
 
     def bits(self, *indexes: str) -> np.ndarray:
-        """A bit vector, (n,) uint8 of 0 and 1, that has these indexes and no other, all of them right."""
+        """A bit vector, (n,) uint8 of 0 and 1, with exactly these indexes, all of them correct."""
         units, size, ones = self.vector("<u8"), self.number("<u4"), self.number("<u4")
         stored = {name: self.vector("<u4") for name in ("ranks", "zeros", "ones")}
         if len(units) != -(-size // 64):
-            raise Malformed("a bit vector has another length than it says")
+            raise Malformed("a bit vector differs from its stated length")
         bits = np.unpackbits(units.view(np.uint8), bitorder="little")
         if bits[size:].any():
-            raise Malformed("a bit vector has bits behind its end")
+            raise Malformed("a bit vector has bits after its end")
         bits = bits[:size]
         if np.count_nonzero(bits) != ones:
-            raise Malformed("a bit vector counts its bits wrongly")
+            raise Malformed("a bit vector has a wrong number of bits")
         for name, found in stored.items():
             expected: np.ndarray | list[int] = []
             if name in indexes:
@@ -202,7 +202,7 @@ class _Reader:
 
 
 def _ranks(units: np.ndarray, size: int) -> np.ndarray:
-    """The rank index of a bit vector: for each block of 512 bits and one more, how many 1s stand before it (32 bits),
+    """The rank index of a bit vector: for each block of 512 bits and one more, the number of 1s before it (32 bits),
     and before its second to eighth word of 64 bits (7, 8, 8, 9 and 9, 9, 9 bits)."""
     blocks = -(-size // BLOCK) + 1
     counts = np.zeros(blocks * 8, dtype=np.uint32)
@@ -214,5 +214,5 @@ def _ranks(units: np.ndarray, size: int) -> np.ndarray:
 
 
 def _positions(marked: np.ndarray, size: int) -> np.ndarray:
-    """The select index of a bit vector: where every 512th of the marked bits stands, and its size."""
+    """The select index of a bit vector: the position of every 512th of the marked bits, and its size."""
     return np.append(np.flatnonzero(marked)[::BLOCK], size)

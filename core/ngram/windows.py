@@ -1,14 +1,14 @@
-"""All n-grams of a text as one sorted list of windows, in memory: 21 bytes for each window that is unlike the others.
+"""All n-grams of a text as one sorted list of windows, in memory: 21 bytes for each distinct window.
 
-A window is a token and the five after it (fewer before the end of a passage). An n-gram stands wherever windows begin
-with it, and since they are sorted those are neighbours: how often it occurs is the weight of a range, and what follows
-it are the places in that range at which the next token changes. Two lists are merged, one added to or taken from the
-other, in one pass. So what changed is counted, and nothing else.
+A window is a token and the five after it (fewer before the end of a passage). The windows that begin with an n-gram
+are neighbours in the sorted list. The count of the n-gram is the weight of their range, and its continuations are the
+places in that range at which the next token changes. Two lists are merged, one added to or subtracted from the
+other, in one pass, so an update counts only the changes.
 
-Each token is a symbol of 21 bits, its id + 1; symbol 0 stands behind the end of a passage. Three symbols make an int64:
-`hi` holds a window's first three, `lo` the others. Windows never change once made, so that threads may share them.
+Each token is a symbol of 21 bits, its id + 1; symbol 0 follows the end of a passage. Three symbols make an int64:
+`hi` holds a window's first three, `lo` the others. Windows are immutable, so threads may share them.
 
-Knows token ids; knows neither text nor files.
+This module handles token ids, no text and no files.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 
 ORDER = 6  # tokens of a window
 BITS = 21
-NOWHERE = -1  # between passages, in place of a token id
+NOWHERE = -1  # separates passages, in place of a token id
 
 SYMBOL = (1 << BITS) - 1
-# How far the symbol at each place of a window is shifted in its word: places 0, 1, 2 in `hi`, 3, 4, 5 in `lo`.
+# The shift of the symbol at each place of a window in its word: places 0, 1, 2 in `hi`, 3, 4, 5 in `lo`.
 SHIFTS = np.array([2 * BITS, BITS, 0, 2 * BITS, BITS, 0])
 
 
@@ -35,7 +35,7 @@ class Range(NamedTuple):
 
 
 class Windows:
-    """Sorted windows with how often each occurs.
+    """Sorted windows with the number of occurrences of each.
 
     Attributes:
         hi, lo: (n,) int64, ascending by (hi, lo); every pair once.
@@ -58,11 +58,11 @@ class Windows:
 
     @classmethod
     def of(cls, ids: np.ndarray, times: np.ndarray, order: int = ORDER) -> Windows:
-        """Count a text.
+        """Counts a text.
 
         Args:
             ids: (n,) int64, NOWHERE between passages: no n-gram crosses it.
-            times: (n,) how many times each token counts.
+            times: (n,) the multiplicity of each token.
             order: symbols to keep of each window; n-grams are no longer than that.
         """
         symbols = np.concatenate([ids + 1, np.zeros(ORDER, dtype=np.int64)])
@@ -90,11 +90,11 @@ class Windows:
 
     @property
     def weight(self) -> int:
-        """Tokens, each as often as it counts."""
+        """The number of tokens, with multiplicity."""
         return int(self.before[-1])
 
     def merged(self, other: Windows, sign: int = 1) -> Windows:
-        """These windows with those of `other` added (sign 1) or taken away (-1). One pass over both."""
+        """These windows with those of `other` added (sign 1) or subtracted (-1), in one pass over both."""
         if not len(other):
             return self
         if not len(self):
@@ -129,7 +129,7 @@ class Windows:
         return Windows(hi, lo, weights, shared)
 
     def _places(self, other: Windows) -> tuple[np.ndarray, np.ndarray]:
-        """Where the windows of `other` stand here, or would, and whether they do."""
+        """The positions (or insertion points) of the windows of `other` here, and whether they are present."""
         low = np.searchsorted(self.hi, other.hi)
         high = np.searchsorted(self.hi, other.hi, "right")
         open_ = np.flatnonzero(low < high)
@@ -145,7 +145,7 @@ class Windows:
     # ---------------------------------------------------------------- looking things up
 
     def range(self, gram: Sequence[int]) -> Range:
-        """The windows that begin with these symbols; empty when none does."""
+        """The windows that begin with these symbols; empty if there are none."""
         low, high = _bounds(gram[:3])
         first, end = np.searchsorted(self.hi, np.array([low, high])).tolist()
         if len(gram) > 3 and first < end:
@@ -160,7 +160,7 @@ class Windows:
         return (np.where(place < 3, self.hi[at], self.lo[at]) >> SHIFTS[place]) & SYMBOL
 
     def next(self, within: Range, place: int) -> tuple[np.ndarray, np.ndarray]:
-        """The symbols at `place` in a range whose windows share all before it, ascending, and how often each occurs."""
+        """The symbols at `place` in a range whose windows share all symbols before it, ascending, and their counts."""
         first, end = within
         starts = np.concatenate([[first], first + 1 + np.flatnonzero(self.shared[first + 1 : end] == place)])
         if first == end:
@@ -168,10 +168,10 @@ class Windows:
         return self.symbols(starts, place), np.diff(self.before[np.append(starts, end)].astype(np.int64))
 
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
-        """Every n-gram of token ids, with how often it occurs and how often something follows it."""
+        """Every n-gram of token ids, with its count and the number of tokens that followed it."""
         opened: list[
             tuple[int, int]
-        ] = []  # of each prefix of the window before: where it began, in weights; what ended
+        ] = []  # of each prefix of the previous window: the weight at which it began, and its finished continuations
         gram: list[int] = []
         for start in range(0, len(self), 1 << 16):
             at = np.arange(start, min(start + (1 << 16), len(self)))
@@ -201,7 +201,7 @@ def _closed(
 
 
 def _bounds(symbols: Sequence[int]) -> tuple[int, int]:
-    """The least word that begins with these one to three symbols, and the least above all that do."""
+    """The smallest word that begins with these one to three symbols, and the smallest above all that do."""
     word = 0
     for symbol in symbols:
         word = word << BITS | symbol
@@ -210,7 +210,7 @@ def _bounds(symbols: Sequence[int]) -> tuple[int, int]:
 
 
 def _summed(hi: np.ndarray, lo: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Sorted windows with equal ones put together."""
+    """Sorted windows with equal ones merged."""
     first = np.ones(len(hi), dtype=bool)
     first[1:] = (hi[1:] != hi[:-1]) | (lo[1:] != lo[:-1])
     starts = np.flatnonzero(first)
@@ -218,7 +218,7 @@ def _summed(hi: np.ndarray, lo: np.ndarray, weights: np.ndarray) -> tuple[np.nda
 
 
 def _shared(hi: np.ndarray, lo: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """How many symbols the windows at these places share with the ones before them."""
+    """The number of symbols that the windows at these places share with the previous ones."""
     found = np.zeros(len(at), dtype=np.uint8)
     before = np.maximum(at - 1, 0)
     same = at > 0

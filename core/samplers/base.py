@@ -1,10 +1,10 @@
-"""What every rule shares: the call that transformers expects, rows that are fit to compute with, and the crop itself.
+"""The base of all rules: the call that transformers expects, sanitising of rows, and cropping.
 
 A rule takes logits (B, V) and returns them with the dropped tokens at -inf. It needs neither transformers nor a
 model. The arithmetic is float32, or float64 for float64 logits; float16 and bfloat16 are widened first.
 
-Odd rows, for every rule alike: NaN counts as -inf. Tokens at +inf share all the probability: they become 0 and
-the rest -inf. A row without any number above -inf comes back with -inf everywhere. Every other row keeps at least
+Unusual rows, for every rule alike: NaN counts as -inf. Tokens at +inf share all the probability: they become 0 and
+the rest -inf. A row without a value above -inf is returned with -inf everywhere. Every other row keeps at least
 one token.
 """
 
@@ -32,15 +32,15 @@ class Rule(ABC):
     title: ClassVar[str]  # as the papers write it
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
-        """Crop.
+        """Crops the logits.
 
         Args:
-            input_ids: token ids so far (B, n); only rules with a memory look at them, the others take None.
+            input_ids: token ids so far (B, n); only rules with state read them, the others accept None.
             scores: logits (B, V), float16, bfloat16, float32 or float64; they are not changed. Or one row (V,)
-                as a NumPy array, with ids (n,): what llama-cpp-python passes.
+                as a NumPy array, with ids (n,), as llama-cpp-python passes it.
 
         Returns: a new tensor (or array) of the same shape and type, dropped tokens at -inf.
-        Raises: InputError for another shape, or per-row values that are not B.
+        Raises: InputError for another shape, or a number of per-row values other than B.
         """
         if isinstance(scores, np.ndarray):
             ids = None if input_ids is None else torch.as_tensor(np.asarray(input_ids))[None]
@@ -64,7 +64,7 @@ class Rule(ABC):
 
 def column(value: PerRow, x: Tensor, dtype: torch.dtype | None = None) -> Tensor:
     """A parameter as (B, 1), or (1, 1) when it is the same for all rows."""
-    if isinstance(value, int | float):  # made where it is used: nothing to wait for on a GPU
+    if isinstance(value, int | float):  # created on the device: no synchronisation on a GPU
         return torch.full((1, 1), value, dtype=dtype or x.dtype, device=x.device)
     made = torch.as_tensor(value, dtype=dtype or x.dtype, device=x.device).reshape(-1, 1)
     if len(made) not in (1, len(x)):
@@ -73,7 +73,7 @@ def column(value: PerRow, x: Tensor, dtype: torch.dtype | None = None) -> Tensor
 
 
 def checked(name: str, value: PerRow, low: float, high: float, *, open_low: bool = False) -> PerRow:
-    """The parameter if it lies in [low, high], or in (low, high]. Raises InputError that says which it was."""
+    """Returns the parameter if it is in [low, high], or in (low, high]. Raises InputError with the value otherwise."""
     values = torch.as_tensor(value, dtype=torch.float64)
     inside = (values > low if open_low else values >= low) & (values <= high)
     if values.numel() == 0 or not bool(inside.all()):
@@ -83,19 +83,19 @@ def checked(name: str, value: PerRow, low: float, high: float, *, open_low: bool
 
 
 def keep_from(x: Tensor, threshold: Tensor) -> Tensor:
-    """Crop to the logits of at least `threshold` (B, 1)."""
+    """Keeps the logits of at least `threshold` (B, 1)."""
     if x.device.type != "cpu":
         return torch.where(x >= threshold, x, DROPPED)
-    # torch.threshold is one vectorised pass where a mask costs five; it keeps values *above* its bound.
+    # torch.threshold is one vectorised pass, a mask costs five; it keeps values *above* its bound.
     below = torch.nextafter(threshold, torch.full_like(threshold, DROPPED)).expand(len(x), 1).flatten().tolist()
     return torch.stack([torch.threshold(row, bound, DROPPED) for row, bound in zip(x, below, strict=True)])
 
 
 def keep_where(x: Tensor, keep: Tensor) -> Tensor:
-    """Crop to a mask (B, V)."""
+    """Keeps the logits of a mask (B, V)."""
     if x.device.type != "cpu":
         return torch.where(keep, x, DROPPED)
-    # The same as torch.where by bits: without branches, so that a random mask costs no more than a smooth one.
+    # The same as torch.where by bits: without branches, so a random mask costs no more than a smooth one.
     whole = np.int32 if x.dtype == torch.float32 else np.int64
     mask = keep.numpy().view(np.int8).astype(whole)
     np.negative(mask, out=mask)
@@ -111,7 +111,7 @@ def softmax(x: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mended(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows without NaN and +inf, and which rows (B, 1) say nothing at all."""
+    """Replaces NaN and +inf in the rows; returns also which rows (B, 1) have no value above -inf."""
     x = torch.where(x.isnan(), DROPPED, x)
     best = x.amax(-1, keepdim=True)
     x = torch.where(best.isposinf(), torch.where(x.isposinf(), 0.0, DROPPED).to(x.dtype), x)

@@ -1,4 +1,4 @@
-"""From a rule's name and the values of its controls (`core.controls`) to the rule itself."""
+"""Creates a rule from its name and the values of its controls (`core.controls`)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sampler(
     temperature: float = 1.0,
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
 ) -> Rule:
-    """The temperature and then the rule, as one.
+    """The temperature followed by the rule, as one rule.
 
     Args:
         rule: a name of the catalogue.

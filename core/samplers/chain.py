@@ -1,4 +1,4 @@
-"""A chain of rules: applied in the order they are given, with combinations that make no sense refused."""
+"""A chain of rules, applied in the given order; meaningless combinations are refused."""
 
 from __future__ import annotations
 
@@ -20,18 +20,26 @@ from core.samplers.top_p import TopP
 from core.samplers.top_w import TopW
 from core.samplers.typical import Typical
 
-_BY_PROBABILITY = (TopP, MinP, TopH, TopW, Typical, Eta, Mirostat)  # their kept set depends on the temperature
+_BY_PROBABILITY = (
+    TopP,
+    MinP,
+    TopH,
+    TopW,
+    Typical,
+    Eta,
+    Mirostat,
+)  # the tokens that they keep depend on the temperature
 
 
 class Chain(Rule):
-    """Rules one after the other, each on what the one before it left.
+    """Applies rules one after the other, each to the result of the previous one.
 
-    The usual order is temperature first, then what crops (the papers of all probability rules tell it
-    so). top-nσ and top-k keep the same tokens at any temperature and may stand anywhere.
+    The usual order is temperature first, then cropping rules, as in the papers of all probability rules.
+    top-nσ and top-k keep the same tokens at any temperature and may be at any position.
 
     Attributes:
         rules: in their order.
-        notes: sentences on combinations that are allowed and may surprise.
+        notes: explanations of surprising combinations.
     """
 
     title = "chain"
@@ -39,8 +47,8 @@ class Chain(Rule):
     def __init__(self, rules: Sequence[Rule]) -> None:
         """
         Args:
-            rules: in the order in which they are applied; none leaves logits as they are.
-        Raises: InputError with the reason, for a combination that makes no sense.
+            rules: in the order in which they are applied; an empty list leaves the logits unchanged.
+        Raises: InputError with the reason, for a meaningless combination.
         """
         self.rules = list(rules)
         _refuse(self.rules)
@@ -57,24 +65,24 @@ def _refuse(rules: list[Rule]) -> None:
     kinds = [type(rule) for rule in rules]
     for rule in rules:
         if kinds.count(type(rule)) > 1:
-            raise InputError(f"{rule.title} given twice; once does what both would: give one value.")
+            raise InputError(f"{rule.title} given twice; one would have the same effect: give one value.")
     present = dict(zip(kinds, rules, strict=True))
     if Greedy in present and len(rules) > 1:
         others = ", ".join(r.title for r in rules if not isinstance(r, Greedy))
-        raise InputError(f"greedy given with {others}; greedy keeps one token whatever they do: give greedy alone.")
+        raise InputError(f"greedy given with {others}; greedy keeps one token in any case: give greedy alone.")
     croppers = [r.title for r in rules if not isinstance(r, Temperature | Mirostat)]
     if Mirostat in present and croppers:
         raise InputError(
-            f"mirostat given with {', '.join(croppers)}; it steers the cut itself by the surprise it observes, and "
-            "another cut would hide that from it: give one or the other."
+            f"mirostat given with {', '.join(croppers)}; mirostat controls the cut by the surprise it observes, and "
+            "another cut would distort it: give one or the other."
         )
     top_w = present.get(TopW)
     if isinstance(top_w, TopW) and Temperature in present and not _is_one(top_w):
         before = kinds.index(Temperature) < kinds.index(TopW)
         if before:
             raise InputError(
-                "temperature before Top-W, and a selection_temperature as well: the choice would be tempered twice; "
-                "give the temperature alone, or put it after Top-W."
+                "temperature before Top-W, and a selection_temperature as well, would apply two temperatures to the "
+                "choice; give the temperature alone, or put it after Top-W."
             )
 
 
@@ -91,13 +99,13 @@ def _notes(rules: list[Rule]) -> list[str]:
         cropped = [r.title for r in earlier if not isinstance(r, Temperature)]
         if isinstance(rule, TopNSigma) and cropped:
             notes.append(
-                f"top-nσ after {', '.join(cropped)}: σ is taken over what they left, which is narrower than the "
-                "model's logits, so fewer tokens stay than with top-nσ first."
+                f"top-nσ after {', '.join(cropped)}: σ is computed over the remaining logits and is smaller than over "
+                "the model's logits, so fewer tokens remain than with top-nσ first."
             )
         if isinstance(rule, _BY_PROBABILITY) and Temperature in kinds[at:]:
             notes.append(
                 f"temperature after {rule.title}: {rule.title} chooses at T = 1, and the temperature only shifts "
-                "weight among what is kept."
+                "weight among the kept tokens."
             )
     if Typical in kinds and TopK in kinds and kinds.index(Typical) < kinds.index(TopK):
         notes.append("top-k after typical: typical may have dropped the likeliest tokens already.")

@@ -1,4 +1,4 @@
-"""η-sampling: a probability floor that sinks where the model is unsure (Hewitt et al. 2022)."""
+"""η-sampling: a probability floor that decreases with the model's uncertainty (Hewitt et al. 2022)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEFAULT = RULE_DEFAULT["eta"]
 
 
 class Eta(Rule):
-    """Keeps p_i ≥ η = min(ε, √ε·exp(-H(p))), and the likeliest token in any case."""
+    """Keeps p_i ≥ η = min(ε, √ε·exp(-H(p))), and always the most probable token."""
 
     title = "η"
 

@@ -1,7 +1,7 @@
 """Distances between tokens: the ground metric of Top-W, from the model's input embeddings.
 
-Nothing the size of the vocabulary is copied: the whitening is two vectors (D,), and rows are whitened when asked
-for. Shapes: V vocabulary, D width, n rows.
+No array of the vocabulary's size is copied: the whitening is two vectors (D,), and rows are whitened on
+demand. Shapes: V vocabulary, D width, n rows.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from core.errors import InputError
 
 Metric = Literal["l2", "cosine", "uniform"]
 METRICS: tuple[Metric, ...] = ("l2", "cosine", "uniform")
-_CHUNK = 512  # rows at once for the statistics: they fit a core's cache, and float32 is enough for so few
+_CHUNK = 512  # rows at once for the statistics: they fit into a core's cache, and float32 is precise enough for so few
 
 
 class Geometry:
     """Unit vectors of tokens after diagonal whitening, and distances between them.
 
     "l2" is the paper's (eq. 1, appendix A): rows of unit length, centred, each dimension divided by its standard
-    deviation, of unit length again; d = |u - v|, from 0 to 2. "cosine" is the authors' code: the same without
+    deviation, normalised again; d = |u - v|, from 0 to 2. "cosine" is the authors' code: the same without
     the first normalisation, and d = 1 - cos(u, v) = |u - v|²/2. "uniform" needs no embeddings: d = 1 between any two.
     """
 

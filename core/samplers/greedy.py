@@ -1,4 +1,4 @@
-"""Greedy: the likeliest token alone, the first of several that are equally likely."""
+"""Greedy: only the most probable token, the first of several with equal probability."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Min-p: the tokens with at least a fraction p of the likeliest token's probability (Nguyen et al. 2024)."""
+"""Min-p: the tokens with at least a fraction p of the most probable token's probability (Nguyen et al. 2024)."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class MinP(Rule):
         self.min_p = checked("min_p", min_p, 0, 1)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
-        # On probabilities rather than logits: rounded the same way as in transformers.
+        # Computed on probabilities rather than logits, for the same rounding as in transformers.
         p = x.softmax(-1)
         return keep_where(x, p >= column(self.min_p, x) * p.amax(-1, keepdim=True))

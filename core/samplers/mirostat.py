@@ -11,7 +11,7 @@ from torch import Tensor
 from core.controls import RULE_DEFAULT
 from core.samplers.base import PerRow, Rule, checked, column, keep_where
 
-REMEMBERED = 64  # contexts whose state is kept: more than drafts times beams of any request
+REMEMBERED = 64  # contexts with stored state: more than drafts times beams of any request
 
 
 _DEFAULT = RULE_DEFAULT["mirostat"]
@@ -20,9 +20,9 @@ _DEFAULT = RULE_DEFAULT["mirostat"]
 class Mirostat(Rule):
     """Keeps the tokens whose surprise -log2 p_i is at most μ; after a draw of surprise s, μ ← μ - η·(s - τ).
 
-    Surprise is in bits, s that of the drawn token among what was kept, and μ starts at 2τ. The rule sees what
-    was drawn as the last of the next call's `input_ids`: its state belongs to a context and is found again by it, so
-    that rows may change places, and several drafts may share one object. Finding it needs the ids on the
+    Surprise is in bits, s that of the drawn token among the kept ones, and μ starts at 2τ. The rule reads the
+    drawn token as the last of the next call's `input_ids`. Its state is stored per context and found again by the
+    context, so rows may change places, and several drafts may share one object. The look-up needs the ids on the
     host: on a GPU this rule waits for them, the only one that does.
     """
 
@@ -40,7 +40,7 @@ class Mirostat(Rule):
         self._states: OrderedDict[bytes, tuple[float, Tensor]] = OrderedDict()  # context: μ, kept log2 p (V,)
 
     def reset(self) -> None:
-        """Forget all contexts."""
+        """Deletes the state of all contexts."""
         self._states.clear()
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
@@ -60,7 +60,7 @@ class Mirostat(Rule):
         return kept
 
     def _mu(self, ids: list[int], tau: float, eta: float) -> float:
-        """μ after what was drawn last; a context that does not go on from a remembered one starts anew."""
+        """μ after the last draw; the initial μ for a context that does not continue a stored one."""
         state = self._states.get(_key(ids[:-1])) if len(ids) > 1 else None
         if state is None:
             return 2 * tau

@@ -1,12 +1,12 @@
-"""Where to cut a row that is ordered by a key, without sorting it: radix select on sums.
+"""Finds the cut in a row that is ordered by a key, without sorting it: radix select on sums.
 
-"The fewest best tokens that reach mass p" needs no order among the tokens, only the one key at which a sum passes a
-bound. So tokens are counted into bins by the leading 11 bits of their key, the bin in which the bound is passed is
-found from cumulative sums, and the same again inside that bin with the next 11 bits. Three rounds find the exact
+"The fewest best tokens that reach mass p" needs no order among the tokens, only the key at which a sum passes a
+bound. So tokens are counted into bins by the leading 11 bits of their key, cumulative sums give the bin in which the
+bound is passed, and the same is repeated inside that bin with the next 11 bits. Three rounds find the exact
 float32 key, six a float64 one.
 
-Written twice: `_all_rows` is tensors of fixed shape, without host synchronisation, for a GPU; `_one_row` goes on with
-nothing but the tokens of the chosen bin, for the CPU.
+There are two implementations: `_all_rows` uses tensors of fixed shape, without host synchronisation, for a GPU;
+`_one_row` continues with only the tokens of the chosen bin, for the CPU.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ Holds = Callable[..., Tensor]  # (bound, *sums) -> whether the sums are still wi
 
 
 class Boundary(NamedTuple):
-    """The first key, from the best downwards, at which the sums no longer hold.
+    """The first key, in descending order, at which the sums no longer hold.
 
     Attributes:
-        key: (B, 1). Everything with a better key holds; -inf where everything does.
-        ties: how many tokens have this very key, (B, 1).
-        held: how many of those still hold, (B, 1), 0 … ties.
-        before: the first weight's sum over everything better, (B, 1) float64.
+        key: (B, 1). Every better key holds; -inf if all keys hold.
+        ties: the number of tokens with exactly this key, (B, 1).
+        held: the number of those that still hold, (B, 1), 0 … ties.
+        before: the first weight's sum over all better keys, (B, 1) float64.
     """
 
     key: Tensor
@@ -42,13 +42,13 @@ class Boundary(NamedTuple):
 
 
 def boundary(key: Tensor, weights: list[Tensor], bound: Tensor, holds: Holds) -> Boundary:
-    """Find where the sums over the best tokens stop holding.
+    """Finds the key at which the sums over the best tokens stop holding.
 
     Args:
         key: (B, V) float32 or float64, larger is better, no NaN.
-        weights: (B, V) each; tokens of the same key have the same.
-        bound: (B, 1), handed to `holds`.
-        holds: given sums over everything down to some key: whether that still holds. Once it fails it must fail for
+        weights: (B, V) each; tokens of the same key have the same weights.
+        bound: (B, 1), passed to `holds`.
+        holds: whether sums over all keys down to some key still hold. Once it fails it must fail for
             every longer sum.
     """
     if key.device.type != "cpu":
@@ -66,9 +66,9 @@ def boundary(key: Tensor, weights: list[Tensor], bound: Tensor, holds: Holds) ->
 
 
 def keep_best(x: Tensor, at: Tensor, count: Tensor, ties: Tensor) -> Tensor:
-    """Crop x (B, V) to the values above `at` and `count` (B, 1) of those that equal it.
+    """Keeps the values of x (B, V) above `at`, and `count` (B, 1) of those equal to it.
 
-    Among ties the last ids stay, as in a stable ascending sort cut from the left.
+    Among ties the last ids are kept, as in a stable ascending sort cut from the left.
     """
     if x.device.type == "cpu":
         out = [_keep_row(*row) for row in zip(x, *(c.flatten().tolist() for c in (at, count, ties)), strict=True)]
@@ -91,7 +91,7 @@ def _best(x: Tensor, at: Tensor, count: Tensor) -> Tensor:
 
 
 def _one_row(key: Tensor, weights: list[Tensor], holds: Callable[..., Tensor]) -> tuple[float, int, int, float]:
-    """`Boundary`'s figures for one row (V,)."""
+    """The fields of `Boundary` for one row (V,)."""
     bits, inside = _monotone(key), [w.double() for w in weights]
     before = [0.0] * len(weights)
     settled, width = 0, torch.finfo(key.dtype).bits
@@ -101,7 +101,7 @@ def _one_row(key: Tensor, weights: list[Tensor], holds: Callable[..., Tensor]) -
         bins = last - ((bits >> (width - settled - digits)) & last).long()  # best first
         sums = [torch.zeros(last + 1, dtype=torch.float64).scatter_add_(0, bins, w).cumsum_(0) for w in inside]
         fails = ~holds(*(b + s for b, s in zip(before, sums, strict=True)))
-        fails[-1] = True  # where nothing fails the cut lies below everything
+        fails[-1] = True  # if no bin fails, the cut lies below all of them
         first = int(fails.byte().argmax())
         if first:
             before = [b + float(s[first - 1]) for b, s in zip(before, sums, strict=True)]
@@ -112,7 +112,7 @@ def _one_row(key: Tensor, weights: list[Tensor], holds: Callable[..., Tensor]) -
     if not ties:
         return DROPPED, 0, 0, before[0]
     each = [float(w[0]) for w in inside]
-    low, high = 0, ties  # `low` of them hold; more than `high` need not be tried
+    low, high = 0, ties  # `low` of them hold; more than `high` cannot
     while low < high:
         middle = (low + high + 1) // 2
         good = bool(
@@ -129,7 +129,7 @@ def _all_rows(key: Tensor, weights: list[Tensor], bound: Tensor, holds: Holds) -
     inside = weights  # 0 outside the bins chosen so far
     before = [torch.zeros(len(key), 1, dtype=torch.float64, device=key.device) for _ in weights]
     chosen = torch.zeros(len(key), 1, dtype=torch.int64, device=key.device)
-    settled = 0  # leading bits that are chosen already
+    settled = 0  # leading bits that are already determined
     while settled < width:
         digits = min(_BITS, width - settled)
         shift, last = width - settled - digits, (1 << digits) - 1
@@ -166,7 +166,7 @@ def _monotone(key: Tensor) -> Tensor:
 
 
 def _float_of(chosen: Tensor, dtype: torch.dtype) -> Tensor:
-    """The float whose pattern this is; the pattern may be one of a NaN, below everything: then -inf."""
+    """The float with this pattern; a NaN's pattern below all floats becomes -inf."""
     integers = _integers(dtype)
     limits = torch.iinfo(integers)
     ordered = chosen.to(integers) ^ limits.min

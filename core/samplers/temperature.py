@@ -1,4 +1,5 @@
-"""Temperature: divides the logits by T. Below 1 the likeliest tokens weigh more, above 1 less. Drops nothing."""
+"""Temperature: divides the logits by T. Below 1 the most probable tokens gain weight, above 1 they lose it. Drops
+nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Top-H: as much mass as a bound on the entropy of what is kept allows (Potraghloo et al., arXiv 2509.02510)."""
+"""Top-H: as much mass as a bound on the entropy of the kept tokens allows (Potraghloo et al., arXiv 2509.02510)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DEFAULT = RULE_DEFAULT["top-h"]
 
 
 class TopH(Rule):
-    """Keeps the longest run of likeliest tokens, renormalised to q_S, with H(q_S) ≤ α·H(p) (eq. 56 of Top-W).
+    """Keeps the longest run of most probable tokens, renormalised to q_S, with H(q_S) ≤ α·H(p) (eq. 56 of Top-W).
 
-    A less likely token more always raises the entropy of such a run, so the first one that is too much ends it.
+    Adding a less probable token always raises the entropy of such a run, so the first token above the bound ends it.
     """
 
     title = "top-H"
@@ -40,5 +40,5 @@ class TopH(Rule):
 
 
 def _entropy(mass: Tensor, heat: Tensor) -> Tensor:
-    """H in nats of weights e, renormalised, from Σe and -Σ e·ln e; 0 for no weights at all."""
+    """H in nats of weights e, renormalised, from Σe and -Σ e·ln e; 0 for an empty set."""
     return torch.where(mass > 0, mass.log() + heat / mass, 0.0)

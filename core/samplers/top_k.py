@@ -1,4 +1,4 @@
-"""Top-k: the k likeliest tokens (Fan et al. 2018)."""
+"""Top-k: the k most probable tokens (Fan et al. 2018)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _DEFAULT = RULE_DEFAULT["top-k"]
 
 
 class TopK(Rule):
-    """Keeps the k largest logits, and what ties with the k-th, as transformers does."""
+    """Keeps the k largest logits, and ties with the k-th, as transformers does."""
 
     title = "top-k"
 

@@ -14,9 +14,9 @@ _DEFAULT = RULE_DEFAULT["top-n-sigma"]
 class TopNSigma(Rule):
     """Keeps l_i ≥ M - n·σ, M the largest logit and σ the logits' standard deviation (algorithm 1).
 
-    Temperature scales M and σ alike, so the kept set is the same for every T (theorem 4.1), wherever the rule
-    stands in a chain. Tokens that an earlier rule dropped don't enter σ. `≥` and the sample deviation are the
-    paper's listing (its algorithm writes >, which would keep nothing when all logits are equal).
+    Temperature scales M and σ alike, so the kept set is the same for every T (theorem 4.1), at any position of the rule
+    in a chain. Tokens that an earlier rule dropped do not enter σ. `≥` and the sample deviation follow the
+    paper's listing (its algorithm uses >, which would keep nothing when all logits are equal).
     """
 
     title = "top-nσ"
@@ -24,7 +24,7 @@ class TopNSigma(Rule):
     def __init__(self, n: PerRow = _DEFAULT["n"]) -> None:
         """
         Args:
-            n: 0 (the likeliest alone) upwards; the paper bounds what makes sense by 2·√3. One value, or one per row.
+            n: 0 (only the most probable token) upwards; the paper's upper limit is 2·√3. One value, or one per row.
         Raises: InputError.
         """
         self.n = checked("n", n, 0, float("inf"))
@@ -34,7 +34,7 @@ class TopNSigma(Rule):
 
 
 def deviation(x: Tensor) -> Tensor:
-    """Sample standard deviation (B, 1) of the logits above -inf; 0 where there is one."""
+    """Sample standard deviation (B, 1) of the logits above -inf; 0 if there is only one."""
     if x.device.type == "cpu" and x.shape[1] > 1:
         plain = x.std(-1, keepdim=True)
         if bool(plain.isfinite().all()):  # nothing dropped yet

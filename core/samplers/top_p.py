@@ -1,4 +1,4 @@
-"""Top-p, or nucleus: the fewest likeliest tokens that hold at least mass p (Holtzman et al. 2019)."""
+"""Top-p, or nucleus: the smallest set of most probable tokens with at least mass p (Holtzman et al. 2019)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _DEFAULT = RULE_DEFAULT["top-p"]
 
 
 class TopP(Rule):
-    """Keeps a token while everything likelier holds less than p; at p = 1 everything, at p = 0 the likeliest."""
+    """Keeps a token while the more probable ones have mass below p; at p = 1 all, at p = 0 the most probable one."""
 
     title = "top-p"
 
@@ -30,5 +30,6 @@ class TopP(Rule):
         p = column(self.top_p, z)
         enough = (p * z).clamp_min(torch.finfo(z.dtype).tiny).masked_fill(p >= 1, float("inf"))
         cut = boundary(x, [e], enough, lambda enough, mass: mass < enough)
-        # Tokens at the cut hold while the mass up to and with them is too little; the one that fills it stays too.
+        # Tokens at the cut hold while the mass up to and including them is too small; the one that reaches p is kept
+        # too.
         return keep_best(x, cut.key, cut.held + 1, cut.ties)

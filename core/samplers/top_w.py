@@ -1,14 +1,14 @@
-"""Top-W: keeps the tokens that lie near, likely and together enough (Gholami Davoodi et al., arXiv 2602.10346).
+"""Top-W: keeps tokens by distance, probability and total mass (Gholami Davoodi et al., arXiv 2602.10346).
 
-Minimises W1(p, q_S) + λ·H(q_S) - β·log Γ_S over kept sets S (eq. 5), by turns:
+Minimises W1(p, q_S) + λ·H(q_S) - β·log Γ_S over kept sets S (eq. 5), by alternating
 
-    f-step   f_i = -dist(i, S), how far token i lies from what is kept (eq. 16)
+    f-step   f_i = -dist(i, S), minus the distance of token i to the kept tokens (eq. 16)
     S-step   φ_i = f_i + λ·log p_i; S = the prefix in the order of φ that maximises Φ_k/Γ_k + (β - λ)·log Γ_k
              (theorem 3.4; for β < λ the single token that maximises f_i + β·log p_i)
 
-until S stays as it is. Written twice: `_dense` is the algorithm as tensors of fixed shape, any device, all rows at
-once and no synchronisation; `_lean` is one row on the CPU, which looks only at as much of the pool as
-the candidate-pool theorem (I.1) asks for. They keep the same tokens.
+until S does not change. There are two implementations: `_dense` is the algorithm as tensors of fixed shape, on any
+device, all rows at once and without synchronisation; `_lean` handles one row on the CPU, and reads only the part of the
+pool that the candidate-pool theorem (I.1) requires. They keep the same tokens.
 
 Shapes: B rows, V vocabulary, m candidate pool, D width.
 """
@@ -25,20 +25,20 @@ from core.errors import InputError
 from core.samplers.base import DROPPED, PerRow, Rule, checked, column, mended
 from core.samplers.geometry import Geometry, Metric
 
-FLOOR = 1e-12  # of p inside the logarithm, as in the authors' code
-_FIRST_LOOK = 64  # candidates that the lean way tries first, then four times as many, …
-_SURE = 1e-9  # by how much a bound must be missed to count as missed, in units of the score
+FLOOR = 1e-12  # lower bound of p inside the logarithm, as in the authors' code
+_FIRST_LOOK = 64  # candidates that `_lean` tries first, then four times as many, …
+_SURE = 1e-9  # tolerance of the comparison with a bound, in units of the score
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What Top-W decided on one row.
+    """Top-W's choice on one row.
 
     Attributes:
-        ids: the kept tokens, likeliest first.
-        rounds: S-steps taken; the last one found nothing to change, unless alternations ran out.
-        without_geometry: the ids kept with the distances left out (f = 0).
-        geometry_mattered: the two differ.
+        ids: the kept tokens, most probable first.
+        rounds: S-steps taken; the last one changed nothing, unless alternations ran out.
+        without_geometry: the ids kept with f = 0.
+        geometry_mattered: whether the two differ.
     """
 
     ids: list[int]
@@ -82,13 +82,13 @@ class TopW(Rule):
         """
         Args:
             embeddings: the model's input embeddings (V, D), or a `Geometry` to share; not for metric "uniform".
-            lam: λ ≥ 0, what entropy costs.
-            beta: β ≥ 0, what mass is worth. At β ≤ λ a single token is kept.
-            top_m: the candidate pool, the likeliest tokens.
-            warm_start: the first S is the shortest run of likeliest tokens with this share of the pool's mass.
-            alternations: most rounds of f- and S-step.
+            lam: λ ≥ 0, the cost of entropy.
+            beta: β ≥ 0, the value of mass. At β ≤ λ a single token is kept.
+            top_m: the size of the candidate pool, the most probable tokens.
+            warm_start: the first S is the shortest run of most probable tokens with this share of the pool's mass.
+            alternations: maximum rounds of f- and S-step.
             geom_scale: multiplies distances. None is 1, and 0.6 for metric "cosine", as in the authors' code.
-            selection_temperature: T of the distribution that the choice looks at; the logits returned are untempered.
+            selection_temperature: T of the distribution for the choice; the returned logits have no temperature.
             metric: "l2" (the paper), "cosine" (the authors' code) or "uniform"; see `Geometry`.
             neighbours: f_i is minus the mean distance to this many nearest tokens of S: 1 is the nearest-set
                 potential, more the k-NN potential.
@@ -126,7 +126,7 @@ class TopW(Rule):
         return out
 
     def select(self, logits: Tensor) -> Selection:
-        """The choice on one row (V,), with what geometry had to do with it. Odd rows: as in the call.
+        """The choice on one row (V,), and the effect of the geometry. Unusual rows: as in the call.
 
         Raises: InputError for another shape.
         """
@@ -153,7 +153,7 @@ class TopW(Rule):
     # ------------------------------------------------------------------ all rows at once
 
     def _dense(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Pool ids (B, m), likeliest first; which of them are kept (B, m); rounds (B, 1)."""
+        """Pool ids (B, m), most probable first; which of them are kept (B, m); rounds (B, 1)."""
         geometry = self._on(x.device)
         lam, beta, warm, scale = (
             column(v, x, torch.float64) for v in (self.lam, self.beta, self.warm_start, self.geom_scale)
@@ -189,7 +189,7 @@ class TopW(Rule):
             prefix = torch.zeros_like(S).scatter_(1, order, prefix)
             single = torch.where(alive, f + beta * logp, -torch.inf).argmax(-1, keepdim=True)  # eq. 13
             single = torch.zeros_like(S).scatter_(1, single, True)
-            S_new = torch.where(beta >= lam, prefix, single) & alive  # S-step; a set that stays, stays for good
+            S_new = torch.where(beta >= lam, prefix, single) & alive  # S-step; a set that does not change is final
             if n + 1 < self.alternations:
                 rounds += (S_new != S).any(-1, keepdim=True)
             S = S_new
@@ -204,11 +204,11 @@ class TopW(Rule):
     # ------------------------------------------------------------------ one row on the CPU
 
     def _lean(self, row: Tensor, w: _Weights) -> tuple[Tensor, int]:
-        """The kept ids of one row (V,), likeliest first, and how many rounds it took."""
-        ids, p = _pool(row, self.top_m, w.t)  # (m,) likeliest first; p sums to 1 over the vocabulary
+        """The kept ids of one row (V,), most probable first, and the number of rounds."""
+        ids, p = _pool(row, self.top_m, w.t)  # (m,) most probable first; p sums to 1 over the vocabulary
         if w.beta <= w.lam:
-            # Eq. 13 (and J_k at β = λ, a mean of falling φ): the likeliest token is in the first S, so nothing
-            # is nearer to S or likelier than it.
+            # Eq. 13 (and J_k at β = λ, a mean of decreasing φ): the most probable token is in the first S, so no token
+            # is nearer to S or more probable.
             return ids[:1], 1 if w.warm * p.sum() <= p[0] else min(2, self.alternations)
         mass = np.cumsum(p)
         in_S = (mass - p) < w.warm * mass[-1]  # (m,)
@@ -228,12 +228,12 @@ class TopW(Rule):
 
 
 def _s_step(p: np.ndarray, lik: np.ndarray, w: _Weights, near: _Nearest | None, in_S: np.ndarray) -> np.ndarray:
-    """Places in the pool of the next S, from the f of the present one (β > λ).
+    """Positions in the pool of the next S, from the f of the current one (β > λ).
 
-    Looks at the L likeliest candidates first. What is beyond them has φ ≤ t = λ·log p_{L+1}, for f ≤ 0. So the
-    candidates with φ ≥ t are the beginning of the whole pool's order (theorem I.1), and whatever is added after the k
-    of them, up to the mass G of the whole pool, scores at most t + (Φ_k - t·Γ_k)/G + (β - λ)·log G or what S_k
-    itself scores (the paper's step 2 in appendix C). If some shorter prefix beats that, nothing beyond matters.
+    Considers the L most probable candidates first. All others have φ ≤ t = λ·log p_{L+1}, because f ≤ 0. So the
+    candidates with φ ≥ t are the beginning of the whole pool's order (theorem I.1), and any extension of the k
+    of them, up to the mass G of the whole pool, scores at most t + (Φ_k - t·Γ_k)/G + (β - λ)·log G or the score of S_k
+    itself (the paper's step 2 in appendix C). If a shorter prefix exceeds that, the other candidates do not matter.
     """
     m, c = len(p), w.beta - w.lam
     f = np.zeros(m)
@@ -265,7 +265,7 @@ def _s_step(p: np.ndarray, lik: np.ndarray, w: _Weights, near: _Nearest | None, 
 
 
 class _Nearest:
-    """Distances from places in the pool to the set kept; vectors are looked up once, and only where needed."""
+    """Distances from positions in the pool to the kept set; vectors are read once, and only if needed."""
 
     def __init__(self, geometry: Geometry, ids: Tensor) -> None:
         self._geometry, self._ids = geometry, ids
@@ -273,7 +273,7 @@ class _Nearest:
         self._have = np.zeros(len(ids), dtype=bool)
 
     def distances(self, places: np.ndarray, in_S: np.ndarray) -> np.ndarray:
-        """dist(i, S) (n,) for places (n,) outside S."""
+        """dist(i, S) (n,) for positions (n,) outside S."""
         if self._geometry.metric == "uniform":
             return np.ones(len(places))
         S = np.flatnonzero(in_S)
@@ -293,7 +293,7 @@ class _Nearest:
 
 
 def _pool(row: Tensor, m: int, t: float) -> tuple[Tensor, np.ndarray]:
-    """The m likeliest tokens of a row (V,), likeliest first, and their probabilities at temperature t."""
+    """The m most probable tokens of a row (V,), in order, and their probabilities at temperature t."""
     x = row.numpy()
     if m < len(x):
         least = np.partition(x, len(x) - m)[len(x) - m]
@@ -308,7 +308,7 @@ def _pool(row: Tensor, m: int, t: float) -> tuple[Tensor, np.ndarray]:
 
 
 def _nearest(d: Tensor, S: Tensor, neighbours: int) -> Tensor:
-    """dist(i, S) (B, m): the mean over the nearest few of S, from distances (B, m, m)."""
+    """dist(i, S) (B, m): the mean over the nearest few tokens of S, from distances (B, m, m)."""
     to_S = d.masked_fill(~S.unsqueeze(1), torch.inf)
     if neighbours == 1:
         return to_S.amin(-1)

@@ -1,4 +1,4 @@
-"""Locally typical sampling: tokens about as surprising as the next one is expected to be (Meister et al. 2022)."""
+"""Locally typical sampling: tokens whose surprise is close to its expectation (Meister et al. 2022)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _DEFAULT = RULE_DEFAULT["typical"]
 
 
 class Typical(Rule):
-    """Keeps the tokens with the smallest | -ln p_i - H(p) | that together hold at least the mass asked for.
+    """Keeps the tokens with the smallest | -ln p_i - H(p) | that together have at least the given mass.
 
-    The likeliest token may be dropped. Ties at the last deviation stay, as in transformers.
+    The most probable token may be dropped. Ties at the last deviation are kept, as in transformers.
     """
 
     title = "typical"

@@ -1,7 +1,7 @@
-"""What rules make of one next-token distribution: everything a chart or a table of it needs, without a model pass.
+"""The effect of rules on one next-token distribution: the data for charts and tables, without a model pass.
 
-`look` compares rules at one temperature, `sweep` counts what they keep from one temperature to another, `top_w_map`
-lays the candidates of Top-W out on a plane. All from the logits alone, which the caller has in its cache.
+`look` compares rules at one temperature, `sweep` counts the tokens they keep over several temperatures, `top_w_map`
+places the candidates of Top-W on a plane. All work on logits that the caller has cached.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Settings = Mapping[str, Mapping[str, Any]]  # rule of the catalogue: values of i
 
 @dataclass(frozen=True)
 class Token:
-    """One bar of the chart: its text as the tokenizer has it, and its probability at the view's temperature."""
+    """One bar of the chart: its text from the tokenizer, and its probability at the view's temperature."""
 
     id: int
     text: str
@@ -40,15 +40,15 @@ class Token:
 
 @dataclass(frozen=True)
 class Choice:
-    """What one rule keeps.
+    """The tokens that one rule keeps.
 
     Attributes:
         rule, title: its name in the catalogue, and as the papers write it.
-        count: tokens kept.
-        mass: of them, before they are renormalised.
-        entropy: in nats, of them renormalised.
+        count: number of kept tokens.
+        mass: their probability before renormalisation.
+        entropy: in nats, after renormalisation.
         kept: which of the view's tokens are among them.
-        last: place of the last kept one among the view's tokens, -1 if none is: where to draw the boundary.
+        last: index of the last kept one among the view's tokens, -1 if there is none: the position of the boundary.
     """
 
     rule: str
@@ -67,10 +67,10 @@ class View:
     Attributes:
         temperature: T.
         entropy: in nats, of the whole distribution at T.
-        tokens: the likeliest, best first.
-        choices: one per rule, in the order asked for.
-        top_w: what Top-W decided and whether distances mattered, where it is among the rules.
-        possible: tokens that are possible at all (healing leaves only those that finish the word).
+        tokens: the most probable, best first.
+        choices: one per rule, in the requested order.
+        top_w: Top-W's choice and whether distances affected it, if it is among the rules.
+        possible: number of possible tokens (healing leaves only those that complete the word).
     """
 
     temperature: float
@@ -95,12 +95,12 @@ def look(
     geometries: Geometries | None = None,
     top: int = TOP,
 ) -> View:
-    """Crop one row of logits (V,) by every rule.
+    """Applies every rule to one row of logits (V,).
 
     Args:
         temperature: T, before the rules.
         settings: rules by name, with values of their controls; None is all of them with their defaults.
-        geometries: by metric, for top-w; without them it is left out of the default rules.
+        geometries: by metric, for top-w; without them the default rules exclude it.
     Raises: InputError for another shape, an unknown rule, or a value out of range.
     """
     x = _row(logits)
@@ -110,7 +110,7 @@ def look(
     tokens = [Token(int(i), tokenizer.decode([int(i)]), float(p[i])) for i in best]
     choices, selection = [], None
     for name, values in settings.items():
-        if name == "top-w":  # what it decided says what it keeps
+        if name == "top-w":  # its choice includes the kept tokens
             selection = _top_w(values, geometries).select(Temperature(temperature)(None, x[None])[0])
             alive = torch.zeros(len(x), dtype=torch.bool)
             alive[selection.ids] = True
@@ -139,7 +139,7 @@ def sweep(
     geometries: Geometries | None = None,
     temperatures: Sequence[float] = TEMPERATURES,
 ) -> dict[str, list[int]]:
-    """How many tokens each rule keeps of one row (V,) at each temperature. Raises as `look` does."""
+    """The number of tokens that each rule keeps of one row (V,) at each temperature. Raises as `look` does."""
     x = _row(logits)
     tempered = Temperature(list(temperatures))(None, x.expand(len(temperatures), -1))  # (temperatures, V)
     settings = _all(geometries) if settings is None else settings
@@ -151,7 +151,7 @@ def sweep(
 
 @dataclass(frozen=True)
 class Point:
-    """A candidate of Top-W on the plane: where it is, how likely, kept or not, kept without distances or not."""
+    """A candidate of Top-W on the plane: position, probability, kept or not, kept without distances or not."""
 
     token: Token
     x: float
@@ -168,7 +168,7 @@ def top_w_map(
     geometries: Geometries | None = None,
     most: int = 120,
 ) -> list[Point]:
-    """The likeliest candidates on the two main axes of their whitened unit vectors. Raises as `look` does."""
+    """The most probable candidates on the two principal axes of their whitened unit vectors. Raises as `look` does."""
     x = _row(logits)
     rule = _top_w(values or {}, geometries)
     tempered = Temperature(temperature)(None, x[None])[0]
@@ -177,7 +177,7 @@ def top_w_map(
     ids = torch.topk(p, min(most, rule.top_m, int((p > 0).sum()) or 1)).indices
     geometry = rule.geometry if rule.geometry.metric != "uniform" else (geometries or {}).get("l2")
     if geometry is None:
-        raise InputError("No embeddings to draw a map of; give geometries with an l2 one.")
+        raise InputError("No embeddings given; geometries with the metric l2 expected.")
     u = geometry.vectors(ids).double()
     u -= u.mean(0)
     values_, axes = torch.linalg.eigh(u @ u.T)  # (n, n): n is small where D is not
@@ -212,4 +212,4 @@ def _probabilities(x: Tensor) -> Tensor:
 
 def _entropy(p: Tensor) -> float:
     q = p[p > 0].numpy()
-    return max(0.0, float(-(q * np.log(q)).sum()))  # in this order: never -0
+    return max(0.0, float(-(q * np.log(q)).sum()))  # in this order, so that the result is never -0
