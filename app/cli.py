@@ -158,11 +158,11 @@ def serve(
     host: Annotated[
         str,
         typer.Option(
-            help="The address to listen at. Another than 127.0.0.1 lets other machines in.", metavar="ADDRESS"
+            help="The address to listen at. With another than 127.0.0.1, other machines have access.", metavar="ADDRESS"
         ),
     ] = "127.0.0.1",
     no_token: Annotated[
-        bool, typer.Option("--no-token", metavar="", help="Let every program in that reaches the port.")
+        bool, typer.Option("--no-token", metavar="", help="Give every program that reaches the port access.")
     ] = False,
 ) -> None:
     """Serve drafts to editors and other programs, without the page.

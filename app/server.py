@@ -163,7 +163,7 @@ def serve(
         port: None is `PORT`; 0 means any.
         with_token: whether requests must present the user's token.
         page: False serves only other programs, without the page.
-        host: the address to listen at; an address that other machines can reach requires `page` False.
+        host: the address to listen at; at an address that other machines can reach, the page is not served.
     Raises: InputError for an unusable port; ModelNotFound, ModelFileError for a model that does not exist or
         cannot be read. If a model fails later, the page reports it.
     """

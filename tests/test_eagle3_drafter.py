@@ -444,5 +444,5 @@ def test_another_targets_head_and_targets_without_features_are_refused(model: La
         open = close = _forward = None  # type: ignore[assignment]
 
     Without.__abstractmethods__ = frozenset()
-    with pytest.raises(BackendUnavailable, match="on cpu does not give hidden states"):
+    with pytest.raises(BackendUnavailable, match="on cpu does not provide hidden states"):
         Eagle3Drafter(head_for(model), Without())  # type: ignore[abstract]

@@ -134,7 +134,7 @@ LIES: dict[str, tuple[Change, str]] = {
     ),
     "a place past the end": (put_at("token_embd.weight", 1 << 40), "up to byte 10995.* but only"),
     "one tensor over another": (put_at("blk.0.attn_q.weight", 0), "'blk.0.attn_q.weight' over"),
-    "a place between": (put_at("blk.0.attn_q.weight", 1), "the offset 1 for .* no multiple of 32"),
+    "a place between": (put_at("blk.0.attn_q.weight", 1), "the offset 1 for .* not a multiple of 32"),
     "an unknown type": (lambda made: setattr(made.tensors["token_embd.weight"], "kind", 99), "the unknown type 99"),
     "a name twice": (
         both(lambda made: made.twice.append("token_embd.weight"), put_at("token_embd.weight", 0)),
@@ -143,7 +143,7 @@ LIES: dict[str, tuple[Change, str]] = {
     "a field twice": (lambda made: made.twice.append("general.name"), "the field 'general.name' twice"),
     "an alignment of nothing": (set_to("general.alignment", 0), "an alignment of 0"),
     "another version": (lambda made: setattr(made, "version", 1), "version 1, where 2 or 3"),
-    "a text that is no UTF-8": (set_to("general.name", "\udcff", TEXT), "no UTF-8 for 'general.name'"),
+    "a text that is not UTF-8": (set_to("general.name", "\udcff", TEXT), "not UTF-8 for 'general.name'"),
 }
 
 
@@ -182,7 +182,7 @@ def test_a_file_cut_short_while_it_is_read_is_an_error_and_no_signal(tmp_path: P
     path = written(tmp_path)
     file = gguf_file.read(path)
     os.truncate(path, path.stat().st_size - 5000)
-    with pytest.raises(ModelFileError, match="cut short while it was read"):
+    with pytest.raises(ModelFileError, match="truncated while it was read"):
         [tensor.data() for tensor in file.tensors.values()]
 
 

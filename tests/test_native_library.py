@@ -184,7 +184,7 @@ def test_a_compile_that_failed_is_not_tried_again_by_this_process(kept: Kept) ->
         ("", "no C++ compiler was found"),
         ("/nowhere/c++", "does not work"),
         ("{folder}/broken", "cannot compile it (Sorry.)"),
-        ("{folder}/liar", "not loaded"),
+        ("{folder}/liar", "or loaded from it"),
     ],
 )
 def test_without_a_compiler_that_works_the_model_runs_on_transformers_layers_and_says_so(

@@ -239,7 +239,7 @@ def test_more_than_a_store_may_hold_is_refused_before_it_is_added(store: Persona
         lambda: store.learn(text_of([4] * 11)),
         lambda: store.restore([personal.StoredText("x", "2024", 1, (text_of([5] * 11),))]),
     ):
-        with pytest.raises(InputError, match=r"would hold 10\d tokens or more; at most 100 .* Nothing was added"):
+        with pytest.raises(InputError, match=r"would have 10\d tokens or more; at most 100 .* Nothing was added"):
             adding()
     assert len(read) == 3, "it is refused as soon as it is too much"
     assert [(document.origin, document.tokens) for document in store.documents()] == [("a", 90)]
@@ -255,7 +255,7 @@ def test_a_store_that_is_full_does_not_keep_others_from_learning(
         stores.switch_learning(name, True)
     stores.add_text("full", "a", text_of([1] * 99))
     monkeypatch.setattr(personal, "LARGEST", 100)
-    with pytest.raises(InputError, match="The store full would hold"):
+    with pytest.raises(InputError, match="The store full would have"):
         stores.take_in("1 2 3", True)
     assert {row["store"]: row["tokens"] for row in stores.list()} == {"full": 99, "other": 3}
 
@@ -319,7 +319,7 @@ def test_a_file_system_without_a_write_ahead_log_is_refused_in_words(
         return connect(f"file:{path}?vfs=unix-dotfile", uri=True, **options)
 
     monkeypatch.setattr("core.ngram.personal.sqlite3.connect", without)
-    with pytest.raises(StoreError, match=r"keeps no write-ahead log there.*network drive.*XDG_DATA_HOME"):
+    with pytest.raises(StoreError, match=r"has no write-ahead log there.*network drive.*XDG_DATA_HOME"):
         PersonalStore.open(tmp_path / "me.sqlite", TOKENIZER, create=True)
 
 

@@ -341,12 +341,12 @@ def test_what_is_no_store_is_refused_in_words(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="There is no personal store"):
         PersonalStore.open(tmp_path / "none.sqlite", TOKENIZER)
     (tmp_path / "text.sqlite").write_text("This is no database, but a text that is long enough to be told. " * 20)
-    with pytest.raises(StoreError, match="no personal store"):
+    with pytest.raises(StoreError, match="not a personal store"):
         PersonalStore.open(tmp_path / "text.sqlite", TOKENIZER)
     with sqlite3.connect(tmp_path / "other.sqlite") as other:
         other.execute("CREATE TABLE things (id)")
     for create in (False, True):
-        with pytest.raises(StoreError, match="is no personal store"):
+        with pytest.raises(StoreError, match="is not a personal store"):
             PersonalStore.open(tmp_path / "other.sqlite", TOKENIZER, create=create)
     with pytest.raises(InputError, match="tokenizer"):
         PersonalStore.open(tmp_path / "new.sqlite", create=True)

@@ -172,7 +172,7 @@ def test_a_store_that_cannot_be_used_says_why_and_can_be_deleted(
 ) -> None:
     (shared[2] / "junk.sqlite").write_text("junk" * 2000)
     page = opened(editor)
-    expect(store(page, "junk")).to_contain_text("damaged or no personal store")
+    expect(store(page, "junk")).to_contain_text("damaged or not a personal store")
     store(page, "junk").get_by_role("button", name="Delete this store").click()
     sure(page, "Delete")
     expect(store(page, "junk")).to_have_count(0)

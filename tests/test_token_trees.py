@@ -158,7 +158,7 @@ def test_a_mixed_step_forgets_the_tree_of_its_own_sequence(load: Callable[[str],
     sequence.feed([1, 2])
     sequence.feed_tree([5, 6], [-1, 0])
     sequence.feed_embedding(model.embeddings[[3, 4]].mean(0))
-    with pytest.raises(InputError, match="No tree"):
+    with pytest.raises(InputError, match="no tree"):
         sequence.keep([0])
     sequence.close()
 
@@ -253,7 +253,7 @@ def test_whatever_else_is_done_forgets_the_tree(request: pytest.FixtureRequest, 
             assert child.inputs == IDS
             child.close()
         if what != "close":
-            with pytest.raises(InputError, match="No tree"):
+            with pytest.raises(InputError, match="no tree"):
                 sequence.keep([0])
         sequence.close()
     opened = [model.open() for _ in range(100)]  # no sequence id is lost
@@ -272,7 +272,7 @@ def test_what_is_no_tree_or_no_path_is_named(load: Callable[[str], LanguageModel
         model.forward([Row(sequence, model.embeddings[:2], parents=[-1, 0])])
     sequence.feed_tree([5, 6, 7], [-1, 0, 0])
     for path in ([1], [0, 0], [3], [0, 1, 2]):
-        with pytest.raises(InputError, match="no path"):
+        with pytest.raises(InputError, match="not a path"):
             sequence.keep(path)
     sequence.keep([0, 2])
     assert sequence.inputs == [1, 5, 7]

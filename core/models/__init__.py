@@ -1,4 +1,4 @@
-"""Models by name. `load_model` is the one way in."""
+"""Models by name; `load_model` is the entry point."""
 
 from core.models.base import LanguageModel, Row, Sequence, Tokenizer
 from core.models.load import load_model

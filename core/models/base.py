@@ -1,8 +1,8 @@
-"""One interface to a causal language model, whichever backend runs it.
+"""One interface to a causal language model on any backend.
 
-A `LanguageModel` holds weights and a tokenizer. A `Sequence` is one line of thought in its cache: feed it tokens
+A `LanguageModel` holds weights and a tokenizer. A `Sequence` is one text in its cache: feed it tokens
 or embeddings, rewind it, fork it. Many sequences advance in one pass through `LanguageModel.forward`.
-Nothing here knows about drafts, files or widgets.
+This module handles no drafts, files or widgets.
 
 Shapes: V is the vocabulary size, D the width of an embedding, n a number of positions.
 """
@@ -25,7 +25,7 @@ SNAPSHOTS = 4  # logits kept per sequence, V float32 each (197 kB for the defaul
 
 @dataclass(frozen=True)
 class Row:
-    """What one sequence contributes to a pass.
+    """The inputs of one sequence in a pass.
 
     Attributes:
         sequence: the sequence that grows.
@@ -33,8 +33,8 @@ class Row:
         every: logits after each input (n, V) instead of after the last one (V,).
         silent: no logits at all, an empty tensor; the output layer is a third of a small model.
         parents: makes the inputs a tree of tokens: input i follows input `parents[i]` of this row, which stands
-            before it, or what the sequence holds where that is -1. Logits after each input, as with `every`. The
-            sequence stays as it was until `Sequence.keep` says which path it goes on with.
+            before it, or the end of the sequence if that is -1. Logits after each input, as with `every`. The
+            sequence is unchanged until `Sequence.keep` chooses a path.
     """
 
     sequence: Sequence
@@ -48,13 +48,13 @@ class LanguageModel(ABC):
     """A causal language model on one backend.
 
     Attributes:
-        name: what the user asked for, shown in the status line.
+        name: the name that the user gave, shown in the status line.
         backend: "torch" or "llama.cpp".
         device: "cpu", "cuda:0", …
-        arithmetic: how this backend computes with the weights, where there are several ways: what a pass costs depends
+        arithmetic: how this backend computes with the weights, if there are several ways; the cost of a pass depends
             on it.
         vocab_size, dim: V and D.
-        embeddings: (V, D) float32 tensor on the CPU. Feeding `embeddings[i]` is feeding token i.
+        embeddings: (V, D) float32 tensor on the CPU. Feeding `embeddings[i]` is equivalent to feeding token i.
         context_length: positions that one sequence can hold.
         tokenizer: see `Tokenizer`.
         tokens_fed: inputs that went through the model since it was loaded, for tests and the status line.
@@ -70,9 +70,9 @@ class LanguageModel(ABC):
     tokenizer: Tokenizer
     arithmetic: str = ""
     tokens_fed: int = 0
-    takes_trees: bool = True  # else only those without branches
-    notice: str | None = None  # what the user should know about how it was loaded
-    depth: int = 0  # its layers, where a backend tells
+    takes_trees: bool = True  # otherwise only chains, trees without branches
+    notice: str | None = None  # a message for the user about how it was loaded
+    depth: int = 0  # number of layers, if the backend provides it
     watched: tuple[int, ...] = ()  # see `watch`
 
     @abstractmethod
@@ -80,31 +80,32 @@ class LanguageModel(ABC):
         """A new, empty sequence. Raises ContextFull when the cache has no free sequence."""
 
     def watch(self, layers: tuple[int, ...]) -> None:
-        """From now on sequences remember, in `Sequence.features`, the hidden states that enter these layers.
-        Raises BackendUnavailable where a backend does not give them."""
+        """Makes sequences record, in `Sequence.features`, the hidden states that enter these layers.
+        Raises BackendUnavailable if the backend does not provide them."""
         if layers != self.watched:
             raise BackendUnavailable(
-                f"{self.backend} on {self.device} does not give hidden states, which an EAGLE-3 head reads; use "
+                f"{self.backend} on {self.device} does not provide hidden states, which an EAGLE-3 head needs; use "
                 "--backend torch, or another drafter."
             )
 
     @abstractmethod
     def _forward(self, rows: list[Row]) -> list[Tensor]:
-        """Run the rows in one pass. `forward` has checked the inputs, keeps the books, and removes what a failed pass
-        appended."""
+        """Runs the rows in one pass. `forward` validates the inputs, records the new positions, and removes the
+        positions of
+        a failed pass."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give the weights back. Sequences of a closed model must not be used."""
+        """Releases the weights. Sequences of a closed model must not be used."""
 
     def forward(self, rows: list[Row]) -> list[Tensor]:
-        """Advance several sequences, one row each, in one pass.
+        """Advances several sequences, one row each, in one pass.
 
         Returns: for each row float32 logits on the CPU, (V,), with `every` or `parents` (n, V), with `silent` (0,).
-            The tensors are the caller's.
+            The caller owns the tensors.
         Raises: InputError for an empty row, an id outside the vocabulary, embeddings of another width, a sequence
-            that appears twice, or parents that make no tree or one that the model does not take; ContextFull when
-            there is no room. After any error every sequence is as it was.
+            that appears twice, or parents that form no tree or one that the model does not support; ContextFull when
+            there is no room. After any error every sequence is unchanged.
         """
         seen: set[int] = set()
         for row in rows:
@@ -133,8 +134,8 @@ class LanguageModel(ABC):
         return logits
 
     def has_room(self, positions: int) -> bool:
-        """Whether so many more positions keep the cache within its share of memory; see `core.models.memory`. A cache
-        of fixed size has room until it raises ContextFull."""
+        """Whether this many more positions keep the cache within its share of memory; see `core.models.memory`. A cache
+        of fixed size returns True, and raises ContextFull when it is full."""
         return True
 
     def _check_tree(self, row: Row) -> None:
@@ -148,11 +149,11 @@ class LanguageModel(ABC):
             if not -1 <= parent < i:
                 raise InputError(f"Token {i} of a tree has the parent {parent}; -1 to {i - 1} expected.")
         if not self.takes_trees and not is_chain(row.parents):
-            raise InputError(f"{self.name} cannot tell the branches of a tree apart; give a chain of tokens.")
+            raise InputError(f"{self.name} does not support trees with branches; give a chain of tokens.")
 
     def _check_inputs(self, inputs: list[int] | Tensor) -> None:
         if len(inputs) == 0:
-            raise InputError("Nothing to feed: give at least one token id or embedding.")
+            raise InputError("No input given; at least one token id or embedding expected.")
         if isinstance(inputs, Tensor):
             if inputs.ndim != 2 or inputs.shape[1] != self.dim:
                 raise InputError(f"Embeddings of shape {tuple(inputs.shape)} given; (n, {self.dim}) expected.")
@@ -165,7 +166,7 @@ class LanguageModel(ABC):
 
 @dataclass(frozen=True)
 class Tree:
-    """A tree of tokens in the cache, of which no path is chosen yet: ids, parents, and the logits (n, V)."""
+    """A tree of tokens in the cache, before a path is chosen: ids, parents, and the logits (n, V)."""
 
     ids: list[int]
     parents: list[int]
@@ -173,41 +174,41 @@ class Tree:
 
 
 class Sequence(ABC):
-    """One sequence in a model's cache: what was fed, where it can be rewound to.
+    """One sequence in a model's cache: its inputs, and the positions to which it can be rewound.
 
     Attributes:
         model: the model it belongs to.
-        inputs: what was fed, position by position: a token id, or None for an embedding.
+        inputs: by position: a token id, or None for an embedding.
     """
 
     def __init__(self, model: LanguageModel, inputs: list[int | None] | None = None) -> None:
         self.model = model
         self.inputs: list[int | None] = list(inputs or [])
-        # Logits after a prefix stay true for as long as that prefix stands: keep the latest few, so that going
-        # back to one of them (typing on inside a word) costs no pass.
+        # Logits after a prefix stay valid as long as the prefix is unchanged. The latest few are kept, so that
+        # returning to one of them (typing on inside a word) costs no pass.
         self._logits: OrderedDict[int, Tensor] = OrderedDict()
         self._tree: Tree | None = None
         self.fresh: Tensor | None = None  # features of the latest pass, (n, W)
         self._features = torch.empty(0, 0)  # a buffer with room to grow, (capacity, W)
-        self._known = 0  # its rows that count: fewer than `length` where the model was not watched all along
-        self._layers: tuple[int, ...] = ()  # the watched layers whose states it holds
+        self._known = 0  # its valid rows: fewer than `length` if the model was not watched from the start
+        self._layers: tuple[int, ...] = ()  # the watched layers whose states it contains
 
     @property
     def features(self) -> Tensor | None:
-        """(length, W): of each position, the hidden states of the layers that the model is told to `watch`, side by
-        side. None where it was not watched since the first of them. Valid until the sequence changes. They are where
-        the backend hands them over: float32 on the CPU, or in the model's precision on its device."""
+        """(length, W): for each position, the hidden states of the layers given to `watch`, side by side.
+        None if recording did not start at the first position. Valid until the sequence changes. They are on
+        the backend's device: float32 on the CPU, or in the model's precision on its device."""
         whole = self.model.watched and self._layers == self.model.watched and self._known == self.length
         return self._features[: self.length] if whole else None
 
     def reveal(self) -> None:
-        """Make `features` cover every position: rewind to 0, so that all are fed again, where some were fed before the
+        """Makes `features` cover every position: rewinds to 0, so that all are fed again, if some were fed before the
         model was watched."""
         if self.features is None:
             self.rewind(0)
 
     def remember(self, fresh: Tensor | None) -> None:
-        """Rows (n, W) behind the others; called before the positions are counted."""
+        """Appends rows (n, W); called before the positions are counted."""
         self.fresh = None
         if fresh is None or self._known < self.length:
             return
@@ -225,39 +226,40 @@ class Sequence(ABC):
 
     @property
     def length(self) -> int:
-        """Positions fed so far."""
+        """The number of positions fed so far."""
         return len(self.inputs)
 
     def feed(self, ids: list[int]) -> Tensor:
-        """Append tokens; returns the logits (V,) after the last of them."""
+        """Appends tokens; returns the logits (V,) after the last of them."""
         return self.model.forward([Row(self, list(ids))])[0]
 
     def feed_every(self, ids: list[int]) -> Tensor:
-        """Append n tokens in one pass; returns the logits (n, V) after each of them."""
+        """Appends n tokens in one pass; returns the logits (n, V) after each of them."""
         return self.model.forward([Row(self, list(ids), every=True)])[0]
 
     def feed_embedding(self, vector: Tensor) -> Tensor:
-        """Append one position given as an embedding (D,); returns the logits (V,) after it."""
+        """Appends one position given as an embedding (D,); returns the logits (V,) after it."""
         return self.model.forward([Row(self, vector.reshape(1, -1))])[0]
 
     def feed_tree(self, ids: list[int], parents: list[int]) -> Tensor:
-        """Look at n tokens that branch off the end, in one pass: token i follows token `parents[i]` < i, or the end
-        where that is -1. Returns the logits (n, V) after each, as if only its own path stood before it.
+        """Evaluates n tokens that branch off the end, in one pass: token i follows token `parents[i]` < i, or the end
+        if that is -1. Returns the logits (n, V) after each, as if only its own path stood before it.
 
-        Nothing is appended until `keep`; whatever else is done with the sequence forgets the tree.
+        Nothing is appended until `keep`; any other operation on the sequence drops the tree.
         """
         return self.model.forward([Row(self, list(ids), parents=list(parents))])[0]
 
     def keep(self, path: list[int]) -> None:
-        """Append a path of the tree that was fed last, given as places in it, and forget the rest; [] forgets it all.
+        """Appends a path of the tree that was fed last, given as indices into it, and drops the rest; [] drops the
+        whole tree.
         Raises InputError unless the path begins at the end of the sequence."""
         tree = self._tree
         if tree is None:
-            raise InputError("No tree to keep anything of: feed one first.")
+            raise InputError("There is no tree; feed one before calling keep.")
         at = -1
         for place in path:
             if not 0 <= place < len(tree.ids) or tree.parents[place] != at:
-                raise InputError(f"{path} is no path of the tree: each place must be a child of the one before it.")
+                raise InputError(f"{path} is not a path of the tree; each index must be a child of the one before it.")
             at = place
         self._keep(path)
         self._tree = None
@@ -266,7 +268,7 @@ class Sequence(ABC):
             self._note([tree.ids[place] for place in path], tree.logits[at])
 
     def rewind(self, length: int) -> None:
-        """Forget every position from `length` on. Raises InputError when there are not that many."""
+        """Drops every position from `length` on. Raises InputError if there are fewer."""
         if not 0 <= length <= self.length:
             raise InputError(f"Cannot rewind to {length}: the sequence holds {self.length} positions.")
         self.forget_tree()
@@ -278,7 +280,7 @@ class Sequence(ABC):
             del self._logits[stale]
 
     def fork(self) -> Sequence:
-        """A second sequence that starts as this one stands; the two then go their own ways."""
+        """A second sequence with the same contents; the two then change independently."""
         self.forget_tree()
         child = self._fork()
         child.inputs = list(self.inputs)
@@ -288,7 +290,7 @@ class Sequence(ABC):
         return child
 
     def common_prefix(self, ids: list[int]) -> int:
-        """How many leading positions already hold `ids`; superposed positions never match."""
+        """The number of leading positions that hold `ids`; superposed positions never match."""
         n = 0
         for held, wanted in zip(self.inputs, ids, strict=False):
             if held != wanted:
@@ -297,30 +299,30 @@ class Sequence(ABC):
         return n
 
     def resume(self, ids: list[int]) -> Tensor | None:
-        """Rewind to what this sequence shares with `ids`, so that `ids[self.length:]` remains to be fed.
+        """Rewinds to the common prefix with `ids`, so that `ids[self.length:]` remains to be fed.
 
-        Returns the logits (V,) after `ids` if they are still known, in which case nothing remains.
+        Returns the logits (V,) after `ids` if they are cached, in which case nothing remains to be fed.
         """
         shared = self.common_prefix(ids)
         if shared == len(ids) and shared not in self._logits:
-            shared -= 1  # the last position is fed again, to see its logits
+            shared -= 1  # the last position is fed again for its logits
         self.rewind(max(shared, 0))
         return self._logits[len(ids)].clone() if shared == len(ids) else None
 
     def sync(self, ids: list[int]) -> Tensor:
-        """Make this sequence hold exactly `ids`, feeding only the tail that changed.
+        """Makes this sequence hold exactly `ids`, feeding only the tail that changed.
 
         Returns the logits (V,) after the last id. Raises InputError when `ids` is empty.
         """
         if not ids:
-            raise InputError("Nothing to hold: give at least one token id.")
+            raise InputError("No token ids given; at least one expected.")
         known = self.resume(ids)
         return known if known is not None else self.feed(ids[self.length :])
 
     def _note(self, inputs: list[int] | Tensor, last: Tensor | None) -> None:
         self.inputs.extend([None] * len(inputs) if isinstance(inputs, Tensor) else inputs)
-        if last is not None and not isinstance(inputs, Tensor):  # superposed positions are never gone back to
-            self._logits[self.length] = last.clone()  # callers may write on theirs
+        if last is not None and not isinstance(inputs, Tensor):  # superposed positions are never revisited
+            self._logits[self.length] = last.clone()  # callers may modify theirs
             while len(self._logits) > SNAPSHOTS:
                 self._logits.popitem(last=False)
 
@@ -329,7 +331,7 @@ class Sequence(ABC):
             self.keep([])
 
     def _restore(self, length: int) -> None:
-        """After a pass that failed anywhere: be as before it, when there were `length` positions and no tree."""
+        """Restores the state before a failed pass, with `length` positions and no tree."""
         del self.inputs[length:]
         self._known = min(self._known, length)
         for at in [at for at in self._logits if at > length]:
@@ -340,23 +342,23 @@ class Sequence(ABC):
 
     @abstractmethod
     def _keep(self, path: list[int]) -> None:
-        """Leave this path of the tree in the cache, as if it had been fed; the rest of the tree goes."""
+        """Keeps this path of the tree in the cache, as if it had been fed; removes the rest of the tree."""
 
     @abstractmethod
     def _rewind(self, length: int) -> None:
-        """Drop the cache from `length` on; 0 <= length <= self.length."""
+        """Drops the cache from `length` on; 0 <= length <= self.length."""
 
     @abstractmethod
     def _fork(self) -> Sequence:
         """A sequence of the same class over a copy, or a shared view, of this one's cache."""
 
     def settle(self) -> None:  # noqa: B027 most backends have nothing to do
-        """Nothing is fed for a while: give back what the cache holds beside this sequence because of passes that it
-        shared."""
+        """Called before a pause: releases cache memory that this sequence only shares because of earlier joint
+        passes."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give this sequence's place in the cache back; closing twice is harmless."""
+        """Releases this sequence's place in the cache; closing twice is harmless."""
 
 
 def as_embeddings(model: LanguageModel, inputs: list[int] | Tensor) -> Tensor:
@@ -367,7 +369,7 @@ def as_embeddings(model: LanguageModel, inputs: list[int] | Tensor) -> Tensor:
 
 
 def _rows(x: Tensor, places: list[int]) -> Tensor:
-    """Rows of x (n, W), on whatever device it is."""
+    """Rows of x (n, W), on its device."""
     if places == list(range(len(places))):
         return x[: len(places)]
     return x.index_select(0, sent(places, x.device))
@@ -379,7 +381,7 @@ def is_chain(parents: list[int]) -> bool:
 
 
 def depths(parents: list[int]) -> list[int]:
-    """How many inputs of the tree stand before each."""
+    """The number of ancestors of each input of the tree."""
     found: list[int] = []
     for parent in parents:
         found.append(0 if parent < 0 else found[parent] + 1)
@@ -387,7 +389,7 @@ def depths(parents: list[int]) -> list[int]:
 
 
 def path_to(place: int, parents: list[int]) -> list[int]:
-    """The inputs from the tree's beginning to `place`."""
+    """The inputs from the tree's root to `place`."""
     path: list[int] = []
     while place >= 0:
         path.append(place)

@@ -1,4 +1,4 @@
-"""Functions that a GPU replays as one graph, and the few sizes that they are captured for.
+"""Functions that a GPU replays as one graph, captured for a few sizes.
 
 A captured function reads and writes at fixed addresses, so its sizes are fixed too: callers round them up to a power of
 two, and each size is captured once. Without CUDA the same functions run uncaptured.
@@ -21,8 +21,8 @@ class Graphs:
     """Captured functions by key, on one device.
 
     Attributes:
-        made: the functions that were captured so far.
-        pool: the memory that all of them work in, because what one found is taken before another one runs. None
+        made: the functions captured so far.
+        pool: the memory that all of them share, because the result of one is used before another one runs. None
             without CUDA.
     """
 
@@ -35,12 +35,13 @@ class Graphs:
     def __call__(
         self, key: tuple[Any, ...], compute: Compute, fed: Tensor, harmless: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """What `compute` returns for `fed`, on the device; it holds until the next call of any that shares the pool.
+        """The result of `compute` for `fed`, on the device; valid until the next call of any function that shares the
+        pool.
 
         Args:
             key: everything that `compute` depends on besides `fed` and the tensors at fixed addresses.
             fed: on the host; the one copy to the device.
-            harmless: what to warm up with where `fed`, computed several times, leaves something else than once.
+            harmless: the input for warm-up, if computing `fed` several times has another effect than once.
         Raises: ContextFull when the device's memory is full.
         """
         try:
@@ -56,10 +57,10 @@ class Graphs:
 
 
 class Captured:
-    """A function of one tensor, at fixed addresses: captured where there is CUDA, run as it stands elsewhere."""
+    """A function of one tensor, at fixed addresses: captured with CUDA, run directly elsewhere."""
 
     def __init__(self, compute: Compute, fed: Tensor, device: torch.device, pool: Any) -> None:
-        """`fed` is the input of the warm-up runs, which must not overwrite held data."""
+        """`fed` is the input of the warm-up runs, which must not overwrite data in use."""
         self._compute = compute
         self._fed = fed.to(device, copy=True)
         self.graph: torch.cuda.CUDAGraph | None = None
@@ -74,7 +75,7 @@ class Captured:
         return self._found
 
     def uncaptured(self) -> tuple[Tensor, ...]:
-        """The same for what was fed last, launched piece by piece."""
+        """Repeats the last input without the graph."""
         with torch.inference_mode():
             return self._compute(self._fed)
 
@@ -82,7 +83,7 @@ class Captured:
         side = torch.cuda.Stream(device)
         side.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(side):
-            for _ in range(3):  # libraries choose their kernels, compilers compile
+            for _ in range(3):  # libraries choose their kernels and compilers compile during warm-up
                 self.uncaptured()
         torch.cuda.current_stream(device).wait_stream(side)
         graph = torch.cuda.CUDAGraph()
@@ -92,7 +93,7 @@ class Captured:
 
 
 def bucket(n: int, least: int) -> int:
-    """The least power of two times `least` that is n or more."""
+    """The smallest power of two times `least` that is n or more."""
     size = least
     while size < n:
         size *= 2

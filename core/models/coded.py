@@ -1,6 +1,6 @@
-"""Weights as GGUF files have them, in a few bits each: read from a file, and put in order for `native.cpp`.
+"""Weights in the few-bit formats of GGUF files: reads them from a file, and arranges them for `native.cpp`.
 
-What they stand for is exactly what a reader of the file makes of them in float32; nothing is rounded anew. Shapes: a
+Decoded values are exactly those of a float32 reader of the file; nothing is rounded again. Shapes: a
 matrix (out, in) has its inputs in blocks of 32.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor
 from core.models.gguf_file import GGUFTensor
 
 BLOCK = 32  # inputs that share a scale
-# Types of GGUF: bits, and whether there are offsets in the file.
+# Types of GGUF: bits, and whether there are offsets.
 TYPES = {
     GGMLQuantizationType.Q4_0: (4, False),
     GGMLQuantizationType.Q4_1: (4, True),
@@ -71,7 +71,7 @@ class Coded:
 
     @staticmethod
     def of(tensor: GGUFTensor) -> Coded | None:
-        """A tensor of a GGUF file; None for one that has another type."""
+        """A tensor of a GGUF file; None for a tensor of another type."""
         if tensor.kind not in TYPES or len(tensor.shape) != 2:
             return None
         bits, both = TYPES[tensor.kind]

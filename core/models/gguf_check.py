@@ -1,8 +1,8 @@
-"""Whether a GGUF file's tensors are those that its metadata announces: one table of names, shapes and kinds.
+"""Checks that a GGUF file's tensors match its metadata: one table of names, shapes and types.
 
-Compiled code sizes its memory by the metadata and fills it from the tensors, so the two must agree before either is
-used. Of the Llama family every tensor that the layers are made of is in the table. Of other architectures, which
-transformers or llama.cpp read, the sizes that all of them have are compared.
+Compiled code allocates memory by the metadata and fills it from the tensors, so the two must agree before either is
+used. For the Llama family the table contains every tensor of the layers. For other architectures, which
+transformers or llama.cpp read, only the sizes that all of them have are compared.
 
 Shapes: D width, H query heads on K key heads, w width of a head, V vocabulary.
 """
@@ -19,8 +19,8 @@ from core.errors import ModelFileError
 from core.models.gguf_file import GGUFFile
 
 FAMILY = "llama"
-THETA = 10000.0  # of the rotation, where a file says nothing
-LARGEST = 2**31 - 1  # of a size that is a number in the metadata
+THETA = 10000.0  # of the rotation, if the file has none
+LARGEST = 2**31 - 1  # the largest size accepted from the metadata
 NORMS = frozenset({GGMLQuantizationType.F32, GGMLQuantizationType.F16, GGMLQuantizationType.BF16})
 _INTEGERS = {kind for kind in GGMLQuantizationType if kind.name in ("I8", "I16", "I32", "I64")}
 MATRICES = frozenset(GGMLQuantizationType) - _INTEGERS
@@ -28,8 +28,8 @@ MATRICES = frozenset(GGMLQuantizationType) - _INTEGERS
 
 @dataclass(frozen=True)
 class Config:
-    """The sizes of a model of the Llama family, under the names that a transformers configuration has for them. Its
-    import takes longer than the file."""
+    """The sizes of a model of the Llama family, with the attribute names of a transformers configuration, whose
+    import would take longer than reading the file."""
 
     hidden_size: int
     num_hidden_layers: int
@@ -53,7 +53,7 @@ class Expected:
 
 
 def check(file: GGUFFile) -> None:
-    """Raise ModelFileError, in one sentence, where tensors and metadata disagree or either lacks something."""
+    """Raises ModelFileError, in one sentence, if tensors and metadata disagree or are incomplete."""
     if not isinstance(file.architecture, str):
         _wrong(file, f"its general.architecture is {file.architecture!r}, where a name is expected")
     tokens = file.fields.get("tokenizer.ggml.tokens")
@@ -77,7 +77,7 @@ def check(file: GGUFFile) -> None:
 
 
 def config_of(file: GGUFFile) -> Config:
-    """The sizes of a file of the Llama family; all are above 0 and fit together. Raises ModelFileError."""
+    """The sizes of a file of the Llama family; all are above 0 and consistent. Raises ModelFileError."""
     dim, heads = _size(file, "embedding_length"), _size(file, "attention.head_count")
     key_heads = _size(file, "attention.head_count_kv", heads)
     if heads % key_heads:
@@ -111,7 +111,7 @@ def config_of(file: GGUFFile) -> Config:
 
 
 def table(c: Config) -> dict[str, Expected]:
-    """Every tensor that a model of the Llama family is made of."""
+    """Every tensor of a model of the Llama family."""
     D, inner, V = c.hidden_size, c.intermediate_size, c.vocab_size
     queries, keys = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
     of_layer = {
@@ -134,26 +134,27 @@ def table(c: Config) -> dict[str, Expected]:
 
 
 def _may_lack(file: GGUFFile, name: str) -> bool:
-    """The output rows may be the embeddings; experts have tensors of their own; a part of a file lacks the others'."""
+    """Whether a tensor may be missing: output rows may be the embeddings; experts have their own tensors; a part of a
+    split file lacks the others'."""
     experts = ".ffn_" in name and any(".expert" in key for key in file.fields)
     parts = file.fields.get("split.count")
     return name == "output.weight" or experts or (isinstance(parts, int) and parts > 1)
 
 
 def _check_common(file: GGUFFile) -> None:
-    """What every architecture has."""
+    """The checks for every architecture."""
     layers = file.said("block_count")
     if layers is not None and _size(file, "block_count") > len(file.tensors):
         _wrong(file, f"its block_count is {layers}, but it has only {len(file.tensors)} tensors")
     table = file.tensors.get("token_embd.weight")
     tokens = file.fields.get("tokenizer.ggml.tokens")
     if table is None or not isinstance(tokens, list):
-        return  # the backend says what is missing
+        return  # the backend reports the missing part
     expected = (len(tokens), _size(file, "embedding_length"))
     if table.shape != expected:
         _wrong(file, f"token_embd.weight has the shape {table.shape}, where its metadata gives {expected}")
     for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length", "context_length"):
-        if isinstance(file.said(key), int):  # some architectures have a list, one for each layer, with zeros in it
+        if isinstance(file.said(key), int):  # some architectures have a list, one entry per layer, with zeros in it
             _size(file, key)
 
 

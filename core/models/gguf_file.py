@@ -1,15 +1,15 @@
 """GGUF files: their metadata and tensors, checked against the file's own size before anything is read or allocated.
 
-A file may come from anywhere, so this parser believes no number in it. Every count, length and offset is compared with
-the bytes that are really there; a file that lies ends in one ModelFileError. It reads and does not map: a file that is
-cut short while it is read gives an error too, where a mapped one would end the process with SIGBUS.
+A file may come from any source, so this parser validates every number in it. Every count, length and offset is compared
+with the bytes that are there; an inconsistent file gives one ModelFileError. The parser reads and does not map: a file
+that is truncated during reading gives an error too, where a mapped one would end the process with SIGBUS.
 
     magic "GGUF", u32 version, u64 tensors, u64 fields          numbers are little-endian
     fields: text key, u32 type, value                           a text is a u64 length and UTF-8
     tensors: text name, u32 dimensions, u64 each, u32 type, u64 offset from `start`
     start: the next multiple of the alignment; the tensors' data, none over another
 
-What the tensors mean, and whether they fit the metadata, is `gguf_check`'s affair.
+`gguf_check` compares the tensors with the metadata.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 HEADER = 64 << 20  # bytes before the tensors' data; the largest vocabularies of today take 20 MB
 DIMENSIONS = 4
-ALIGNMENT = 32  # where a file states none
+ALIGNMENT = 32  # if a file states none
 _FIRST = 4 << 20  # bytes of the header that are read at once
-_SENTENCE = 200  # characters of what is wrong; a name in the file may be as long as the file
+_SENTENCE = 200  # characters of an error message; a name in the file may be as long as the file
 
 # Types of a field's value: their struct formats, and the two that have a length.
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
-# The least that each takes in a file, so that a count can be refused before a loop runs over it.
+# The minimum size of each in a file, so that a count can be refused before a loop over it.
 _LEAST_TEXT, _LEAST_FIELD, _LEAST_TENSOR = 8, 8 + 4 + 1, 8 + 4 + 8 + 4 + 8
 
 _PLAIN: dict[GGMLQuantizationType, type[np.generic]] = {
@@ -55,12 +55,12 @@ _PLAIN: dict[GGMLQuantizationType, type[np.generic]] = {
 
 @dataclass(frozen=True)
 class GGUFTensor:
-    """One tensor of a file, whose data is read when it is asked for.
+    """One tensor of a file; its data is read on demand.
 
     Attributes:
         kind: its type: plain numbers, or blocks of a few bits each.
         shape: outermost first, (out, in) of a matrix.
-        offset, bytes: where in the file its data is; this lies inside the file.
+        offset, bytes: the position of its data, which is inside the file.
     """
 
     name: str
@@ -75,13 +75,13 @@ class GGUFTensor:
         found = np.empty(self.bytes, np.uint8)
         self._file.seek(self.offset)
         if self._file.readinto(found.data) != self.bytes:
-            raise ModelFileError(f"{self._file.name} was cut short while it was read; download it again.")
+            raise ModelFileError(f"{self._file.name} was truncated while it was read; download it again.")
         return found.view(_PLAIN.get(self.kind, np.uint8)).reshape(*self.shape[:-1], -1)
 
     def unpacked(self) -> np.ndarray:
-        """What the data stands for, float32 of this shape. Raises ModelFileError."""
+        """The decoded data, float32 of this shape. Raises ModelFileError."""
         try:
-            with np.errstate(all="ignore"):  # a scale may be no number; the model then says so when it is tried
+            with np.errstate(all="ignore"):  # a scale may be NaN; loading the model then reports it
                 return np.ascontiguousarray(dequantize(self.data(), self.kind), dtype=np.float32)
         except NotImplementedError:
             raise ModelFileError(
@@ -92,10 +92,10 @@ class GGUFTensor:
 
 @dataclass(frozen=True)
 class GGUFFile:
-    """What a file says of itself.
+    """The contents of a file's header.
 
     Attributes:
-        fields: metadata by key: numbers, texts, truth values, and lists of these.
+        fields: metadata by key: numbers, texts, booleans, and lists of these.
         tensors: by name.
     """
 
@@ -113,9 +113,9 @@ class GGUFFile:
 
 
 def read(path: Path) -> GGUFFile:
-    """The file's metadata and tensors. The last file stays read: the check and the backend share it.
+    """The file's metadata and tensors. The last file is cached, because the check and the backend share it.
 
-    Raises: ModelFileError for anything but a whole GGUF file.
+    Raises: ModelFileError for anything but a complete GGUF file.
     """
     try:
         stat = path.stat()
@@ -130,12 +130,12 @@ def _read(path: Path, size: int, *_changed: int) -> GGUFFile:
 
 
 def forget() -> None:
-    """Close the file that was read last, once its model is made."""
+    """Closes the cached file, once its model is loaded."""
     _read.cache_clear()
 
 
 class _Parser:
-    """Reads the header from its beginning to its end; `_at` is the byte it has come to."""
+    """Reads the header from its beginning to its end; `_at` is the current byte."""
 
     def __init__(self, path: Path, file: BufferedReader, size: int) -> None:
         self._path, self._file, self._size = path, file, size
@@ -199,7 +199,7 @@ class _Parser:
     def _placed(
         self, stated: list[tuple[str, GGMLQuantizationType, tuple[int, ...], int]], alignment: Any
     ) -> dict[str, GGUFTensor]:
-        """The tensors, each where its data lies in the file."""
+        """The tensors with the positions of their data in the file."""
         if type(alignment) is not int or not 0 < alignment <= HEADER or alignment & (alignment - 1):
             self._damaged(f"an alignment of {alignment!r}, where a power of two is expected")
         start = -(-self._at // alignment) * alignment
@@ -211,7 +211,7 @@ class _Parser:
                 self._damaged(f"rows of {shape[-1]} numbers for {name!r}, which has blocks of {block}")
             length = prod(shape) // block * size
             if offset % alignment:
-                self._damaged(f"the offset {offset} for {name!r}, which is no multiple of {alignment}")
+                self._damaged(f"the offset {offset} for {name!r}, which is not a multiple of {alignment}")
             if start + offset + length > self._size:
                 self._damaged(f"{name!r} up to byte {start + offset + length}, but only {self._size} bytes")
             if offset < end:
@@ -225,7 +225,7 @@ class _Parser:
     # --- bytes
 
     def _take(self, count: int, what: str) -> int:
-        """Where the next `count` bytes begin; they are in memory and are passed."""
+        """The position of the next `count` bytes, which are then in memory; advances behind them."""
         start = self._at
         self._at = end = start + count
         if end > len(self._bytes):
@@ -246,10 +246,10 @@ class _Parser:
         try:
             return self._bytes[start : start + length].decode()
         except UnicodeDecodeError:
-            self._damaged(f"a text that is no UTF-8 for {what!r}")
+            self._damaged(f"a text that is not UTF-8 for {what!r}")
 
     def _expect(self, count: int, each: int, what: str) -> None:
-        """Refuse a count of things that the rest of the file has no room for."""
+        """Refuses a count for which the rest of the file has no room."""
         if count * each > self._size - self._at:
             self._damaged(f"{count} {what} announced, but only {self._size} bytes")
 

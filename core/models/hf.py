@@ -1,6 +1,6 @@
-"""Loads models for the torch backend: by transformers, or straight from a GGUF file into compiled code.
+"""Loads models for the torch backend: with transformers, or from a GGUF file directly into compiled code.
 
-A model comes out as `TorchModel`. transformers is imported only where its own layers or readers are needed, because
+The result is a `TorchModel`. transformers is imported only if its own layers or readers are needed, because
 that takes seconds.
 """
 
@@ -33,10 +33,10 @@ from core.models.module import embedding_weight
 from core.models.native_gguf import read as native_gguf
 from core.models.torch_model import TorchModel
 
-MAX_CONTEXT = 8192  # positions; what a model's configuration allows beyond that would cost gigabytes of cache
-UNKNOWN_CONTEXT = 2048  # positions, where the configuration does not say
+MAX_CONTEXT = 8192  # positions; more, even if the model's configuration allows them, would take gigabytes of cache
+UNKNOWN_CONTEXT = 2048  # positions, if the configuration states none
 
-# What transformers and the file readers raise for a file that is damaged or of an unsupported kind.
+# Exceptions of transformers and the file readers for a damaged or unsupported file.
 _UNREADABLE = (
     OSError,
     ValueError,
@@ -61,14 +61,14 @@ if TYPE_CHECKING:
 
 
 def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain: bool = False) -> TorchModel:
-    """Load a model.
+    """Loads a model.
 
     Args:
         source: a GGUF file, a Hugging Face directory, or the id of a model on the Hugging Face hub.
-        name: what the user asked for.
-        dtype: of the weights on a CPU, float32 or bfloat16; None is as a GGUF file has them, or else float32. Models
+        name: the name that the user gave.
+        dtype: of the weights on a CPU, float32 or bfloat16; None keeps a GGUF file's format, or else is float32. Models
             that do not run compiled stay at float32.
-        plain: keep transformers' layers, where the Llama family would run without them on a CPU; see `compiled`.
+        plain: keep transformers' layers for the Llama family on a CPU instead of compiled ones; see `compiled`.
     Raises: ModelNotFound for an id that neither the hub nor the local cache has; ModelFileError for files
         that are incomplete, damaged, not in safetensors, or of an architecture that transformers cannot read.
     """
@@ -107,13 +107,13 @@ def load(source: Path | str, name: str, dtype: torch.dtype | None = None, plain:
         vocab_size = embedding_weight(module).shape[0]
         with _reading(source, "the tokenizer of "):
             tokenizer = _load_tokenizer(source, options, module, vocab_size)
-        with _reading(source):  # sizes that do not fit together show when the layers first run
+        with _reading(source):  # inconsistent sizes cause errors when the layers first run
             model = TorchModel(module, tokenizer, name, _context_length(module))
         return model if plain else compiled(model, dtype, source if isinstance(source, Path) else None)
 
 
 def _load_straight(path: Path, name: str) -> TorchModel | None:
-    """A GGUF file that is put into compiled code as it is, or None. It asks nothing of transformers that takes seconds
+    """A GGUF file in its own format in compiled code, or None. It uses nothing of transformers that takes seconds
     to import."""
     file = read(path)
     module = native_gguf(file)
@@ -128,10 +128,10 @@ def _load_straight(path: Path, name: str) -> TorchModel | None:
 
 
 def compiled(model: TorchModel, dtype: torch.dtype | None = None, source: Path | None = None) -> TorchModel:
-    """The same model with its layers in compiled code; where that cannot be, the model as it is.
+    """The same model with its layers in compiled code; if that is impossible, the model unchanged.
 
-    Without a `dtype`, weights that `source` has coded stay so; it must be the file that the model was loaded from.
-    `notice` of the returned model says when there could have been compiled code.
+    Without a `dtype`, few-bit weights of `source` are kept; it must be the file that the model was loaded from.
+    `notice` of the returned model reports why compiled code is missing where it was possible.
     """
     module = model.layers.module
     assert not model.layers.compiled
@@ -146,7 +146,7 @@ def compiled(model: TorchModel, dtype: torch.dtype | None = None, source: Path |
 
 
 def _coded(path: Path) -> Callable[[str], Coded | None]:
-    """What a GGUF file has of a name, if it is in a form that stays as it is."""
+    """The tensor of this name in a GGUF file, if its format can be kept."""
     tensors = read(path).tensors
     return lambda name: Coded.of(tensors[name]) if name in tensors else None
 
@@ -156,11 +156,11 @@ _SAFELY: dict[str, Any] = {"trust_remote_code": False}
 
 
 def _hub_reachable() -> bool:
-    """Whether to ask the hub at all: without a network, transformers goes on asking for 23 s."""
+    """Whether the hub can be reached: without a network, transformers retries for 23 s."""
     if hub.HF_HUB_OFFLINE:
         return False
     if getproxies():
-        return True  # only the proxy knows
+        return True  # only the proxy can tell
     address = urlsplit(hub.ENDPOINT)
     try:
         socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()
@@ -170,7 +170,7 @@ def _hub_reachable() -> bool:
 
 
 def _load_module(source: Path | str, options: dict[str, Any]) -> tuple[PreTrainedModel, dict[str, Any]]:
-    """The weights on the GPU in 16 bits where there is one, else on the CPU in float32."""
+    """The weights on the GPU in 16 bits if there is one, else on the CPU in float32."""
     from transformers import AutoModelForCausalLM, GgufConfig
 
     device, dtype = torch.device("cpu"), torch.float32
@@ -220,7 +220,7 @@ def _context_length(module: Module) -> int:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep transformers' progress bars and advice out of our output; they speak to programmers."""
+    """Hides transformers' progress bars and advice, which are meant for programmers."""
     from huggingface_hub import utils as hub_utils
     from transformers import modeling_gguf_pytorch_utils
     from transformers.utils import logging
@@ -228,7 +228,7 @@ def _quiet() -> Iterator[None]:
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     hub_bars = not hub_utils.are_progress_bars_disabled()
     gguf_reader: Any = modeling_gguf_pytorch_utils
-    gguf_bar = gguf_reader.tqdm  # obeys no switch
+    gguf_bar = gguf_reader.tqdm  # it ignores every switch
     logging.set_verbosity(CRITICAL)
     logging.disable_progress_bar()
     hub_utils.disable_progress_bars()
@@ -248,8 +248,8 @@ def _quiet() -> Iterator[None]:
 
 @contextmanager
 def _read_once() -> Iterator[None]:
-    """While transformers loads a GGUF file it parses it twice, and makes the table of tensor names for every module:
-    more than half of the time. Both are the same every time."""
+    """Caches two steps of loading a GGUF file: transformers parses it twice, and builds the table of tensor names for
+    every module, which takes more than half of the time."""
     import gguf
 
     reader, name_map = gguf.GGUFReader, gguf.get_tensor_name_map
@@ -265,7 +265,7 @@ def _read_once() -> Iterator[None]:
 
 @contextmanager
 def _reading(source: Path | str, part: str = "") -> Iterator[None]:
-    """Turn any error of a library that reads an unknown file into one sentence. BaseException: `tokenizers` raises
+    """Turns any error of a library that reads an unknown file into one sentence. BaseException: `tokenizers` raises
     Exception itself, and its panics are not subclasses of it."""
     try:
         yield

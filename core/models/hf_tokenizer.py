@@ -1,8 +1,8 @@
-"""Tokenizers of the torch backend: a Hugging Face tokenizer behind our interface, or one out of a GGUF file.
+"""Tokenizers of the torch backend: a Hugging Face tokenizer with our interface, or one from a GGUF file.
 
 transformers needs seconds to convert the tokenizer of a GGUF file. `from_gguf` builds one from the file's
-metadata in a fraction of that, for the pre-tokenizers listed below, where it agrees with llama.cpp; for any
-other it returns None and the caller takes the long way.
+metadata in a fraction of that, for the pre-tokenizers listed below, with which it agrees with llama.cpp. For any
+other it returns None and the caller uses transformers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# GGUF: `tokenizer.ggml.pre` -> whether each digit stands alone, and the pattern to split by (None: GPT-2's).
+# GGUF: `tokenizer.ggml.pre` -> whether each digit is separate, and the pattern to split by (None: GPT-2's).
 _PRE_TOKENIZERS: dict[str, tuple[bool, str | None]] = {
     "smollm": (True, None),
     "starcoder": (True, None),
@@ -59,7 +59,7 @@ class HFTokenizer(Tokenizer):
         bos_id: int | None,
         start_ids: list[int],
     ) -> None:
-        """`names` maps the control tokens' names to their ids; `eos_ids` are those that the files state."""
+        """`names` maps the control tokens' names to their ids; `eos_ids` are those stated in the files."""
         self._backend = backend
         stated = [i for i in eos_ids if i is not None and 0 <= i < len(pieces)]
         self.eos_ids = frozenset(stated) | {i for name, i in names.items() if name in END_NAMES}
@@ -83,12 +83,12 @@ class HFTokenizer(Tokenizer):
 
 
 def is_built(model: str | None, pre: str | None) -> bool:
-    """Whether `from_gguf` builds a tokenizer that a file describes with these `tokenizer.ggml.*` keys."""
+    """Whether `from_gguf` supports the tokenizer with these `tokenizer.ggml.*` keys."""
     return model == "gpt2" and pre in _PRE_TOKENIZERS
 
 
 def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
-    """The byte-level BPE tokenizer that a GGUF file describes, or None where that is not one we build.
+    """The byte-level BPE tokenizer that a GGUF file describes, or None if it is not supported.
 
     `metadata` holds the file's `tokenizer.ggml.*` keys with `tokens` and `merges` in full.
     """
@@ -101,8 +101,8 @@ def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
         return None
     types = stated("token_type") or [1] * len(tokens)
     vocab = {token: i for i, token in enumerate(tokens)}
-    # Some vocabularies lack bytes that hardly any text contains. llama.cpp says nothing for such a byte but
-    # lets no merge reach across it; stand-ins beyond the vocabulary, dropped after encoding, do the same.
+    # Some vocabularies lack bytes that occur in hardly any text. llama.cpp outputs nothing for such a byte but lets no
+    # merge cross it; stand-ins beyond the vocabulary, dropped after encoding, have the same effect.
     missing = [letter for letter in _bytes_by_letter() if letter not in vocab]
     vocab |= {letter: max(vocab_size, len(tokens)) + n for n, letter in enumerate(missing)}
     pairs = [tuple(merge.split(" ", 1)) for merge in merges]
@@ -110,7 +110,7 @@ def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
         return None
 
     digits, pattern = _PRE_TOKENIZERS[pre]
-    # Control tokens are in the vocabulary, but no merge leads to them: typed text never becomes one.
+    # Control tokens are in the vocabulary, but no merge leads to them, so typed text never becomes one.
     backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=pairs, ignore_merges=pre == "llama-bpe"))
     splits: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] if digits else []
     if pattern is not None:
@@ -137,14 +137,14 @@ def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
 
 
 def from_transformers(tokenizer: PreTrainedTokenizerFast, vocab_size: int, eos_ids: list[int]) -> HFTokenizer:
-    """Wrap a fast tokenizer of transformers. `eos_ids` are those of the model's configuration."""
+    """Wraps a fast tokenizer of transformers. `eos_ids` are those of the model's configuration."""
     backend = tokenizer.backend_tokenizer
     backend.no_truncation()
     backend.no_padding()
     bare = backend.encode("a", add_special_tokens=False).ids
     dressed = backend.encode("a", add_special_tokens=True).ids
     start_ids = next((dressed[:i] for i in range(len(dressed)) if dressed[i : i + len(bare)] == bare), [])
-    backend.encode_special_tokens = True  # from here on, "<|im_end|>" typed by a person is plain characters
+    backend.encode_special_tokens = True  # from here on, a typed "<|im_end|>" is plain characters
 
     added = backend.get_added_tokens_decoder()
     special = set(tokenizer.all_special_ids) | {i for i, token in added.items() if token.special}
@@ -170,7 +170,7 @@ def from_transformers(tokenizer: PreTrainedTokenizerFast, vocab_size: int, eos_i
 
 
 def _padded(pieces: list[bytes], special: set[int], vocab_size: int) -> tuple[list[bytes], set[int]]:
-    """Models round their vocabulary up: the rows without a token can be sampled, but mean nothing."""
+    """Models round their vocabulary up: the rows without a token can be sampled, but are meaningless."""
     unused = range(len(pieces), vocab_size)
     pieces = (pieces + [b""] * len(unused))[:vocab_size]
     return pieces, {i for i in special if i < vocab_size} | set(unused)
@@ -178,7 +178,7 @@ def _padded(pieces: list[bytes], special: set[int], vocab_size: int) -> tuple[li
 
 @cache
 def _bytes_by_letter() -> dict[str, int]:
-    """GPT-2's alphabet: printable Latin-1 stands for itself, the other bytes are letters from U+0100 on."""
+    """GPT-2's alphabet: printable Latin-1 represents itself, the other bytes are letters from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(0x100 + n): byte for n, byte in enumerate(others)}

@@ -1,9 +1,9 @@
-"""The Llama family on a CPU at the speed of its memory: `native.cpp` in the place of transformers' layers.
+"""The Llama family on a CPU at the speed of its memory: `native.cpp` in place of transformers' layers.
 
 `NativeLlama` is called like transformers' module, with a cache that has `block`. In float32 the logits are the module's
-but for the order of additions. So they are where the weights stay as a GGUF file has them, in 4 or 8 bits, which is how
-they are kept if it has them so: the numbers that they stand for are the same. In bfloat16 half as many bytes are read;
-only weights are rounded: everything between them, the cache too, stays float32.
+except for the order of additions. The same holds for weights in a GGUF file's own format of 4 or 8 bits, which is kept
+if the file has one: the decoded values are equal. bfloat16 halves the bytes to read; only weights are rounded, and
+everything between them, including the cache, stays float32.
 
 Shapes: B rows, n inputs each, D width, w width of a head, C columns of the cache.
 """
@@ -27,18 +27,18 @@ SAMPLE = 64  # rows of a matrix that are compared with a file's
 
 
 def why_not(module: PreTrainedModel) -> str:
-    """Why `NativeLlama` cannot stand in for this module here, or "" (which may compile the code first)."""
+    """Why `NativeLlama` cannot replace this module here, or "" (which may compile the code first)."""
     return why_not_family(module) or why_not_width(head_width(module.config))
 
 
 def why_not_family(module: PreTrainedModel) -> str:
-    """What keeps this module's layers from being those that `native.cpp` computes, or ""."""
+    """The difference between this module's layers and those that `native.cpp` computes, or ""."""
     from transformers import LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM
 
     config = module.config
     # The same layers, with or without biases.
     if type(module) not in (LlamaForCausalLM, MistralForCausalLM, Qwen2ForCausalLM):
-        return f"{type(module).__name__} is no model of the Llama family"
+        return f"{type(module).__name__} is not a model of the Llama family"
     if config.hidden_act != "silu":
         return f"its feed-forward layers use {config.hidden_act}, not SiLU"
     kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
@@ -61,8 +61,8 @@ def weight_and_bias(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
 
 
 def mask_of(given: Tensor | dict[str, Tensor] | None, past: int, n: int) -> Tensor | None:
-    """What each of n inputs sees of `past` columns and of themselves: (B, 1, n, C) or (1, 1, n, C), as booleans or as
-    numbers to add; None for everything.
+    """The mask of n inputs over `past` columns and themselves: (B, 1, n, C) or (1, 1, n, C), as booleans or as
+    numbers to add; None for no mask.
 
     Args:
         given: None, (B, C) of zeros and ones, or (B, 1, n, C).
@@ -76,7 +76,7 @@ def mask_of(given: Tensor | dict[str, Tensor] | None, past: int, n: int) -> Tens
     causal = torch.ones(n, past + n, dtype=torch.bool).tril_(past)[None, None]
     if given is None:
         return causal
-    # A filled-up input sees itself at least: softmax over nothing is NaN.
+    # A padding input attends at least to itself: softmax over nothing is NaN.
     own = torch.zeros_like(causal)
     own[0, 0, :, past:].fill_diagonal_(True)
     return (causal & given[:, None, None, :].bool()) | own
@@ -107,7 +107,7 @@ class NativeLlama(nn.Module):
 
         Args:
             config: transformers' configuration, or an object with the same attributes.
-            rotary: what gives cosines and sines, as transformers has it.
+            rotary: computes cosines and sines, as transformers' module does.
             output, norm: the output rows, and the weight (D,) of the norm before them.
             dtype: float32 or bfloat16, of weights that are not coded.
         """
@@ -125,11 +125,11 @@ class NativeLlama(nn.Module):
     def of(
         cls, module: PreTrainedModel, dtype: torch.dtype, coded: Callable[[str], Coded | None] | None = None
     ) -> NativeLlama:
-        """Put the weights of a float32 module on the CPU in order; `why_not(module)` must be "".
+        """Packs the weights of a float32 module on the CPU; `why_not(module)` must be "".
 
         Args:
             dtype: float32 or bfloat16.
-            coded: what a GGUF file has of this name. Where that says exactly what the module says, it is taken instead.
+            coded: returns a GGUF file's tensor of this name. It is used if it equals the module's weight exactly.
         """
         find = coded or (lambda name: None)
         body: Any = module.model
@@ -144,7 +144,7 @@ class NativeLlama(nn.Module):
 
     @property
     def bytes(self) -> int:
-        """What a pass reads of weights."""
+        """Bytes of weights that a pass reads."""
         return self._compiled.bytes
 
     @property
@@ -170,18 +170,18 @@ class NativeLlama(nn.Module):
         return_dict: bool = True,
         feature_layers: tuple[int, ...] = (),
     ) -> SimpleNamespace:
-        """Logits (B, kept, V) and features (B, n, W) after the inputs; arguments as transformers has them.
+        """Logits (B, kept, V) and features (B, n, W) after the inputs; arguments as in transformers.
 
         Args:
-            attention_mask: (B, C) of zeros and ones, or (B, 1, n, C): which columns each input sees, as booleans or as
+            attention_mask: (B, C) of zeros and ones, or (B, 1, n, C): the columns of each input, as booleans or as
                 numbers to add.
-            feature_layers: also return the residual stream as it enters these layers, side by side; the number of
-                layers stands for what leaves the last one.
+            feature_layers: also return the residual stream that enters these layers, side by side; the number of
+                layers stands for the output of the last one.
             past_key_values: a cache whose `block` is a view (planes, B, heads, C, w) of these lines' keys and values,
-                with room for n more columns behind the past.
-        Raises: ContextFull where there is no memory for intermediate results.
+                with room for n more columns after the past.
+        Raises: ContextFull if there is no memory for intermediate results.
         """
-        # A copy either way: what the residual stream is added up in.
+        # A copy in either case, because the residual stream accumulates in it.
         h = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds.to(torch.float32, copy=True)
         h = h.contiguous()  # (B, n, D)
         B, n, _ = h.shape
@@ -189,7 +189,8 @@ class NativeLlama(nn.Module):
         if position_ids is None:
             position_ids = torch.arange(past, past + n)[None]
         cos, sin = (x.expand(B, n, -1).contiguous() for x in self._rotary(h, position_ids=position_ids))  # (B, n, w)
-        # Without a mask each input sees every column up to its own, which the compiled code does by itself.
+        # Without a mask each input attends to every column up to its own; the compiled code implements this case
+        # itself.
         seen = None if attention_mask is None else mask_of(attention_mask, past, n)
         if seen is not None:
             seen = (seen if seen.dtype == torch.bool else seen == 0).expand(B, 1, n, past + n).contiguous()
@@ -222,7 +223,7 @@ def _maps(layer: Any, name: str, coded: Callable[[str], Coded | None], width: in
 
 
 def in_coded_form(weight: Tensor, coded: Coded | None, width: int) -> Weight:
-    """The coded form of a weight (out, in), if it is one. Some files have the pairs that a rotation turns side by side
+    """The coded form of a weight (out, in), if it has one. Some files store the pairs of a rotation side by side
     within each head of that width."""
     if coded is None or coded.shape != weight.shape:
         return weight
@@ -236,5 +237,5 @@ def in_coded_form(weight: Tensor, coded: Coded | None, width: int) -> Weight:
 
 
 def unpaired(rows: int, width: int) -> Tensor:
-    """Where a file that has the pairs of a rotation side by side has the rows of a map to heads of that width."""
+    """The order of a map's rows, to heads of that width, in a file that stores the pairs of a rotation side by side."""
     return torch.arange(rows).view(-1, width // 2, 2).transpose(1, 2).flatten()

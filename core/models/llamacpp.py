@@ -1,9 +1,9 @@
 """The llama.cpp backend: any GGUF causal model through llama-cpp-python's low-level interface.
 
 One context with one unified cache serves every sequence: a fork is a second sequence id on the same cells and
-copies nothing. A pass is one `llama_batch`, of tokens, or of embeddings as soon as one row is a mixture; feeding
-a token's embedding gives the token's logits. In a tree of tokens, each leaf has a sequence id of its own, which the
-tokens on its path share. Does not import transformers.
+copies nothing. A pass is one `llama_batch`, of tokens, or of embeddings if any row is a mixture; feeding
+a token's embedding gives the token's logits. In a tree of tokens, each leaf has its own sequence id, which the
+tokens on its path share. This module does not import transformers.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ LEAST_CELLS = 512
 MAX_SEQUENCES = 128  # sequence ids; llama.cpp itself allows 256
 BATCH = 512  # inputs per native call; longer rows are cut
 
-# Its ctypes annotations name pointer classes that ctypes itself never hands out; so no types.
+# Its ctypes annotations name pointer classes that ctypes itself never creates; so no types.
 lib: Any = llama_cpp.llama_cpp
 
 
 def _threads() -> int:
-    """Processors this process may use; macOS and Windows have no affinity to ask for."""
+    """The number of processors this process may use; macOS and Windows have no affinity."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 4
 
 
 @lib.llama_log_callback
 def _silent(level: int, text: bytes, user_data: object) -> None:
-    """llama.cpp's own log; what matters reaches the user as our errors."""
+    """Silences llama.cpp's own log; our errors report the relevant problems."""
 
 
 def load(path: Path, name: str) -> LlamaCppModel:
-    """The model in a GGUF file. Raises ModelFileError if it cannot be read."""
+    """Opens the model in a GGUF file. Raises ModelFileError if it cannot be read."""
     file = gguf_file.read(path)
     gguf_check.check(file)
     lib.llama_log_set(_silent, ctypes.c_void_p(0))
@@ -57,7 +57,7 @@ def load(path: Path, name: str) -> LlamaCppModel:
 
 class _Weights:
     """llama.cpp's model. Its memory is freed when neither our model nor a tokenizer refers to it any more: threads that
-    add to personal stores may tokenize after the model was closed."""
+    add to personal stores may tokenise after the model was closed."""
 
     def __init__(self, pointer: Any) -> None:
         self.pointer = pointer
@@ -65,7 +65,7 @@ class _Weights:
 
 
 class LlamaCppTokenizer(Tokenizer):
-    """The tokenizer inside a GGUF file, as llama.cpp runs it. It works after the model is closed, too."""
+    """The tokenizer in a GGUF file, run by llama.cpp. It works after the model is closed, too."""
 
     def __init__(self, weights: _Weights, names: list[str], types: list[int]) -> None:
         self._weights = weights
@@ -112,10 +112,10 @@ class LlamaCppModel(LanguageModel):
         names, types = (file.fields.get(f"tokenizer.ggml.{f}") for f in ("tokens", "token_type"))
         if table is None or not isinstance(names, list):
             raise ModelFileError(
-                f"{path} is a GGUF file but holds no language model (no token embeddings or no tokenizer); "
+                f"{path} is a GGUF file but contains no language model (no token embeddings or no tokenizer); "
                 "give the main model file."
             )
-        # Exactly what the graph uses: feeding a row of it is feeding the token.
+        # Exactly the values in the graph: feeding a row of it is equivalent to feeding the token.
         self.embeddings = torch.from_numpy(table.unpacked())
         self.vocab_size, self.dim = self.embeddings.shape
 
@@ -125,12 +125,12 @@ class LlamaCppModel(LanguageModel):
         pointer = lib.llama_model_load_from_file(os.fsencode(path), params)
         if not pointer:
             raise ModelFileError(
-                f"llama.cpp cannot read {path}: it is damaged or of an architecture this version does not know; "
+                f"llama.cpp cannot read {path}: it is damaged or of an architecture that this version lacks; "
                 "download it again or choose another model."
             )
         weights = _Weights(pointer)
         sizes = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(pointer)), lib.llama_model_n_embd(pointer)
-        if sizes != self.embeddings.shape:  # what follows hands arrays of these sizes to native code
+        if sizes != self.embeddings.shape:  # native code receives arrays of these sizes
             raise ModelFileError(
                 f"{path} has token embeddings of the shape {tuple(self.embeddings.shape)}, where llama.cpp finds "
                 f"{sizes}; download it again."
@@ -149,7 +149,7 @@ class LlamaCppModel(LanguageModel):
         self._weights: _Weights | None = weights
         self.tokenizer = LlamaCppTokenizer(weights, names, types if isinstance(types, list) else [])
         self._free_ids = list(range(MAX_SEQUENCES - 1, -1, -1))
-        self._dropped: deque[int] = deque()  # ids of sequences that were never closed, to be given back
+        self._dropped: deque[int] = deque()  # ids of sequences that were never closed, to be released
         self._token_batch = lib.llama_batch_init(BATCH, 0, MAX_SEQUENCES)
         self._embedding_batch = lib.llama_batch_init(BATCH, self.dim, MAX_SEQUENCES)
 
@@ -170,7 +170,7 @@ class LlamaCppModel(LanguageModel):
         return self._free_ids.pop()
 
     def _collect(self) -> None:
-        """Take the places of dropped sequences back."""
+        """Reuses the ids of dropped sequences."""
         while self._dropped:
             self._give_id(self._dropped.popleft())
 
@@ -191,7 +191,7 @@ class LlamaCppModel(LanguageModel):
         self._collect()
         places = self._places(rows)
         mixed = any(isinstance(row.inputs, Tensor) for row in rows)
-        # One entry per input: (row, position in the row). Cut into native batches of at most BATCH.
+        # One entry per input: (row, position in the row), split into native batches of at most BATCH.
         entries = [(r, i) for r, row in enumerate(rows) for i in range(len(row.inputs))]
         values = (
             np.concatenate([as_embeddings(self, row.inputs).numpy() for row in rows])
@@ -219,7 +219,7 @@ class LlamaCppModel(LanguageModel):
         ]
 
     def _places(self, rows: list[Row]) -> list[list[tuple[int, list[int]]]]:
-        """For each input of each row, its position and the sequence ids that see it; a tree's leaves take ids."""
+        """For each input of each row: position, and sequence ids that see it. Allocates ids for a tree's leaves."""
         found: list[list[tuple[int, list[int]]]] = []
         for row in rows:
             s = row.sequence
@@ -232,7 +232,7 @@ class LlamaCppModel(LanguageModel):
             if len(leaves) > len(self._free_ids):
                 raise ContextFull(
                     f"A tree of {len(leaves)} branches does not fit: {len(self._free_ids)} of the cache's "
-                    f"{MAX_SEQUENCES} sequences are free; close some, or take a smaller tree."
+                    f"{MAX_SEQUENCES} sequences are free; close some, or use a smaller tree."
                 )
             seen_by: list[list[int]] = [[] for _ in row.inputs]
             for leaf in leaves:
@@ -274,7 +274,7 @@ class LlamaCppModel(LanguageModel):
 
 
 def _affordable(model: Any) -> int:
-    """Cells whose keys and values, 16 bits each, are within the cache's share of free memory; all are taken at once."""
+    """Number of cells whose keys and values, 16 bits each, fit the cache's share of free memory; allocated at once."""
     heads = max(lib.llama_model_n_head(model), 1)
     width = lib.llama_model_n_head_kv(model) * lib.llama_model_n_embd(model) // heads
     cell = 2 * 2 * lib.llama_model_n_layer(model) * max(width, 1)  # bytes
@@ -297,14 +297,14 @@ class LlamaCppSequence(Sequence):
     def __init__(self, model: LlamaCppModel, id: int) -> None:
         super().__init__(model)
         self.id = id
-        self.branches: list[tuple[int, list[int]]] = []  # of a tree: the id of each leaf, the places on its path
+        self.branches: list[tuple[int, list[int]]] = []  # of a tree: the id of each leaf, the nodes on its path
         self._open = True
 
     def _keep(self, path: list[int]) -> None:
-        if not self._open or not self.model._context:  # the id may be another sequence's by now
+        if not self._open or not self.model._context:  # the id may belong to another sequence by now
             return
         memory, end = self.model._memory, self.length + len(path)
-        if not self.branches:  # a chain: it was fed as any row
+        if not self.branches:  # a chain: fed like any row
             lib.llama_memory_seq_rm(memory, self.id, end, -1)
         elif path:
             id = next(id for id, places in self.branches if path[-1] in places)
@@ -329,6 +329,6 @@ class LlamaCppSequence(Sequence):
         self._open = False
 
     def __del__(self) -> None:
-        # A fork that was dropped in an error must not keep its id. Any thread may be the one that drops it.
+        # A fork dropped by an error must not keep its id. Any thread may run this.
         if getattr(self, "_open", False):
             self.model._dropped.extend([self.id, *(id for id, _ in self.branches)])

@@ -1,4 +1,4 @@
-"""Models by name: "default", a GGUF file, a directory or a hub id; and which backend runs it."""
+"""Loads models by name: "default", a GGUF file, a directory or a hub id; and chooses the backend."""
 
 from __future__ import annotations
 
@@ -43,32 +43,32 @@ def default_model_path() -> Path:
 
 
 def load_model(name: str = "default", backend: Backend = "auto", precision: Precision = "file") -> LanguageModel:
-    """Load a model.
+    """Loads a model.
 
     Args:
         name: "default", the path of a .gguf file, the path of a Hugging Face directory, or a hub id.
-        backend: "auto" takes torch where CUDA is there, or where it runs the file in compiled code on a CPU on which
-            that was found to be the faster; else llama.cpp where it works, else torch.
-        precision: of the weights on a CPU with torch, for models of the Llama family: "file" leaves those of a GGUF
-            file as they are, in a few bits, and has all others as "float32", with the same results; "bfloat16" rounds
-            them. llama.cpp has them as its file has, and refuses anything else.
+        backend: "auto" takes torch with CUDA, or if it runs the file in compiled code on a CPU type for which
+            that was measured to be faster; else llama.cpp if it works, else torch.
+        precision: of the weights on a CPU with torch, for models of the Llama family: "file" keeps a GGUF
+            file's format of a few bits, and uses "float32" for all others, with the same results; "bfloat16" rounds
+            them. llama.cpp keeps the file's format, and refuses any other precision.
 
-    The model's attribute `notice` says, in one sentence, when "auto" had to do without llama.cpp.
+    The model's attribute `notice` reports, in one sentence, that "auto" found no working llama.cpp.
 
-    Raises: ModelNotFound, ModelFileError, BackendUnavailable, InputError; each message says what to do.
+    Raises: ModelNotFound, ModelFileError, BackendUnavailable, InputError; each message contains a remedy.
     """
     if backend not in get_args(Backend):
         raise InputError(f"Unknown backend {backend!r}; use one of {', '.join(get_args(Backend))}.")
     source, label = _locate(name)
     file = source if isinstance(source, Path) and source.is_file() else None
     if file:
-        gguf_check.check(gguf_file.read(file))  # before native code sees it
+        gguf_check.check(gguf_file.read(file))  # before native code reads it
     if precision not in get_args(Precision):
         raise InputError(f"Unknown precision {precision!r}; use one of {', '.join(get_args(Precision))}.")
     if backend == "llama.cpp":
         if not file:
             raise BackendUnavailable(
-                f"llama.cpp reads GGUF files, {name!r} is none; use --backend torch or a .gguf file."
+                f"llama.cpp reads GGUF files, {name!r} is not one; use --backend torch or a .gguf file."
             )
         why_not = _llama_cpp_problem(file)
         if why_not:
@@ -87,7 +87,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
 
 
 def find_model(name: str) -> None:
-    """Look, in a moment, whether the model is on this machine and its file is whole; nothing is loaded.
+    """Checks quickly whether the model is on this machine and its file is complete, without loading it.
 
     Raises: ModelNotFound, ModelFileError.
     """
@@ -110,7 +110,7 @@ def find_model(name: str) -> None:
 
 
 def load_module(name: str = "default") -> TorchModel:
-    """The model on torch with transformers' own layers, whose hidden states can be asked for: to train with.
+    """The model on torch with transformers' own layers, which provide hidden states, for training.
 
     Raises: ModelNotFound, ModelFileError.
     """
@@ -121,20 +121,20 @@ def load_module(name: str = "default") -> TorchModel:
 
 
 def _locate(name: str) -> tuple[Path | str, str]:
-    """Where the model is (a path, or a hub id) and what to call it."""
+    """The location of the model (a path, or a hub id) and its display name."""
     if name == "default":
         return default_model_path(), DEFAULT_NAME
     path = Path(name).expanduser()
     if path.is_file() or path.is_dir():
         return path, path.stem if path.is_file() else path.name
-    # A hub id is "owner/name" or "name"; anything that looks like a path was meant as one.
+    # A hub id is "owner/name" or "name"; any other form is treated as a path.
     if name.endswith(".gguf") or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise ModelNotFound(f"No model file at {name!r}; check the path, or use --model default.")
     return name, name
 
 
 def faster_compiled(path: Path) -> bool:
-    """Whether torch has compiled code for exactly this file, and for a kind of processor on which it was measured."""
+    """Whether torch has compiled code for exactly this file, on a kind of processor on which it was measured."""
     if platform.machine().lower() not in COMPARED:
         return False
     from core.models import native_gguf
@@ -143,7 +143,7 @@ def faster_compiled(path: Path) -> bool:
 
 
 def _llama_cpp_problem(path: Path) -> str:
-    """Why llama.cpp cannot run this model here, or ""; tried in a child process, for native code can crash."""
+    """Why llama.cpp cannot run this model here, or ""; tried in a child process, because native code can crash."""
     if importlib.util.find_spec("llama_cpp") is None:
         if _being_compiled():
             return f"it is being compiled for this machine (log: {Path(sys.prefix) / 'llama.log'})"
@@ -155,7 +155,7 @@ def _llama_cpp_problem(path: Path) -> str:
 
 
 def _being_compiled() -> bool:
-    """Whether make compiles llama.cpp for this environment now; it leaves the number of its process there."""
+    """Whether make is compiling llama.cpp for this environment; it writes its process id there."""
     try:
         os.kill(int((Path(sys.prefix) / "llama.building").read_text()), 0)
     except (OSError, ValueError):
@@ -168,7 +168,7 @@ def _with_llama_cpp(path: Path, label: str, precision: Precision) -> LanguageMod
 
     if precision != "file":
         raise InputError(
-            f"Precision {precision!r} given for llama.cpp, which has weights as the file has them; add --backend torch."
+            f"Precision {precision!r} given for llama.cpp, which keeps the file's format; add --backend torch."
         )
     model = llamacpp.load(path, label)
     gguf_file.forget()

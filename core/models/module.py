@@ -1,7 +1,7 @@
-"""A causal language model's layers as the torch engines call them: transformers' module, or one that is called like it.
+"""A causal language model's layers as the torch engines call them: transformers' module, or one with the same call.
 
-What modules differ in stands here once: which arguments they take, where hidden states come out, how wide keys and
-values are, and how far back their layers look.
+It hides the differences between modules: accepted arguments, access to hidden states, widths of keys and
+values, and attention windows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     Module = PreTrainedModel | NativeLlama
 
-# What layers raise for a cache or a mask of a kind that they were not written for.
+# Exceptions of layers for a cache or a mask of an unsupported kind.
 DOES_NOT_RUN = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 
 
@@ -29,14 +29,14 @@ class Layers:
     """A module that is ready to compute.
 
     Attributes:
-        module: as it was given, without gradients.
+        module: the given module, without gradients.
         compiled: whether it is `NativeLlama`, whose cache is one block.
         device, dtype: of its weights.
         arithmetic: how it computes, see `LanguageModel`.
-        table: (V, D) float32 on the CPU, what the embedding layer says for each id; some models scale its weights.
+        table: (V, D) float32 on the CPU, the output of the embedding layer for each id; some models scale its weights.
         planes: (heads, width) of each layer's keys and of its values, in turn.
-        windows: how far back each kind of layer looks, in positions; None for all the way.
-        takes_positions: whether positions can be given; else it counts them off the mask.
+        windows: the attention window of each kind of layer, in positions; None for unlimited.
+        takes_positions: whether positions can be given; else the module counts them from the mask.
     """
 
     def __init__(self, module: Module, name: str) -> None:
@@ -56,18 +56,18 @@ class Layers:
 
     @property
     def depth(self) -> int:
-        """How many layers there are."""
+        """The number of layers."""
         return len(self.planes) // 2
 
     @property
     def position_bytes(self) -> int:
-        """Memory that the keys and values of one position take."""
+        """Bytes of the keys and values of one position."""
         return sum(heads * width for heads, width in self.planes) * self.dtype.itemsize
 
     def check_watched(self, layers: tuple[int, ...]) -> None:
         """Raises InputError for layers that the module does not have."""
         if any(not 0 <= layer < self.depth for layer in layers):
-            raise InputError(f"Layers {layers} of {self._name} asked for; it has layers 0 to {self.depth - 1}.")
+            raise InputError(f"Layers {layers} of {self._name} requested; it has layers 0 to {self.depth - 1}.")
 
     def __call__(
         self,
@@ -80,15 +80,15 @@ class Layers:
         watched: tuple[int, ...] = (),
         call: Callable[..., Any] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """One pass.
+        """Computes one pass.
 
         Args:
             inputs: ids (B, n), or embeddings (B, n, D).
             cache: as the module expects it; new keys and values go there.
-            keep: after which inputs logits are wanted: so many of the last, or their places.
+            keep: the inputs after which logits are computed: the number of last ones, or their indices.
             mask: (B, C) of zeros and ones, or see `core.models.rows.added_masks`; None for plain attention.
             positions: (B, n), or (1, n).
-            watched: layers whose entering hidden states are wanted.
+            watched: layers whose input hidden states are returned.
             call: the module in another form, such as a compiled one.
         Returns: logits (B, kept, V), and hidden states side by side (B, n, W) or None.
         """
@@ -121,13 +121,13 @@ def embedding_weight(module: Module) -> Tensor:
 def _embedding_table(module: Module) -> Tensor:
     layer, weight = module.get_input_embeddings(), embedding_weight(module)
     if type(layer) is nn.Embedding:
-        return weight.detach().to(device="cpu", dtype=torch.float32)  # no copy where it is that already
+        return weight.detach().to(device="cpu", dtype=torch.float32)  # no copy if it has this form already
     with torch.no_grad():
         return layer(torch.arange(weight.shape[0], device=weight.device)).to(device="cpu", dtype=torch.float32)
 
 
 def _probe_planes(module: PreTrainedModel, name: str) -> list[tuple[int, int]]:
-    """The planes that one token leaves in transformers' own cache."""
+    """The planes that one token adds to transformers' own cache."""
     from transformers.cache_utils import DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
     cache = DynamicCache(config=module.config.get_text_config())

@@ -1,7 +1,7 @@
-"""Layers of the Llama kind in compiled code: a whole pass in one call of `native.cpp`.
+"""Llama-type layers in compiled code: a whole pass in one call of `native.cpp`.
 
-The code is compiled when it is first needed, in about three seconds, and kept (`native_library`); `why_not_width` says
-what is missing where that fails. `llama.py` computes whole models with it, `eagle3_cpu.py` EAGLE-3 heads.
+The code is compiled on first use, in about three seconds, and cached (`native_library`); if that fails, `why_not_width`
+gives the reason. `llama.py` computes whole models with it, `eagle3_cpu.py` EAGLE-3 heads.
 """
 
 from __future__ import annotations
@@ -32,8 +32,13 @@ OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 WIDEST = 256  # of a head
 
 
-NO_MEMORY = 1  # what `polydraft_forward` returns
-KINDS = (torch.float32, torch.bfloat16, 8, 4)  # of weights, as `native.cpp` numbers them: types, and bits of coded ones
+NO_MEMORY = 1  # return value of `polydraft_forward`
+KINDS = (
+    torch.float32,
+    torch.bfloat16,
+    8,
+    4,
+)  # of weights, in the numbering of `native.cpp`: types, and bits of coded ones
 
 
 class _Matrix(Structure):
@@ -88,7 +93,9 @@ def why_not_width(width: int) -> str:
     except CannotCompile as error:
         return str(error)
     return (
-        f"its heads are {width} wide, no multiple of {lanes} up to {WIDEST}" if width % lanes or width > WIDEST else ""
+        f"its heads are {width} wide, not a multiple of {lanes} up to {WIDEST}"
+        if width % lanes or width > WIDEST
+        else ""
     )
 
 
@@ -109,8 +116,8 @@ class Shape:
 
 @dataclass(frozen=True)
 class LayerMaps:
-    """The maps of one layer, and the norms' weights before attention and between it and the rest, (D,). A norm's weight
-    may be None and stand in the maps that follow: W (g · x) = (W g) x."""
+    """The maps of one layer, and the norms' weights before attention and before the feed-forward part, (D,). A norm's
+    weight may be None and be included in the next maps: W (g · x) = (W g) x."""
 
     qkv: Map
     out: Map
@@ -136,12 +143,12 @@ class Compiled:
 
         Args:
             output: the output rows.
-            dtype: float32 or bfloat16, in which weights are kept that are not coded.
-            norm: (D,) of the norm before the output rows, unless it stands in those.
+            dtype: float32 or bfloat16, of weights that are not coded.
+            norm: (D,) of the norm before the output rows, unless they include it.
         """
         self._library, self._shape, self._threads = library(), shape, Threads()
         self._panel = self._library.polydraft_panel()
-        self._held: list[Tensor] = []  # what the structures point to
+        self._held: list[Tensor] = []  # keeps the tensors behind the structures' pointers alive
         self.dim, self.outputs = shape.dim, len(output[0])
         self._model = _Model(
             layers=len(layers),
@@ -159,7 +166,7 @@ class Compiled:
 
     @property
     def bytes(self) -> int:
-        """What a pass reads of weights."""
+        """Bytes of weights that a pass reads."""
         return sum(x.nbytes for x in self._held)
 
     def __call__(
@@ -174,18 +181,18 @@ class Compiled:
         watched: tuple[int, ...] = (),
         entering: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Advance B lines by n inputs; keys and values go to columns `past` … `past` + n of the cache.
+        """Advances B lines by n inputs; keys and values go to columns `past` … `past` + n of the cache.
 
         Args:
-            h: (B, n, D) embeddings, overwritten by what leaves the last layer.
+            h: (B, n, D) embeddings, overwritten by the output of the last layer.
             turn: cosines and sines of the rotation, (B, n, w).
             block: (planes, B, K, C, w), keys and values of each layer in turn, with room for n more columns.
-            seen: (B, n, past + n) bool, what each input sees; None is everything up to itself.
-            kept: (inputs,) which of the B·n inputs logits are wanted after, None all.
-            watched: layers whose entering residual stream is wanted; their number stands for what leaves the last one.
-            entering: (B, n, …) what the first layer's queries, keys and values are made of; None is h, normed.
+            seen: (B, n, past + n) bool, the columns of each input; None is everything up to itself.
+            kept: (inputs,) those of the B·n inputs after which logits are computed, None all.
+            watched: layers whose input residual stream is returned; their number stands for the output of the last one.
+            entering: (B, n, …) the input of the first layer's queries, keys and values; None is h, normed.
         Returns: logits (kept, V), and the watched streams side by side (B, n, watched · D).
-        Raises: ContextFull where there is no memory for intermediate results.
+        Raises: ContextFull if there is no memory for intermediate results.
         """
         B, n, _ = h.shape
         kept = torch.arange(B * n) if kept is None else kept.contiguous()
@@ -237,7 +244,7 @@ class Compiled:
         kept: Tensor,
         entering: Tensor | None,
     ) -> None:
-        """What the compiled code cannot see: that its pointers lead to as many numbers as `native.cpp` expects."""
+        """Checks what the compiled code cannot: that its pointers refer to as many numbers as `native.cpp` expects."""
         B, n, dim = h.shape
         s, columns = self._shape, past + n
         floats = [h, *turn, block] if entering is None else [h, *turn, block, entering]
@@ -251,9 +258,9 @@ class Compiled:
         assert entering is None or entering.numel() == B * n * entering.shape[-1], "shapes of the inputs"
 
     def _layer(self, maps: LayerMaps, dtype: torch.dtype) -> _Layer:
-        # A panel of the gate, then the same one of up, so that a thread that computes the one has the other at hand.
+        # A panel of the gate, then the same panel of up, so that a thread has both in its cache.
         (gate, gate_bias), (up, up_bias) = maps.gate, maps.up
-        inner, width = len(gate), -(-len(gate) // self._panel) * self._panel  # with what fills the last panel up
+        inner, width = len(gate), -(-len(gate) // self._panel) * self._panel  # including the padding of the last panel
         place = torch.arange(2 * width).view(2, -1, self._panel).transpose(0, 1).flatten()
         order = place // width * inner + (place % width).clamp(max=inner - 1)
         both = joined([gate, up])

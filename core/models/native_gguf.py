@@ -1,8 +1,8 @@
-"""A GGUF file of the Llama family straight into compiled code, without transformers' layers in between.
+"""Loads a GGUF file of the Llama family directly into compiled code, without transformers' layers in between.
 
 transformers unpacks all weights, builds the module and fills it, which takes most of a start; here the file's tensors
-are put in order as they are. What is not known for sure to mean the same (other architectures, scaled rotations,
-experts, biases) goes the long way. That tensors and metadata agree is `gguf_check`'s affair, which `read` asks first.
+are rearranged in their own format. Files with other features (other architectures, scaled rotations,
+experts, biases) are loaded with transformers. `gguf_check` has checked that tensors and metadata agree.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from core.models.hf_tokenizer import is_built
 from core.models.llama import NativeLlama, unpaired
 from core.models.native import LayerMaps, why_not_width
 
-UNKNOWN = ("rope.scaling", "expert", "sliding_window")  # of what a file's fields say
+UNKNOWN = ("rope.scaling", "expert", "sliding_window")  # unsupported if they occur in a file's fields
 
 
 def fits(file: GGUFFile) -> bool:
-    """Whether the whole file stays as it is: then nothing else on this machine is known to run it as fast."""
+    """Whether the whole file keeps its format; no other engine on this machine is known to run it as fast then."""
     if not _known(file):
         return False
     matrices = (tensor for tensor in file.tensors.values() if len(tensor.shape) == 2)
@@ -30,7 +30,7 @@ def fits(file: GGUFFile) -> bool:
 
 
 def _known(file: GGUFFile) -> bool:
-    """Whether everything that the file says is understood here. Raises ModelFileError as `gguf_check.check` does."""
+    """Whether every feature of the file is supported here. Raises ModelFileError as `gguf_check.check` does."""
     if file.architecture != FAMILY or torch.cuda.is_available():
         return False
     if not is_built(*(file.fields.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))):
@@ -46,7 +46,7 @@ def _known(file: GGUFFile) -> bool:
 
 
 def read(file: GGUFFile) -> NativeLlama | None:
-    """The model, or None where transformers had better read the file. Raises ModelFileError."""
+    """The model, or None if transformers must read the file. Raises ModelFileError."""
     if not _known(file):
         return None
     config, tensors = config_of(file), file.tensors
@@ -77,7 +77,7 @@ def read(file: GGUFFile) -> NativeLlama | None:
 
 
 class _Rotation(nn.Module):
-    """Angles of rotary positions: input i of a head of width w turns by θ^(-2i/w) a position."""
+    """Angles of rotary positions: input i of a head of width w turns by θ^(-2i/w) per position."""
 
     def __init__(self, theta: float, width: int) -> None:
         super().__init__()

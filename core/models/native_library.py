@@ -1,9 +1,9 @@
-"""C++ code compiled for exactly this processor, kept in the user's cache and loaded from there.
+"""C++ code compiled for exactly this processor, cached in the user's folder and loaded from there.
 
-Loaded code runs with all that this process may do, so the folder is the user's own and closed to others. Its bytes are
-compared with a digest beside them before the system maps them, for a file that was cut short would end the process
-with SIGBUS; one that differs is compiled anew, once. The name stands for source, options and processor and not for the
-compiler: code that is there runs where no compiler is any more.
+Loaded code has all permissions of this process, so only the user may access the folder. The library's bytes are
+compared with a digest beside it before the system maps them, because a truncated file would end the process
+with SIGBUS; if they differ, it is compiled again, once. The name encodes source, options and processor, but not the
+compiler, so cached code runs without a compiler.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ PRIVATE = 0o700
 
 
 class CannotCompile(Exception):
-    """In one clause: what is missing."""
+    """A clause that names the missing part."""
 
 
 def load(source: Path, options: tuple[str, ...]) -> ctypes.CDLL:
-    """The code of a source file, compiled with these options if that was not done before.
+    """The code of a source file, compiled with these options unless cached.
 
-    A failure is remembered as long as this process runs: a compiler may take minutes to fail. Raises CannotCompile.
+    A failure is cached for the life of the process, because a compiler may take minutes to fail. Raises CannotCompile.
     """
     found = _tried(source, options)
     if isinstance(found, str):
@@ -47,7 +47,7 @@ def load(source: Path, options: tuple[str, ...]) -> ctypes.CDLL:
 
 @cache
 def _tried(source: Path, options: tuple[str, ...]) -> ctypes.CDLL | str:
-    """The library, or why there is none."""
+    """The library, or the reason why there is none."""
     folder = platformdirs.user_cache_path("polydraft") / "native"
     try:
         _make_private(folder)
@@ -58,11 +58,11 @@ def _tried(source: Path, options: tuple[str, ...]) -> ctypes.CDLL | str:
     except CannotCompile as error:
         return str(error)
     except OSError as error:
-        return f"its compiled code cannot be kept in {folder}, or not loaded ({error})"
+        return f"its compiled code cannot be stored in {folder} or loaded from it ({error})"
 
 
 def forget() -> None:
-    """Try again at the next call; libraries that are loaded stay."""
+    """Clears cached failures, so that the next call tries again; loaded libraries stay."""
     _tried.cache_clear()
 
 
@@ -72,14 +72,14 @@ def _key(source: Path, options: tuple[str, ...]) -> str:
 
 
 def _make_private(folder: Path) -> None:
-    """Make the folder, or close it to others where it is ours. Raises CannotCompile where it is another's."""
+    """Creates the folder, or closes it to others if it is ours. Raises CannotCompile if it is another user's."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=PRIVATE, exist_ok=True)
     found = folder.stat()
     if not _ours(found):
         raise CannotCompile(
             f"its compiled code is kept in {folder}, which belongs to another user (uid {found.st_uid}); remove that "
-            "folder, or set XDG_CACHE_HOME to one of your own"
+            "folder, or set XDG_CACHE_HOME to a folder of yours"
         )
     if stat.S_IMODE(found.st_mode) != PRIVATE:
         folder.chmod(PRIVATE)
@@ -94,7 +94,7 @@ def _digest_of(path: Path) -> Path:
 
 
 def _intact(path: Path) -> bool:
-    """Whether this is a library that was written to its end, by us, and that others could not change."""
+    """Whether this is a complete library of this user that others cannot change."""
     try:
         with path.open("rb") as file:
             about = os.fstat(file.fileno())
@@ -105,7 +105,7 @@ def _intact(path: Path) -> bool:
 
 
 def _build(source: Path, options: tuple[str, ...], path: Path) -> None:
-    """Compile into `path`. Other processes see the old file or the whole new one."""
+    """Compiles into `path`. Other processes see the old file or the complete new one."""
     compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
     if not compiler:
         raise CannotCompile("no C++ compiler was found (Debian, Ubuntu: apt-get install g++)")
@@ -134,5 +134,5 @@ def _run(*command: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotCompile(f"the C++ compiler does not work ({error})") from error
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["it says nothing"])[0]
+        said = (done.stderr.strip().splitlines() or ["no message"])[0]
         raise CannotCompile(f"{command[0]} cannot compile it ({said})")

@@ -1,8 +1,8 @@
-"""Does a backend work here? Asked in a child process, because a crash in native code cannot be caught.
+"""Tests whether a backend works here, in a child process, because a crash in native code cannot be caught.
 
 `python -m core.models.probe MODEL` is the child: it loads the model, feeds it a text whose last token goes in
 once as a token and once as that token's embedding, times a few steps, and prints one JSON line. Before each
-stage it prints the stage's name, so that the parent can say what a child was doing when it died.
+stage it prints the stage's name, so that the parent can report the stage of a crash.
 """
 
 from __future__ import annotations
@@ -41,21 +41,21 @@ PACKAGES: Mapping[Backend, tuple[str, ...]] = {
 TEXT = "The quick brown fox jumps over the lazy dog and"
 STEPS = 9  # timed single tokens; the median is reported
 TOLERANCE = 0.01  # of the logits' range, between a token and its own embedding
-REMEMBERED = 16  # results kept in the cache file
+REMEMBERED = 16  # results in the cache file
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """What a probe found.
+    """The result of a probe.
 
     Attributes:
         ok: the backend loads this model and computes with it.
         reason: why not, as a clause about the backend ("it crashed with SIGSEGV while …"); "" when ok.
         seconds_per_step: median time of one token of one sequence; None unless ok.
-        versions: of python and of the packages behind the backend.
-        cached: remembered from an earlier run, not measured now.
+        versions: of python and of the backend's packages.
+        cached: read from the cache, not measured now.
     """
 
     ok: bool
@@ -66,11 +66,11 @@ class ProbeResult:
 
 
 def probe_llama_cpp(model_path: Path, cache_dir: Path | None = None, timeout: float = 60.0) -> ProbeResult:
-    """Whether llama.cpp runs this model here. A good answer is remembered, so that only the first call pays.
+    """Whether llama.cpp runs this model here. Successes are cached, so only the first call takes time.
 
     Args:
         model_path: a GGUF file.
-        cache_dir: where good answers are kept, in probe.json; the user's cache folder by default.
+        cache_dir: the folder of probe.json with the successes; the user's cache folder by default.
         timeout: seconds that the child may take.
     """
     try:
@@ -90,12 +90,12 @@ def probe_llama_cpp(model_path: Path, cache_dir: Path | None = None, timeout: fl
 
 
 def probe(backend: Backend, model: str, timeout: float = 60.0) -> ProbeResult:
-    """Run the child for one backend and say in one sentence how it went; nothing is remembered."""
+    """Runs the child for one backend and describes the result in one sentence; nothing is cached."""
     versions = _versions(backend)
     for package in PACKAGES[backend]:
         if package not in versions:
             return ProbeResult(False, f"{package} is not installed", versions=versions)
-    # The child finds this very package, wherever it is started, and no other one of the same name (-P).
+    # The child imports this very package, wherever it is started, and no other of the same name (-P).
     root = str(Path(__file__).parents[__name__.count(".")])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
     try:
@@ -109,7 +109,7 @@ def probe(backend: Backend, model: str, timeout: float = 60.0) -> ProbeResult:
             timeout=timeout,
         )
     except subprocess.TimeoutExpired as expired:
-        output = expired.stdout or b""  # bytes, whatever `text` says
+        output = expired.stdout or b""  # bytes, regardless of `text`
         stage = _stage(output if isinstance(output, str) else output.decode("utf-8", "replace"))
         return ProbeResult(False, f"it did not answer within {timeout:g} s while {stage}", versions=versions)
     except OSError as error:
@@ -168,11 +168,11 @@ def _versions(backend: Backend) -> dict[str, str]:
     return versions
 
 
-# --- what is remembered -------------------------------------------------------------------------------------
+# --- the cache ----------------------------------------------------------------------------------------------
 
 
 def _key(model_path: Path) -> str:
-    """Stands for all that the answer depends on: versions, our own code, compiled libraries, file and CPU.
+    """A key of everything that the result depends on: versions, our own code, compiled libraries, file and CPU.
 
     Raises: PackageNotFoundError without llama-cpp-python; OSError when the model file cannot be read.
     """
@@ -186,7 +186,7 @@ def _key(model_path: Path) -> str:
         stat.st_size,
         stat.st_mtime_ns,
         cpu(),
-        # Compiled anew, or fed by other code of ours, it may crash where it did not.
+        # A new build, or another version of our code, may crash where the old one did not.
         [(file.name, file.stat().st_mtime_ns) for file in sorted(libraries.glob("*"))],
         hashlib.sha256(Path(__file__).with_name("llamacpp.py").read_bytes()).hexdigest(),
     ]
@@ -205,7 +205,7 @@ def _recall(cache: Path) -> dict[str, float]:
 
 
 def _remember(cache: Path, key: str, seconds: float) -> None:
-    """Add one answer. Readers see the old file or the new one, never half of it."""
+    """Adds one result. Readers see the old file or the new one, never a partial one."""
     known = _recall(cache)
     known.pop(key, None)
     known[key] = seconds
@@ -224,12 +224,12 @@ def _remember(cache: Path, key: str, seconds: float) -> None:
 
 def _say(message: dict[str, Any]) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()  # what comes next may kill this process
+    sys.stdout.flush()  # the next stage may crash this process
 
 
 def _load(backend: Backend, model: str) -> LanguageModel:
     if backend == "torch":
-        from core.models import hf  # seconds of imports that a llama.cpp probe need not pay
+        from core.models import hf  # takes seconds to import, which a llama.cpp probe does not need
 
         return hf.load(Path(model) if Path(model).exists() else model, model)
     from core.models import llamacpp
@@ -238,7 +238,7 @@ def _load(backend: Backend, model: str) -> LanguageModel:
 
 
 def measure(model: LanguageModel) -> ProbeResult:
-    """Feed a text with its last token as a token and as an embedding, compare, then time single tokens."""
+    """Feeds a text with its last token as a token and as an embedding, compares the logits, times single tokens."""
     _say({"stage": "evaluating the model"})
     ids = (model.tokenizer.start_ids or [model.tokenizer.document_start]) + model.tokenizer.encode(TEXT)
     sequence = model.open()
@@ -252,11 +252,11 @@ def measure(model: LanguageModel) -> ProbeResult:
         span = float(by_token.max() - by_token.min())
         if not span > 0 or not torch.isfinite(by_token).all():
             return ProbeResult(False, "it computes logits that are not numbers, or all the same")
-        if not apart <= TOLERANCE * span:  # written so that NaN fails
+        if not apart <= TOLERANCE * span:  # false for NaN, as intended
             return ProbeResult(
                 False,
-                f"a token and its own embedding give logits up to {apart:.2g} apart: the model scales "
-                "its embeddings, or changes them otherwise, and this backend cannot do so to mixed ones",
+                f"a token and its own embedding give logits that differ by up to {apart:.2g}: the model scales "
+                "or changes its embeddings, and this backend cannot do the same to mixed ones",
             )
         _say({"stage": "timing steps"})
         token, seconds = int(by_token.argmax()), []

@@ -1,4 +1,4 @@
-"""Names this machine's processor, on which compiled code depends."""
+"""Identifies this machine's processor, on which compiled code depends."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def cpu() -> str:
-    """The CPU's name and instruction sets, as far as the system tells: code for one may crash on another."""
+    """The CPU's name and instruction sets, as far as the system reports them: code for one may crash on another."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:

@@ -1,5 +1,5 @@
-"""What the two torch engines share about the rows of a pass: which logits a row wants, how a tree of tokens branches,
-and masks as transformers' layers add them.
+"""The rows of a pass, as both torch engines handle them: the inputs with logits, the branches of a tree of tokens,
+and masks in the form that transformers' layers add.
 
 Shapes: B rows, n inputs each, C columns of the cache.
 """
@@ -11,25 +11,25 @@ from torch import Tensor
 
 from core.models.base import Row
 
-# Rows of different sizes share a pass while padding them is cheaper than a second pass. A pass reads all weights once,
+# Rows of different sizes share a pass if padding them is cheaper than a second pass. A pass reads all weights once,
 # which costs about as much as computing this many positions.
 PADDING = 16  # inputs
 
 
 def wants_every(row: Row) -> bool:
-    """Whether logits after each input are wanted, and not only after the last."""
+    """Whether logits are wanted after each input, and not only after the last."""
     return row.every or row.parents is not None
 
 
 def wanted(row: Row) -> range:
-    """The inputs of a row after which logits are wanted; of a silent one the last, for a pass computes some."""
+    """The inputs of a row after which logits are computed; of a silent one the last, because a pass computes some."""
     n = len(row.inputs)
     return range(n) if wants_every(row) else range(n - 1, n)
 
 
 def trees(rows: list[Row], n: int) -> tuple[Tensor, Tensor]:
-    """How many positions each input stands behind its sequence's end (B, n), and which inputs it sees (B, n, n). Rows
-    without branches are chains; padding sees itself, for a softmax over nothing is NaN."""
+    """The distance of each input from its sequence's end (B, n), and the inputs that it attends to (B, n, n). Rows
+    without branches are chains; padding attends to itself, because a softmax over nothing is NaN."""
     depth, sees = torch.zeros(len(rows), n, dtype=torch.long), torch.eye(n, dtype=torch.bool).repeat(len(rows), 1, 1)
     for line, row in enumerate(rows):
         for i, above in enumerate(range(-1, len(row.inputs) - 1) if row.parents is None else row.parents):
@@ -42,12 +42,12 @@ def trees(rows: list[Row], n: int) -> tuple[Tensor, Tensor]:
 def added_masks(
     hidden: Tensor, distance: Tensor, windows: dict[str, int | None], dtype: torch.dtype
 ) -> Tensor | dict[str, Tensor]:
-    """Masks (B, 1, n, C) to add to attention scores, 0 or the least number; by kind of layer if there are several.
+    """Masks (B, 1, n, C) to add to attention scores, 0 or the smallest number; by kind of layer if there are several.
 
     Args:
-        hidden: (B, n, C) bool, which columns an input must not see.
-        distance: (B, n, C) or what broadcasts to it: positions from an input back to a column.
-        windows: how far back each kind of layer looks, in positions; None for all the way.
+        hidden: (B, n, C) bool, the columns that an input must not see.
+        distance: (B, n, C) or broadcastable to it: positions from an input back to a column.
+        windows: the attention window of each kind of layer, in positions; None for unlimited.
     """
     masks: dict[str, Tensor] = {}
     for kind, width in windows.items():

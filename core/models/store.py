@@ -1,21 +1,21 @@
-"""Keys and values of the plain torch backend: sequences that fork, rewind and advance together in changing company.
+"""Keys and values of the plain torch backend, for sequences that fork, rewind and advance in changing groups.
 
-Keys and values live in *stores*. A store has one line per sequence and a column per position; sequences that advance
-together live in neighbouring lines of one store and end in the same column:
+Keys and values are in *stores*. A store has one line per sequence and a column per position; sequences that advance
+together are in neighbouring lines of one store and end in the same column:
 
           column   0 1 2 3 4 5 6 7 8 9
-          line 0   a a a a a a a . . .      a, b, c: what each sequence was fed, right-aligned
+          line 0   a a a a a a a . . .      a, b, c: the inputs of each sequence, right-aligned
           line 1   0 0 0 b b b b . . .      0: zeros in front of a shorter one, masked
           line 2   a a a a a c c . . .      .: room to grow
 
 So a step of all of them appends one column in place and gives the model a view, without a copy. Three rules:
 
 * A fork shares its parent's line until either of them advances; a sequence that advances on a shared line first moves
-  to a line of its own.
+  to a separate line.
 * Sequences that are not neighbours, or have no room left, are copied once into a new store.
-* Rewinding only moves a sequence's end. Columns behind the end are never read, and are overwritten later.
+* Rewinding only moves a sequence's end. Columns after the end are never read, and are overwritten later.
 
-A tree of tokens is written behind the end, under a mask that shows each token its own path; keeping a path moves
+A tree of tokens is written after the end, with a mask that limits each token to its own path; keeping a path moves
 its columns together and the end behind them.
 """
 
@@ -43,17 +43,17 @@ class Tenant(Protocol):
 
 
 class Store:
-    """Keys and values of a few sequences. See the head of this file.
+    """Keys and values of a few sequences. See the beginning of this file.
 
     A plane is the keys, or the values, of one layer: plane 2·i has the keys of layer i, plane 2·i + 1 its
-    values. Planes of one shape (in most models, all of them) share one tensor, so that taking a sequence over
-    is one copy.
+    values. Planes of one shape (in most models, all of them) share one tensor, so that copying a sequence
+    is one operation.
 
     Attributes:
         planes: (heads, width) of each plane.
         blocks: by shape (heads, width), the planes of that shape: (planes, lines, heads, columns, width).
         capacity: columns.
-        tenants: how many sequences stand on each line.
+        tenants: the number of sequences on each line.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Store:
         }
 
     def take(self, line: int, end: int, sequence: Tenant) -> None:
-        """Copy a sequence so that it ends in column `end`; free columns before it become zeros."""
+        """Copies a sequence so that it ends in column `end`; free columns before it become zeros."""
         start = end - sequence.length
         for shape, block in self.blocks.items():
             block[:, line, :, :start].zero_()  # masked, but 0 · NaN would still be NaN
@@ -84,7 +84,7 @@ class Store:
                 block[:, line, :, start:end] = held
 
     def gather(self, line: int, end: int, path: list[int]) -> None:
-        """Move columns `end` + p of a line, for each p of `path`, together behind `end`."""
+        """Moves columns `end` + p of a line, for each p of `path`, together, starting at `end`."""
         for block in self.blocks.values():
             places = torch.tensor(path, device=block.device)
             block[:, line, :, end : end + len(path)] = block[:, line, :, end:].index_select(2, places)
@@ -98,7 +98,7 @@ class Store:
 
 
 class Appender:
-    """What a module sees of a store in one pass: columns `begin` to `end` as the past, n more to fill."""
+    """A store's interface for a module in one pass: columns `begin` to `end` as the past, n more to fill."""
 
     def __init__(self, store: Store, first: int, lines: int, begin: int, end: int, n: int) -> None:
         self._store, self._first, self._lines = store, first, lines
@@ -121,7 +121,7 @@ class Appender:
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Append keys and values (B, heads, n, width); returns all of them, with the past."""
+        """Appends keys and values (B, heads, n, width); returns all of them, with the past."""
         keys, values = 2 * layer_idx, 2 * layer_idx + 1
         self._new[keys].copy_(key_states)
         self._new[values].copy_(value_states)
@@ -131,7 +131,7 @@ class Appender:
         return self._end - self._begin
 
     def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-        # Layers with a sliding window keep everything too, so that they can be rewound; their mask hides it.
+        # Layers with a sliding window also keep everything, so that they can be rewound; their mask hides the rest.
         return self._end - self._begin + query_length, 0
 
 

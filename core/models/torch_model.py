@@ -1,8 +1,8 @@
 """The torch backend: any causal language model that transformers reads, or `NativeLlama`, behind `LanguageModel`.
 
-The module runs the layers; the cache is ours (`store.py`), because sequences here fork, rewind and advance together in
-changing company. Masks and positions follow transformers' conventions for left-padded batches, so models with sliding
-windows or ALiBi work like the rest. Loading is the affair of `hf.py`.
+The module runs the layers; the cache is ours (`store.py`), because sequences fork, rewind and advance in changing
+groups. Masks and positions follow transformers' conventions for left-padded batches, so models with sliding
+windows or ALiBi work like the rest. `hf.py` loads models.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from core.models.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from core.models.module import Module
 
-# A short history beside a long one is filled up with zeros; past this many, they had better go separately.
+# A short history beside a long one is padded with zeros; if the difference is larger, separate passes are better.
 MARGIN = 512  # cached positions
-# The least that a new store leaves free behind its sequences: enough for a set of drafts.
+# The least room that a new store has after its sequences: enough for a set of drafts.
 ROOM = 64  # columns
 
 
@@ -37,7 +37,7 @@ class TorchModel(LanguageModel):
     backend = "torch"
 
     def __init__(self, module: Module, tokenizer: Tokenizer, name: str, context_length: int) -> None:
-        """Raises ModelFileError for a model whose cache cannot be rewound, or that takes no embeddings."""
+        """Raises ModelFileError for a model whose cache cannot be rewound, or that accepts no embeddings."""
         self.name = name
         self.tokenizer = tokenizer
         self.context_length = context_length
@@ -50,12 +50,12 @@ class TorchModel(LanguageModel):
         self.depth = layers.depth
         self._stores: WeakSet[Store] = WeakSet()
         self._check_embeddings()
-        # Where positions are not given but counted off the mask (ALiBi), a tree's cannot be said.
+        # Models that count positions from the mask (ALiBi) do not support the positions of a tree.
         self.takes_trees = layers.takes_positions and self._reads_trees()
 
     @property
     def layers(self) -> Layers:
-        """The module and how to call it. Raises InputError once the model is closed."""
+        """The module. Raises InputError after the model is closed."""
         if self._layers is None:
             raise InputError(f"{self.name} is closed; load it again.")
         return self._layers
@@ -69,12 +69,12 @@ class TorchModel(LanguageModel):
 
     @property
     def position_bytes(self) -> int:
-        """What one position of one sequence takes in the cache."""
+        """Bytes of one position of one sequence in the cache."""
         return self.layers.position_bytes
 
     @property
     def cache_bytes(self) -> int:
-        """What the cache takes now; a store takes its memory for as long as one sequence stands in it."""
+        """Bytes of the cache now; a store keeps its memory as long as it contains a sequence."""
         return sum(len(store.tenants) * store.capacity for store in self._stores) * self.position_bytes
 
     def has_room(self, positions: int) -> bool:
@@ -93,13 +93,13 @@ class TorchModel(LanguageModel):
                 )
         logits: dict[int, Tensor] = {}
         for group in _similar_rows(rows):
-            # A row's new positions only count once the caller has noted them, so a group that went
-            # through before another one failed has changed nothing that can be seen.
+            # A row's new positions become visible only when the caller records them, so if a later group fails, an
+            # earlier one has changed nothing.
             logits |= zip(map(id, group), self._pass(group), strict=True)
         return [logits[id(row)] for row in rows]
 
     def _pass(self, rows: list[Row]) -> list[Tensor]:
-        """Run B rows as one batch of n inputs each; rows with fewer are padded on the right."""
+        """Runs B rows as one batch of n inputs each; rows with fewer are padded on the right."""
         layers = self.layers
         sequences = [row.sequence for row in rows if isinstance(row.sequence, TorchSequence)]
         sizes = [len(row.inputs) for row in rows]
@@ -107,7 +107,7 @@ class TorchModel(LanguageModel):
         try:
             store, first, end = self._place(sequences, n)
             starts = [end - sequence.length for sequence in sequences]
-            begin = min(starts)  # columns left of it belong to no sequence
+            begin = min(starts)  # columns to the left belong to no sequence
             depth = torch.arange(n)[None]  # (1, n) or (B, n), positions behind each sequence's end
             mask: Tensor | dict[str, Tensor] | None = None
             if any(row.parents is not None and not is_chain(row.parents) for row in rows):
@@ -128,7 +128,7 @@ class TorchModel(LanguageModel):
                     appender(store, first, len(rows), begin, end, n),
                     1 if places == [n - 1] else torch.tensor(places, device=layers.device),
                     mask=mask,
-                    # Padding may lie beyond the last position that the model has learnt.
+                    # Padding may exceed the model's last learned position.
                     positions=at.clamp_(max=self.context_length - 1).to(layers.device),
                     watched=self.watched,
                 )
@@ -157,7 +157,7 @@ class TorchModel(LanguageModel):
         self.watched = tuple(layers)
 
     def _place(self, sequences: list[TorchSequence], n: int) -> tuple[Store, int, int]:
-        """A store where `sequences` are neighbours that end in one column with n free ones behind it.
+        """A store where `sequences` are neighbours that end in one column with n free ones after it.
 
         Returns: the store, the line of the first sequence, and the column where all of them end. If the store
             is new, they still have to `move` there.
@@ -176,9 +176,9 @@ class TorchModel(LanguageModel):
         return self.new_store(sequences, n)
 
     def new_store(self, sequences: list[TorchSequence], n: int) -> tuple[Store, int, int]:
-        """A copy of the sequences in a store of their own; returns what `_place` returns."""
+        """A copy of the sequences in a new store; returns the same as `_place`."""
         end = max(sequence.length for sequence in sequences)
-        # Half as much again: copying stays a constant share of the work, however long the text grows.
+        # Half as much again, so that copying stays a constant share of the work for any length of the text.
         room, layers = max(ROOM, (end + n) // 2), self.layers
         store = Store(layers.planes, len(sequences), end + n + room, layers.dtype, layers.device)
         self._stores.add(store)
@@ -187,7 +187,7 @@ class TorchModel(LanguageModel):
         return store, 0, end
 
     def _batch(self, rows: list[Row], n: int) -> Tensor:
-        """The rows as ids (B, n), or as embeddings (B, n, D) if any of them holds embeddings."""
+        """The rows as ids (B, n), or as embeddings (B, n, D) if any of them contains embeddings."""
         if not any(isinstance(row.inputs, Tensor) for row in rows):
             ids = [[*row.inputs, *[0] * (n - len(row.inputs))] for row in rows]
             return torch.tensor(ids, device=self.layers.device)
@@ -197,19 +197,20 @@ class TorchModel(LanguageModel):
         return vectors.to(device=self.layers.device, dtype=self.layers.dtype)
 
     def _tree_mask(self, depth: Tensor, sees: Tensor, starts: list[int], past: int) -> Tensor | dict[str, Tensor]:
-        """The mask of inputs with these depths (B, n), of which each sees some (B, n, n), behind `past` columns, of
+        """The mask of inputs with these depths (B, n), of which each attends to some (B, n, n), after `past` columns,
+        of
         which a row's own begin at its start."""
         B, n = depth.shape
         hidden = torch.arange(past)[None, None] < torch.tensor(starts)[:, None, None]  # (B, 1, past)
         hidden = torch.cat([hidden.expand(B, n, past), ~sees], dim=2)
-        # Distance in positions, not columns: branches stand side by side.
+        # Distance in positions, not columns, because branches are in neighbouring columns.
         column = torch.cat([torch.arange(-past, 0).expand(B, past), depth], dim=1)  # (B, past + n)
         distance = depth[:, :, None] - column[:, None, :]
         device = self.layers.device
         return added_masks(hidden.to(device), distance.to(device), self.layers.windows, self.layers.dtype)
 
     def _check_embeddings(self) -> None:
-        """Feed one token as an id and as its embedding: the interface promises that this is the same."""
+        """Feeds one token as an id and as its embedding, which must give the same logits."""
         token = self.tokenizer.document_start
         try:
             by_id, by_vector = self.open(), self.open()
@@ -217,7 +218,7 @@ class TorchModel(LanguageModel):
             same = self._forward([Row(by_vector, self.embeddings[token : token + 1])])[0]
         except DOES_NOT_RUN as error:
             raise ModelFileError(
-                f"{self.name} does not run behind our cache ({first_line(error)}); choose another model."
+                f"{self.name} does not run with our cache ({first_line(error)}); choose another model."
             ) from error
         if logits.shape != (self.vocab_size,) or not torch.allclose(logits, same, rtol=1e-2, atol=1e-2):
             raise ModelFileError(
@@ -226,7 +227,7 @@ class TorchModel(LanguageModel):
             )
 
     def _reads_trees(self) -> bool:
-        """Whether a token of a tree sees its own path and nothing else."""
+        """Tests whether a token of a tree sees its own path and nothing else."""
         a, b = 0, self.vocab_size - 1
         try:
             plain = self._forward([Row(self.open(), [a, b], every=True)])[0]
@@ -252,7 +253,7 @@ class TorchSequence(Sequence):
         return self.start + self.length
 
     def move(self, store: Store | None, line: int = 0, start: int = 0) -> None:
-        """Give the present place up and take another."""
+        """Moves to another place and releases the present one."""
         if self.store is not None:
             self.store.tenants[self.line] -= 1
         if store is not None:
@@ -265,7 +266,7 @@ class TorchSequence(Sequence):
             self.store.gather(self.line, self.end, path)
 
     def _rewind(self, length: int) -> None:
-        """`end` follows `length`, which the caller shortens; nothing else changes."""
+        """`end` follows `length`, which the caller reduces; nothing else changes."""
 
     def _fork(self) -> TorchSequence:
         assert isinstance(self.model, TorchModel)
@@ -276,7 +277,7 @@ class TorchSequence(Sequence):
         return child
 
     def settle(self) -> None:
-        """Leave a store of several lines, which keeps the memory of all of them for as long as one is in use."""
+        """Leaves a store of several lines, which keeps the memory of all of them as long as one is in use."""
         if self.store is None or len(self.store.tenants) == 1 or self.store.tenants[self.line] > 1:
             return
         assert isinstance(self.model, TorchModel)
@@ -288,12 +289,12 @@ class TorchSequence(Sequence):
         self.move(None)
 
     def __del__(self) -> None:
-        # A fork that was dropped without closing should not make its parent move.
+        # A fork dropped without closing should not make its parent move.
         self.move(None)
 
 
 def _similar_rows(rows: list[Row]) -> list[list[Row]]:
-    """Split rows into groups that are worth a joint pass, each in the order of its lines."""
+    """Splits rows into groups that benefit from a joint pass, each in the order of its lines."""
     groups: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: (-row.sequence.length, -len(row.inputs))):
         for group in groups:

@@ -1,12 +1,12 @@
-"""A personal store: what one person wrote, in one SQLite file, looked up like any other store.
+"""A personal store: one person's text, in one SQLite file, looked up like any other store.
 
-The file holds texts and their token ids; the counts are made from them in memory (`tally.py`, `counts.py`) and follow
-every commit, this process's or another's. So an added phrase counts at the next look-up, and what is forgotten is gone
-with its text: there is nothing else it could have been counted into. Where a store is opened `beside`, a thread takes
-in larger changes, and look-ups are answered with the former counts meanwhile (`following.py`).
+The file contains texts and their token ids. The counts are computed from them in memory (`tally.py`, `counts.py`) and
+updated after every commit, of this process or another. So an added phrase takes effect at the next look-up, and
+forgetting a text also removes its counts. If a store is opened `beside`, a thread counts larger changes, and look-ups
+use the previous counts meanwhile (`following.py`).
 
-Durable: write-ahead log, every commit synced to the disk. Private: readable by its owner alone, deleted content
-overwritten with zeros (secure_delete), the log emptied after forgetting.
+Durable: write-ahead log, every commit synced to the disk. Private: only its owner can read it, deleted content is
+overwritten with zeros (secure_delete), and the log is truncated after forgetting.
 """
 
 from __future__ import annotations
@@ -36,35 +36,36 @@ if TYPE_CHECKING:  # its module imports torch
     from core.models.base import Tokenizer
 
 VERSION = 1  # PRAGMA user_version
-TYPED = "typed"  # origin of what was learned while writing
+TYPED = "typed"  # origin of text learned from writing
 PATIENCE = 10.0  # seconds to wait for another program's write
-FRESH = 8192  # tokens counted one by one before they are merged into the sorted counts
+FRESH = 8192  # tokens counted individually before they are merged into the sorted counts
 LARGEST = 10_000_000  # tokens of a store
 LONGEST = 8 * LARGEST  # characters added at a time
-MOST_TIMES = 1000  # as often may a text count
+MOST_TIMES = 1000  # the maximum multiplicity of a text
 
 _NEW = (
     "SELECT passages.id, times, ids FROM passages JOIN documents ON document = documents.id "
     "WHERE passages.id > ? ORDER BY passages.id"
 )
-# How many tokens a document has is read from the index alone, not past all texts.
+# The index alone gives the number of tokens of a document, without reading the texts.
 _INDEX = "CREATE INDEX IF NOT EXISTS passages_tokens ON passages(document, tokens)"
 _SIZE = "SELECT coalesce(sum(tokens), 0) FROM passages"
 _TEXTS = "SELECT origin, text FROM passages JOIN documents ON document = documents.id"
 _ENCODED = 1 << 15  # characters tokenised at a time
-_MOMENT = 0.02  # seconds that a look-up waits for counts that are brought up to date beside it
+_MOMENT = 0.02  # seconds that a look-up waits for counts that a thread is updating
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SPACE = re.compile(r"(?<!\s)\s")
-_SHORT = 400  # characters; a text up to this long is a phrase: it may stand in the middle of a line too
+_SHORT = 400  # characters; a text up to this length is a phrase, which may also occur in the middle of a line
 _NEXT = r"[^\S\n]*(\w[\w'’-]*|[^\w\s]+)"  # the word after a phrase, or the marks
-# How many times a phrase counts that was added on purpose, and a paragraph that was just written. What a long text has
-# once comes again in one case of five (measured, docs/evaluation.md); what was put in to be suggested surely does.
+# The multiplicity of a phrase that was added on purpose, and of a paragraph that was just written. Of the sequences
+# that a long text contains once, one in five occurs again (measured, docs/evaluation.md); an added phrase is certainly
+# wanted.
 PHRASE, PARAGRAPH = 4, 2
 
 
 @dataclass(frozen=True)
 class Document:
-    """Something that was added: a file's document, or all that was typed.
+    """One addition: a file's document, or all typed text.
 
     Attributes:
         number: its own in this store.
@@ -82,7 +83,7 @@ class Document:
 
 @dataclass(frozen=True)
 class StoredText:
-    """A document with its words: `passages` are its parts, between which something may have been forgotten."""
+    """A document with its words: `passages` are its parts, between which text may have been forgotten."""
 
     origin: str
     added: str
@@ -92,8 +93,8 @@ class StoredText:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What forgetting removed. `complete` is False while another program keeps the old state of the file open; its
-    log is then emptied the next time the store is opened."""
+    """The result of forgetting. `complete` is False while another program keeps the old state of the file open; the
+    log is then truncated the next time the store is opened."""
 
     documents: int
     passages: int
@@ -103,7 +104,7 @@ class Forgotten:
 
 @dataclass(frozen=True)
 class _Ready:
-    """A passage as it is stored. `tokens` are those of the text; `ids` may hold more (`PersonalStore._ready`)."""
+    """A passage as stored. `tokens` are those of the text; `ids` may contain more (`PersonalStore._ready`)."""
 
     text: str
     tokens: int
@@ -129,7 +130,7 @@ class PersonalStore:
         self._about: dict[str, str] = {}
         self._counts: Counts | None = None
         self._seen: int | None = None  # data_version of the state that was read
-        self._last = 0  # number of the last passage that is counted
+        self._last = 0  # number of the last counted passage
         self._tally = Tally.empty()
         self._beside, self._following = beside, None
         self._file = _identity(path)
@@ -138,16 +139,16 @@ class PersonalStore:
     def open(
         cls, path: str | Path, tokenizer: Tokenizer | None = None, create: bool = False, beside: bool = False
     ) -> PersonalStore:
-        """Open a store, or make an empty one.
+        """Opens a store, or creates an empty one.
 
         Args:
             path: the file.
             tokenizer: whose ids will be looked up; needed to add text and to forget phrases.
-            create: make the file when there is none.
-            beside: a look-up never waits for counts of more than a few new tokens: a thread brings them up to date,
-                and it answers with the former ones.
+            create: create the file if it does not exist.
+            beside: a look-up never waits for the counting of more than a few new tokens: a thread updates the counts,
+                and the look-up uses the previous ones.
 
-        Raises: StoreError when there is none, or it is no personal store of this version and tokenizer.
+        Raises: StoreError if it does not exist, or is not a personal store of this version and tokenizer.
         """
         path = Path(path)
         if create and tokenizer is None:
@@ -189,7 +190,7 @@ class PersonalStore:
         return self.path.stem
 
     def in_place(self) -> bool:
-        """Whether the file is still there, and no other one of that name: somebody may have deleted the store."""
+        """Whether the file still exists and is the same one; another program may have deleted or replaced it."""
         return self._file is not None and _identity(self.path) == self._file
 
     @property
@@ -199,37 +200,39 @@ class PersonalStore:
     # ---------------------------------------------------------------- looking things up
 
     def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
-        """Counts behind each candidate, as they are committed at this moment; see `NgramStore.evidence`."""
+        """The counts for each candidate, as committed at this moment; see `NgramStore.evidence`."""
         self.refresh()
         return self._loaded().evidence(contexts, candidates, orders)
 
     def count(self, ids: Sequence[int]) -> int:
-        """How often this n-gram was seen, as of the last `evidence` or `refresh`; 0 if it never was."""
+        """The number of occurrences of this n-gram, as of the last `evidence` or `refresh`."""
         return self._loaded().count(ids)
 
     def total(self, ids: Sequence[int]) -> int:
-        """How often anything followed this context, as of the last `evidence` or `refresh`."""
+        """The number of tokens that followed this context, as of the last `evidence` or `refresh`."""
         return self._loaded().total(ids)
 
     def continuations(self, context: Sequence[int], limit: int | None = None) -> list[tuple[int, int]]:
-        """What followed this context: (id, count), most frequent first; as of the last `evidence` or `refresh`."""
+        """The tokens that followed this context: (id, count), most frequent first; as of the last `evidence` or
+        `refresh`."""
         return self._loaded().continuations(context, limit)
 
     def prepare(self) -> None:
-        """Count what is in it, or let a thread begin to: later look-ups are the faster for it."""
+        """Counts the contents, or starts a thread that does, so that later look-ups are fast."""
         self._loaded()
 
     @property
     def up_to_date(self) -> bool:
-        """Whether look-ups are answered with what is committed; False while a thread brings the counts up to date."""
+        """Whether look-ups use all committed text; False while a thread updates the counts."""
         self._loaded()
         self.refresh()
         return self._following is None
 
     def refresh(self) -> bool:
-        """Take in what was committed since, by whoever; some microseconds when nothing was. Whether anything was.
+        """Reads changes committed since, by any process; some microseconds if there are none. Returns whether there
+        were any.
 
-        Raises: StoreError when the file cannot be read any more.
+        Raises: StoreError when the file has become unreadable.
         """
         with _sentences(self.path):
             version = self._db.execute("PRAGMA data_version").fetchone()[0]
@@ -254,11 +257,11 @@ class PersonalStore:
 
     @property
     def learning(self) -> bool:
-        """Whether it takes in what is written and picked; as of the last look-up or `refresh`. Off in a new store."""
+        """Whether it learns written and picked text; as of the last look-up or `refresh`. Off in a new store."""
         return self._about.get("learning", "0") == "1"
 
     def summary(self) -> dict[str, Any]:
-        """Name, size in bytes, last change, switches and documents: what lists of stores show."""
+        """Name, size in bytes, last change, switches and documents, for lists of stores."""
         self.refresh()
         documents = self.documents()
         return {
@@ -287,16 +290,16 @@ class PersonalStore:
             yield StoredText(origin, added, times, tuple(text for (text,) in found))
 
     def where(self, ids: Sequence[int]) -> dict[str, int]:
-        """How often these tokens stand in what came from each origin."""
+        """The number of occurrences of these tokens, by origin."""
         found: dict[str, int] = {}
         for origin, blob in self._rows("SELECT origin, ids FROM passages JOIN documents ON document = documents.id"):
-            # A phrase's second part is its beginning once more.
+            # A phrase's second part repeats its beginning.
             if times := max(_occurrences(part, ids) for part in _parts(blob)):
                 found[origin] = found.get(origin, 0) + times
         return found
 
     def places(self, phrase: str) -> dict[str, int]:
-        """At how many places a phrase stands, by origin: those that `forget` would remove."""
+        """The number of places of a phrase, by origin: those that `forget` would remove."""
         pattern, found = _whole_words(phrase), dict[str, int]()
         for origin, text in self._rows(_TEXTS):
             if times := len(pattern.findall(text)):
@@ -304,8 +307,8 @@ class PersonalStore:
         return found
 
     def following(self, phrase: str) -> dict[str, dict[str, int]]:
-        """What stands after a phrase, up to the end of its line: each next word, or mark, with how often it does in
-        what came from each origin. Words are found as `places` finds them."""
+        """The text after a phrase, up to the end of its line: each next word, or mark, with its number of occurrences
+        by origin. Words are found as in `places`."""
         pattern = re.compile(_whole_words(phrase).pattern + _NEXT, re.IGNORECASE)
         found: dict[str, dict[str, int]] = {}
         for origin, text in self._rows(_TEXTS):
@@ -316,7 +319,7 @@ class PersonalStore:
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What a trie store's manifest says, for merging and compiling."""
+        """The manifest entries of a trie store, for merging and compiling."""
         documents = self.documents()
         tokens = sum(document.tokens for document in documents)
         source = {"name": self.name, "files": 1, "bytes": self.path.stat().st_size}
@@ -340,21 +343,21 @@ class PersonalStore:
         yield from self._loaded().ngrams()
 
     def check(self) -> list[str]:
-        """What SQLite's own check of the whole file finds wrong; [] when all is well."""
+        """The errors that SQLite's own check of the whole file finds; [] if there are none."""
         found = [row[0] for row in self._query("PRAGMA integrity_check")]
         return [] if found == ["ok"] else found
 
     # ---------------------------------------------------------------- writing; every method is one transaction
 
     def add(self, origin: str, documents: Iterable[str], going: Callable[[], None] = lambda: None) -> int:
-        """Put documents in, in place of all that came from the same origin before. Returns their tokens.
+        """Adds documents in place of all documents of the same origin. Returns their tokens.
 
-        All or nothing: when the program ends half-way, the store is as it was. Others may write to it while the
+        All or nothing: if the program ends half-way, the store is unchanged. Other programs may write to it while the
         documents are read.
 
         Args:
-            going: called every few thousand characters; what it raises ends the adding.
-        Raises: InputError when the store would get too large.
+            going: called every few thousand characters; if it raises, nothing is added.
+        Raises: InputError when the store would become too large.
         """
         stays = self._query(f"{_SIZE} JOIN documents ON document = documents.id WHERE origin <> ?", [origin])[0][0]
         held = list(self._prepared(documents, stays, going))
@@ -368,8 +371,7 @@ class PersonalStore:
         return tokens
 
     def learn(self, text: str, times: int = PARAGRAPH, origin: str = TYPED) -> int:
-        """Put one phrase or paragraph in, beside what is there; it counts `times` times. Returns its tokens;
-        committed when it returns."""
+        """Adds one phrase or paragraph with multiplicity `times`, and commits it. Returns its tokens."""
         if not 1 <= times <= MOST_TIMES:
             raise InputError(f"{times} times given; 1 to {MOST_TIMES} expected.")
         if not text.strip():
@@ -381,9 +383,9 @@ class PersonalStore:
         return ready.tokens
 
     def restore(self, documents: Iterable[StoredText]) -> int:
-        """Put documents in as `texts` gave them, but those that are here already. Returns their tokens.
+        """Adds documents as returned by `texts`, except those that the store already has. Returns their tokens.
 
-        Raises: InputError when the store would get too large.
+        Raises: InputError when the store would become too large.
         """
         here, held, held_tokens = {_mark(text) for text in self.texts()}, list[tuple[StoredText, list[_Ready]]](), 0
         before = self._tokens()
@@ -392,7 +394,7 @@ class PersonalStore:
                 held.append((text, list(self._prepared(text.passages, before + held_tokens))))
                 held_tokens += sum(passage.tokens for passage in held[-1][1])
         with self._writing():
-            here = {_mark(text) for text in self.texts()}  # somebody may have been faster
+            here = {_mark(text) for text in self.texts()}  # another program may have added them meanwhile
             tokens = sum(
                 self._insert(text.origin, passages, text.times, text.added)
                 for text, passages in held
@@ -402,11 +404,11 @@ class PersonalStore:
         return tokens
 
     def forget(self, what: str) -> Forgotten:
-        """Remove everything that came from the origin `what`, or, where there is no such origin, every place at
-        which the phrase `what` stands: whole words, in any case, with any space between them.
+        """Removes everything of the origin `what`, or, if there is no such origin, every place at
+        which the phrase `what` occurs: whole words, in any case, with any space between them.
 
-        Around a phrase that was cut out no n-gram is counted across the gap. When this returns with `complete`,
-        neither the file nor its log holds the removed text.
+        No n-gram is counted across the gap of a removed phrase. When this returns with `complete`,
+        neither the file nor its log contains the removed text.
         """
         with self._writing():
             rows = self._db.execute("SELECT id FROM documents WHERE origin = ?", [what]).fetchall()
@@ -419,8 +421,8 @@ class PersonalStore:
         return Forgotten(len(numbers), passages, places, complete)
 
     def delete(self) -> None:
-        """Remove the whole store: its texts as `forget` does, then its files. It is closed, and so should be every
-        other that is open on it; those of a `Shelf` are at its next look."""
+        """Removes the whole store: its texts as `forget` does, then its files. The store is closed. Others open on the
+        same file should be closed too; those of a `Shelf` close at its next look-up."""
         with self._writing():
             self._remove([row[0] for row in self._db.execute("SELECT id FROM documents").fetchall()])
         self._scrub()
@@ -428,12 +430,12 @@ class PersonalStore:
         remove_files(self.path)
 
     def switch(self, on: bool) -> None:
-        """Whether drafts use this store, from now on and everywhere it is open."""
+        """Switches the use of this store in drafts, everywhere it is open."""
         with self._writing():
             self._set("enabled", str(int(on)))
 
     def switch_learning(self, on: bool) -> None:
-        """Whether it takes in what is written and picked, from now on."""
+        """Switches learning of written and picked text."""
         with self._writing():
             self._set("learning", str(int(on)))
 
@@ -448,17 +450,17 @@ class PersonalStore:
                     f"{self.path} has format version {version}; this program reads version {VERSION}. Update it."
                 )
             if version == 0 and (made or not create):
-                raise StoreError(f"{self.path} is no personal store.")
+                raise StoreError(f"{self.path} is not a personal store.")
             self._db.execute("PRAGMA secure_delete = ON")
             self._db.execute("PRAGMA synchronous = FULL")
             self._db.execute("PRAGMA foreign_keys = ON")
-            # Not every file system can keep a write-ahead log: it needs memory that programs share.
+            # Not every file system supports a write-ahead log, which needs memory shared between programs.
             mode = self._db.execute("PRAGMA journal_mode").fetchone()[0]
-            if mode != "wal":  # asked first: setting it takes a lock
+            if mode != "wal":  # read first: setting it takes a lock
                 mode = self._db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
                 raise StoreError(
-                    f"{self.path.parent} is no place for personal stores: SQLite keeps no write-ahead log there, only "
+                    f"{self.path.parent} does not support personal stores: SQLite has no write-ahead log there, only "
                     f"{mode!r}. A network drive is the usual reason. Put your data folder on a disk of this machine "
                     "(on Linux: set XDG_DATA_HOME)."
                 )
@@ -470,7 +472,7 @@ class PersonalStore:
         if self._tokenizer is not None and self._about.get("fingerprint") != self._tokenizer.fingerprint:
             name = self._about.get("tokenizer", "another model")
             raise StoreError(
-                f"{self.path} was made with the tokenizer of {name}, and its ids mean other words here. "
+                f"{self.path} was made with the tokenizer of {name}, and its ids stand for other tokens here. "
                 "Export it with `polydraft ngram export` and import it into a new store."
             )
         if self._about.get("scrub") == "1":
@@ -482,7 +484,7 @@ class PersonalStore:
             if self._db.execute("PRAGMA user_version").fetchone()[0]:
                 return  # another program was first
             self._db.create_table("about", {"key": str, "value": str}, pk="key")
-            # AUTOINCREMENT: a number is never given twice, so that "larger than the last one read" means new.
+            # AUTOINCREMENT: a number is never reused, so "larger than the last one read" means new.
             self._db.execute(
                 "CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, "
                 "added TEXT NOT NULL, times INTEGER NOT NULL)"
@@ -511,7 +513,7 @@ class PersonalStore:
         if read:
             self.refresh()  # errors show before anything is written
         with _sentences(self.path):
-            self._db.execute("BEGIN IMMEDIATE")  # not deferred: a read that turns into a write cannot wait
+            self._db.execute("BEGIN IMMEDIATE")  # not deferred: a read that becomes a write cannot wait
             try:
                 yield
                 self._db.execute("COMMIT")
@@ -520,14 +522,14 @@ class PersonalStore:
                     self._db.execute("ROLLBACK")
                 raise
             finally:
-                self._seen = None  # data_version tells of others' commits alone
+                self._seen = None  # data_version changes only for commits of others
 
     def _changed(self) -> float:
         """When the file or its log last changed, seconds since 1970."""
         return max(file.stat().st_mtime for file in self._files())
 
     def _files(self) -> list[Path]:
-        """The file and, where there is one, its log, which holds what was committed last."""
+        """The file and, if it exists, its log, which holds the latest commits."""
         log = self.path.with_name(self.path.name + "-wal")
         return [self.path, log] if log.exists() else [self.path]
 
@@ -536,7 +538,7 @@ class PersonalStore:
             return self._db.execute(sql, values).fetchall()
 
     def _rows(self, sql: str) -> Iterator[tuple[Any, ...]]:
-        """Rows one by one: not all texts at once."""
+        """Rows one by one, so that not all texts are in memory."""
         with _sentences(self.path):
             yield from self._db.execute(sql)
 
@@ -547,7 +549,7 @@ class PersonalStore:
         return dict(self._query("SELECT key, value FROM about"))
 
     def _read(self) -> None:
-        """Take in the state of the file."""
+        """Reads the state of the file."""
         self._about = self._read_about()
         if self._counts is None or self._counted_at_once():
             return
@@ -559,7 +561,8 @@ class PersonalStore:
                 self._follow()
 
     def _counted_at_once(self) -> bool:
-        """Count what is new, or all of it after a removal, where that is little; whether that was all."""
+        """Counts new passages, or all of them after a removal, if they are few; returns whether the counts are
+        complete."""
         assert self._counts is not None
         tally, counts, last = self._tally, self._counts, self._last
         removals = int(self._about["removals"])
@@ -580,20 +583,20 @@ class PersonalStore:
         return True
 
     def _follow(self) -> None:
-        """Take what the thread has counted, and what came since."""
+        """Takes over the thread's counts, and counts the changes since."""
         assert self._following is not None
         following, self._following = self._following, None
         try:
             self._take(following.tally())
         except MemoryError as error:
-            raise StoreError(f"{self.path} takes more memory to count than there is. Switch it off.") from error
+            raise StoreError(f"{self.path} needs more memory for its counts than is free. Switch it off.") from error
 
     def _take(self, tally: Tally) -> None:
         self._tally, self._last = tally, tally.last
         self._counts = Counts(self._vocab_size, tally.windows)
 
     def _loaded(self) -> Counts:
-        """The counts, made at the first look-up: commands that only look at documents do without."""
+        """The counts, computed at the first look-up; commands that only list documents need none."""
         if self._counts is None:
             self._counts = Counts(self._vocab_size, self._tally.windows)
             self._seen = None
@@ -616,7 +619,7 @@ class PersonalStore:
     def _ready(self, text: str, going: Callable[[], None] = lambda: None) -> _Ready:
         """A passage to insert."""
         if self._tokenizer is None:
-            raise InputError(f"{self.path} was opened without a tokenizer; it cannot take text in.")
+            raise InputError(f"{self.path} was opened without a tokenizer, so no text can be added.")
         text = _sound(text)
         ids: list[int] = []
         for part in _portions(text):
@@ -624,15 +627,15 @@ class PersonalStore:
             ids += self._tokenizer.encode(part)
         parts = ids
         if len(text) <= _SHORT and not text[0].isspace():
-            # A phrase may be typed within a line too, and there its first token begins with the space before it:
-            # the same again from there, as far as n-grams reach that start with that token.
+            # A phrase may also occur within a line, where its first token begins with the space before it. So its
+            # beginning is stored once more in that form, as far as n-grams that contain the first token reach.
             parts = [*ids, BREAK, *self._tokenizer.encode(" " + text)[:ORDER]]
         return _Ready(text, len(ids), np.array(parts, dtype="<u4").tobytes())
 
     def _prepared(
         self, texts: Iterable[str], tokens: int, going: Callable[[], None] = lambda: None
     ) -> Iterator[_Ready]:
-        """Passages to insert, beside `tokens` that stay. Raises InputError as soon as they are too many."""
+        """Passages to insert, in addition to `tokens` that remain. Raises InputError as soon as they are too many."""
         characters = 0
         for text in texts:
             if not text.strip():
@@ -649,15 +652,15 @@ class PersonalStore:
         return self._query(_SIZE)[0][0]
 
     def _check_size(self, tokens: int | None = None) -> None:
-        """Raises InputError when the store, or one of so many tokens, is too large."""
+        """Raises InputError when the store, or a store with this many tokens, is too large."""
         if (tokens := self._tokens() if tokens is None else tokens) > LARGEST:
             raise InputError(
-                f"The store {self.name} would hold {tokens:,} tokens or more; at most {LARGEST:,} are possible. "
-                "Nothing was added. Forget something first, or put this into another store: several may be on at once."
+                f"The store {self.name} would have {tokens:,} tokens or more; at most {LARGEST:,} are possible. "
+                "Nothing was added. Forget some text first, or add this to another store: several may be on at once."
             )
 
     def _remove(self, documents: Sequence[int]) -> int:
-        """Delete documents with their passages; returns how many passages."""
+        """Deletes documents with their passages; returns the number of passages."""
         passages = 0
         for number in documents:
             passages += self._db.execute("SELECT count(*) FROM passages WHERE document = ?", [number]).fetchone()[0]
@@ -667,7 +670,7 @@ class PersonalStore:
         return passages
 
     def _cut(self, phrase: str) -> tuple[int, int]:
-        """Cut a phrase out of every passage; returns how many passages and places."""
+        """Cuts a phrase out of every passage; returns the number of passages and places."""
         pattern = _whole_words(phrase)
         passages = places = 0
         for (number,) in self._db.execute("SELECT id FROM passages").fetchall():
@@ -690,7 +693,7 @@ class PersonalStore:
         self._set("scrub", "1")
 
     def _scrub(self) -> bool:
-        """Empty the log, which still holds what was deleted from the file. False while another program reads on."""
+        """Truncates the log, which still contains deleted text. False while another program keeps it open."""
         with _sentences(self.path):
             busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         if busy:
@@ -709,7 +712,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def remove_files(path: Path) -> None:
-    """Remove a store's file with its log, whatever they hold. Raises StoreError when the system refuses."""
+    """Removes a store's file and its log without opening them. Raises StoreError when the system refuses."""
     try:
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)
@@ -721,7 +724,7 @@ def _whole_words(phrase: str) -> re.Pattern[str]:
     """Finds a phrase in any case, with any space between its words, where no longer word begins or ends with it."""
     words = phrase.split()
     if not words:
-        raise InputError("No words given: name a phrase or a document.")
+        raise InputError("No words given; give a phrase or a document.")
     return re.compile(r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)", re.IGNORECASE)
 
 
@@ -735,7 +738,7 @@ def _sound(text: str) -> str:
 
 
 def _portions(text: str) -> Iterator[str]:
-    """A text in portions of some thousand characters, cut before white space, where tokens begin too."""
+    """A text in portions of some thousand characters, cut before white space, where a token also begins."""
     start = 0
     while len(text) - start > _ENCODED:
         found = _SPACE.search(text, start + _ENCODED // 2, start + _ENCODED)
@@ -761,7 +764,7 @@ def _occurrences(ids: np.ndarray, wanted: Sequence[int]) -> int:
 
 @contextmanager
 def _sentences(path: Path) -> Iterator[None]:
-    """SQLite's errors as ours, saying what to do."""
+    """Turns SQLite's errors into ours, with a remedy."""
     try:
         yield
     except sqlite3.OperationalError as error:
@@ -769,4 +772,4 @@ def _sentences(path: Path) -> Iterator[None]:
             raise StoreError(f"{path} is being written by another program; try again in a moment.") from error
         raise StoreError(f"{path} cannot be used: {error}.") from error
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path} is damaged or no personal store: {error}.") from error
+        raise StoreError(f"{path} is damaged or not a personal store: {error}.") from error

@@ -88,7 +88,7 @@ class Shelf:
         path = self.path_in(self.folder, name)
         if not create and not path.is_file():
             known = ", ".join(self.names()) or "none yet"
-            raise StoreError(f"There is no personal store called {name!r}; the stores are: {known}.")
+            raise StoreError(f"There is no personal store called {name!r}; there are: {known}.")
         return PersonalStore.open(path, self._tokenizer, create=create, beside=self._beside)
 
     def active(self) -> list[PersonalStore]:
