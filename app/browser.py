@@ -1,15 +1,60 @@
-"""Finds the Chromium that browser tests and the keystroke benchmark use: the system's own, none is downloaded."""
+"""The Chromium that browser tests and benchmarks of the page drive: the system's own, none is downloaded."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from core.errors import PolydraftError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ADVICE = "Install Chromium or Chrome so that it is on PATH (Debian, Ubuntu: apt-get install chromium)."
+# As root Chromium runs without its sandbox only; the others keep it from calling home.
+FLAGS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+)
 
 
 def find_browser() -> Path | None:
     """The first of `NAMES` on PATH, for Playwright's `executable_path`; None if there is none: show `ADVICE`."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     return Path(found) if found else None
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Headless Chromium, driven by Playwright.
+
+    Raises:
+        PolydraftError: where one of the two is missing.
+    """
+    path = find_browser()
+    if path is None:
+        raise PolydraftError(f"This needs Chromium. {ADVICE}")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise PolydraftError('This needs Playwright: pip install "polydraft[dev]".') from error
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=str(path), args=list(FLAGS))
+        yield browser
+        browser.close()
+
+
+def open_editor(browser: Browser, url: str) -> Page:
+    """A window with the page, once its editor runs."""
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.goto(url)
+    page.wait_for_function("window.polydraft !== undefined")
+    return page

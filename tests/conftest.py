@@ -94,20 +94,10 @@ def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The system's Chromium, headless; every test opens a context of its own in it."""
-    from playwright.sync_api import sync_playwright
+    from app.browser import chromium
 
-    from app.browser import ADVICE, find_browser
-
-    path = find_browser()
-    if path is None:
-        pytest.fail(f"The browser tests need Chromium. {ADVICE}")
-    quiet = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=str(path), args=[*quiet, "--disable-sync", "--no-first-run"]
-        )
+    with chromium() as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")

@@ -20,8 +20,8 @@ import psutil
 from app.bench import text
 from app.bench.child import free_port, running, running_app
 from app.bench.report import Options, Report, percentile
-from app.browser import ADVICE, find_browser
-from core.errors import InputError, PolydraftError
+from app.browser import chromium, open_editor
+from core.errors import InputError
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -31,7 +31,6 @@ KEYS = 60  # typed per passage
 CONTEXT = 300  # characters before the caret when typing starts
 RATE = 8  # keys a second
 SETTLE = 1500  # ms; longer than a set of drafts takes
-QUIET = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run")
 STRAIGHT = str.maketrans({"’": "'", "‘": "'", "“": '"', "”": '"', "—": "-", "–": "-", "…": "."})
 
 # The peer's page records times as the editor does: key down to the first drafts in the page, and to the last.
@@ -63,23 +62,12 @@ WATCH = """() => {
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
-    path = find_browser()
-    if path is None:
-        raise PolydraftError(f"This measurement needs Chromium. {ADVICE}")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError as error:
-        raise PolydraftError('This measurement needs Playwright: pip install "polydraft[dev]".') from error
-
     chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(path), args=list(QUIET))
+    with chromium() as browser:
         progress("starting the app")
         with running_app(options) as child:
             child.wait(child.ready)
-            page = browser.new_page(viewport={"width": 1280, "height": 800})
-            page.goto(child.page)
-            page.wait_for_function("window.polydraft !== undefined")
+            page = open_editor(browser, child.page)
             box, server = page.get_by_role("textbox", name="Your text"), child.process.pid
             ours = type_at_rate(page, "polydraft", box, chosen, progress, server)
             page.evaluate("polydraft.editor.settings.refill = false")
@@ -103,7 +91,6 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
             box.wait_for()
             page.evaluate(WATCH)
             theirs = type_at_rate(page, "peer", box, chosen, progress)
-        browser.close()
     return summary(ours, seldom, theirs)
 
 

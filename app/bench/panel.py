@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from app.bench import keystroke, text
 from app.bench.child import running_app
 from app.bench.report import Options, Report, percentile
-from app.browser import ADVICE, find_browser
-from core.errors import PolydraftError
+from app.browser import chromium, open_editor
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -50,23 +49,12 @@ FRAMES = """() => { const seen = window.frames_ = []; let last = performance.now
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
-    path = find_browser()
-    if path is None:
-        raise PolydraftError(f"This measurement needs Chromium. {ADVICE}")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError as error:
-        raise PolydraftError('This measurement needs Playwright: pip install "polydraft[dev]".') from error
-
     chosen = keystroke.passages(text.load(options.text), options.repetitions or 2)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(path), args=list(keystroke.QUIET))
+    with chromium() as browser:
         progress("starting the app")
         with running_app(options) as child:
             child.wait(child.ready)
-            page = browser.new_page(viewport={"width": 1280, "height": 800})
-            page.goto(child.page)
-            page.wait_for_function("window.polydraft !== undefined")
+            page = open_editor(browser, child.page)
             box = page.get_by_role("textbox", name="Your text")
             closed = keystroke.type_at_rate(page, "polydraft", box, chosen, progress)
             page.locator(".pd-sampling-button").click()
@@ -78,7 +66,6 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
             opened = keystroke.type_at_rate(page, "polydraft", box, chosen, progress)
             frames = page.evaluate("frames_")
             charts = page.evaluate("(n) => polydraftSampling.see.counters.viewMs.slice(n)", views)
-        browser.close()
     return summary(moved, closed, opened, charts, frames)
 
 

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from app.bench import text
 from app.bench.child import running_app
-from app.bench.keystroke import QUIET, SETTLE, passages, press_at_rate
+from app.bench.keystroke import SETTLE, passages, press_at_rate
 from app.bench.report import Options, Report
-from app.browser import ADVICE, find_browser
-from core.errors import PolydraftError
+from app.browser import chromium, open_editor
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -60,31 +59,19 @@ RECORD = """([parts, places]) => {
 
 
 def measure(options: Options, progress: Callable[[str], None]) -> Report:
-    path = find_browser()
-    if path is None:
-        raise PolydraftError(f"This measurement needs Chromium. {ADVICE}")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError as error:
-        raise PolydraftError('This measurement needs Playwright: pip install "polydraft[dev]".') from error
-
     chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
     seen: dict[int, list[list[dict[str, Any]]]] = {}
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(path), args=list(QUIET))
+    with chromium() as browser:
         progress("starting the app")
         with running_app(options) as child:
             child.wait(child.ready)
             for rate in RATES:
-                page = browser.new_page(viewport={"width": 1280, "height": 800})
-                page.goto(child.page)
-                page.wait_for_function("window.polydraft !== undefined")
+                page = open_editor(browser, child.page)
                 seen[rate] = []
                 for number, passage in enumerate(chosen, 1):
                     progress(f"{rate} keys a second: passage {number} of {len(chosen)}")
                     seen[rate].append(states_of(page, passage, rate))
                 page.close()
-        browser.close()
     return summary(seen)
 
 
