@@ -54,6 +54,8 @@ class FakeDrafts:
     begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
     stopped: list[int] = field(default_factory=list)  # of these, those cancelled before their end
     left: list[str] = field(default_factory=list)
+    learning: list[str] = field(default_factory=list)  # stores that learn, where there are no real ones
+    learned: list[str] = field(default_factory=list)  # what reached them
 
     def texts(self, before: str, k: int) -> tuple[str, ...]:
         for end, texts in self.script.items():
@@ -158,6 +160,16 @@ def create_app(fake: FakeDrafts, stores: Path | None = None, documents: Path | N
     if stores is not None:
         app.add_exception_handler(Refused, refuse)
         add_routes(app, lambda: PersonalStores(cast(Any, ByteTokenizer()), stores), parsed)
+    else:
+
+        @app.get("/api/stores/learning")
+        async def learning() -> dict[str, list[str]]:
+            return {"learning": fake.learning}
+
+        @app.post("/api/stores/learn")
+        async def learn(request: Request) -> dict[str, list[str]]:
+            fake.learned.append((await request.json())["text"])
+            return {"stores": fake.learning}
 
     @app.post("/api/drafts")
     async def drafts(request: Request) -> Any:

@@ -5,19 +5,18 @@ What is typed in incognito here is Greek, everything else is not; so a Greek let
 
 from __future__ import annotations
 
-import json
 import random
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Route
+from playwright.sync_api import BrowserContext
 
 from tests.fake_drafts import FakeDrafts, Server
-from tests.test_page import Editor, context, fake, functions, server, shared
+from tests.test_page import Editor, context, fake, server, shared
 
-__all__ = ["context", "fake", "functions", "server", "shared"]  # fixtures
+__all__ = ["context", "fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 GREEK = re.compile("[α-ω]")
@@ -29,15 +28,9 @@ DRAFTS, SECRET_DRAFTS = (" on and on", " again", " no more"), (" και πάλι
 class Learner(Editor):
     """A page whose store learns; `learned` is what reached it."""
 
-    def listen(self) -> Learner:
-        self.learned: list[str] = []
-        self.page.route("**/api/stores/learning", lambda route: route.fulfill(json={"learning": ["me"]}))
-        self.page.route("**/api/stores/learn", self.learn)
-        return self
-
-    def learn(self, route: Route) -> None:
-        self.learned.append(json.loads(route.request.post_data or "{}")["text"])
-        route.fulfill(json={"stores": ["me"]})
+    @property
+    def learned(self) -> list[str]:
+        return self.fake.learned
 
     def incognito(self, on: bool) -> None:
         if not on:
@@ -59,7 +52,8 @@ class Learner(Editor):
 @pytest.fixture
 def learner(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Learner]:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    learner = Learner(context.new_page(), fake).listen()
+    fake.learning = ["me"]
+    learner = Learner(context.new_page(), fake)
     learner.open(server.url)
     learner.incognito(False)
     learner.write("x")
@@ -187,12 +181,92 @@ def test_pasted_behind_the_same_ending(learner: Learner) -> None:
     finish(learner)
 
 
+@pytest.mark.parametrize("keys", [("Control+c", "Delete"), ("Control+x",)], ids=["copied", "cut"])
+def test_pasted_after_a_reload(learner: Learner, keys: tuple[str, ...]) -> None:
+    learner.write("Openly ")
+    learner.secret("μυστικό")
+    learner.write(" and on")
+    learner.press("Control+a", *keys)
+    learner.page.evaluate("polydraft.documents.saveNow()")
+    learner.reload()
+    assert learner.text == ""
+    learner.write("Before: ")
+    learner.press("Control+v", "Control+v")
+    assert learner.text == "Before: " + "Openly μυστικό and on" * 2
+    assert_covered(learner)
+    hidden = "".join(learner.text[start:end] for start, end in learner.page.evaluate("polydraft.editor.privacy.ranges"))
+    assert hidden == "μυστικό" * 2  # and nothing else
+    finish(learner)
+
+
+def test_pasted_in_part_after_a_reload_when_another_program_has_had_it(learner: Learner) -> None:
+    learner.secret("ένα μυστικό")
+    learner.press("Control+a", "Control+x")
+    learner.page.evaluate("polydraft.documents.saveNow()")
+    learner.reload()
+    learner.page.evaluate("navigator.clipboard.writeText('> ένα μυστικό')")  # text alone
+    learner.press("Control+v")
+    assert learner.text == "> ένα μυστικό"
+    finish(learner)
+
+
+def test_copied_by_the_button_and_pasted_in_another_tab(learner: Learner, context: BrowserContext) -> None:
+    learner.write("Openly ")
+    learner.secret("μυστικό")
+    learner.page.get_by_role("button", name="Copy", exact=True).click()
+    other = Learner(context.new_page(), learner.fake).open(learner.page.url)
+    other.write("There: ")
+    other.press("Control+v")
+    assert other.text == "There: Openly μυστικό"
+    assert_covered(other)
+
+
+def test_dragged_within_the_text(learner: Learner) -> None:
+    learner.write("Openly ")
+    learner.secret("μυστικό")
+    learner.box.evaluate(
+        """box => {
+            const data = new DataTransfer(), all = { dataTransfer: data, bubbles: true, cancelable: true };
+            box.setSelectionRange(7, 14);
+            box.dispatchEvent(new DragEvent("dragstart", all));
+            data.setData("text/plain", box.value.slice(7, 14));
+            box.dispatchEvent(new DragEvent("drop", all));
+            const type = (inputType) => box.dispatchEvent(new InputEvent("input", { inputType, bubbles: true }));
+            box.setRangeText("", 7, 14, "end");
+            type("deleteByDrag");
+            box.setRangeText(data.getData("text/plain"), 0, 0, "end");
+            type("insertFromDrop");
+        }"""
+    )
+    assert learner.text == "μυστικόOpenly "
+    assert_covered(learner)
+    finish(learner)
+
+
+def test_what_says_it_is_private_and_cannot_be_read_is_private(learner: Learner) -> None:
+    for carried in ("7", "[[0]]", "[[0,1.5]]", "null", "x", '[["0","7"]]', "{}"):
+        learner.put("")
+        learner.write("Openly ")
+        learner.box.evaluate(
+            """(box, carried) => {
+                const data = new DataTransfer();
+                data.setData("application/x-polydraft-private", carried);
+                data.setData("text/plain", "copied");
+                box.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true }));
+                box.setRangeText("copied", 7, 7, "end");
+                box.dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste", bubbles: true }));
+            }""",
+            carried,
+        )
+        assert learner.page.evaluate("polydraft.editor.privacy.ranges") == [[7, 13]], carried
+
+
 def assert_covered(learner: Learner) -> None:
     """Every Greek letter of the text lies in one of the private ranges."""
-    ranges = learner.page.evaluate("polydraft.editor.privacy.ranges")
-    letters = (match.start() for match in GREEK.finditer(learner.text))
+    text, ranges = learner.page.evaluate("[polydraft.editor.textarea.value, polydraft.editor.privacy.ranges]")
+    letters = (match.start() for match in GREEK.finditer(text))
     open_ones = [at for at in letters if not any(start <= at < end for start, end in ranges)]
-    assert not open_ones, (learner.text, ranges)
+    assert not open_ones, (text, ranges)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -214,7 +288,11 @@ def test_whatever_is_done_later(learner: Learner, seed: int) -> None:
     def press(*keys: str) -> Callable[[], None]:
         return lambda: learner.press(*keys)
 
-    steps: list[Callable[[], Any]] = [toggle, toggle, place, place, place, press("Enter"), press("Tab")]
+    def reload() -> None:
+        learner.page.evaluate("polydraft.documents.saveNow()")
+        learner.reload()
+
+    steps: list[Callable[[], Any]] = [reload, toggle, toggle, place, place, place, press("Enter"), press("Tab")]
     steps += [press("Backspace"), press("Delete"), press("Control+z"), press("Control+z"), press("Control+Shift+Z")]
     steps += [
         press("Control+x"),
@@ -242,21 +320,29 @@ def test_whatever_is_done_later(learner: Learner, seed: int) -> None:
     finish(learner)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_ranges_follow_any_edit(functions: Callable[..., Any], seed: int) -> None:
+# The text and its private ranges after each edit: [at, removed, inserted]; Greek is private.
+EDITED = """async (edits) => {
+    const { difference, joined, moved } = await import("/page/privacy.js");
+    let text = "", ranges = [];
+    return edits.map(([at, removed, inserted]) => {
+        const now = text.slice(0, at) + inserted + text.slice(at + removed);
+        const edit = difference(text, now, at + inserted.length);
+        ranges = moved(ranges, edit);
+        if (/[α-ω]/.test(inserted)) ranges = joined([...ranges, [edit.at, edit.at + edit.inserted]]);
+        return [text = now, ranges];
+    });
+}"""
+
+
+def test_ranges_follow_any_edit(learner: Learner) -> None:
     """The ranges of a text are where its Greek letters are, after each of many edits."""
-    dice = random.Random(seed)
-    text, ranges = "", []
-    for _ in range(150):
-        at = dice.randint(0, len(text))
-        removed = dice.choice([0, 0, 1, 5]) if at < len(text) else 0
-        removed = min(removed, len(text) - at)
-        inserted = dice.choice(["", "abc", "αβγ", "a", "ω"])
-        now = text[:at] + inserted + text[at + removed :]
-        edit = functions("difference", text, now, at + len(inserted))
-        ranges = functions("moved", ranges, edit)
-        if GREEK.search(inserted):
-            start = edit["at"]
-            ranges = functions("joined", [*ranges, [start, start + edit["inserted"]]])
-        text = now
-        assert [list(match.span()) for match in re.finditer("[α-ω]+", text)] == ranges
+    for seed in range(5):
+        dice, length, edits = random.Random(seed), 0, []
+        for _ in range(150):
+            at = dice.randint(0, length)
+            removed = min(dice.choice([0, 0, 1, 5]), length - at)
+            inserted = dice.choice(["", "abc", "αβγ", "a", "ω"])
+            edits.append([at, removed, inserted])
+            length += len(inserted) - removed
+        for text, ranges in learner.page.evaluate(EDITED, edits):
+            assert [list(match.span()) for match in re.finditer("[α-ω]+", text)] == ranges

@@ -9,7 +9,10 @@ const SETTINGS = "polydraft.settings";
 const INCOGNITO = "polydraft.incognito";
 const TAB = "polydraft.tab";
 const LAST = "polydraft.last";
+const COPIES = "polydraft.copies";
 export const UNSAVED = "polydraft.unsaved."; // + id
+
+const COPIES_ROOM = 200_000; // characters
 
 /** @typedef {import("./document.js").Document} Document */
 /** @typedef {{id: string, caret: number[], scroll: number}} Place the document that a tab has open, and where in it */
@@ -32,6 +35,18 @@ export function recallSettings() {
 /** @param {Record<string, number | boolean>} settings */
 export function keepSettings(settings) {
   attempt(() => localStorage.setItem(SETTINGS, JSON.stringify(settings)));
+}
+
+/** What was copied out of private text in this tab. @returns {import("./privacy.js").Copy[]} */
+export function recallCopies() {
+  return attempt(() => JSON.parse(sessionStorage.getItem(COPIES) ?? "[]")) ?? [];
+}
+
+/** @param {import("./privacy.js").Copy[]} copies the newest last; as many as there is room for are kept */
+export function keepCopies(copies) {
+  let room = COPIES_ROOM;
+  const newest = [...copies].reverse().filter(({ text }) => (room -= text.length) >= 0);
+  attempt(() => sessionStorage.setItem(COPIES, JSON.stringify(newest.reverse())));
 }
 
 /** @returns {Place | null} */

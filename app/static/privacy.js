@@ -3,9 +3,15 @@
  * Which characters of the text were typed in incognito. They are known by where they stand, and every edit moves them
  * along: typing elsewhere, cutting and pasting, undo and redo. What is taken out of the text and comes back is as
  * private as it was. Where that cannot be told for sure, text counts as private.
+ *
+ * A copy on the clipboard carries its private ranges in a type of its own, so that a paste finds them after a reload and
+ * in other tabs too. Other programs drop that type; what comes back from them is compared with the copies of this tab.
  */
 
+import { keepCopies, recallCopies } from "./memory.js";
+
 /** @typedef {[number, number]} Range from where to before where, in UTF-16 units */
+/** @typedef {{text: string, ranges: Range[]}} Copy a part of a text, and what of it is private */
 
 /**
  * Ranges in order, none of them empty, none that touch.
@@ -72,6 +78,7 @@ export function difference(old, now, caret) {
 const STATES = 3000; // of the text, remembered for undo and redo
 const LONGEST = 300_000; // characters of a text whose states are remembered
 const COPIES = 50; // cut, copied or dragged, remembered for pasting
+const CARRIED = "application/x-polydraft-private"; // a clipboard type: the ranges as JSON
 
 export class PrivateText {
   /**
@@ -88,11 +95,13 @@ export class PrivateText {
     this.ever = false;
     /** Ranges by state of the text. @type {Map<string, Range[]>} */
     this.states = new Map();
-    /** What may come back by pasting. @type {{text: string, ranges: Range[]}[]} */
-    this.copies = [];
-    for (const event of ["copy", "cut", "dragstart"]) {
-      textarea.addEventListener(event, () => this.copied(textarea.selectionStart, textarea.selectionEnd));
-    }
+    /** What may come back by pasting. @type {Copy[]} */
+    this.copies = recallCopies();
+    this.ever = this.copies.length > 0;
+    /** What is being pasted or dropped and carries ranges. @type {Copy | null} */
+    this.arriving = null;
+    for (const name of ["copy", "cut", "dragstart"]) textarea.addEventListener(name, (event) => this.leaves(event));
+    for (const name of ["paste", "drop"]) textarea.addEventListener(name, (event) => this.arrives(event));
   }
 
   /**
@@ -114,11 +123,12 @@ export class PrivateText {
     this.text = now;
     if (now === text) return;
     if (!this.ever && !this.isOn()) return;
-    if (!this.ever) {
-      this.ever = true;
-      this.rememberState(text);
-    }
+    this.ever = true;
+    if (!this.states.size) this.rememberState(text);
     const type = event?.inputType ?? "";
+    // A text dragged within the page is deleted where it was before it is inserted.
+    const arrived = type === "insertFromPaste" || type === "insertFromDrop" ? this.arriving : null;
+    if (type !== "deleteByDrag") this.arriving = null;
     const edit = difference(text, now, textarea.selectionStart);
     const { at, removed, inserted } = edit;
     const known = type.startsWith("history") ? this.states.get(stateOf(now)) : undefined;
@@ -132,6 +142,7 @@ export class PrivateText {
       else if (inserted > 1 || type === "insertFromPaste" || type === "insertFromDrop") fresh = this.comesBack(now.slice(at, at + inserted));
       this.ranges = joined([...moved(this.ranges, edit), ...fresh.map(([from, to]) => /** @type {Range} */ ([from + at, to + at]))]);
     }
+    if (arrived) this.ranges = joined([...this.ranges, ...placed(arrived, now, textarea.selectionEnd, edit)]);
     if (known && this.isOn()) this.ranges = joined([...this.ranges, [at, at + inserted]]);
     this.rememberState();
   }
@@ -161,15 +172,31 @@ export class PrivateText {
   }
 
   /**
-   * A part of the text is copied, cut or dragged.
-   * @param {number} start
-   * @param {number} end
+   * The selection is copied, cut or dragged. Where some of it is private, the copy says so.
+   * @param {Event} event
    */
-  copied(start, end) {
+  leaves(event) {
+    const { selectionStart: start, selectionEnd: end } = this.textarea;
+    const text = this.textarea.value.slice(start, end);
     const ranges = inside(this.ranges, start, end);
-    if (!ranges.length) return;
-    this.copies.push({ text: this.textarea.value.slice(start, end), ranges });
-    if (this.copies.length > COPIES) this.copies.shift();
+    const data = transferred(event);
+    if (!ranges.length || !data) return;
+    this.copies = [...this.copies, { text, ranges }].slice(-COPIES);
+    keepCopies(this.copies);
+    data.setData(CARRIED, JSON.stringify(ranges));
+    if (event.type === "dragstart") return; // the browser adds the text
+    data.setData("text/plain", text);
+    event.preventDefault();
+    if (event.type === "cut") document.execCommand("delete");
+  }
+
+  /** @param {Event} event a paste or a drop */
+  arrives(event) {
+    const data = transferred(event);
+    const carried = data?.getData(CARRIED);
+    const text = (data?.getData("text/plain") ?? "").replace(/\r\n?/g, "\n");
+    this.arriving = carried ? { text, ranges: rangesIn(carried) } : null;
+    this.ever ||= this.arriving !== null;
   }
 
   /**
@@ -196,6 +223,40 @@ export class PrivateText {
     this.states.set(state, text === this.text ? this.ranges : []);
     if (this.states.size > STATES) this.states.delete(/** @type {string} */ (this.states.keys().next().value));
   }
+}
+
+/** @param {Event} event */
+function transferred(event) {
+  return event instanceof DragEvent ? event.dataTransfer : event instanceof ClipboardEvent ? event.clipboardData : null;
+}
+
+/**
+ * What a clipboard said; everything is private where it cannot be read.
+ * @param {string} carried
+ * @returns {Range[]}
+ */
+function rangesIn(carried) {
+  try {
+    const ranges = JSON.parse(carried);
+    if (ranges.flat().every(Number.isInteger) && ranges.every((/** @type {Range} */ range) => range.length === 2)) return ranges;
+  } catch {
+    // not written by this page
+  }
+  return [[0, Infinity]];
+}
+
+/**
+ * The ranges of a copy that has just been inserted; all of what is new, where it did not come whole.
+ * @param {Copy} copy
+ * @param {string} now
+ * @param {number} end of the insertion
+ * @param {{at: number, inserted: number}} edit
+ * @returns {Range[]}
+ */
+function placed({ text, ranges }, now, end, { at, inserted }) {
+  const start = end - text.length;
+  if (!text || now.slice(Math.max(0, start), end) !== text) return [[at, at + inserted]];
+  return inside(ranges, 0, text.length).map(([from, to]) => [from + start, to + start]);
 }
 
 /**

@@ -48,17 +48,35 @@ async function copy(editor) {
   const { textarea } = editor;
   const text = textarea.value;
   if (!text) return editor.toast("There is nothing to copy yet.");
-  editor.privacy.copied(0, text.length);
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    // No permission, or no clipboard interface: the old way needs a selection.
-    const { selectionStart, selectionEnd } = textarea;
-    textarea.focus();
-    textarea.select();
-    const copied = document.execCommand("copy");
-    textarea.setSelectionRange(selectionStart, selectionEnd);
-    if (!copied) return editor.toast("The browser did not allow copying. Select the text and copy it by hand.");
+  if (!(await written(editor)) && !copiedWhole(textarea)) {
+    return editor.toast("The browser did not allow copying. Select the text and copy it by hand.");
   }
   return editor.toast("Copied.");
+}
+
+/**
+ * The short way onto the clipboard. It carries text alone, so private text goes the other way; and it needs a permission.
+ * @param {import("./editor.js").Editor} editor
+ */
+async function written({ textarea, privacy }) {
+  if (privacy.hides(0, textarea.textLength)) return false;
+  try {
+    await navigator.clipboard.writeText(textarea.value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * The way of a keyboard: select and copy.
+ * @param {HTMLTextAreaElement} textarea
+ */
+function copiedWhole(textarea) {
+  const { selectionStart, selectionEnd } = textarea;
+  textarea.focus();
+  textarea.select();
+  const copied = document.execCommand("copy");
+  textarea.setSelectionRange(selectionStart, selectionEnd);
+  return copied;
 }
