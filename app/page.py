@@ -39,11 +39,11 @@ CHANCES = (
     '<small id="pd-chances-how">How likely you are to go on with a draft, beside it.</small></div>'
 )
 
-# One click on one of these shows what the page does, in three kinds of writing.
+# One click on one of these shows what the page does, in three kinds of writing. A test holds their drafts to be good.
 EXAMPLES = (
-    "The lighthouse keeper opened the letter and",
-    "Thank you for your message. I would like to",
-    "Once the water boils, add the salt and",
+    "She opened the letter and began to",
+    "Thank you for your message. Please let me know if you",
+    "Heat the oil in a pan, add the onions and cook until",
 )
 
 # The components that would show Gradio's own look are few (none at the moment); colours follow the editor's.
@@ -138,7 +138,7 @@ class OnlyNeeded:
 
         plain = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]  # not compressed
         await self.gradio({**scope, "method": "GET", "headers": plain}, receive, collect)
-        html = GRADIOS_MANIFEST.sub("", body.decode(), count=1)
+        html = GRADIOS_MANIFEST.sub("", body.decode(), count=1).replace("</head>", f"{HEAD}</head>", 1)
         policy = {"Content-Security-Policy": csp.of_the_page(html), "Cache-Control": "no-cache"}
         await HTMLResponse(html, status, policy)(scope, receive, send)
 
@@ -160,7 +160,6 @@ def mount_arguments() -> dict[str, Any]:
     return {
         "theme": Base(font=SANS, font_mono=MONO).set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK),
         "css": FRAME_CSS,
-        "head": HEAD,
         "favicon_path": str(STATIC / "icon-512.png"),
         "footer_links": [],
         "run_history": False,

@@ -12,12 +12,16 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from urllib.request import Request
 
 import pytest
 from playwright.sync_api import Browser, FilePayload, Page, expect
+from typer.testing import CliRunner
 
+from app import cli
 from app.bench.child import free_port
+from app.page import EXAMPLES
 from core.autocomplete import Autocomplete
 from core.samplers.view import look
 from tests.fake_drafts import FakeDrafts
@@ -108,7 +112,9 @@ def wait_until_done(editor: Editor) -> list[str]:
 
 
 def test_three_drafts_appear_and_tab_takes_the_best(page: Page, app: App) -> None:
-    editor = opened(page, app)
+    editor = Editor(page, FakeDrafts())
+    hosts = editor.watch_hosts()
+    editor.open(app.url)
     editor.write(TEXT)
     drafts = wait_until_done(editor)
     assert len(drafts) == len(set(drafts)) == 3
@@ -119,7 +125,23 @@ def test_three_drafts_appear_and_tab_takes_the_best(page: Page, app: App) -> Non
     editor.press("Control+z")
     assert editor.text == TEXT
     assert editor.errors == []
-    assert editor.hosts == {app.host}
+    assert hosts == {app.host}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_examples_of_the_empty_page_have_good_drafts(
+    example: str, autocomplete_as_shipped: Autocomplete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: autocomplete_as_shipped)
+    result = CliRunner().invoke(cli.app, ["complete", example, "--json"])
+    drafts = json.loads(result.stdout)["drafts"]
+    assert len(drafts) == 3
+    chances = [draft["probability"] for draft in drafts]
+    assert max(chances) >= 0.25 and sum(chances) >= 0.4, drafts
+    for draft in drafts:
+        words = re.findall(r"[\w’']+", draft["text"].lower())
+        assert words and all(one != next for one, next in pairwise(words)), "no word is said twice"
+    assert len({draft["text"].strip(" .,!?") for draft in drafts}) == 3, "no row repeats another"
 
 
 def test_half_a_word_is_finished_and_typing_along_a_draft_keeps_it(page: Page, app: App) -> None:
@@ -203,16 +225,16 @@ def test_the_text_survives_a_reload_and_drafts_return(page: Page, app: App) -> N
     assert [d.split()[0] for d in wait_until_done(editor)] == [d.split()[0] for d in drafts]
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_is_drafted_from_or_let_be(page: Page, app: App, name: str) -> None:
+def test_hostile_text_is_drafted_from_or_let_be(page: Page, app: App) -> None:
     editor = opened(page, app)
-    editor.put(HOSTILE[name])
-    editor.settle()
-    editor.wait(lambda: editor.page.evaluate("polydraft.editor.request === null"), "the answer")
-    assert page.locator(".pd-notice:not([hidden])").count() == 0
-    assert not any("\ufffd" in draft for draft in editor.drafts())
-    editor.put(TEXT)
-    assert len(wait_until_done(editor)) == 3
+    for name, text in HOSTILE.items():
+        editor.put(text)
+        editor.settle()
+        editor.wait(lambda: editor.page.evaluate("polydraft.editor.request === null"), "the answer")
+        assert page.locator(".pd-notice:not([hidden])").count() == 0, name
+        assert not any("\ufffd" in draft for draft in editor.drafts()), name
+        editor.put(TEXT)
+        assert len(wait_until_done(editor)) == 3, name
     assert editor.errors == []
 
 

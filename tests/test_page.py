@@ -50,10 +50,14 @@ class Editor:
         self.page = page
         self.fake = fake
         self.errors: list[str] = []
-        self.hosts: set[str] = set()
         page.set_default_timeout(ENOUGH)
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("request", lambda request: self.hosts.add(request.url.split("/")[2]))
+
+    def watch_hosts(self) -> set[str]:
+        """The hosts that the page asks from now on."""
+        hosts: set[str] = set()
+        self.page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
+        return hosts
 
     def open(self, url: str) -> Editor:
         self.page.goto(url)
@@ -234,10 +238,18 @@ def test_tab_takes_the_best(drafting: Editor) -> None:
     expect(drafting.box).to_be_focused()
 
 
-@pytest.mark.parametrize(("digit", "taken"), [(1, MARKET), (2, RIVER), (3, HOME)])
-def test_alt_and_a_digit_take_that_draft(drafting: Editor, digit: int, taken: str) -> None:
-    drafting.press(f"Alt+Digit{digit}")
-    assert drafting.text == BEFORE + taken
+def undo(drafting: Editor) -> None:
+    """Back to the text and the drafts that `drafting` begins with."""
+    drafting.press("Control+z")
+    assert drafting.text == BEFORE
+    drafting.wait_for_drafts(MARKET, RIVER, HOME)
+
+
+def test_alt_and_a_digit_take_that_draft(drafting: Editor) -> None:
+    for digit, taken in ((1, MARKET), (2, RIVER), (3, HOME)):
+        drafting.press(f"Alt+Digit{digit}")
+        assert drafting.text == BEFORE + taken
+        undo(drafting)
 
 
 def test_a_digit_without_a_draft_does_nothing(drafting: Editor) -> None:
@@ -372,14 +384,20 @@ def test_moving_through_a_text_writes_nothing(drafting: Editor) -> None:
     assert at_end
 
 
-@pytest.mark.parametrize("key", ["Control+ArrowRight", "Alt+Digit2", "Alt+Shift+Digit2", "Tab"])
-def test_a_draft_is_taken_only_where_it_was_made(drafting: Editor, key: str) -> None:
-    drafting.press("Home", key)
-    assert drafting.text == BEFORE
-    drafting.box.focus()
-    drafting.press("End")
-    drafting.wait_for_drafts(MARKET, RIVER, HOME)
-    # Not even where the page has heard of no move yet.
+def test_a_draft_is_taken_only_where_it_was_made(drafting: Editor) -> None:
+    for key in ("Control+ArrowRight", "Alt+Digit2", "Alt+Shift+Digit2", "Tab"):
+        drafting.press("Home", key)
+        assert drafting.text == BEFORE, key
+        drafting.box.focus()
+        drafting.press("End")
+        drafting.wait_for_drafts(MARKET, RIVER, HOME)
+        # Not even where the page has heard of no move yet.
+        press_elsewhere(drafting, key)
+        assert drafting.text == BEFORE, key
+
+
+def press_elsewhere(drafting: Editor, key: str) -> None:
+    """Move the caret and press a key within one task of the page."""
     drafting.box.evaluate(
         """(box, code) => {
             box.setSelectionRange(3, 3);
@@ -391,7 +409,12 @@ def test_a_draft_is_taken_only_where_it_was_made(drafting: Editor, key: str) -> 
         }""",
         key,
     )
-    assert drafting.text == BEFORE
+
+
+def test_alt_down_requests_drafts_for_where_the_caret_stands(drafting: Editor) -> None:
+    press_elsewhere(drafting, "Alt+ArrowDown")
+    drafting.wait(lambda: drafting.fake.requests[-1]["before"] == BEFORE[:3], "a request for the new place")
+    drafting.wait(lambda: len(drafting.drafts()) == 3)
 
 
 def test_a_click_takes_a_draft_only_where_it_was_made(drafting: Editor) -> None:
@@ -457,35 +480,32 @@ def test_tab_takes_nothing_on_the_way_through_the_page(drafting: Editor) -> None
 # ---------------------------------------------------------------- a word of any draft, other rows
 
 
-@pytest.mark.parametrize(("digit", "word"), [(1, " to"), (2, " to"), (3, " home")])
-def test_alt_shift_and_a_digit_take_the_first_word_of_that_draft(drafting: Editor, digit: int, word: str) -> None:
-    drafting.press(f"Alt+Shift+Digit{digit}")
-    assert drafting.text == BEFORE + word
+def test_alt_shift_and_a_digit_take_the_first_word_of_that_draft(drafting: Editor) -> None:
+    for digit, word in ((1, " to"), (2, " to"), (3, " home")):
+        drafting.press(f"Alt+Shift+Digit{digit}")
+        assert drafting.text == BEFORE + word
+        undo(drafting)
 
 
-@pytest.mark.parametrize(
-    ("event", "text"),
-    [
-        (
-            {"code": "Digit3", "key": "3", "altKey": True, "shiftKey": True},
-            BEFORE + " home",
-        ),  # French: Shift for digits
-        ({"code": "Digit3", "key": '"', "altKey": True}, BEFORE + HOME),  # French, without Shift
-        (
-            {"code": "Digit3", "key": "‹", "altKey": True, "shiftKey": True},
-            BEFORE + " home",
-        ),  # a Mac's Option and Shift
-        ({"code": "Digit3", "key": "#", "altKey": True, "ctrlKey": True}, BEFORE),  # AltGr on Windows
-        ({"code": "Digit3", "key": "³", "altKey": True, "modifierAltGraph": True}, BEFORE),  # AltGr
-        ({"code": "Numpad3", "key": "PageDown", "altKey": True, "shiftKey": True}, BEFORE),
-    ],
-)
-def test_digits_are_told_by_their_place_on_every_keyboard(drafting: Editor, event: dict[str, Any], text: str) -> None:
-    drafting.box.evaluate(
-        "(box, event) => box.dispatchEvent(new KeyboardEvent('keydown', {...event, bubbles: true, cancelable: true}))",
-        event,
-    )
-    assert drafting.text == text
+KEYS = [
+    ({"code": "Digit3", "key": "3", "altKey": True, "shiftKey": True}, " home"),  # French: Shift for digits
+    ({"code": "Digit3", "key": '"', "altKey": True}, HOME),  # French, without Shift
+    ({"code": "Digit3", "key": "‹", "altKey": True, "shiftKey": True}, " home"),  # a Mac's Option and Shift
+    ({"code": "Digit3", "key": "#", "altKey": True, "ctrlKey": True}, ""),  # AltGr on Windows
+    ({"code": "Digit3", "key": "³", "altKey": True, "modifierAltGraph": True}, ""),  # AltGr
+    ({"code": "Numpad3", "key": "PageDown", "altKey": True, "shiftKey": True}, ""),
+]
+
+
+def test_digits_are_told_by_their_place_on_every_keyboard(drafting: Editor) -> None:
+    for event, taken in KEYS:
+        drafting.box.evaluate(
+            "(box, key) => box.dispatchEvent(new KeyboardEvent('keydown', {...key, bubbles: true, cancelable: true}))",
+            event,
+        )
+        assert drafting.text == BEFORE + taken, event
+        if taken:
+            undo(drafting)
 
 
 def word_of(editor: Editor, row: int, word: str) -> tuple[float, float]:
@@ -593,10 +613,14 @@ def test_tools_leave_the_focus_with_the_text(drafting: Editor) -> None:
     assert drafting.text == BEFORE
 
 
-@pytest.mark.parametrize("caret", [30, 3000, 5900])
-def test_the_list_stands_at_the_caret_in_the_middle_of_a_text(editor: Editor, caret: int) -> None:
-    editor.put((PARAGRAPH + "\n") * 30, caret)
-    editor.press("Alt+ArrowDown")
+def test_the_list_stands_at_the_caret_in_the_middle_of_a_text(editor: Editor) -> None:
+    for caret in (30, 3000, 5900):
+        editor.put((PARAGRAPH + "\n") * 30, caret)
+        editor.press("Alt+ArrowDown")
+        assert_list_at_the_caret(editor)
+
+
+def assert_list_at_the_caret(editor: Editor) -> None:
     editor.wait(lambda: len(editor.drafts()) > 0)
     line, top, bottom, desk = editor.page.evaluate(
         """() => {
@@ -781,10 +805,11 @@ def test_the_newest_request_wins(editor: Editor) -> None:
     editor.fake.step_s = 0.004
     editor.write("w")
     editor.wait_for_drafts(MARKET, RIVER, HOME)
-    answered = editor.fake.requests[-1]
-    assert answered["before"] == "He wrote qzw"
-    editor.wait(lambda: set(editor.fake.stopped) >= set(editor.fake.begun) - {answered["n"]})
-    assert answered["n"] not in editor.fake.stopped
+    # Two, where half a second has gone by: the second lets the drafts grow.
+    answered = {request["n"] for request in editor.fake.requests if request["before"] == "He wrote qzw"}
+    assert answered
+    editor.wait(lambda: set(editor.fake.stopped) >= set(editor.fake.begun) - answered)
+    assert not answered & set(editor.fake.stopped)
 
 
 def test_counters_time_every_key_that_needed_a_request(drafting: Editor) -> None:
@@ -841,18 +866,22 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("where", PLACES)
-def test_the_ghost_stands_where_the_text_will(editor: Editor, where: str) -> None:
+def test_the_ghost_stands_where_the_text_will(editor: Editor) -> None:
     """Ghost text drawn in ink looks, pixel for pixel, like the page after taking it."""
-    text, caret = PLACES[where]
-    draft = " וגם לחם ויין מן הכפר" if where.startswith("right") else MARKET
-    at = len(text) if caret is None else caret
-    editor.fake.script[text[:at][-12:]] = (draft,)
     editor.page.add_style_tag(
         content="#pd { --ghost: var(--ink) !important } #pd-text { caret-color: transparent !important }"
         ".pd-below, .pd-below *, .pd-sheet::before { visibility: hidden !important }"
     )
     editor.box.evaluate("box => (box.spellcheck = false)")
+    for where in PLACES:
+        assert_ghost_as_the_text(editor, where)
+
+
+def assert_ghost_as_the_text(editor: Editor, where: str) -> None:
+    text, caret = PLACES[where]
+    draft = " וגם לחם ויין מן הכפר" if where.startswith("right") else MARKET
+    at = len(text) if caret is None else caret
+    editor.fake.fail, editor.fake.script = None, {text[:at][-12:]: (draft,)}
     editor.put(text, caret)
     editor.press("Alt+ArrowDown")
     editor.wait(
@@ -863,9 +892,9 @@ def test_the_ghost_stands_where_the_text_will(editor: Editor, where: str) -> Non
     editor.press("Tab", "Escape")
     editor.settle()
     taken = editor.page.locator(".pd-sheet").screenshot()
-    assert editor.text == text[:at] + ghost + text[at:]
-    assert editor.ghost() == ""
-    assert same_picture(with_ghost, taken)
+    assert editor.text == text[:at] + ghost + text[at:], where
+    assert editor.ghost() == "", where
+    assert same_picture(with_ghost, taken), where
 
 
 def same_picture(one: bytes, two: bytes) -> bool:
@@ -1163,7 +1192,8 @@ def test_everything_is_reached_by_keyboard_with_visible_focus(editor: Editor) ->
         assert name in seen
 
 
-def test_it_installs_as_an_app(editor: Editor, server: Server) -> None:
+def test_it_installs_as_an_app(whole_chromium: Browser, server: Server, fake: FakeDrafts) -> None:
+    editor = Editor(whole_chromium.new_page(), fake).open(server.url)
     client = editor.page.context.new_cdp_session(editor.page)
     manifest = client.send("Page.getAppManifest")
     assert manifest["errors"] == []
@@ -1177,10 +1207,15 @@ def test_it_installs_as_an_app(editor: Editor, server: Server) -> None:
     )
 
 
-def test_the_page_talks_to_its_own_server_only(drafting: Editor, server: Server) -> None:
-    drafting.press("Tab")
-    drafting.settle()
-    assert drafting.hosts == {server.url.removeprefix("http://")}
+def test_the_page_talks_to_its_own_server_only(context: BrowserContext, server: Server, fake: FakeDrafts) -> None:
+    editor = Editor(context.new_page(), fake)
+    hosts = editor.watch_hosts()
+    editor.open(server.url)
+    editor.write(BEFORE)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    editor.press("Tab")
+    editor.settle()
+    assert hosts == {server.url.removeprefix("http://")}
 
 
 # ---------------------------------------------------------------- hostile text
@@ -1195,15 +1230,15 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_is_kept_and_drafted_from(editor: Editor, name: str) -> None:
-    text = HOSTILE[name]
-    editor.put(text)
-    editor.wait_for_drafts(MARKET, RIVER, HOME)
-    assert editor.text == text
-    assert text.endswith(editor.fake.requests[-1]["before"])
-    editor.press("Tab")
-    assert editor.text == text + MARKET
+def test_hostile_text_is_kept_and_drafted_from(editor: Editor) -> None:
+    for name, text in HOSTILE.items():
+        editor.put("")
+        editor.put(text)
+        editor.wait_for_drafts(MARKET, RIVER, HOME)
+        assert editor.text == text, name
+        assert text.endswith(editor.fake.requests[-1]["before"]), name
+        editor.press("Tab")
+        assert editor.text == text + MARKET, name
 
 
 def test_half_characters_are_kept_but_not_sent(editor: Editor) -> None:
@@ -1232,19 +1267,31 @@ def test_a_huge_paste_leaves_typing_quick(editor: Editor, kind: str) -> None:
     editor.press("Control+v")
     editor.wait(lambda: editor.box.evaluate("box => box.value.length") == len(text), "the paste")
     editor.settle()
-    slowest = editor.page.evaluate(
+    slowest, bare = editor.page.evaluate(
         """async () => {
-            let slowest = 0;
-            for (const letter of 'quick words') {
-                const start = performance.now();
-                document.execCommand('insertText', false, letter);
-                slowest = Math.max(slowest, performance.now() - start);
-                await new Promise((done) => setTimeout(done, 30));
-            }
-            return slowest;
+            const typed = async (box) => {
+                let slowest = 0;
+                box.focus();
+                for (const letter of 'quick words') {
+                    const start = performance.now();
+                    document.execCommand('insertText', false, letter);
+                    slowest = Math.max(slowest, performance.now() - start);
+                    await new Promise((done) => setTimeout(done, 30));
+                }
+                return slowest;
+            };
+            const { textarea } = polydraft.editor, times = [await typed(textarea)];
+            const bare = document.body.appendChild(document.createElement('textarea'));
+            bare.style.cssText = 'position: fixed; inset: 0; width: 100%; height: 100%';
+            bare.value = textarea.value;
+            times.push(await typed(bare));
+            bare.remove();
+            textarea.focus();
+            return times;
         }"""
     )
-    assert slowest < 600  # ms; typically 10 to 100, in the worst case of one line without an end
+    # ms; typically 10 to 100, in the worst case of one line without an end. More only where a bare text field is slow.
+    assert slowest < max(600, 5 * bare)
     editor.wait(lambda: len(editor.drafts()) > 0)
     assert len(editor.fake.requests[-1]["before"]) <= 8192
     assert editor.box.evaluate("box => box.value.length") == len(text) + len("quick words")

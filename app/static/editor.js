@@ -420,7 +420,7 @@ export class Editor {
   /**
    * The request's drafts have come, or grown.
    * @param {Request} request
-   * @param {{done: boolean, settled?: boolean, drafts: import("./drafting.js").Draft[], speculation?: object}} line
+   * @param {{done: boolean, settled: boolean, drafts: import("./drafting.js").Draft[], speculation?: object}} line
    */
   answer(request, line) {
     this.notice("server", null);
@@ -434,7 +434,7 @@ export class Editor {
 
     const before = this.before();
     if (before === null) return;
-    const settled = line.settled ?? line.done;
+    const { settled } = line;
     const growing = !line.done && !request.keeps;
     this.places.receive(request.before, before, { drafts: line.drafts, settled, growing });
     this.draw();

@@ -41,6 +41,7 @@ export class Keys {
   /** @param {KeyboardEvent} event */
   down(event) {
     if (event.isComposing || event.keyCode === 229) return;
+    this.editor.selectionChanged(); // the event of the caret's last move may still be on its way
     this.editor.pressed = event.timeStamp;
     const { key, code, altKey, ctrlKey, metaKey, shiftKey } = event;
     const pressed = {

@@ -8,7 +8,8 @@
 const LETTERS_PER_TOKEN = 4.6; // of English, with spaces
 const LETTER_WIDTH = 0.42; // of the font size, on average
 const ROW_SIZE = 0.9; // a draft's font size in the list, of the text's
-const ROW_MARGIN = 90; // px of a row that are not the draft's
+const ROW_MARGIN = 90; // px that a draft is narrower than the text; on a phone the list is wider than the text
+const ROW_MARGIN_PHONE = 40;
 
 export class Layout {
   /** @param {import("./editor.js").Editor} editor */
@@ -45,7 +46,8 @@ export class Layout {
     const { root, settings } = this.editor;
     root.style.setProperty("--k", String(settings.k ?? 3));
     root.style.setProperty("--ghost-room", String(this.linesOf(1, 0, 0)));
-    root.style.setProperty("--row-lines", String(Math.min(3, this.linesOf(ROW_SIZE, 0, ROW_MARGIN))));
+    const margin = matchMedia("(max-width: 719px)").matches ? ROW_MARGIN_PHONE : ROW_MARGIN;
+    root.style.setProperty("--row-lines", String(Math.min(3, this.linesOf(ROW_SIZE, 0, margin))));
   }
 
   /**
