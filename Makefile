@@ -34,7 +34,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-fast fuzz lint clean
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-fast test-firefox fuzz lint clean
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -57,11 +57,14 @@ llama-beside:
 	else echo "llama.cpp is compiled. --backend llama.cpp uses it."; fi
 
 test: setup-dev browser lint ## Everything that has to pass: format, lint, types, tests
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # What takes longer than 8 s in all: these load models, start servers or kill processes.
 SLOW := app autocomplete cli eagle3 evals gguf guard llamacpp modes native ngram_cluster ngram_interruption ngram_store \
         samplers server shutdown soak speculative start static superposed token_trees torch_model verified
+
+test-firefox: setup-dev ## The tests of the editor in Firefox (Debian: apt-get install firefox-esr)
+	@$(BIN)/python -m pytest --firefox tests/test_page.py $(ARGS)
 
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## The quick tests alone, for daily work: no browser, nothing that takes long
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not browser" $(SLOW:%=--ignore=tests/test_%.py) $(ARGS)
@@ -171,12 +174,18 @@ $(VENV)/llama.stamp: requirements-llama.lock | $(VENV)/runtime.stamp
 
 # --- a browser for the tests -------------------------------------------------------------------------------------
 
-# Without one, the browser tests fail with the same advice; they never skip.
+# Without one, the browser tests fail with the same advice; they never skip. The headless shell is the same engine
+# without a window's surroundings; not every system has a package of it, so that is tried once.
 browser:
 	@found() { for name in chromium chromium-browser google-chrome; do command -v $$name >/dev/null && return; done; false; }; \
-	if found; then exit; fi; \
+	shell() { command -v chromium-headless-shell >/dev/null || command -v chrome-headless-shell >/dev/null; }; \
+	if found && { shell || [ -e $(VENV)/shell.tried ]; }; then exit; fi; \
 	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  echo "Installing Chromium for the browser tests …"; \
-	  apt-get update -qq >/dev/null && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+	  apt-get update -qq >/dev/null; \
+	  found || DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+	  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium-headless-shell >/dev/null 2>&1; \
+	  printf tried 2>/dev/null >$(VENV)/shell.tried; \
 	fi; \
+	shell || echo "The browser tests take longer without Chromium's headless shell (Debian: apt-get install chromium-headless-shell)."; \
 	found || echo "The browser tests need Chromium or Chrome and will fail without: install one (Debian, Ubuntu: apt-get install chromium)."

@@ -24,6 +24,26 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--firefox", action="store_true", help="run the browser tests in Firefox, where it can do them")
+
+
+# Files that take longest, in this order: begun first, they do not keep one process busy when the others are done.
+LONGEST = """
+    documents_page page sampling_page llamacpp incognito access_page app stores_page speculative evals soak ngram_store
+    ngram_interruption server token_trees torch_model superposed samplers autocomplete guard_page cli guard eagle3
+"""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    places = {f"test_{name}.py": place for place, name in enumerate(LONGEST.split())}
+    items.sort(key=lambda item: places.get(item.path.name, len(places)))
+    if config.getoption("--firefox"):
+        for item in items:
+            for marker in item.iter_markers("chromium"):
+                item.add_marker(pytest.mark.skip(reason=f"Firefox cannot do this: {marker.args[0]}"))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """No test uses the documents, stores and presets of the person who runs it. A Mac has no such variable."""
@@ -92,12 +112,30 @@ def small_process(monkeypatch: pytest.MonkeyPatch) -> None:
 # One browser per test file, not per session: while it runs, Playwright keeps an event loop in this thread,
 # and asyncio.run() in other files' tests would fail.
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """The system's Chromium, headless; every test opens a context of its own in it."""
-    from app.browser import chromium
+def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
+    """The system's Chromium or Firefox, headless; every test opens a context of its own in it."""
+    if pytestconfig.getoption("--firefox"):
+        from tests.firefox_relay import firefox
 
-    with chromium() as browser:
+        started = firefox()
+    else:
+        from app.browser import chromium
+
+        started = chromium(shell=True)
+    with started as browser:
         yield browser
+
+
+@pytest.fixture(scope="module")
+def whole_chromium(browser: Browser) -> Iterator[Browser]:
+    """Chromium with what belongs to a window, for what its shell lacks: installing the page as an app."""
+    kind = browser.browser_type
+    from app.browser import FLAGS, find_browser
+
+    path = find_browser()
+    whole = kind.launch(executable_path=str(path), args=list(FLAGS))
+    yield whole
+    whole.close()
 
 
 @pytest.fixture(scope="session")

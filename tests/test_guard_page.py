@@ -136,8 +136,9 @@ def _executable() -> str:
     return str(find_browser())
 
 
-def test_the_manifest_is_fetched_with_the_cookie(context: BrowserContext, site: Site) -> None:
-    page = context.new_page()
+def test_the_manifest_is_fetched_with_the_cookie(whole_chromium: Browser, site: Site) -> None:
+    page = whole_chromium.new_page()
+    context = page.context
     page.goto(site.printed)
     is_open(page, site)
     found = context.new_cdp_session(page).send("Page.getAppManifest")

@@ -186,24 +186,23 @@ def test_closed_it_asks_for_nothing(context: BrowserContext, site: tuple[Server,
     assert len([path for path, _ in panel.asked if path != "drafts"]) == before
 
 
-@pytest.mark.parametrize("rule", CATALOG)
-def test_each_rule_is_drawn_as_the_core_has_it_and_reaches_the_drafts(panel: Panel, rule: str) -> None:
-    panel.rule(rule)
-    panel.wait(lambda: drawn_as(panel, rule), f"the chart of {rule}")
-    entry = CATALOG[rule]
-    expect(panel.region.locator("#sm-says")).to_contain_text(entry.says)
-    for control in entry.controls:
-        if control.main:
-            slider = panel.region.get_by_role("slider", name=control.label, exact=True)
-            expect(slider).to_be_visible()
-            expect(slider).to_have_accessible_description(control.explain)
-    if rule != "none":
+def test_each_rule_is_drawn_as_the_core_has_it_and_reaches_the_drafts(panel: Panel) -> None:
+    for rule, entry in CATALOG.items():
+        panel.rule(rule)
+        panel.wait(lambda rule=rule: drawn_as(panel, rule), f"the chart of {rule}")
+        expect(panel.region.locator("#sm-says")).to_contain_text(entry.says)
+        for control in entry.controls:
+            if control.main:
+                slider = panel.region.get_by_role("slider", name=control.label, exact=True)
+                expect(slider).to_be_visible()
+                expect(slider).to_have_accessible_description(control.explain)
+        if rule == "none":
+            assert "sampling" not in panel.last()
+            continue
         sampling = panel.last()["sampling"]
         assert (sampling["rule"], sampling["mode"]) == (rule, "superposed")
         kept = {PIECES[t.id] for t, k in zip(seen(rule)[0].tokens, seen(rule)[1].kept, strict=True) if k}
-        assert {draft.split(" and")[0] for draft in panel.drafts()} <= kept
-    else:
-        assert "sampling" not in panel.last()
+        assert {draft.split(" and")[0] for draft in panel.drafts()} <= kept, rule
 
 
 def test_a_slider_changes_the_chart_and_the_drafts_follow(panel: Panel) -> None:
@@ -321,14 +320,14 @@ def test_top_w_has_a_map_and_says_whether_distance_mattered(panel: Panel) -> Non
     expect(panel.region.get_by_role("tab", name="Tokens")).to_have_attribute("aria-selected", "true")
 
 
-@pytest.mark.parametrize("mode", MODES)
-def test_every_draft_mode_reaches_the_drafts(panel: Panel, mode: str) -> None:
+def test_every_draft_mode_reaches_the_drafts(panel: Panel) -> None:
     panel.rule("top-p")
-    panel.region.get_by_role("combobox", name="Method").select_option(mode)
-    panel.rest()
-    assert panel.last()["sampling"]["mode"] == mode
-    expect(panel.region.get_by_role("spinbutton", name="Seed")).to_be_visible(visible="sampled" in mode)
-    expect(panel.button).to_have_attribute("title", re.compile("Top-p, "))
+    for mode in MODES:
+        panel.region.get_by_role("combobox", name="Method").select_option(mode)
+        panel.rest()
+        assert panel.last()["sampling"]["mode"] == mode
+        expect(panel.region.get_by_role("spinbutton", name="Seed")).to_be_visible(visible="sampled" in mode)
+        expect(panel.button).to_have_attribute("title", re.compile("Top-p, "))
 
 
 def test_a_seed_makes_draws_repeatable(panel: Panel) -> None:
@@ -568,29 +567,30 @@ def test_an_own_preset_keeps_how_many_drafts_and_how_they_are_drawn(panel: Panel
     assert panel.last() == saved
 
 
-@pytest.mark.parametrize(
-    ("link", "said"),
-    [
-        ("rule=top-q", "rule top-q given; one of none, greedy"),
-        ("rule=top-p&top-p=3", "top-p 3 given; a number from 0 to 1 expected."),
-        ("rule=top-p&beta=3", "beta given for top-p and superposed, which have no control of that name."),
-        ("mode=sampled&samples=3", "samples given for none and sampled, which have no control of that name."),
-        ("mode=sampled%2Bsuperposed&samples=9", "samples 9 given; a whole number from 1 to 4 expected."),
-        ("rule=none&k=99", "k 99 given; a whole number from 1 to 9 expected."),
-        ("rule=none&distinct=maybe", "distinct maybe given; true or false expected."),
-        ("rule=top-k&top-k=2.5", "top-k 2.5 given; a whole number from 1 to 1000 expected."),
-        ("rule=top-w&metric=taxi", "metric taxi given; one of l2, cosine, uniform expected."),
-        ("temperature=99", "temperature 99 given; 0.05 to 4 expected."),
-        ("mode=best", "mode best given; one of superposed"),
-        ("rule=none&seed=-1", "seed -1 given; a whole number"),
-    ],
-)
-def test_a_bad_link_is_refused_by_name(panel: Panel, site: tuple[Server, Path], link: str, said: str) -> None:
-    panel.page.evaluate("(hash) => { location.hash = hash }", link)
-    expect(panel.region.get_by_role("alert")).to_contain_text(said)
-    expect(panel.region.get_by_role("combobox", name="Rule")).to_have_value("none")
-    panel.rest()
-    assert "sampling" not in panel.last()
+BAD_LINKS = [
+    ("rule=top-q", "rule top-q given; one of none, greedy"),
+    ("rule=top-p&top-p=3", "top-p 3 given; a number from 0 to 1 expected."),
+    ("rule=top-p&beta=3", "beta given for top-p and superposed, which have no control of that name."),
+    ("mode=sampled&samples=3", "samples given for none and sampled, which have no control of that name."),
+    ("mode=sampled%2Bsuperposed&samples=9", "samples 9 given; a whole number from 1 to 4 expected."),
+    ("rule=none&k=99", "k 99 given; a whole number from 1 to 9 expected."),
+    ("rule=none&distinct=maybe", "distinct maybe given; true or false expected."),
+    ("rule=top-k&top-k=2.5", "top-k 2.5 given; a whole number from 1 to 1000 expected."),
+    ("rule=top-w&metric=taxi", "metric taxi given; one of l2, cosine, uniform expected."),
+    ("temperature=99", "temperature 99 given; 0.05 to 4 expected."),
+    ("mode=best", "mode best given; one of superposed"),
+    ("rule=none&seed=-1", "seed -1 given; a whole number"),
+]
+
+
+def test_a_bad_link_is_refused_by_name(panel: Panel) -> None:
+    alert = panel.region.get_by_role("alert")
+    for link, said in BAD_LINKS:
+        panel.page.evaluate("(hash) => { location.hash = hash }", link)
+        expect(alert).to_contain_text(said)
+        expect(panel.region.get_by_role("combobox", name="Rule")).to_have_value("none")
+        panel.rest()
+        assert "sampling" not in panel.last(), link
 
 
 # ---------------------------------------------------------------- speculation

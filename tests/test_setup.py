@@ -278,11 +278,13 @@ def programs(folder: Path, **scripts: str) -> dict[str, str]:
 
 def test_missing_browser_is_installed_by_root_on_debian(checkout: Checkout, tmp_path: Path) -> None:
     bin = tmp_path / "programs"
+    (checkout.folder / ".venv").mkdir(exist_ok=True)
     install = f"""echo "$*" >> "$CALLS"; case "$*" in *chromium) /bin/cp "$0" '{bin}/chromium' ;; esac"""
     environment = programs(bin, id="echo 0", apt_get=install)
     code, said, calls = checkout.make("browser", **environment)
-    assert (code, calls) == (0, "update -qq\ninstall -y -qq chromium")
+    assert (code, calls) == (0, "update -qq\ninstall -y -qq chromium\ninstall -y -qq chromium-headless-shell")
     assert "Installing Chromium" in said
+    assert "take longer without Chromium's headless shell" in said  # there is no such package here
     code, said, calls = checkout.make("browser", **environment)
     assert (code, said, calls) == (0, "", "")
 

@@ -496,48 +496,43 @@ def test_whole_words_are_marked(editor: Editor) -> None:
 # ---------------------------------------------------------------- looks and access
 
 
-@pytest.mark.parametrize(("width", "height"), [(360, 740), (768, 1024), (1600, 900)])
+# Elements of the tab that stand outside the window, have no name, or too little contrast.
+FAULTS = """() => {
+    const shown = [...document.querySelectorAll('#pd *')]
+        .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen'));
+    const outside = shown.filter((e) => e.getBoundingClientRect().right > innerWidth + 0.5);
+    const controls = shown.filter((e) => e.matches('button, input, select, summary'));
+    const nameless = controls.filter((e) =>
+        !(e.ariaLabel || e.textContent.trim() || e.labels?.length));
+    const light = (c) => {
+        const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255)
+            .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ground = light(getComputedStyle(document.querySelector('#pd')).backgroundColor);
+    const faint = shown.filter((e) => e.closest('#pd-stores')
+        && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())).filter((e) => {
+        const ink = light(getComputedStyle(e).color);
+        return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05) < 4.5;
+    });
+    return [outside, nameless, faint].map((found) => found.map((e) => e.outerHTML.slice(0, 90)));
+}"""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_nothing_overflows_and_everything_has_a_name(
-    browser: Browser,
-    shared: tuple[Server, FakeDrafts, Path],
-    stores: PersonalStores,
-    width: int,
-    height: int,
-    scheme: Any,
+    browser: Browser, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores, scheme: Any
 ) -> None:
     stores.create("a store with quite a long name for what it is")
     stores.add_text("a store with quite a long name for what it is", "/a/" + "very-long-name" * 9 + ".txt", LETTER)
-    with browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme) as context:
+    with browser.new_context(color_scheme=scheme) as context:
         page = opened(Editor(context.new_page(), shared[1]).open(shared[0].url))
         page.locator("summary", has_text="source").click()
         search(page, "thank you for")
         expect(page.locator(".ps-result")).to_be_visible()
-        outside, nameless, faint = page.evaluate(
-            """() => {
-                const shown = [...document.querySelectorAll('#pd *')]
-                    .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen'));
-                const outside = shown.filter((e) => e.getBoundingClientRect().right > innerWidth + 0.5);
-                const controls = shown.filter((e) => e.matches('button, input, select, summary'));
-                const nameless = controls.filter((e) =>
-                    !(e.ariaLabel || e.textContent.trim() || e.labels?.length));
-                const light = (c) => {
-                    const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255)
-                        .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-                    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-                };
-                const ground = light(getComputedStyle(document.querySelector('#pd')).backgroundColor);
-                const faint = shown.filter((e) => e.closest('#pd-stores')
-                    && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())).filter((e) => {
-                    const ink = light(getComputedStyle(e).color);
-                    return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05) < 4.5;
-                });
-                return [outside, nameless, faint].map((found) => found.map((e) => e.outerHTML.slice(0, 90)));
-            }"""
-        )
-        assert outside == []
-        assert nameless == []
-        assert faint == []
+        for width, height in ((360, 740), (768, 1024), (1600, 900)):
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate(FAULTS) == [[], [], []], width
 
 
 def test_without_the_server_the_text_stays_in_sight(editor: Editor, shared: tuple[Server, FakeDrafts, Path]) -> None:
