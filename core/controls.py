@@ -358,9 +358,9 @@ STYLES = {
 }
 
 PRESETS: tuple[Preset, ...] = (
-    Preset("Precise", "min-p", {"min_p": 0.1}, 0.7, "Polydraft", mode="superposed"),
+    Preset("Precise", "min-p", {"min_p": 0.1}, 1.0, "Polydraft", mode="superposed"),
     Preset("Balanced", "none", {}, 1.0, "Polydraft's defaults", mode="superposed"),
-    Preset("Wild", "top-n-sigma", {"n": 1.0}, 1.5, "arXiv 2411.07641, section 5", mode="sampled"),
+    Preset("Wild", "top-n-sigma", {"n": 1.0}, 1.2, "Polydraft", mode="sampled"),
     Preset("Top-nσ, the paper's", "top-n-sigma", {"n": 1.0}, 1.5, "arXiv 2411.07641, section 5"),
     Preset("Min-p (top-nσ paper)", "min-p", {"min_p": 0.1}, 1.0, "arXiv 2411.07641, section 5"),
     Preset("Top-p (top-nσ paper)", "top-p", {"top_p": 0.9}, 1.0, "arXiv 2411.07641, section 5"),
