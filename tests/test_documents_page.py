@@ -110,7 +110,9 @@ def caret(editor: Editor) -> list[int]:
 def test_a_reload_keeps_text_caret_and_scroll(editor: Editor) -> None:
     editor.put("A line of the story.\n" * 200)
     saved(editor)
-    editor.box.evaluate("box => { box.setSelectionRange(2100, 2106); box.scrollTop = 1500 }")
+    editor.box.evaluate("box => box.setSelectionRange(2100, 2106)")
+    editor.page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    editor.box.evaluate("box => { box.scrollTop = 1500 }")
     editor.reload()
     assert editor.text == "A line of the story.\n" * 200
     assert caret(editor) == [2100, 2106]

@@ -177,7 +177,7 @@ export class Documents {
     editor.setText(text, start, [...document.privateRanges, ...typedPrivately]);
     if (end !== start) editor.textarea.setSelectionRange(start, end);
     // Only where the text has the focus does the browser bring the caret into sight by itself.
-    if (place) editor.textarea.scrollTop = place.scroll;
+    if (place) scrollTo(editor.textarea, place.scroll);
     else scrollToCaret(editor.textarea);
     if (document.revision) keepLastDocument(document.id);
     this.keepPlace();
@@ -636,6 +636,20 @@ function linkedDocument() {
   const id = location.hash.match(/^#document=([0-9a-f-]{8,64})$/)?.[1];
   if (id) history.replaceState(null, "", location.pathname + location.search);
   return id;
+}
+
+/**
+ * Now, and once more when the browser has drawn the text, where it may bring the caret into sight by itself.
+ * @param {HTMLTextAreaElement} textarea
+ * @param {number} top
+ */
+function scrollTo(textarea, top) {
+  const { value, selectionStart } = textarea;
+  const apply = () => {
+    if (textarea.selectionStart === selectionStart && textarea.value === value) textarea.scrollTop = top;
+  };
+  apply();
+  requestAnimationFrame(apply);
 }
 
 /** @param {HTMLTextAreaElement} textarea */
