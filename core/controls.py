@@ -1,7 +1,7 @@
 """Rules, draft modes and speculation by name, with their controls; and presets. Plain data.
 
-Flags, sliders, tables and the documentation are derived from here, so nothing heavy is imported;
-`core.samplers.catalog.sampler` makes the rules, `core.modes` the drafts.
+Flags, sliders, tables and the documentation are generated from this module, so it imports nothing heavy.
+`core.samplers.catalog.sampler` creates the rules, `core.modes` the drafts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TEMPERATURE = DRAFTING["temperature"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One rule: the name that commands use, the papers' name, its controls, and a sentence on what it keeps."""
+    """One rule: its name in commands, the papers' name, its controls, and a sentence on the tokens that it keeps."""
 
     name: str
     title: str
@@ -148,7 +148,7 @@ _ENTRIES = (
 
 CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
 
-# What the rules' classes take where their caller names nothing. Top-W's class has its paper's values instead.
+# The defaults of the rules' classes. Top-W's class has its paper's values instead.
 RULE_DEFAULT: dict[str, dict[str, Any]] = {
     name: {control.name: control.default for control in entry.controls} for name, entry in CATALOG.items()
 }
@@ -161,7 +161,7 @@ MODES = {
     "branching": "The likeliest first tokens, each followed by the likeliest tokens.",
     "sampled+superposed": "A few beginnings are drawn by chance, and superposed drafts continue them.",
 }
-# As the page writes them.
+# The labels on the page.
 MODE_LABELS = {
     "superposed": "Superposed",
     "sampled": "Sampled",
@@ -171,9 +171,9 @@ MODE_LABELS = {
     "sampled+superposed": "Sampled + superposed",
 }
 
-DRAWN = SEED.modes  # modes in which chance decides on tokens
+DRAWN = SEED.modes  # modes that sample tokens
 
-# What a mode has besides k and the length.
+# The controls of a mode besides k and the length.
 MODE_CONTROLS: dict[str, tuple[Control, ...]] = {
     "sampled+superposed": (
         Control("samples", "n", "samples", 2, 1, 4, 1, "How many beginnings are drawn."),
@@ -191,7 +191,7 @@ _TREE = Control(
     1,
     "How many proposals one pass checks. 0: as many as pay off here.",
 )
-# How greedy and sampled drafts may be made several tokens per pass, with the controls of each way.
+# How greedy and sampled drafts can be made several tokens per pass, with the controls of each way.
 SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
     "off": ("One token per pass.", ()),
     "lossless": ("One pass checks several proposed tokens. The drafts are the same as without.", (_TREE,)),
@@ -225,16 +225,16 @@ SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
         ),
     ),
 }
-SPECULATING = ("greedy", "sampled")  # draft modes that can
+SPECULATING = ("greedy", "sampled")  # draft modes that support speculation
 
-# What may propose the tokens that one pass checks.
+# The sources of the tokens that one pass checks.
 DRAFTERS = {
     "ngram": "Words that followed before, in the text or the n-gram store; costs no pass.",
     "superposed": "Three superposed drafts; costs a pass per level.",
     "eagle3": "A small head that was trained on the model's own hidden states.",
 }
 
-# What is chosen where nothing is said. DEFAULT_METHOD is the mode that speculation takes then.
+# The defaults. DEFAULT_METHOD is the default mode with speculation.
 DEFAULT_RULE, DEFAULT_MODE, DEFAULT_SPECULATION, DEFAULT_DRAFTER = "none", "superposed", "off", "ngram"
 DEFAULT_METHOD = "sampled"
 
@@ -248,14 +248,14 @@ class Preset:
     """A named setting.
 
     Attributes:
-        name: what it is called.
+        name: of the preset.
         rule: a name of the catalogue.
-        values: of its controls; what is not named has its default.
+        values: of its controls; missing ones have their defaults.
         temperature: T, before the rule.
-        source: where the setting is from.
-        mode: how drafts are made with it; "" leaves that as it is.
-        mode_values: of the mode's own controls; what is not named has its default.
-        k, length, seed: of the drafts; None leaves them as they are.
+        source: the origin of the setting.
+        mode: the draft mode; "" leaves the current one.
+        mode_values: of the mode's own controls; missing ones have their defaults.
+        k, length, seed: of the drafts; None leaves the current value.
     """
 
     name: str
@@ -278,7 +278,7 @@ class Preset:
                 control.checked(value)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data; what it leaves as it is, is left out."""
+        """Plain data, without the settings that the preset does not change."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}
         found |= {"values": dict(self.values), "mode_values": dict(self.mode_values)}
         return {name: value for name, value in found.items() if value is not None}
@@ -288,57 +288,57 @@ class Preset:
 
     @classmethod
     def from_json(cls, text: str) -> Preset:
-        """The preset that `as_json` wrote. Raises InputError that names what is unknown or out of range."""
+        """The preset that `as_json` wrote. Raises InputError that names an unknown or out-of-range value."""
         try:
             found = json.loads(text)
         except json.JSONDecodeError as error:
-            raise InputError(f"The preset is not JSON ({error}); give what was exported.") from error
+            raise InputError(f"The preset is not JSON ({error}); give an exported preset.") from error
         return cls.from_dict(found)
 
     @classmethod
     def from_dict(cls, found: Any) -> Preset:
-        """The preset that `as_dict` gave. Raises as `from_json` does."""
+        """The preset that `as_dict` returned. Raises as `from_json` does."""
         values = [found.get(name, {}) for name in ("values", "mode_values")] if isinstance(found, dict) else [None]
         if not isinstance(found, dict) or not all(isinstance(value, dict) for value in values):
-            raise InputError("The preset is not a JSON object with name, rule and values; give what was exported.")
+            raise InputError("The preset is not a JSON object with name, rule and values; give an exported preset.")
         unknown = set(found) - set(cls.__dataclass_fields__)
         if unknown or not {"name", "rule"} <= set(found):
             what = f"unknown field {min(unknown)!r}" if unknown else "no name or no rule"
-            raise InputError(f"The preset has {what}; {', '.join(cls.__dataclass_fields__)} are known.")
+            raise InputError(f"The preset has {what}; {', '.join(cls.__dataclass_fields__)} are expected.")
         for name in ("name", "rule", "source", "mode"):
             if not isinstance(found.get(name, ""), str):
-                raise InputError(f"The preset's {name} {found[name]!r} is not text; give what was exported.")
+                raise InputError(f"The preset's {name} {found[name]!r} is not text; give an exported preset.")
         return cls(**{"values": {}, **found})
 
 
 def named(kind: str, name: str, known: Iterable[str]) -> None:
-    """Raises InputError where a thing of one kind has none of the known names."""
+    """Raises InputError if the name is not among the known ones."""
     if name not in known:
         raise InputError(f"{kind} {name!r} given; one of {', '.join(known)} expected.")
 
 
 def checked(rule: str, values: Mapping[str, Any], temperature: float = 1.0) -> dict[str, Any]:
-    """All values of a rule's controls, defaults filled in. Raises InputError that names what is wrong."""
+    """All values of a rule's controls, defaults filled in. Raises InputError that names the invalid value."""
     _TEMPERATURE.checked(temperature)
     return complete("rule", rule, {name: entry.controls for name, entry in CATALOG.items()}, values)
 
 
 def checked_mode(mode: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """All values of a mode's own controls, defaults filled in. Raises InputError that names what is wrong."""
+    """All values of a mode's own controls, defaults filled in. Raises InputError that names the invalid value."""
     return complete("mode", mode, {name: MODE_CONTROLS.get(name, ()) for name in MODES}, values)
 
 
 def checked_speculation(way: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """All values of the controls of one way to speculate. Raises InputError that names what is wrong."""
+    """All values of the controls of one way to speculate. Raises InputError that names the invalid value."""
     return complete("speculation", way, {name: controls for name, (_, controls) in SPECULATIONS.items()}, values)
 
 
 def complete(
     kind: str, chosen: str, controls: Mapping[str, Iterable[Control]], values: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """All values of what is chosen among things of one kind, defaults filled in.
+    """All values of a choice's controls, defaults filled in.
 
-    Raises: InputError for a choice or a control that is not known, and for a value out of range.
+    Raises: InputError for an unknown choice or control, and for a value out of range.
     """
     named(kind, chosen, controls)
     known = {control.name: control for control in controls[chosen]}

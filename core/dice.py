@@ -17,21 +17,21 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Dice:
-    """The dice of one draft.
+    """The noise of one draft.
 
     Attributes:
-        seed, draft: other numbers, other dice.
+        seed, draft: a different value of either gives independent noise.
     """
 
     seed: int
     draft: int = 0
 
     def gumbel(self, place: int, tokens: np.ndarray) -> np.ndarray:
-        """Standard Gumbel numbers (n,) of these tokens, where the text has `place` tokens before them."""
+        """Standard Gumbel numbers (n,) of these tokens, after a text of `place` tokens."""
         return -np.log(self._waits(place, tokens))
 
     def draw(self, p: np.ndarray, place: int) -> int:
-        """The token that is drawn out of p (V,), which may sum to anything above 0."""
+        """Samples a token from p (V,), which may have any sum above 0."""
         kept = np.flatnonzero(p)
         return int(kept[np.argmax(p[kept] / self._waits(place, kept))])  # the Gumbel-max trick, one logarithm less
 

@@ -1,4 +1,4 @@
-"""What the model alone says of drafts that are done, token by token: probabilities for programs that ask for them."""
+"""The model's own probabilities of finished drafts, token by token, for programs that request them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Chances = dict[tuple[int, ...], tuple[Chance, ...]]  # by the tokens of a draft
 
 @dataclass(frozen=True)
 class Look:
-    """How to look: on which page, with how many of the likeliest tokens, and where the drafts may begin."""
+    """The page of drafts, the number of most probable tokens, and the positions where drafts may begin."""
 
     page: Page
     likeliest: int
@@ -28,11 +28,11 @@ class Look:
     def __call__(
         self, drafts: Drafts, sequence: Sequence, logits: list[Tensor]
     ) -> Generator[tuple[list[Row], Drafts], list[Tensor], Chances]:
-        """Yields the pass. Returns the chances of the tokens that show.
+        """Yields the pass. Returns the chances of the visible tokens.
 
         Args:
             sequence: holds the prefix.
-            logits: (V,) after the prefix, then after each token of the half-typed word, as far as they are known.
+            logits: (V,) after the prefix, then after each token of the half-typed word, as far as they are cached.
         """
         rows = [row for row in present(drafts, self.page) if row.ids]
         if not rows:
@@ -41,7 +41,7 @@ class Look:
         return {row.ids: self._chances(row, logits, x) for row, x in zip(rows, after, strict=True)}
 
     def _chances(self, row: TextDraft, logits: list[Tensor], after: Tensor) -> tuple[Chance, ...]:
-        """Of one draft, from the logits (n, V) after each of its tokens."""
+        """The chances of one draft, from the logits (n, V) after each of its tokens."""
         start = max(len(row.ids) - len(row.path), 0) if row.path else 0
         found: list[Chance] = []
         shown = 0
@@ -52,7 +52,7 @@ class Look:
             typed = b""
             if n > start:
                 x = after[n - 1]
-            else:  # of a half-typed word only what continues it counts
+            else:  # of a half-typed word only its continuation counts
                 x = logits[n] if n < len(logits) else after[n - 1]
                 allowed = self.places.allowed(n)
                 x = x if allowed is None else only(x, allowed)

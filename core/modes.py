@@ -1,11 +1,11 @@
 """The ways to make drafts, by name.
 
     superposed           one row for all drafts, and exact steps
-    branching            the k likeliest first tokens, each continued greedily in a row of its own
-    greedy               the likeliest token each time: one draft
-    beam                 beam search: the k likeliest texts that k rows lead to
-    sampled              k independent draws from the tokens that the rule keeps, a row each
-    sampled+superposed   a few tokens drawn, then drafts superposed on each (section 4.5, NS_SPD)
+    branching            the k most probable first tokens, each continued greedily in a row of its own
+    greedy               the most probable token at each step: one draft
+    beam                 beam search with k rows: the k most probable texts
+    sampled              k independent samples from the tokens that the rule keeps, a row each
+    sampled+superposed   a few tokens sampled, then drafts superposed on each (section 4.5, NS_SPD)
 
 Each is a generator; `core.drafting.driver` runs them.
 """
@@ -40,12 +40,12 @@ _DRAWN = checked_mode("sampled+superposed", {})
 
 @dataclass(frozen=True)
 class Mode:
-    """One way, and the numbers that sampled+superposed needs besides.
+    """A mode, with the numbers that sampled+superposed needs.
 
     Attributes:
         name: one of `core.controls.MODES`.
-        samples: beginnings that are drawn (n); each gets k drafts, and the k best of all are kept.
-        sampled_tokens: tokens drawn for each (m), before superposing.
+        samples: number of sampled beginnings (n); each gets k drafts, and the k best of all are kept.
+        sampled_tokens: tokens sampled for each (m), before superposing.
         speculation: how greedy and sampled drafts are made several tokens per pass; None: one.
     """
 
@@ -62,7 +62,7 @@ class Mode:
 
     @property
     def drawn(self) -> bool:
-        """Whether tokens are drawn at random."""
+        """Whether the mode samples tokens."""
         return self.name in DRAWN
 
     def most(self, k: int) -> int:
@@ -80,14 +80,14 @@ def start(
     verify: int = DEFAULT["verify"],
     known: KnownLogits | None = None,
 ) -> Start:
-    """The generator of drafts after `prefix_ids`, which `sequence` holds, once the logits after the prefix are known.
+    """The generator of drafts after `prefix_ids`, which `sequence` holds, after the logits of the prefix are computed.
 
     Args:
-        places: where a half-typed word may be continued. The modes with a row for each draft begin at the likeliest of
-            these places alone.
-        kept: rows that stay where they are, of superposed drafts.
+        places: positions at which a half-typed word may be continued. The modes with a row for each draft use only the
+            most probable one.
+        kept: rows that keep their places, of superposed drafts.
         verify: tokens of superposed drafts that one more pass checks; see `core.drafting.checked`.
-        known: logits of the session's earlier requests, for superposed drafts.
+        known: cached logits of the session's earlier requests, for superposed drafts.
     """
     o, at = options, places or Places.of(options)
     given = sequence, prefix_ids

@@ -228,7 +228,7 @@ def test_what_cannot_be_static_is_served_as_before_and_says_so(monkeypatch: pyte
     served = static.on_static_cache(plain_model("bloom"), lines=2)
     assert isinstance(served, TorchModel) and "step by step" in (served.notice or "")
     served = static.on_static_cache(plain_model("llama"), lines=2, share=1e-12)
-    assert isinstance(served, TorchModel) and "room for only 0 positions of 2" in (served.notice or "")
+    assert isinstance(served, TorchModel) and "memory for only 0 positions of 2" in (served.notice or "")
 
 
 def test_a_step_of_some_leaves_what_idle_lines_hold_alone(llama: StaticModel) -> None:

@@ -1,10 +1,10 @@
 """Measures the constants behind LTS, once per model (Algorithm 1).
 
-There are two ways to the constants. `fit_constants` is the paper's: quantiles over all pairs. But a bound that holds on
+There are two ways to compute them. `fit_constants` is the paper's: quantiles over all pairs. But a bound that holds on
 95 % of all pairs need not hold on 95 % of those that it *accepts*, and on small models it does not: the smaller of two
-bounds is smallest where it errs, and a margin near 0 says nothing about the words that follow. `fit_accepted` is ours:
-constants per class of pairs, each made to hold on its own class; a side that does not hold on what it accepts is
-dropped; and τ_δ is at most a divergence that a person has called tolerable.
+bounds is smallest where it errs, and a margin near 0 carries no information about the next words. `fit_accepted` is
+ours: constants per class of pairs, each computed such that it holds on its own class; a side that does not hold on the
+pairs that it accepts is dropped; and τ_δ is at most a divergence that people consider tolerable.
 """
 
 from __future__ import annotations
@@ -25,22 +25,23 @@ from core.speculative.calibration import Bucket, Calibration, Constants, exact_o
 from core.speculative.target import TargetSampling, softmax
 
 Z = 1.959964  # of the normal distribution, two-sided 95 %
-TINY = 1e-12  # no constant is 0
-BUDGET = 0.5  # bits of JS that are tolerated: 0 for the same distribution, 1 for two that have nothing in common
+TINY = 1e-12  # lower limit of every constant
+BUDGET = 0.5  # bits of JS that are tolerated: 0 for the same distribution, 1 for disjoint ones
 CELLS = (100, 200, 400, 800, 1600)  # the nearest so many pairs, then the next, …: classes of ‖W Δe‖²
-NEAREST = 3  # candidates per position that are looked at for being near
+NEAREST = 3  # near candidates sampled per position
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One pair (Algorithm 1, lines 3-10): what the bounds see, and the divergence that they bound.
+    """One pair (Algorithm 1, lines 3-10): the inputs of the bounds, and the divergence that they bound.
 
     Attributes:
         js: JS(q_{j+1}, r_{j+1}) in nats.
         emb, logit: ‖W Δe‖² and (Δℓ̃)².
         entropy: H of p̃ as a share of ln V.
-        depth: tokens of the model's own before it, 0 to 5 and again.
-        drawn: t_d was drawn evenly, as in Algorithm 1; else it is one of the candidates with the nearest embeddings.
+        depth: number of the model's own tokens before it, 0 to 5 and again.
+        drawn: t_d was sampled uniformly, as in Algorithm 1; else it is one of the candidates with the nearest
+            embeddings.
     """
 
     js: float
@@ -52,7 +53,7 @@ class Sample:
 
 
 def whitening(embeddings: Tensor) -> np.ndarray:
-    """1/σ̂ per dimension, (D,) (line 1). A dimension in which all tokens agree says nothing: 0."""
+    """1/σ̂ per dimension, (D,) (line 1); 0 for a dimension in which all tokens agree."""
     deviation = embeddings.double().std(0).numpy()
     return np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1), 0.0)
 
@@ -80,12 +81,14 @@ def collect(
 ) -> list[Sample]:
     """Samples (C, j) at `per_prompt` positions of the model's own continuation of each prompt (token ids).
 
-    At each position four candidates t_d among the likeliest `candidates` tokens but the first: one drawn evenly, as in
-    Algorithm 1, and the NEAREST to t_m, for a bound is asked about those that it may accept. One pass looks at
+    At each position there are four candidates t_d among the `candidates` most probable tokens except the first: one
+    sampled
+    uniformly, as in Algorithm 1, and the NEAREST to t_m, because the bound must hold for near tokens. One pass
+    evaluates
     all continuations, as a tree of five, of `batch` prompts at once. Tokens that are never tolerated are left out.
     """
     listed = [list(prompt) for prompt in prompts]
-    # Prompts of about one length share a pass; what is drawn for each does not depend on its neighbours.
+    # Prompts of similar length share a pass; the samples of each do not depend on its neighbours.
     order = sorted(range(len(listed)), key=lambda i: len(listed[i]))
     w = whitening(model.embeddings)
     never = exact_only(model.tokenizer)
@@ -104,7 +107,7 @@ def collect(
 
 
 class _Text:
-    """A prompt that the model goes on with."""
+    """A prompt that the model continues."""
 
     def __init__(self, model: LanguageModel, ids: list[int], chance: np.random.Generator) -> None:
         self.sequence, self.ids, self.chance = model.open(), ids, chance
@@ -122,7 +125,7 @@ def _continue(
     candidates: int,
     top_k: int,
 ) -> list[Sample]:
-    """Go on with some texts for `steps` tokens, and look at pairs at every `every`-th."""
+    """Continues some texts for `steps` tokens, and samples pairs at every `every`-th."""
     found: list[Sample] = []
     for step in range(steps):
         if not running:
@@ -167,7 +170,7 @@ def _candidates(
     never: frozenset[int],
     chance: np.random.Generator,
 ) -> list[int]:
-    """t_m, then a likely token drawn evenly, then the NEAREST likely ones to t_m; [] where t_m is an end."""
+    """t_m, then a probable token sampled uniformly, then the NEAREST probable ones to t_m; [] if t_m is an end."""
     best = [int(i) for i in np.argsort(-p, kind="stable")[: candidates + 1] if p[i] > 0]
     t_m, others = best[0], [t_d for t_d in best[1:] if t_d not in never]
     if t_m in never or not others:
@@ -181,7 +184,7 @@ def fit_constants(samples: Sequence[Sample], delta: float = 0.05, corrected: boo
     """c'_s, ακ and τ_δ (Algorithm 1, lines 11-14).
 
     Args:
-        corrected: take quantiles so high that the Wilson interval of their coverage starts at 1 - δ.
+        corrected: use quantiles so high that the Wilson interval of their coverage starts at 1 - δ.
     Raises: InputError for too few samples.
     """
     if len(samples) < 20:
@@ -193,8 +196,8 @@ def fit_constants(samples: Sequence[Sample], delta: float = 0.05, corrected: boo
     c_s = _quantile(js / np.maximum(emb, 1e-12), level)
     alpha_kappa = _quantile(js / np.maximum(logit, 1e-6), level)
     u = np.minimum(c_s * emb, alpha_kappa * logit)
-    # U is the smaller of two bounds that each hold at level 1 - δ, so that it holds less often than either. α makes
-    # up for it: both grow until U covers as well (the paper leaves α ≥ 1 open).
+    # U is the smaller of two bounds that each hold at level 1 - δ, so it holds less often than either. α compensates:
+    # both grow until U covers as well (the paper leaves α ≥ 1 open).
     alpha = max(1.0, _quantile(js / np.maximum(u, 1e-12), level)) if corrected else 1.0
     return Constants(c_s * alpha, alpha_kappa * alpha, _quantile(u, 1 - delta) * (alpha if corrected else 1.0))
 
@@ -202,14 +205,14 @@ def fit_constants(samples: Sequence[Sample], delta: float = 0.05, corrected: boo
 def fit_accepted(
     samples: Sequence[Sample], delta: float = 0.05, budget: float = BUDGET
 ) -> tuple[Constants, list[Bucket]]:
-    """Constants that hold on what they accept: overall, and classes of near pairs, nearest first.
+    """Constants that hold on the pairs that they accept: overall, and for classes of near pairs, nearest first.
 
     In each class c'_s is a quantile so high that the Wilson interval of its coverage *within the class* starts at
-    1 - δ; classes are told apart by what is known at verification, so that it holds there as well. The margin's side
-    stays only if it holds on the pairs whose U ≤ τ_δ it decides.
+    1 - δ. The class is computed from values known at verification, so the bound holds there as well. The margin's side
+    is used only if it holds on the pairs whose U ≤ τ_δ it decides.
 
     Args:
-        budget: bits of divergence that τ_δ is held to.
+        budget: upper limit of τ_δ in bits of divergence.
     Raises: InputError for too few samples or a budget out of range.
     """
     if not 0 < budget <= 1:
@@ -232,7 +235,7 @@ def fit_accepted(
 
 
 def _logit_side_holds(samples: Sequence[Sample], constants: Constants, delta: float, tau: float) -> bool:
-    """Whether ακ·(Δℓ̃)² bounds 1 - δ of the pairs that it alone would accept."""
+    """Whether ακ·(Δℓ̃)² bounds 1 - δ of the pairs that only it would accept."""
     decided = [(s.js, u) for s in samples if (u := constants.alpha_kappa * s.logit) <= tau < constants.c_s * s.emb]
     return wilson(sum(js <= u for js, u in decided), len(decided))[0] >= 1 - delta
 
@@ -250,11 +253,11 @@ def calibrate(
     """Constants with the model's fingerprint.
 
     Args:
-        budget: bits of divergence that are tolerated, with constants that hold on what they accept; None for the
-            paper's constants.
-        buckets: of the paper's constants: how many classes of entropy, and of early and late depth each, get constants
-            of their own, with the finite-sample correction; 0 for one set of constants.
-        about: temperature and top_k that the samples were taken with.
+        budget: bits of divergence that are tolerated, with constants that hold on the pairs that they accept; None for
+            the paper's constants.
+        buckets: of the paper's constants: the number of classes of entropy, and of early and late depth each, with
+            separate constants and the finite-sample correction; 0 for one set of constants.
+        about: temperature and top_k of the samples.
     """
     made: list[Bucket] = []
     drawn = [s for s in samples if s.drawn]
@@ -297,7 +300,7 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
 
 
 def corrected_level(n: int, delta: float) -> float:
-    """The least level whose Wilson interval over n samples starts at 1 - δ or above; 1 where n is too small."""
+    """The smallest level whose Wilson interval over n samples starts at 1 - δ or above; 1 if n is too small."""
     for hits in range(math.ceil(n * (1 - delta)), n + 1):
         if wilson(hits, n)[0] >= 1 - delta:
             return hits / n
@@ -305,6 +308,6 @@ def corrected_level(n: int, delta: float) -> float:
 
 
 def _quantile(values: np.ndarray, level: float) -> float:
-    """The least of the values that at least a share `level` does not exceed."""
+    """The smallest of the values that at least a share `level` does not exceed."""
     ordered = np.sort(values)
     return float(ordered[min(max(math.ceil(level * len(ordered) - 1e-9), 1), len(ordered)) - 1])

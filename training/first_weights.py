@@ -1,13 +1,13 @@
-"""First weights of an EAGLE-3 head, in closed form: a head that is of use before its first step of training.
+"""First weights of an EAGLE-3 head, in closed form, which make the head useful before its first training step.
 
-Gradient descent from random weights spends most of a small budget on what least squares finds at once. What the head
-must say at position t is what leaves the target's last layer at t+1; call that u, over its root mean square.
+Gradient descent from random weights spends most of a small budget on a solution that least squares finds at once. The
+head's target at position t is the output of the target's last layer at t+1; call that u, over its root mean square.
 
     u ≈ F·features(t) + B·x(t+1)        by ridge regression
 
-F becomes `fc`. B, cut to the rank that fits, becomes the values and outputs of most attention heads, and these look at
-their own position alone: a head whose queries and keys are one constant vector, rotated by position, is sharpest
-where the distance is 0. The other attention heads and the feed-forward layer begin at random, with little say.
+F becomes `fc`. B, truncated to the rank that fits, becomes the values and outputs of most attention heads, which attend
+only to their own position: a head whose queries and keys are one constant vector, rotated by position, is sharpest
+at distance 0. The other attention heads and the feed-forward layer begin at random, with small weights.
 
 Shapes: N positions, D width of head and target, H heads of width w.
 """
@@ -21,25 +21,23 @@ from torch import Tensor
 from core.errors import InputError
 from core.speculative.eagle3 import Eagle3Head
 
-OWN = 2 / 3  # of the attention heads look at their own position
+OWN = 2 / 3  # share of the attention heads that attend to their own position
 SHARP = 6.0  # length of their queries and keys, per rotated pair
-PAIRS = 6  # rotated pairs that they use: those that turn fastest
+PAIRS = 6  # rotated pairs that they use: the fastest ones
 RIDGE = 1e-2
 
 
 @torch.no_grad()
 def fit_first_weights(head: Eagle3Head, features: Tensor, last: Tensor, x: Tensor) -> Tensor:
-    """Set the head's first weights from what the target says of texts (B, T).
+    """Sets the head's first weights from the target's states on texts (B, T).
 
     Args:
-        features: (B, T, 3·D). last: (B, T, D), what leaves the last layer, before the norm. x: (B, T, D) embeddings.
-    Returns: (3·D,) root mean squares of the features: they differ by orders of magnitude, and steps should not.
+        features: (B, T, 3·D). last: (B, T, D), output of the last layer, before the norm. x: (B, T, D) embeddings.
+    Returns: (3·D,) root mean squares of the features, which differ by orders of magnitude, to scale training steps.
     """
     d, config = head.config.hidden_size, head.config
     if config.target_width != d:
-        raise InputError(
-            f"A head of width {d} for a target of width {config.target_width}; the same expected to fit it."
-        )
+        raise InputError(f"A head of width {d} for a target of width {config.target_width}; equal widths expected.")
     layer, attention = head.midlayer, head.midlayer.self_attn
     u = _sized(last[:, 1:]).reshape(-1, d)  # (N, D)
     features = features[:, :-1].reshape(-1, 3 * d)
@@ -56,14 +54,14 @@ def fit_first_weights(head: Eagle3Head, features: Tensor, last: Tensor, x: Tenso
     attention.v_proj.weight[:own, :d] = root[:, None] * right[:own]
     group = config.num_attention_heads // config.key_heads
     attention.o_proj.weight.mul_(0.1)
-    for at in range(own // w):  # the heads of a group say the same: each a share
+    for at in range(own // w):  # the heads of a group have equal weights: each a share
         for g in range(group):
             place = (at * group + g) * w
             attention.o_proj.weight[:, place : place + w] = (left[:, :own] * root)[:, at * w : at * w + w] / group
     fused = features @ head.fc.weight.T
     seen = torch.cat((tokens, _sized(fused)), 1)
     mean = seen.mean(0)
-    constant = mean / mean.square().sum()  # its product with what the head sees is 1 on average
+    constant = mean / mean.square().sum()  # its product with the head's input is 1 on average
     sharp = torch.zeros(w)
     sharp[: min(PAIRS, w // 2)] = SHARP
     for weight, heads in ((attention.q_proj.weight, own // w * group), (attention.k_proj.weight, own // w)):

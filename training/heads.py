@@ -1,9 +1,9 @@
-"""How an EAGLE-3 head is trained: on the target's own features, with the head's own output fed back several times.
+"""Trains an EAGLE-3 head on the target's own features, with the head's own output fed back several times.
 
-Training-time test (section 3.2 of arXiv 2503.01840). In use, the head sees the target's features only up to the last
-accepted token; from there on its own output stands in. So a training step unrolls it: at step 0 every position has the
-target's feature, at step j the output of step j-1 in its place, shifted by one token each time. A position at step j
-looks at the target's features before it, and at its own chain of steps, nothing else; so all positions of a
+Training-time test (section 3.2 of arXiv 2503.01840). At inference, the head sees the target's features only up to the
+last accepted token; from there on its own output replaces them. So a training step unrolls it: at step 0 every position
+has the target's feature, at step j the output of step j-1 in its place, shifted by one token each time. A position at
+step j attends to the target's features before it, and to its own chain of steps, nothing else; so all positions of a
 text are trained at once.
 
 Shapes: B texts, T tokens each, D_t width of the target, V and V_d vocabularies of target and head.
@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from pickle import UnpicklingError  # what torch raises for a file with more than tensors in it; nothing is unpickled
+from pickle import UnpicklingError  # torch raises it for a file with more than tensors; nothing is unpickled
 from tempfile import NamedTemporaryFile
 from typing import Any, Protocol
 
@@ -29,30 +29,30 @@ from torch import Tensor
 from core.errors import InputError
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 
-RECENT = 250  # batches of before, from which replays are drawn
+RECENT = 250  # earlier batches from which replays are sampled
 DECAY = 0.8  # of a step's weight in the loss, from one step to the next
 
 
 class Teacher(Protocol):
-    """The target, as training sees it."""
+    """The target's interface for training."""
 
     embeddings: Tensor  # (V, D_t)
 
     def __call__(self, ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Of texts (B, T): logits (B, T, V), or (B, T, V_d) of these tokens alone, and features (B, T, 3·D_t)."""
+        """For texts (B, T): logits (B, T, V), or (B, T, V_d) of only these tokens, and features (B, T, 3·D_t)."""
         ...
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is chosen.
+    """The hyperparameters.
 
     Attributes:
         steps: of the optimiser.
         batch: texts per step.
         unroll: steps of the training-time test.
-        share: of the positions of a text, that are unrolled beyond the first step.
-        replays: steps on texts of before for each step on new ones: the target, the dearer part, remembers them.
+        share: of the positions of a text that are unrolled beyond the first step.
+        replays: steps on earlier texts for each step on new ones: the target, the more expensive part, caches them.
         rate: the highest learning rate; it rises for `warm_up` steps and falls as a cosine to a fiftieth.
         clip: of the gradient's norm.
         seed: of the order of the texts and of the first weights.
@@ -78,7 +78,8 @@ class Recipe:
             raise InputError(f"rate {self.rate} given; above 0 expected.")
 
     def rate_at(self, step: int, passed: float = 0.0) -> float:
-        """The rate of a step, when so much of the time has passed: whichever ends first ends the run."""
+        """The learning rate of a step, given the elapsed share of the time: time or steps end the run, whichever comes
+        first."""
         if step < self.warm_up:
             return self.rate * (step + 1) / self.warm_up
         passed = max(passed, (step - self.warm_up) / max(self.steps - self.warm_up, 1))
@@ -91,8 +92,8 @@ class Unrolled:
 
     Attributes:
         losses: cross-entropy with the target's distribution, in nats.
-        overlaps: Σ min(p, q): the chance that lossless rejection sampling accepts the token.
-        matches: the head's likeliest token is the target's likeliest.
+        overlaps: Σ min(p, q): the probability that lossless rejection sampling accepts the token.
+        matches: whether the head's most probable token is the target's.
     """
 
     losses: list[Tensor]
@@ -118,9 +119,10 @@ def new_head(
     output: Tensor | None = None,
     norm: Tensor | None = None,
 ) -> Eagle3Head:
-    """An untrained head. It reads the high feature as it is and speaks with the target's own output rows, (V, D)
-    `output`, after the target's last `norm` (D,), where widths agree: that is a poor draft model, and far from a random
-    one. `training.first_weights` makes it a better one."""
+    """An untrained head. It passes the high feature through and uses the target's own output rows, (V, D)
+    `output`, after the target's last `norm` (D,), if the widths agree. This is a poor draft model, but far better than
+    a
+    random one. `training.first_weights` improves it."""
     head = Eagle3Head(config)
     head.set_vocabulary(vocabulary)
     d = config.hidden_size
@@ -144,9 +146,9 @@ def unrolled(
     """The training-time test on texts (B, T), T > steps + 1.
 
     Args:
-        whole: the target's distribution over its whole vocabulary, for honest figures; else what it says within the
-            draft vocabulary, which costs a sixth and teaches the same.
-        share: of the positions that are unrolled beyond step 0, drawn by torch's generator.
+        whole: use the target's distribution over its whole vocabulary, for exact figures; else its restriction to the
+            draft vocabulary, which costs a sixth and trains equally well.
+        share: of the positions that are unrolled beyond step 0, sampled by torch's generator.
     """
     vocabulary = head.vocabulary
     logits, features = teacher(ids, None if whole else vocabulary)
@@ -154,13 +156,13 @@ def unrolled(
     p = logits[:, 1:].float().softmax(-1)  # (B, n, V or V_d): after the token that position t embeds
     best = p.argmax(-1)
     if whole:
-        p = p[..., vocabulary]  # less than 1 where the target may leave the draft vocabulary
+        p = p[..., vocabulary]  # less than 1 if the target may leave the draft vocabulary
     else:
         best = vocabulary[best]
     x = teacher.embeddings[ids[:, 1:]]  # (B, n, D_t)
     f = head.fuse(features[:, :-1]).float()
     chains = _Chains(head, x)
-    at = torch.arange(n, device=ids.device)  # the positions that are followed
+    at = torch.arange(n, device=ids.device)  # the positions that are continued
     found = Unrolled([], [], [])
     for j in range(min(steps, n - 1)):
         if j == 1 and share < 1:
@@ -185,9 +187,11 @@ class _Chains:
         joined = torch.cat([each.weight for each in maps])  # queries, keys and values in one product
         width = x.shape[-1]
         self.of_features = joined[:, width:]
-        # The embeddings' part of the products: a step further it is the next position's.
+        # The embeddings' part of the products: one step later it is that of the next position.
         said = F.linear(self.layer.input_layernorm(x), joined[:, :width])
-        self.of_embeddings = F.pad(said, (0, 0, 0, said.shape[1]))  # (B, 2n, …): zeros beyond the text, never told of
+        self.of_embeddings = F.pad(
+            said, (0, 0, 0, said.shape[1])
+        )  # (B, 2n, …): zeros beyond the text, which do not enter the loss
         self.keys: list[Tensor] = []
         self.values: list[Tensor] = []
 
@@ -217,7 +221,7 @@ class _Chains:
 
 
 def _told(z: Tensor, p: Tensor, vocabulary: Tensor, best: Tensor) -> tuple[Tensor, float, float]:
-    """Of logits z (B, m, V_d) and the target's p: cross-entropy per unit of p's mass, overlap, share of matches."""
+    """For logits z (B, m, V_d) and the target's p: cross-entropy per unit of p's mass, overlap, share of matches."""
     loss, overlap = _CrossEntropy.apply(z, p)  # pyright: ignore[reportGeneralTypeIssues]
     with torch.no_grad():
         matched = (vocabulary[z.argmax(-1)] == best).float().mean()
@@ -225,8 +229,8 @@ def _told(z: Tensor, p: Tensor, vocabulary: Tensor, best: Tensor) -> tuple[Tenso
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """-Σ p ln q / Σ p and the mean of Σ min(p, q). The gradient is taken while p and q are at hand: large tensors are
-    gone through once."""
+    """-Σ p ln q / Σ p and the mean of Σ min(p, q). Computes the gradient together with them, so that large tensors are
+    read once."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
@@ -257,17 +261,19 @@ def train(
     scale: Tensor | None = None,
     rounded: bool = False,
 ) -> int:
-    """Train on texts (N, T) of ids, going on from the state in `folder` if there is one for this recipe.
+    """Trains on texts (N, T) of ids, continuing from the state in `folder` if there is one for this recipe.
 
-    Every `save_every` steps, and at the end, the state is written, and one line per step to `loss.jsonl`.
+    Writes the state every `save_every` steps and at the end, and one line per step to `loss.jsonl`.
 
     Args:
         progress: called after each step with its number and its figures.
-        minutes: stop after so many, of all calls together, at a state from which the same call goes on. The rate falls
-            with the share of them that has passed, or of the steps, whichever is larger: the machine may be shared.
-        scale: (3·D_t,) sizes of the features. Steps are taken as if features were of size 1; a state brings its own.
+        minutes: stop after this time, of all calls together, at a state from which the same call continues. The rate
+            falls
+            with the elapsed share of the minutes, or of the steps, whichever is larger, because the machine may be
+            shared.
+        scale: (3·D_t,) sizes of the features. Steps are scaled as if features had size 1; a state contains its own.
         rounded: products in bfloat16, weights and sums in float32.
-    Returns: steps done in all. Raises HeadError for a state that cannot be read or is of another recipe.
+    Returns: total steps done. Raises HeadError for a state that cannot be read or is of another recipe.
     """
     folder.mkdir(parents=True, exist_ok=True)
     scale = torch.ones(head.fc.in_features) if scale is None else scale
@@ -295,7 +301,7 @@ def train(
         found.loss.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(state.parameters(), recipe.clip))
         if not math.isfinite(norm):
-            raise HeadError(f"The loss is no number at step {step + 1}; try a lower --rate than {recipe.rate:g}.")
+            raise HeadError(f"The loss is not finite at step {step + 1}; try a lower --rate than {recipe.rate:g}.")
         for optimiser in optimisers:
             optimiser.step()
         figures = {
@@ -321,7 +327,7 @@ def train(
 
 @dataclass
 class _Given:
-    """A teacher out of a function."""
+    """A teacher from a function."""
 
     embeddings: Tensor
     call: Callable[..., tuple[Tensor, Tensor]]
@@ -331,8 +337,9 @@ class _Given:
 
 
 class _State(torch.nn.Module):
-    """The head while it is trained: `fc` reads features over their sizes, which differ by orders of magnitude, so that
-    a step of the optimiser moves each of them as much."""
+    """The head during training: `fc` reads features divided by their sizes, which differ by orders of magnitude, so
+    that
+    a step of the optimiser changes all of them equally."""
 
     scale: Tensor
 
@@ -344,13 +351,13 @@ class _State(torch.nn.Module):
             head.fc.weight.mul_(scale)
 
     def leave(self) -> None:
-        """Give the head back as it is used."""
+        """The head in the form for inference."""
         with torch.no_grad():
             self.head.fc.weight.div_(self.scale)
 
 
 def _optimisers(state: _State, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the maps from hidden state to hidden state, whose steps it makes as large as AdamW's; AdamW for the
+    """Muon for the maps between hidden states, with steps as large as AdamW's; AdamW for the
     output layer and the norms."""
     maps, rest = [], []
     for name, weight in state.named_parameters():
@@ -362,8 +369,8 @@ def _optimisers(state: _State, rate: float) -> list[torch.optim.Optimizer]:
 
 
 def batches(windows: np.ndarray, recipe: Recipe, done: int) -> Iterator[np.ndarray]:
-    """The batches from step `done` on: every text once per round, in an order that seed and round decide. After each of
-    them `replays` of those before it, drawn at random."""
+    """The batches from step `done` on: every text once per round, in an order given by seed and round. After each of
+    them `replays` earlier ones, sampled at random."""
     per_round = max(len(windows) // recipe.batch, 1)
     for step in range(done, recipe.steps):
         fresh, replay = divmod(step, 1 + recipe.replays)
@@ -375,7 +382,7 @@ def batches(windows: np.ndarray, recipe: Recipe, done: int) -> Iterator[np.ndarr
 
 
 def _identity(recipe: Recipe, windows: np.ndarray) -> str:
-    """What a state belongs to. `steps` may be raised later on."""
+    """The identity of a state's run. `steps` may be increased later."""
     chosen = {name: value for name, value in asdict(recipe).items() if name not in ("steps", "save_every")}
     return json.dumps({**chosen, "texts": list(windows.shape), "sum": int(windows.sum(dtype=np.int64))})
 
@@ -415,12 +422,12 @@ def _resume(
         state = torch.load(path, map_location="cpu", weights_only=True)
         identity, done, spent = state["identity"], int(state["done"]), float(state["spent"])
         if identity != _identity(recipe, windows):
-            raise HeadError(f"{path} was left by another recipe or other texts; name another folder, or remove it.")
+            raise HeadError(f"{path} is from another recipe or other texts; choose another folder, or remove it.")
         head.load_state_dict(state["head"])
         for optimiser, held in zip(optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(held)
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
-        raise HeadError(f"{path} cannot be read ({str(error).splitlines()[0]}); remove it to begin anew.") from error
+        raise HeadError(f"{path} cannot be read ({str(error).splitlines()[0]}); remove it to start again.") from error
     return done, spent
 
 

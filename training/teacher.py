@@ -1,4 +1,4 @@
-"""The target as a teacher of EAGLE-3 heads: its logits and features, and texts that it wrote itself."""
+"""The target as a teacher of EAGLE-3 heads: its logits and features, and texts that it generated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from core.errors import InputError
 from core.models.llama import NativeLlama
 from core.speculative.eagle3 import HeadConfig
 
-FEW = 8  # texts that are read at once
+FEW = 8  # texts that are processed at once
 
 
 class ModuleTeacher:
@@ -27,7 +27,7 @@ class ModuleTeacher:
         """
         Args:
             module: any causal model.
-            layers: where the features are taken; None as `HeadConfig.feature_layers`.
+            layers: the layers of the features; None as `HeadConfig.feature_layers`.
         """
         self.module: Any = module.eval().requires_grad_(False)
         config: Any = module.config
@@ -47,10 +47,11 @@ class ModuleTeacher:
         return logits, torch.cat([out.hidden_states[n] for n in self.layers], -1)
 
     def config(self, draft_vocab_size: int, intermediate_size: int | None = None) -> HeadConfig:
-        """Of a head as wide as this target, with its heads and rotation.
+        """The configuration of a head as wide as this target, with its heads and rotation.
 
-        The token that was chosen reaches the output through the attention's values alone, so each head has its own,
-        also where the target's heads share them. With two thirds of the target's feed-forward layer it is no larger.
+        The chosen token reaches the output only through the attention's values, so each head has its own values,
+        even if the target's heads share them. With two thirds of the target's feed-forward layer the head is not
+        larger.
         """
         c: Any = self.module.config
         rope = getattr(c, "rope_parameters", None) or {}
@@ -69,7 +70,7 @@ class ModuleTeacher:
 
     @torch.no_grad()
     def continued(self, prompts: np.ndarray, length: int, seed: int) -> np.ndarray:
-        """Texts (N, length) that begin with the prompts (N, m) and go on as the target draws at T = 1."""
+        """Texts (N, length) that begin with the prompts (N, m), continued by the target at T = 1."""
         torch.manual_seed(seed)
         ids = torch.from_numpy(prompts.astype(np.int64))
         made: Any = self.module.generate(  # pyright: ignore[reportCallIssue]
@@ -87,13 +88,13 @@ class ModuleTeacher:
 
 
 class CompiledTeacher(ModuleTeacher):
-    """The same in compiled code, with weights in bfloat16: several times as fast. Its features of the latest texts are
-    remembered, and so are those of the texts that it wrote: learning from them costs no second pass."""
+    """The same in compiled code, with weights in bfloat16: several times as fast. It caches the features of the latest
+    texts, including generated ones, so that training on them needs no second pass."""
 
     def __init__(
         self, module: PreTrainedModel, layers: tuple[int, int, int] | None = None, remembered: int = 2000
     ) -> None:
-        """`core.models.llama.why_not(module)` must be "". `remembered`: texts, 1.2 MB each for 256
+        """`core.models.llama.why_not(module)` must be "". `remembered`: cached texts, 1.2 MB each for 256
         tokens of the default model."""
         super().__init__(module, layers)
         self._compiled = NativeLlama.of(module, torch.bfloat16)
@@ -124,7 +125,7 @@ class CompiledTeacher(ModuleTeacher):
             parts.append(features)
             if made.shape[1] == length:
                 break
-            # argmax p/e with exponential e draws from p (the Gumbel-max trick).
+            # argmax p/e with exponential e samples from p (the Gumbel-max trick).
             p = logits.softmax(-1)
             given = p.div_(torch.empty_like(p).exponential_(generator=chance)).argmax(-1, keepdim=True)
             made = torch.cat((made, given), 1)
@@ -133,7 +134,7 @@ class CompiledTeacher(ModuleTeacher):
 
     @torch.no_grad()
     def hidden(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Of texts (B, T): features (B, T, 3·D_t), and what leaves the last layer, before the norm, (B, T, D_t)."""
+        """For texts (B, T): features (B, T, 3·D_t), and the output of the last layer, before the norm, (B, T, D_t)."""
         keys = [row.numpy().tobytes() for row in ids]
         if not all(key in self._remembered for key in keys):
             for some in ids.split(FEW):  # keys and values of a text take as much memory as its features
@@ -144,14 +145,14 @@ class CompiledTeacher(ModuleTeacher):
         return found[..., : 3 * d], found[..., 3 * d :]
 
     def _pass(self, ids: Tensor, cache: _Rows) -> tuple[Tensor, Tensor]:
-        """Feed ids (B, n); returns logits (B, V) after the last of them, and features (B, n, 4·D_t) bfloat16."""
+        """Feeds ids (B, n); returns logits (B, V) after the last of them, and features (B, n, 4·D_t) bfloat16."""
         out = self._compiled(ids, past_key_values=cache, logits_to_keep=1, feature_layers=(*self.layers, self.depth))
         cache.filled += ids.shape[1]
         return out.logits[:, 0], out.features.to(torch.bfloat16)
 
     def _remember(self, ids: Tensor, features: Tensor) -> None:
-        """Of texts (B, T): (B, T, 4·D_t)."""
-        rows = (row.clone() for row in features)  # each by itself, so that one can go without the others
+        """The cached states of texts (B, T): (B, T, 4·D_t)."""
+        rows = (row.clone() for row in features)  # each separately, so that one can be freed without the others
         self._remembered.update(zip((row.numpy().tobytes() for row in ids), rows, strict=True))
 
     def _forget(self) -> None:
@@ -176,7 +177,7 @@ def windows(
 ) -> np.ndarray:
     """Up to `count` pieces (N, length) of texts, in random order; none crosses from one text to the next.
 
-    A text gives at most twice its even share, so that a few long ones do not make up the whole.
+    A text gives at most twice its even share, so that a few long ones do not dominate.
     Raises InputError when no text is long enough.
     """
     chance = np.random.default_rng(seed)
@@ -188,7 +189,7 @@ def windows(
             break
         text = every[number]
         wanted = min(most, count - len(found))
-        # Some 3 characters a token at least, so that long texts need not be tokenised to their end.
+        # At least some 3 characters per token, so that long texts need not be tokenised to the end.
         start = int(chance.integers(max(len(text) - 8 * length * wanted, 1)))
         ids = encode(text[start : start + 8 * length * wanted])[1 if start else 0 :]
         found += [ids[at : at + length] for at in range(0, len(ids) - length + 1, length)][:wanted]
@@ -205,9 +206,9 @@ def own_texts(
     batch: int = 128,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> np.ndarray:
-    """The pieces (N, T), gone on with by the target after their first `prompt` tokens.
+    """The pieces (N, T), continued by the target after their first `prompt` tokens.
 
-    What is made is kept in `folder/own.npy` batch by batch, and a second call goes on from there.
+    The results are kept in `folder/own.npy` batch by batch, and a second call resumes from there.
     """
     prompts = [pieces[at : at + batch, :prompt] for at in range(0, len(pieces), batch)]
     return _written(teacher, prompts, pieces.shape[1], folder / "own.npy", progress)
@@ -223,7 +224,7 @@ def answers(
 ) -> np.ndarray:
     """Texts (N, length) that begin with the prompts, the shorter ones first, kept in `folder/answers.npy` likewise.
 
-    A batch goes on from one place: its longer prompts lose their first tokens.
+    All prompts of a batch are cut to one length: longer ones lose their first tokens.
     """
     ordered = sorted(prompts, key=len)
     groups = [ordered[at : at + batch] for at in range(0, len(ordered), batch)]
@@ -234,7 +235,7 @@ def answers(
 def _written(
     teacher: ModuleTeacher, prompts: list[np.ndarray], length: int, path: Path, progress: Callable[[int, int], None]
 ) -> np.ndarray:
-    """Batches of prompts (b, m), gone on with to texts (N, length)."""
+    """Batches of prompts (b, m), continued to texts (N, length)."""
     total = sum(map(len, prompts))
     made = np.load(path) if path.is_file() else np.zeros((0, length), np.int32)
     begun = 0
@@ -245,7 +246,7 @@ def _written(
             or len(made) > total
             or not np.array_equal(before[:, : some.shape[1]], some[: len(before)])
         ):
-            raise InputError(f"{path} was made from other texts; name another folder, or remove it.")
+            raise InputError(f"{path} was made from other texts; choose another folder, or remove it.")
         begun += len(some)
         if len(before) == len(some):
             continue

@@ -1,17 +1,17 @@
 """A static KV cache, and a decode step that a GPU replays as one graph.
 
-The plain torch backend grows its cache in whatever place is free, and Python walks through the layers at every step.
-On a GPU that walk takes longer than the reading of the weights. Here every sequence is a *line* of one block of fixed
-size, so that a step always touches the same memory and can be captured once per number of lines, then replayed:
+The plain torch backend extends its cache in any free place, and Python iterates over the layers at every step.
+On a GPU that takes longer than reading the weights. Here every sequence is a *line* of one block of fixed
+size, so a step always uses the same memory and can be captured once per number of lines, then replayed:
 
-          column   0 1 2 3 4 5 6 7        a, b: what each sequence was fed, from column 0 on
-          line 0   a a a a a . . .        .: zeros, or what a rewound sequence left; masked, and overwritten later
+          column   0 1 2 3 4 5 6 7        a, b: the inputs of each sequence, from column 0 on
+          line 0   a a a a a . . .        .: zeros, or data of a rewound sequence; masked, and overwritten later
           line 1   b b . . . . . .
           line 2   . . . . . . . .        free
 
 The host sends a step's embeddings and lengths in one copy and receives its logits in one, so there is one
-synchronisation per step. A few tokens fed at once, or a tree of them, are captured the same way, and so is the keeping
-of a tree's path.
+synchronisation per step. Passes of a few tokens, or of a tree of them, are captured the same way, and so is keeping
+a tree's path.
 
 The hidden states of watched layers never leave the device: each sequence copies its own into its buffer.
 
@@ -37,12 +37,12 @@ from core.models.torch_model import TorchModel
 
 LINES = 32  # sequences by default: a few people, and a set of drafts with exact steps for each
 CAPACITY = 1024  # positions of each by default
-FEW = 64  # inputs: what is typed in between two requests, or a tree of drafted tokens
+FEW = 64  # inputs: the text typed between two requests, or a tree of drafted tokens
 RECOMPILE = 256  # shapes
-MOST_LOGITS = 2**26  # numbers that such a pass may leave in memory
-LEAST = 512  # positions; with fewer of them a text of a page would not fit
-COLUMNS = 64  # the fewest columns that a step looks at; more in powers of two, a graph for each
-CHUNK = 512  # inputs of a line that go through the model at once while a text is read
+MOST_LOGITS = 2**26  # maximum numbers in the logits of such a pass
+LEAST = 512  # positions; a text of a page needs at least these
+COLUMNS = 64  # the smallest number of columns that a step reads; more in powers of two, with a graph for each
+CHUNK = 512  # inputs of a line per pass while a text is read
 
 
 class StaticModel(LanguageModel):
@@ -58,18 +58,18 @@ class StaticModel(LanguageModel):
         compiler: str | None = None,
         check: bool = True,
     ) -> None:
-        """Take a model over.
+        """Moves a model to a static cache.
 
         Args:
-            lines: how many sequences can be open at once.
+            lines: number of sequences that can be open at once.
             capacity: positions that each can hold.
             compiler: the name of a torch.compile backend ("inductor") that fuses the step before it is captured.
             check: compare a few positions with the plain path first.
-        Raises: BackendUnavailable, in one sentence, for a model that does not run like this.
+        Raises: BackendUnavailable, in one sentence, for an unsupported model.
         """
         self.layers = layers = model.layers
         if layers.compiled:
-            raise BackendUnavailable(f"{model.name} runs in compiled code on the CPU, which has a cache of its own.")
+            raise BackendUnavailable(f"{model.name} runs in compiled code on the CPU, which has its own cache.")
         self.name, self.tokenizer, self.device = model.name, model.tokenizer, model.device
         self.arithmetic = f"static, {model.arithmetic}"
         self.vocab_size, self.dim, self.embeddings = model.vocab_size, model.dim, model.embeddings
@@ -77,8 +77,8 @@ class StaticModel(LanguageModel):
         self._capacity = -(-self.context_length // COLUMNS) * COLUMNS
         self._plain, self.takes_trees, self.depth = model, model.takes_trees, model.depth
         self._free = list(range(lines - 1, -1, -1))
-        # Keys and values of each layer, as `TorchModel` numbers its planes: (lines, heads, capacity + 1, width). The
-        # last column is write-only scratch for padding. A tensor for each, which compilers want.
+        # Keys and values of each layer, numbered like `TorchModel`'s planes: (lines, heads, capacity + 1, width). The
+        # last column is write-only scratch for padding. One tensor for each, because compilers need that.
         self._planes = [
             torch.zeros(lines, heads, self._capacity + 1, width, dtype=layers.dtype, device=layers.device)
             for heads, width in layers.planes
@@ -90,7 +90,7 @@ class StaticModel(LanguageModel):
         module = layers.module
         self._call = module if compiler is None else torch.compile(module, backend=compiler, dynamic=False)
         self.graphs = Graphs(layers.device)
-        # Inputs of a row up to which a pass is captured; without CUDA there is nothing to gain.
+        # Passes of rows up to this many inputs are captured; without CUDA capturing has no benefit.
         self.few = FEW if layers.device.type == "cuda" else 0
         if check:
             self._check()
@@ -102,7 +102,7 @@ class StaticModel(LanguageModel):
 
     @property
     def bytes_per_line(self) -> int:
-        """Memory that one sequence's keys and values take."""
+        """Bytes of one sequence's keys and values."""
         return sum(plane[0].numel() * plane.element_size() for plane in self._planes)
 
     def open(self) -> StaticSequence:
@@ -113,7 +113,7 @@ class StaticModel(LanguageModel):
         self.watched = tuple(layers)
 
     def embedded(self, ids: Tensor) -> Tensor:
-        """What the embedding layer says for ids (…,) on the device: (…, D) there."""
+        """The embedding layer's output for ids (…,) on the device: (…, D) there."""
         return self.layers.module.get_input_embeddings()(ids)
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class StaticModel(LanguageModel):
         """One input each, captured."""
         first, lines = self._span(rows)
         fed = torch.zeros(lines, 1 + self.dim)
-        fed[:, 0] = self._capacity  # what an idle line is given has its place in the last column
+        fed[:, 0] = self._capacity  # an idle line's input goes to the last column
         for row in rows:
             line = fed[_line(row) - first]
             line[0] = row.sequence.length  # exact below 2²⁴
@@ -147,7 +147,7 @@ class StaticModel(LanguageModel):
             for row in rows:
                 row.sequence.fresh = of_all[_line(row) - first].clone()
         places = [_line(row) - first for row in rows if not row.silent]
-        after = iter(logits[places].to("cpu") if places else [])  # waits: the one time in a step
+        after = iter(logits[places].to("cpu") if places else [])  # the only synchronisation of a step
         found = [torch.empty(0) if row.silent else next(after).clone() for row in rows]
         return [x[None] if wants_every(row) and not row.silent else x for x, row in zip(found, rows, strict=True)]
 
@@ -160,7 +160,7 @@ class StaticModel(LanguageModel):
         return (logits,) if seen is None else (logits, seen)
 
     def _few(self, rows: list[Row]) -> bool:
-        """Whether a pass over these rows is worth capturing: a few tokens or a tree of them, logits of a sane size."""
+        """Whether to capture a pass over these rows: a few tokens or a tree of them, with logits of limited size."""
         most = max(len(row.inputs) for row in rows)
         return (
             most <= self.few
@@ -182,7 +182,7 @@ class StaticModel(LanguageModel):
         key = ("read", first, columns, n, lines, self.watched)
         logits, *seen = self.graphs(key, lambda x: self._branching(x, first, columns, n), fed)
         for of_all in seen:
-            for row, of_row in zip(rows, of_all, strict=True):  # copies: other graphs will work where these are
+            for row, of_row in zip(rows, of_all, strict=True):  # copies, because other graphs reuse this memory
                 row.sequence.fresh = of_row[: len(row.inputs)].clone()
         logits = logits.to(device="cpu", dtype=torch.float32)  # (B, n, V)
         found: list[Tensor] = []
@@ -201,7 +201,7 @@ class StaticModel(LanguageModel):
         return (logits,) if seen is None else (logits, seen)
 
     def _read(self, rows: list[Row]) -> list[Tensor]:
-        """Feed rows on neighbouring lines as a batch, uncaptured, in chunks of any length; trees in one chunk."""
+        """Feeds rows on neighbouring lines as a batch, uncaptured, in chunks of any length; trees in one chunk."""
         sequences = [row.sequence for row in rows]
         sizes = [len(row.inputs) for row in rows]
         first, lines = sequences[0].line, len(rows)  # type: ignore[attr-defined]
@@ -256,7 +256,7 @@ class StaticModel(LanguageModel):
         keep: Tensor | int,
         tree: tuple[Tensor, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """One pass, on the device alone: embeddings (B, n, D) behind `lengths` (B,) -> logits (B, kept, V), and watched
+        """One pass, on the device only: embeddings (B, n, D) after `lengths` (B,) -> logits (B, kept, V), and watched
         layers (B, n, W) or None."""
         B, n, _ = vectors.shape
         where = lengths[:, None] + torch.arange(n, device=self.layers.device)  # (B, n), columns
@@ -267,7 +267,7 @@ class StaticModel(LanguageModel):
         else:
             depth, sees = tree
             at = lengths[:, None] + depth
-            more = torch.arange(columns + n, device=self.layers.device)  # padding may stand behind the last column
+            more = torch.arange(columns + n, device=self.layers.device)  # padding may be behind the last column
             of_column = more.repeat(B, 1).scatter_(1, where, at)[:, None, :columns]
             hidden = (more >= lengths[:, None, None]).repeat(1, n, 1)
             hidden = hidden.scatter_(2, where[:, None].expand(B, n, n), ~sees)[:, :, :columns]
@@ -282,7 +282,7 @@ class StaticModel(LanguageModel):
         )
 
     def _move(self, line: int, path: list[int], to: int) -> None:
-        """Move columns of a line, `to` + p for each p of `path`, together behind `to`."""
+        """Moves columns of a line, `to` + p for each p of `path`, together, starting at `to`."""
         n = bucket(len(path), 1)
         fed = torch.full((2 * n + 1,), self._capacity)  # padding moves within the last column
         nothing = fed.clone()
@@ -299,8 +299,8 @@ class StaticModel(LanguageModel):
         return ()
 
     def _span(self, rows: list[Row]) -> tuple[int, int]:
-        """The lines that a step touches: first, and how many. On a GPU few different spans mean few graphs, and lines
-        that have no row in the step cost little."""
+        """The lines of a step: first, and number. On a GPU fewer different spans mean fewer graphs, and lines
+        without a row in the step cost little."""
         low, high = min(map(_line, rows)), max(map(_line, rows)) + 1
         return (0, min(bucket(high, 1), self.lines)) if self.layers.device.type == "cuda" else (low, high - low)
 
@@ -321,7 +321,7 @@ class StaticModel(LanguageModel):
         return self._free.pop()
 
     def _check(self) -> None:
-        """A few positions, ragged, as tokens and as embeddings, against the plain path."""
+        """Compares a few positions of lines of different length, as tokens and as embeddings, with the plain path."""
         count = min(2, self.lines)
         texts = [[1, 2, 3, 4, 5], [3, 1]][:count]
         ours, theirs = [self.open() for _ in texts], [self._plain.open() for _ in texts]
@@ -343,7 +343,7 @@ class StaticModel(LanguageModel):
             best = logits.topk(min(8, self.vocab_size)).indices
             if not torch.allclose(logits[best], reference[best], rtol=loose, atol=loose * float(reference.std())):
                 raise BackendUnavailable(
-                    f"{self.name} gives other logits on a static cache; it runs step by step instead."
+                    f"{self.name} computes different logits on a static cache; it runs step by step instead."
                 )
 
 
@@ -357,10 +357,10 @@ class StaticSequence(Sequence):
         self._lines = model._free
 
     def _rewind(self, length: int) -> None:
-        """The length is all that says where a line ends."""
+        """Only the length marks the end of a line."""
 
     def _keep(self, path: list[int]) -> None:
-        """Of a tree that was fed behind the end, move the columns of one path together."""
+        """Of a tree that was fed after the end, moves the columns of one path together."""
         if path and path != list(range(len(path))):
             assert isinstance(self.model, StaticModel)
             self.model._move(self.line, path, self.length)
@@ -381,11 +381,12 @@ class StaticSequence(Sequence):
             self._lines.append(self.line)
 
     def __del__(self) -> None:
-        self.close()  # a fork that was dropped without closing should not keep its line
+        self.close()  # a fork dropped without closing should not keep its line
 
 
 class _Columns(Cache):
-    """What transformers sees of the lines in one pass: C columns, of which input i of line b fills `at[b, i]`."""
+    """The cache interface for transformers of the lines in one pass: C columns, of which input i of line b fills `at[b,
+    i]`."""
 
     def __init__(self, planes: list[Tensor], at: Tensor, columns: int) -> None:
         super().__init__(layers=[])
@@ -394,7 +395,7 @@ class _Columns(Cache):
     def update(
         self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
     ) -> tuple[Tensor, Tensor]:
-        """Write keys and values (B, heads, n, width) in their columns; returns all columns."""
+        """Writes keys and values (B, heads, n, width) to their columns; returns all columns."""
         for plane, new in ((2 * layer_idx, key_states), (2 * layer_idx + 1, value_states)):
             self._planes[plane].scatter_(2, self._at.expand(new.shape), new.to(self._planes[plane].dtype))
         return tuple(self._planes[2 * layer_idx + i][:, :, : self._columns] for i in (0, 1))  # type: ignore[return-value]
@@ -407,18 +408,18 @@ class _Columns(Cache):
 
 
 def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -> LanguageModel:
-    """The model behind a static cache; where that cannot be, the model as it was, with a notice that says why.
+    """The model with a static cache; if that is impossible, the model unchanged, with a notice of the reason.
 
     Args:
         lines: sequences at once.
-        share: of the memory that is free, what the cache may take.
+        share: of the free memory, for the cache.
     """
     free = free_bytes(model.layers.device)
     capacity = min(model.context_length, int(free * share / (lines * model.position_bytes)))
     try:
         if capacity < LEAST:
             raise BackendUnavailable(
-                f"{model.name} leaves room for only {capacity} positions of {lines} sequences on {model.device}; it "
+                f"{model.name} leaves memory for only {capacity} positions of {lines} sequences on {model.device}; it "
                 f"runs step by step instead."
             )
         return StaticModel(model, lines, capacity)
@@ -428,7 +429,7 @@ def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -
 
 
 def _neighbours(rows: list[Row]) -> list[list[Row]]:
-    """Rows in groups that stand on consecutive lines and are of about the same size."""
+    """Groups rows on consecutive lines with about the same size."""
     groups: list[list[Row]] = []
     for row in sorted(rows, key=_line):
         last = groups[-1][-1] if groups else None
