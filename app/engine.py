@@ -5,7 +5,9 @@ An `Engine` belongs to one thread and knows no other; `app.service` calls it.
 Who is in a pass. A pass has a bounded number of inputs, so that its time is bounded too. Half of them are for tabs that
 still wait for their first drafts, the longest wait first; the other half for drafts that grow, the oldest first. Each
 half takes what the other leaves. A tab waits since its first request that was not answered: a newer request of the same
-tab does not lose its place. Of a long text a pass reads a part, while others wait too.
+tab does not lose its place. A request that its tab's next key will probably overtake before the pass ends comes last.
+Without that rule a crowd of typists would get no drafts, because each pass would end after the next key. Of a long text
+a pass reads a part, while others wait too.
 
 Texts stay in the model's cache for as long as it has room; then the text that was used longest ago makes room, of those
 at rest. Where none rests, a request waits until another one ends.
@@ -63,7 +65,11 @@ class Engine:
         self._waiting: dict[str, Job] = {}  # not begun
         self._running: dict[str, Job] = {}
         self._full = False  # a request found no room in the cache, and none has ended since then
-        self._since: OrderedDict[str, tuple[float, float]] = OrderedDict()  # when a tab began to wait, and last asked
+        self._since: dict[str, float] = {}  # when a tab began to wait
+        self._keys: OrderedDict[str, tuple[float, float]] = (
+            OrderedDict()
+        )  # a tab's latest request, and the time between
+        self._pass = 0.0  # seconds of the latest pass
         self._latest: dict[str, tuple[int, Completion]] = {}  # by tab: the drafts that `look` is shown
         self._chore: Iterator[None] | None = None  # done a pass of the model at a time
 
@@ -75,10 +81,11 @@ class Engine:
     def begin(self, tab: str, job: Job) -> None:
         """Take a request in place of the tab's older one; it begins when its turn comes."""
         self.stop(tab)
-        since, asked = self._since.pop(tab, (job.arrived, job.arrived))
-        self._since[tab] = since if job.arrived - asked <= PAUSE else job.arrived, job.arrived
-        if len(self._since) > PLACES:
-            self._since.popitem(last=False)
+        between = job.arrived - self._keys.pop(tab, (0.0, 0.0))[0]
+        self._since[tab] = self._since.get(tab, job.arrived) if between <= PAUSE else job.arrived
+        self._keys[tab] = job.arrived, between
+        if len(self._keys) > PLACES:
+            self._since.pop(self._keys.popitem(last=False)[0], None)
         self._waiting[tab] = job
 
     def stop(self, tab: str) -> None:
@@ -95,6 +102,7 @@ class Engine:
         """The tab is gone: stop its request and free its place in the cache."""
         self.stop(tab)
         self._since.pop(tab, None)
+        self._keys.pop(tab, None)
         self._close_session(tab)
 
     def drop_unwanted(self) -> None:
@@ -173,7 +181,7 @@ class Engine:
     def _chosen(self) -> list[tuple[str, list[Row]]]:
         """The tabs that take part in the next pass, with their rows; see the head of this file."""
         jobs = self._waiting | self._running
-        ordered = sorted(jobs, key=lambda tab: self._since.get(tab, (jobs[tab].arrived,))[0])
+        ordered = sorted(jobs, key=lambda tab: (self._too_late(tab), self._since.get(tab, jobs[tab].arrived)))
         first = [tab for tab in ordered if jobs[tab].first is None]
         growing = sorted((tab for tab in ordered if jobs[tab].first), key=lambda tab: jobs[tab].first or (0.0, 0))
         due: list[tuple[str, list[Row]]] = []
@@ -197,8 +205,17 @@ class Engine:
                 del queue[0]
         return due
 
+    def _too_late(self, tab: str) -> bool:
+        """Whether the tab's next key will probably come before a pass would end."""
+        latest, between = self._keys.get(tab, (0.0, PAUSE))
+        age = time.perf_counter() - latest
+        return between - self._pass < age < 1.5 * between and between < PAUSE
+
     def _forward(self, rows: list[Row]) -> list[Tensor]:
-        return self.autocomplete.model.forward(rows)
+        began = time.perf_counter()
+        logits = self.autocomplete.model.forward(rows)
+        self._pass = time.perf_counter() - began
+        return logits
 
     def _rows(self, job: Job, alone: bool) -> list[Row]:
         """What the request feeds in a pass; it begins where it has not. [] when it ended with that."""

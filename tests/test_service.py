@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -432,6 +433,27 @@ def test_a_newer_request_of_a_tab_keeps_its_place() -> None:
 
     chosen = run(places())
     assert chosen == [f"t{i}" for i in range(INPUTS["cpu"])]
+    engine.close()
+
+
+@pytest.mark.parametrize(("age", "chosen"), [(0.01, True), (0.11, False), (0.5, True)])
+def test_a_request_that_the_next_key_will_overtake_waits_for_it_in_a_crowd(age: float, chosen: bool) -> None:
+    """A typist presses a key every 0.125 s and a pass takes 0.06 s: at 0.11 s its result would come too late."""
+    fake = FakeAutocomplete()
+    engine = Engine(fake.real(), 0)
+
+    async def places() -> list[str]:
+        now = time.perf_counter()
+        for n in (1, 2):
+            key = Job(ask("t0", n))
+            key.arrived = now - age - (0.125 if n == 1 else 0)
+            engine.begin("t0", key)
+        for i in range(1, 40):
+            engine.begin(f"t{i}", Job(ask(f"t{i}", 1)))
+        engine._pass = 0.06
+        return [tab for tab, _ in engine._chosen()]
+
+    assert ("t0" in run(places())) == chosen
     engine.close()
 
 
