@@ -1,7 +1,7 @@
-"""Builds the wheel: all packages of the repository go into one, `polydraft`, and their imports are changed to that.
+"""Builds the wheel: moves all packages of the repository into one, `polydraft`, and changes their imports accordingly.
 
-Nobody wants packages called `app` and `core` in a site-packages folder that other projects share. An editable install
-leaves everything as it is.
+Packages called `app` and `core` could collide with others in a site-packages folder. An editable install
+changes nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).parent
 INTO = "polydraft"
-DATA = "assets"  # found from the code by its place beside `core`
+DATA = "assets"  # the code finds it beside `core`
 
 
 class BuildInside(build_py):
@@ -25,7 +25,7 @@ class BuildInside(build_py):
             return
         built = Path(self.build_lib)
         tops = sorted({name.split(".")[0] for name in self.packages or ()} - {INTO})
-        for name in (*tops, INTO):  # what an earlier build left
+        for name in (*tops, INTO):  # left by an earlier build
             shutil.rmtree(built / name, ignore_errors=True)
         super().run()
         for name in tops:
@@ -36,7 +36,7 @@ class BuildInside(build_py):
 
 
 def inside(source: str, packages: list[str]) -> str:
-    """The source with imports of these packages as imports from within `polydraft`."""
+    """The source with imports of these packages rewritten as imports from within `polydraft`."""
     names = "|".join(packages)
     if found := re.search(rf"^\s*import (?:{names})\.\S+$", source, re.M):
         raise SystemExit(f"{found[0].strip()!r} cannot be moved; write `from package import module`.")

@@ -1,7 +1,7 @@
-"""One request of a program on its way through the draft service, beside the tabs of the page.
+"""Runs one request of another program in the draft service, beside the tabs of the page.
 
-A program that names its user has a session, like a tab: a newer request takes the place of the older one. For any other
-program each request is one of its own, which begins with the cached text that agrees with it furthest.
+A program that sends a user name has a session, like a tab: a newer request replaces the older one. Each request of any
+other program is independent, and continues the cached text with the longest common prefix.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from app.settings import DraftSettings
 
 MAX_BODY = 4 * 1024 * 1024  # bytes; editors send parts of several files
-WINDOW, STRIDE = 16_384, 8_192  # characters of a text that are read: more than the model sees
+WINDOW, STRIDE = 16_384, 8_192  # characters of a text that are processed: more than the model's context
 
 Answer = TypeVar("Answer")
 _numbers = count(1)
@@ -39,14 +39,15 @@ def draft_request(before: str, settings: DraftSettings, user: str | None = None,
 
 
 def cropped(text: str) -> str:
-    """The end of the text. It begins at 0 or at a multiple of STRIDE, so that it and the cache stay while one types."""
+    """The end of the text. It begins at 0 or at a multiple of STRIDE, so that the
+    beginning, and with it the cache, stays the same while the user types."""
     return text[max(len(text) - WINDOW + STRIDE, 0) // STRIDE * STRIDE if len(text) > WINDOW else 0 :]
 
 
 async def events(service: DraftService, request: DraftRequest) -> AsyncGenerator[Event]:
     """The events of a request, up to its "stats".
 
-    Raises: Refused for an error event, and where a newer request of the same user took this one's place.
+    Raises: Refused for an error event, and if a newer request of the same user replaced this one.
     """
     ended = False
     stream = service.stream(request)
@@ -59,18 +60,18 @@ async def events(service: DraftService, request: DraftRequest) -> AsyncGenerator
     finally:
         await stream.aclose()
     if not ended:
-        fix = "Leave user out to have several answered at once."
-        raise Refused(409, "A newer request of the same user took the place of this one.", fix, "user", "superseded")
+        fix = "Omit user to run several requests at once."
+        raise Refused(409, "A newer request of the same user replaced this one.", fix, "user", "superseded")
 
 
 def failure(service: DraftService, event: Event) -> Refused:
-    """An error event as a refusal: 503 without a model, 400 where the request is at fault, else 500."""
+    """An error event as a refusal: 503 without a model, 400 for an invalid request, else 500."""
     status = 503 if service.stopping or service.loaded is None else 500 if event["fix"] else 422
     return Refused(status, event["message"], event["fix"])
 
 
 async def unless_gone(request: Request, work: Coroutine[Any, Any, Answer]) -> Answer:
-    """What the work returns; it is cancelled when the client closes the connection. Raises Refused then."""
+    """Returns the result of the work; cancels it when the client closes the connection. Raises Refused then."""
     working, leaving = asyncio.create_task(work), asyncio.create_task(_gone(request))
     try:
         await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -82,7 +83,7 @@ async def unless_gone(request: Request, work: Coroutine[Any, Any, Answer]) -> An
 
 
 async def cancelled(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel the tasks that run still, and wait for them."""
+    """Cancels the tasks that still run, and waits for them."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -94,12 +95,12 @@ async def _gone(request: Request) -> None:
 
 
 def refuse_other_models(service: DraftService, name: str | None) -> None:
-    """Raises Refused for the name of a model that is not the one that drafts."""
+    """Raises Refused for the name of a model other than the loaded one."""
     if name and name not in (known := model_names(service)):
-        fix = f"Use {' or '.join(known)}; `polydraft serve --model` chooses which one that is."
-        raise Refused(404, f"The model {name} is not here.", fix, "model", "model_not_found")
+        fix = f"Use {' or '.join(known)}; `polydraft serve --model` chooses the model."
+        raise Refused(404, f"The model {name} is not loaded.", fix, "model", "model_not_found")
 
 
 def model_names(service: DraftService) -> list[str]:
-    """What the model that drafts may be called: by its own name, or by ours."""
+    """The accepted names of the loaded model: its own, and ours."""
     return list(dict.fromkeys(["polydraft", service.status()["model"]]))

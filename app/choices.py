@@ -1,8 +1,8 @@
-"""The n texts of one answer, as the events of its request arrive: their order, where each ends, and what may be sent of
-it already.
+"""The n texts of one response, updated by the events of its request: their order, their ends, and the parts that may be
+sent already.
 
-Rows of the page may still change: until the choice of drafts is settled a row is replaced by another, and at its end a
-draft loses words like "and the". What was sent cannot be taken back, so a text is held back up to its last whole word.
+Rows of the page may still change: until the choice of drafts is settled a row may be replaced, and at its end a
+draft loses words like "and the". Sent text cannot be revoked, so a text is held back up to its last whole word.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ class Choice:
     """One text.
 
     Attributes:
-        index: its place in the answer; it keeps it.
-        text: so far; what is read when the answer ends.
-        sure: how many of its characters stay, whatever follows.
-        finish: why it ended, once it has.
-        tokens: how many it has.
-        chances: of its tokens, where they were wanted.
+        index: its position in the response, which is constant.
+        text: so far; the final text is read when the response ends.
+        sure: the number of its characters that can no longer change.
+        finish: the reason of its end, once it has ended.
+        tokens: their number.
+        chances: of its tokens, if requested.
     """
 
     index: int
@@ -44,9 +44,9 @@ class Choices:
     """The texts of one request.
 
     Args:
-        n: how many are answered; those that the model has none for stay empty.
+        n: number of texts in the response; those for which the model has no draft stay empty.
         length: tokens of a draft at most.
-        stops: texts that end a draft before them.
+        stops: texts before which a draft ends.
         growing: texts are sent while they grow, so their order is that of the first settled drafts.
     """
 
@@ -104,19 +104,19 @@ class Choices:
 
 
 def only_grows(settings: DraftSettings) -> bool:
-    """Whether drafts that are settled are only continued. In the other ways they are exchanged or corrected."""
+    """Whether settled drafts only grow. In the other modes they may be replaced or corrected."""
     if settings.sampling.mode == "superposed":
         return settings.distinct and not settings.verify
     return settings.sampling.mode in ("greedy", "branching", "sampled")
 
 
 def whole_words(text: str) -> str:
-    """The text without its last word, which may go on."""
+    """The text without its last word, which may continue."""
     return _LAST_WORD.sub("", text, count=1)
 
 
 def _within(chances: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:
-    """The tokens before the end of a text."""
+    """The number of tokens before the end of a text."""
     found, at = [], 0
     for chance in chances:
         at += len(chance["text"])

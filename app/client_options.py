@@ -1,7 +1,7 @@
-"""Options of drafting as programs send them: the flags of the command line as fields of a request.
+"""Options of drafting in requests of programs: the flags of the command line as fields of a request.
 
-`--exact-steps 3` on the command line is `"exact_steps": 3` here; so every option is defined once, in `core.options` and
-`core.controls`, and what the command line refuses is refused here, in the same words.
+`--exact-steps 3` on the command line is `"exact_steps": 3` here. Every option is defined once, in `core.options` and
+`core.controls`, and the command line's errors apply here too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
 from core.errors import InputError
 from core.options import DRAFTING, SEED
 
-COMMON = ("k", "length", "temperature", "seed")  # flags that the interfaces have under names of their own
+COMMON = ("k", "length", "temperature", "seed")  # flags for which the interfaces have their own names
 FIELDS = {flag.replace("-", "_"): flag for flag in flags.ALL_FLAGS if flag not in COMMON}
 MOST_TOKENS = int(DRAFTING["length"].high)
 
@@ -29,14 +29,14 @@ _NUMBER = re.compile(r"^([a-z][a-z0-9-]*)(?= .* given;)")
 
 
 class Options(BaseModel):
-    """The fields that a request for drafts may have in every interface; `FIELDS` besides.
+    """The fields that a request for drafts may have in every interface, in addition to `FIELDS`.
 
     Attributes:
         rule, mode, speculate, drafter: as the flags of these names.
         stores: the personal stores to use, instead of those that are on.
-        heal: finish a half-typed word.
-        temperature: 0 leaves nothing to chance.
-        seed: of drawn drafts; None draws others each time.
+        heal: complete a half-typed word.
+        temperature: 0 is deterministic.
+        seed: of sampled drafts; None samples different ones each time.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -58,13 +58,13 @@ class Options(BaseModel):
         superposed: Mapping[str, Any] | None = None,
         drawn: Mapping[str, Any] | None = None,
     ) -> DraftSettings:
-        """What the fields mean.
+        """The settings for the fields.
 
         Args:
-            drafts, tokens: how many drafts, and their length, within the limits of the options.
-            names: how the interface calls k and length.
-            superposed, drawn: further flags, of drafts that are made in these ways.
-        Raises: Refused for an unknown field, a value out of range, and an option that would change nothing.
+            drafts, tokens: number of drafts, and their length, within the limits of the options.
+            names: the interface's names of k and length.
+            superposed, drawn: further flags, for superposed and for sampled drafts.
+        Raises: Refused for an unknown field, a value out of range, and an option that would have no effect.
         """
         given: dict[str, Any] = {"k": drafts, "length": tokens}
         for name, value in (self.model_extra or {}).items():
@@ -78,7 +78,7 @@ class Options(BaseModel):
         elif mode == DEFAULT_MODE and given.get("distinct", True):
             given = {**(superposed or {}), **given}
         if self.temperature == 0 and mode in DRAWN:
-            raise Refused(422, "temperature 0 leaves nothing to draw.", "Raise it, or leave mode out.", "temperature")
+            raise Refused(422, "temperature 0 allows no sampling.", "Raise it, or leave mode out.", "temperature")
         if self.temperature:
             given["temperature"] = self.temperature
         try:
@@ -93,7 +93,7 @@ class Options(BaseModel):
         return settings
 
     def _rule(self, given: dict[str, Any]) -> str:
-        """The rule's name. The only rule that has one of the given fields need not be named; a top_p of 1 is none."""
+        """The rule's name. The only rule with the given fields need not be named; a top_p of 1 selects no rule."""
         if self.rule is None and given.get("top-p") == 1:
             del given["top-p"]
         if self.rule is not None:
@@ -103,7 +103,7 @@ class Options(BaseModel):
 
 
 def in_fields(message: str, names: Mapping[str, str]) -> tuple[str, str | None]:
-    """A sentence about flags as one about fields, and the first field that it names."""
+    """Converts a sentence about flags to one about fields; returns also the first field that it names."""
     found: list[str] = []
 
     def field(match: re.Match[str]) -> str:

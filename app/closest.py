@@ -1,4 +1,4 @@
-"""Which cached text a new one agrees with furthest: clients without a session of their own reuse the cache by it."""
+"""Finds the cached text with the longest common prefix, so that clients without a session reuse the cache."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ WORTH = 64  # characters that must agree at least, unless they are half of the s
 
 
 def closest(text: str, held: Mapping[str, str], busy: Container[str] = ()) -> tuple[str, int] | None:
-    """The name of the held text with the longest common beginning, and that beginning's length in characters; of equal
-    ones, one that is not busy. None where too little agrees."""
+    """The name of the cached text with the longest common prefix, and the prefix's length in characters; among equal
+    ones, one that is idle. None if the prefix is too short."""
     found = [(agreement(text, other), name not in busy, name) for name, other in held.items()]
     common, _, name = max(found, default=(0, True, ""))
     shorter = min(len(text), len(held.get(name, "")))
@@ -17,7 +17,7 @@ def closest(text: str, held: Mapping[str, str], busy: Container[str] = ()) -> tu
 
 
 def agreement(a: str, b: str) -> int:
-    """The length of the common beginning of two texts."""
+    """The length of the common prefix of two texts."""
     low, high = 0, min(len(a), len(b))
     while low < high:
         middle = (low + high + 1) // 2

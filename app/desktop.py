@@ -30,7 +30,7 @@ Keywords=writing;autocomplete;text;
 
 
 def install() -> list[Path]:
-    """Write the entry and its icons, over older ones. Returns: the files. Raises: InputError."""
+    """Writes the entry and its icons, replacing older ones. Returns: the files. Raises: InputError."""
     folder = _folder()
     entry = _files(folder)[0]
     try:
@@ -46,7 +46,7 @@ def install() -> list[Path]:
 
 
 def uninstall() -> list[Path]:
-    """Remove what `install` wrote. Returns: the files that were there. Raises: InputError."""
+    """Removes the files that `install` wrote. Returns: those that existed. Raises: InputError."""
     found = [path for path in _files(_folder()) if path.exists()]
     for path in found:
         try:
@@ -71,13 +71,13 @@ def _icon(folder: Path, size: str, name: str) -> Path:
 
 
 def _command() -> list[str]:
-    """What starts this very Polydraft: the script beside its Python, or the module."""
+    """The command that starts this Polydraft: the script beside its Python, or the module."""
     script = Path(sys.executable).with_name("polydraft")
     return [str(script)] if script.exists() else [sys.executable, "-m", "polydraft"]
 
 
 def _quoted(command: list[str]) -> str:
-    """As a value of Exec: each argument in quotes, with the characters escaped that are special there."""
+    """The value of Exec: each argument in quotes, with special characters escaped."""
     arguments = []
     for argument in command:
         for special in ("\\", '"', "`", "$"):

@@ -1,7 +1,7 @@
-"""The page: one Gradio Blocks that holds the editor component, and what mounting it needs.
+"""The page: one Gradio Blocks with the editor component, and the code that mounts it.
 
-The editor is a real component (`gr.HTML` with its own markup, style and script under `app/static/`). All its
-state lives in the browser; it talks to `/api/drafts` directly, because a Gradio event per keystroke costs
+The editor is a real component (`gr.HTML` with its own markup, style and script under `app/static/`). The browser holds
+all its state; it requests `/api/drafts` directly, because a Gradio event per keystroke costs
 more than a draft.
 """
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 STATIC = Path(__file__).parent / "static"
-# Where the server has those files. Not /static: Gradio keeps files of its own there.
+# The path of those files on the server. Not /static: Gradio keeps its own files there.
 STATIC_URL = "/page"
 
-# What everybody sees; every other option stands under "Advanced".
+# The options shown at first; all others are under "Advanced".
 SIMPLE = ("k", "length", "end_below", "min_confidence")
 
-# How the page shows percentages; the server knows nothing of it.
+# How the page shows percentages; the server does not need this setting.
 CHANCES = (
     '<div class="pd-option"><span><label for="pd-chances">Percentages</label></span>'
     '<select id="pd-chances" aria-describedby="pd-chances-how"><option value="number">Numbers</option>'
@@ -39,23 +39,23 @@ CHANCES = (
     '<small id="pd-chances-how">How likely you are to go on with a draft, beside it.</small></div>'
 )
 
-# One click on one of these shows what the page does, in three kinds of writing. A test holds their drafts to be good.
+# A click on one of these demonstrates the page, in three kinds of writing. A test checks their drafts.
 EXAMPLES = (
     "She opened the letter and began to",
     "Thank you for your message. Please let me know if you",
     "Heat the oil in a pan, add the onions and cook until",
 )
 
-# The components that would show Gradio's own look are few (none at the moment); colours follow the editor's.
+# Few components would show Gradio's own look (none at the moment); colours follow the editor's.
 SANS = ("system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif")
 MONO = ("ui-monospace", "SFMono-Regular", "Consolas", "monospace")
 
-# The editor's ground, in editor.css too: also the window's while the page loads.
+# The editor's background, in editor.css too: also the window's while the page loads.
 PAPER, PAPER_DARK = "#fbfaf6", "#17181a"
 
 
 def modules(start: str = "editor.js") -> list[str]:
-    """The scripts that `start` needs before it can run, itself first."""
+    """The scripts that `start` imports, directly or indirectly, beginning with itself."""
     found = [start]
     for name in found:
         imported = re.findall(r'^(?:import|} from|export) .*?"\./([\w.]+)";$', (STATIC / name).read_text("utf-8"), re.M)
@@ -63,7 +63,7 @@ def modules(start: str = "editor.js") -> list[str]:
     return found
 
 
-# Without these lines the browser would find the scripts one after the other, each in the one that imports it.
+# Without these lines the browser would discover the scripts one after the other, each in the one that imports it.
 PRELOADS = "\n".join(f'<link rel="modulepreload" href="{STATIC_URL}/{name}">' for name in modules())
 
 HEAD = f"""
@@ -83,15 +83,15 @@ HEAD = f"""
 FRAME_CSS = ".gradio-container { padding: 0; max-width: none; }"
 
 
-# The only paths of Gradio that the page asks for. Gradio has many more: they take files from anybody, fetch addresses,
-# show files of this machine and describe the server.
+# The only paths of Gradio that the page requests. Gradio has many more, which accept uploads, fetch addresses, return
+# files of this machine and describe the server.
 NEEDED = re.compile(
     r"/|/assets/[\w.-]+|/theme\.css|/favicon\.ico|/static/js/iframeResizer\.contentWindow\.min\.js", re.ASCII
 )
 
 
 def mount(app: FastAPI) -> FastAPI:
-    """Put the page at / of an app, after the routes that it has, with no more of Gradio than the page needs."""
+    """Mounts the page at / of an app, after its existing routes, with only the parts of Gradio that the page needs."""
     mounted = gr.mount_gradio_app(app, build_page(), path="/", **mount_arguments())
     route = mounted.routes[-1]
     assert isinstance(route, Mount), f"Gradio mounted {route!r} last; a Mount expected."
@@ -99,12 +99,12 @@ def mount(app: FastAPI) -> FastAPI:
     return mounted
 
 
-# Browsers take the first manifest of a page, and fetch Gradio's without the cookie. `HEAD` names ours.
+# Browsers use the first manifest of a page, and fetch Gradio's without the cookie. `HEAD` links ours.
 GRADIOS_MANIFEST = re.compile(r'<link rel="manifest" href="/manifest\.json" ?/?>')
 
 
 class OnlyNeeded:
-    """Gradio's app with all paths closed but those of `NEEDED`, and a policy for its page."""
+    """Gradio's app with all paths closed except those of `NEEDED`, and a policy for its page."""
 
     def __init__(self, gradio: ASGIApp) -> None:
         self.gradio = gradio
@@ -126,7 +126,8 @@ class OnlyNeeded:
         await JSONResponse(what, 404, {"Connection": "close"})(scope, receive, send)
 
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """The page's text tells which scripts may run, so all of it is needed before its headers are sent."""
+        """Holds the response back: the policy lists the scripts in the page's text, so all of it is needed before the
+        headers."""
         status, body = 500, bytearray()
 
         async def collect(message: Message) -> None:
@@ -156,7 +157,7 @@ def build_page() -> gr.Blocks:
 
 
 def mount_arguments() -> dict[str, Any]:
-    """Keyword arguments for `gr.mount_gradio_app`: look, icon, nothing that calls home."""
+    """Keyword arguments for `gr.mount_gradio_app`: look, icon, no outgoing connections."""
     return {
         "theme": Base(font=SANS, font_mono=MONO).set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK),
         "css": FRAME_CSS,
@@ -187,7 +188,7 @@ def editor_markup() -> str:
 
 
 def _control(option: dict[str, Any]) -> str:
-    """One option as a labelled native input: what works with keyboard, touch and screen reader by itself."""
+    """One option as a labelled native input, which supports keyboard, touch and screen reader."""
     name, label, explain = (escape(option[key]) for key in ("name", "label", "explain"))
     described = f'id="pd-{name}" name="{name}" title="{explain}" aria-describedby="pd-{name}-how"'
     how = f'<small id="pd-{name}-how">{explain}</small>'

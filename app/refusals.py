@@ -1,4 +1,4 @@
-"""Bodies of requests, checked; and what is refused, in words."""
+"""Validates the bodies of requests, and formats errors as responses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text 
 
 
 class Refused(Exception):
-    """A request that is answered with a sentence, and with what to do about it. `param` names the field at fault, and
-    `code` the kind of fault, for programs."""
+    """An error response: a sentence and a remedy. `param` names the invalid field, and
+    `code` the kind of error, for programs."""
 
     def __init__(self, status: int, message: str, fix: str = "", param: str | None = None, code: str = "") -> None:
         super().__init__(message)
@@ -26,22 +26,22 @@ class Refused(Exception):
 
 async def refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    # What was not read of the body must not be taken for the next request on this connection.
+    # The unread body must not be parsed as the next request on this connection.
     headers = {"Connection": "close"} if error.status == 413 else {}
     return refusal(request.url.path, error, headers)
 
 
 def refusal(path: str, error: Refused, headers: Mapping[str, str] | None = None) -> Response:
-    """The answer to a refused request, in the form of the interface that the path belongs to."""
+    """The response to a refused request, in the form of the interface that the path belongs to."""
     if not of_programs(path):
         return JSONResponse({"message": error.message, "fix": error.fix}, error.status, dict(headers or {}))
-    # An official client sends a request again after some errors; the second would be refused as the first was.
+    # An official client repeats a request after some errors; the repetition would be refused too.
     headers = {"x-should-retry": "false", **(headers or {})}
     return JSONResponse(error_of(error), 400 if error.status == 422 else error.status, headers)
 
 
 def error_of(error: Refused) -> dict[str, Any]:
-    """The error as OpenAI's interface tells it."""
+    """The error in the form of OpenAI's interface."""
     kind = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}.get(error.status)
     kind = kind or ("server_error" if error.status >= 500 else "invalid_request_error")
     message = f"{error.message} {error.fix}".strip()
@@ -49,13 +49,13 @@ def error_of(error: Refused) -> dict[str, Any]:
 
 
 def of_programs(path: str) -> bool:
-    """Whether the path belongs to the interfaces that editors and other programs know, whose errors have OpenAI's
+    """Whether the path belongs to the interfaces for other programs, whose errors have OpenAI's
     form."""
     return path.startswith("/v1/") or path in ("/infill", "/health")
 
 
 async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> Body:
-    """The request's body, of at most `limit` bytes, as `kind`; Refused says what is wrong with it."""
+    """The request's body, of at most `limit` bytes, as `kind`. Raises Refused with the reason if it is invalid."""
     try:
         data = _mended(json.loads(await body_of(request, limit)))
     except (ValueError, RecursionError):
@@ -64,7 +64,7 @@ async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> B
         return kind.model_validate(data, strict=True)
     except ValidationError as error:
         details: list[dict[str, Any]] = [dict(detail) for detail in error.errors(include_url=False)]
-        fix = "Reload the page, so that it and the server speak of the same options."
+        fix = "Reload the page, so that it and the server have the same options."
         if of_programs(request.url.path):
             fix = "docs/clients.md names the fields."
         param = ".".join(map(str, details[0]["loc"])) or None
@@ -72,7 +72,7 @@ async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> B
 
 
 def _mended(data: Any) -> Any:
-    """The same data without halves of surrogate pairs, which JSON can spell and which have no UTF-8 form."""
+    """The same data without halves of surrogate pairs, which JSON can contain and which have no UTF-8 form."""
     if isinstance(data, str):
         return data.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(data, list):
@@ -96,7 +96,7 @@ async def body_of(request: Request, limit: int) -> bytes:
 
 
 def _in_words(detail: dict[str, Any]) -> str:
-    """One of pydantic's findings as a sentence that names the field."""
+    """One of pydantic's errors as a sentence that names the field."""
     name = ".".join(map(str, detail["loc"])).removeprefix("settings.") or "The request"
     limits, given = detail.get("ctx", {}), detail.get("input")
     shown = json.dumps(given) if isinstance(given, int | float | bool | None) else f"a {type(given).__name__}"

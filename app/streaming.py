@@ -1,4 +1,4 @@
-"""Answers that grow: whatever ends one, its source ends too."""
+"""Streamed responses: when the response ends for any reason, its source is closed too."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ class Streamed(StreamingResponse):
         try:
             await super().__call__(scope, receive, send)
         finally:
-            await self._source.aclose()  # at once, not when the garbage collector comes by
+            await self._source.aclose()  # immediately, not at the next garbage collection

@@ -1,2 +1,2 @@
-"""What is installed as `polydraft`: in a wheel this package holds `app`, `core`, `ngram_builder` and the rest, so that
-nothing else lands in people's site-packages. In the repository these folders stand beside it; `setup.py` moves them."""
+"""The installed package `polydraft`: in a wheel it contains `app`, `core`, `ngram_builder` and the rest, so that the
+wheel has one top-level package. In the repository these folders are beside it; `setup.py` moves them."""

@@ -164,7 +164,7 @@ def test_a_closed_connection_stops_the_request(site: Editor) -> None:
         ({"stop": [""]}, "stop holds an empty text."),
         ({"n_cmpl": 12}, "n_cmpl is 12; at most 9 is accepted."),
         ({"n_predict": -5}, "n_predict is -5; at least -1 is accepted."),
-        ({"model": "other"}, "The model other is not here."),
+        ({"model": "other"}, "The model other is not loaded."),
         ({"grammar": "x"}, "grammar is no field that the server knows."),
         ({"mode": "greedy", "n_cmpl": 2}, "n_cmpl changes nothing in greedy drafts"),
     ],

@@ -1,7 +1,7 @@
-"""How many threads a pass of the compiled code takes: all, or fewer while other programs use the cores.
+"""Chooses the number of threads of a pass of the compiled code: all, or fewer while other programs use the cores.
 
-The threads wait for one another some two hundred times in a pass. Where another program holds a core, its thread keeps
-all others waiting, and the pass takes many times as long as it would on one thread. So passes are timed, and now and
+The threads synchronise some two hundred times in a pass. If another program takes a core, the other threads wait for
+the thread on that core, and the pass takes many times as long as with one thread. So passes are timed, and now and
 then a few of them try half or twice as many threads.
 """
 
@@ -11,10 +11,10 @@ from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from statistics import median
 
-FASTER = 0.9  # another number of threads is taken when its passes take less than this share of the time
-SLOWER = 1.5  # passes that take so many times what they took at the latest trial are followed by a trial
+FASTER = 0.9  # another number of threads is chosen when its passes take less than this share of the time
+SLOWER = 1.5  # a trial follows when passes take this many times the time of the latest trial
 TRIAL = 3  # passes of a trial
-SOON, SELDOM = 24, 384  # passes from one trial to the next: the fewest, and the most after trials without success
+SOON, SELDOM = 24, 384  # passes from one trial to the next: the minimum, and the maximum after trials without success
 PAUSE = 6  # passes at least between two trials
 
 
@@ -24,22 +24,22 @@ class _Passes:
 
     threads: int = 0
     times: deque[float] = field(default_factory=lambda: deque(maxlen=TRIAL))  # seconds of the latest passes
-    usual: float = float("inf")  # what they took at the latest trial
+    usual: float = float("inf")  # their time at the latest trial
     since: int = 0  # passes since then
     interval: int = SOON
     rival: int = 0  # threads of the trial under way; 0 for none
     rivals: list[float] = field(default_factory=list)  # seconds of its passes
-    fewer: bool = False  # whether the next trial takes fewer threads, where it can take either
+    fewer: bool = False  # whether the next trial uses fewer threads, if both directions are possible
 
 
 class Threads:
-    """Chooses the number of threads of each pass by the times of the passes before."""
+    """Chooses the number of threads of each pass from the times of earlier passes."""
 
     def __init__(self) -> None:
         self._passes: defaultdict[int, _Passes] = defaultdict(_Passes)
 
     def for_pass(self, inputs: int, most: int) -> int:
-        """The threads of a pass over so many inputs, 1 to `most`. `took` is to be called after the pass."""
+        """The number of threads, 1 to `most`, of a pass over so many inputs. Call `took` after the pass."""
         p = self._passes[inputs.bit_length()]
         if not 0 < p.threads <= most:
             self._passes[inputs.bit_length()] = p = _Passes(most)
@@ -51,7 +51,7 @@ class Threads:
         return min(p.rival or p.threads, most)
 
     def took(self, inputs: int, threads: int, seconds: float) -> None:
-        """A pass over so many inputs took so long."""
+        """Records the time of a pass over so many inputs."""
         p = self._passes[inputs.bit_length()]
         if threads == p.threads:
             p.times.append(seconds)
@@ -63,7 +63,7 @@ class Threads:
 
     def _judge(self, p: _Passes) -> None:
         if median(p.rivals) < FASTER * median(p.times):
-            p.threads, p.interval = p.rival, PAUSE  # perhaps still fewer, or still more
+            p.threads, p.interval = p.rival, PAUSE  # the next trial may find a still smaller or larger number
             p.times = deque(p.rivals, maxlen=TRIAL)
         else:
             p.interval = min(2 * max(p.interval, SOON), SELDOM)
