@@ -99,20 +99,13 @@ class Guard:
         given = {name: value for name, value in query if name in OPENING}
         if self.access is None:
             return _clean(query) if given else None
-        if given and self._opens(given, scope):
+        if given and _opens(self.access, given, scope):
             answer = _clean(query)
             answer.headers["Set-Cookie"] = self.access.cookie(port)
             return answer
         if self.access.shown_by(headers, port):
             return _clean(query) if given else None
         return _missing(scope["path"], "text/html" in "".join(headers.get(b"accept", [])), bool(given))
-
-    def _opens(self, given: Mapping[str, str], scope: Scope) -> bool:
-        assert self.access is not None
-        client, server = scope.get("client"), tuple(scope["server"])
-        return self.access.is_token(given.get("token", "")) or self.access.is_ticket(
-            given.get("ticket", ""), tuple(client) if client else None, server
-        )
 
 
 def _foreign(scope: Scope, headers: Headers, elsewhere: bool) -> str | None:
@@ -175,3 +168,10 @@ def _missing(path: str, as_page: bool, given: bool) -> Response:
 @cache
 def _page() -> str:
     return MISSING.read_text(encoding="utf-8")
+
+
+def _opens(access: Access, given: Mapping[str, str], scope: Scope) -> bool:
+    client, server = scope.get("client"), tuple(scope["server"])
+    return access.is_token(given.get("token", "")) or access.is_ticket(
+        given.get("ticket", ""), tuple(client) if client else None, server
+    )

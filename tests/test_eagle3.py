@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from eagle3_reference import one_pass
 from safetensors.torch import load_file, save_file
 from test_speculative import chi_squared
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -64,27 +65,26 @@ def texts_of(teacher: ModuleTeacher, n: int = 64, length: int = 24) -> np.ndarra
 # ---------------------------------------------------------------- the head
 
 
-def test_cached_passes_equal_one_pass(teacher: ModuleTeacher) -> None:
-    head = head_of(teacher)
-    x, f = torch.randn(2, 7, 32), torch.randn(2, 7, 32)
-    whole, _ = head(x, f, torch.arange(7))
-    first, held = head(x[:, :4], f[:, :4], torch.arange(4))
-    rest, held = head(x[:, 4:], f[:, 4:], torch.arange(4, 7), held)
-    torch.testing.assert_close(torch.cat((first, rest), 1), whole, atol=1e-5, rtol=1e-4)
-    assert held[0].shape == (2, 2, 7, 16)
-
-
-def test_a_mask_makes_branches_that_do_not_see_each_other(teacher: ModuleTeacher) -> None:
+def test_the_layer_is_the_published_one(teacher: ModuleTeacher) -> None:
+    """With the attention of a mask: branches do not see each other."""
     head = head_of(teacher)
     x, f = torch.randn(1, 5, 32), torch.randn(1, 5, 32)
     positions = torch.tensor([0, 1, 2, 2, 3])  # 3 is a sibling of 2, 4 a child of 3
     mask = torch.tensor(
         [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 1, 0, 0], [1, 1, 0, 1, 0], [1, 1, 0, 1, 1]], dtype=torch.bool
     )
-    tree, _ = head(x, f, positions, mask=mask)
-    for path in ([0, 1, 2], [0, 1, 3, 4]):
-        alone, _ = head(x[:, path], f[:, path], torch.arange(len(path)))
-        torch.testing.assert_close(tree[:, path], alone, atol=1e-5, rtol=1e-4)
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        q, k, v = (each.transpose(1, 2) for each in (q, k, v))
+        return torch.nn.functional.scaled_dot_product_attention(q, k, v, mask, enable_gqa=True).transpose(1, 2)
+
+    joined = head.joined()
+    found = head.layer(head.of_tokens(x, joined), f, positions, joined, attend)
+    expected, _ = one_pass(head, x, f, positions, mask=mask)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-4)
+    first, held = one_pass(head, x[:, :2], f[:, :2], positions[:2])
+    rest, _ = one_pass(head, x[:, 2:3], f[:, 2:3], positions[2:3], held)
+    torch.testing.assert_close(torch.cat((first, rest), 1), found[:, :3], atol=1e-5, rtol=1e-4)
 
 
 def test_a_saved_head_is_the_same_head(teacher: ModuleTeacher, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_the_training_pass_is_what_drafting_does(teacher: ModuleTeacher) -> None
         for row in range(2):
             for t in range(11):
                 x = teacher.embeddings[ids[row, 1 : t + 2]][None]
-                out, held = head(x, head.fuse(features[row, : t + 1])[None], torch.arange(t + 1))
+                out, held = one_pass(head, x, head.fuse(features[row, : t + 1])[None], torch.arange(t + 1))
                 f = out[:, -1:]
                 for j in range(steps):
                     if t + 1 + j >= 12:
@@ -223,7 +223,7 @@ def test_the_training_pass_is_what_drafting_does(teacher: ModuleTeacher) -> None
                     overlaps[j].append(float(torch.minimum(share, q).sum()))
                     if t + 2 + j < 12:  # the text's own next token stands for an accepted one
                         x = teacher.embeddings[ids[row, t + 2 + j]][None, None]
-                        f, held = head(x, f, torch.tensor([t + 1 + j]), held)
+                        f, held = one_pass(head, x, f, torch.tensor([t + 1 + j]), held)
     assert found.overlaps == pytest.approx([float(np.mean(each)) for each in overlaps], abs=1e-5)
 
 

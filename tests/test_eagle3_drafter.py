@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from eagle3_reference import one_pass
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_speculative import chi_squared
@@ -156,13 +157,15 @@ def by_the_head(
     """ln q of a path after the text, computed by the module, token by token."""
     with torch.no_grad():
         text = torch.tensor(ids)
-        out, held = head(model.embeddings[text[1:]][None], head.fuse(features)[None], torch.arange(len(ids) - 1))
+        out, held = one_pass(
+            head, model.embeddings[text[1:]][None], head.fuse(features)[None], torch.arange(len(ids) - 1)
+        )
         f, total = out[:, -1:], 0.0
         for depth, token in enumerate(path):
             logq = head.logits(f[0, 0]).log_softmax(-1)
             total += float(logq[head.vocabulary.tolist().index(token)])
             at = torch.tensor([len(ids) - 1 + depth])
-            f, held = head(model.embeddings[torch.tensor([[token]])], f, at, held)
+            f, held = one_pass(head, model.embeddings[torch.tensor([[token]])], f, at, held)
         return total
 
 
@@ -337,13 +340,13 @@ def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
     target._planes = [plane.to(nowhere) for plane in target._planes]
     engine = eagle3_static.StaticTrees(head, target, 6, 6, 32)
     numbers = {n: torch.empty(2, n, dtype=torch.long, device=nowhere) for n in (9, 10, 2 * 8 + 1 + 8 * 8)}
-    mixed = torch.empty(2, 2 * 4 + 2 + target.dim, device=nowhere)
+    mixed = torch.empty(2, 1 + target.dim, device=nowhere)
     with torch.inference_mode(), NothingOfTheHost():
         engine._noise, engine._heat = engine._noise.to(nowhere), engine._heat.to(nowhere)
         for noised in (False, True):
             assert engine._grown(numbers[10][0], 8, 64, 6, noised)[0].shape == (3, 32)
         assert target._branching(numbers[2 * 8 + 1 + 8 * 8], 0, 64, 8)[1].shape == (2, 8, 3 * target.dim)
-        assert target._mixed(mixed, 0, 64, 4, 5)[2].shape == (2, 1, 3 * target.dim)
+        assert target._stepped(mixed, 0, 64)[1].shape == (2, 1, 3 * target.dim)
         target._moved(numbers[9][0])
         for wrong in (lambda: int(mixed[0, 0]), lambda: mixed[mixed > 0], lambda: torch.ones(2).to(nowhere)):
             with pytest.raises((AssertionError, RuntimeError, NotImplementedError)):

@@ -84,3 +84,36 @@ def test_the_arrows_between_packages_point_one_way() -> None:
         and not any(f"{other}.".startswith(f"{allowed}.") for allowed in ALLOWED[package])
     }
     assert wrong == set()
+
+
+def defined_names(tree: ast.Module) -> set[str]:
+    """Names that a module defines: functions, classes, fields, and attributes that methods set."""
+    kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    found = {node.name for node in ast.walk(tree) if isinstance(node, kinds)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return found
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def private_names_of_others(tree: ast.Module) -> set[str]:
+    """Private names that a module uses and does not define; `self._x` of a class above is the class's own."""
+    found, own = set(), defined_names(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            found |= {alias.name for alias in node.names if is_private(alias.name)}
+        elif isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
+            found |= {ast.unparse(node)} - {f"self.{node.attr}", f"cls.{node.attr}"}
+    return found
+
+
+def test_no_module_reaches_into_anothers_private_names() -> None:
+    found = {name: private_names_of_others(tree) for name, tree in MODULES.items()}
+    assert {name: names for name, names in found.items() if names} == {}
+    assert private_names_of_others(ast.parse("from a import _b\nc._d()\nself._e()")) == {"_b", "c._d"}

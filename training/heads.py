@@ -160,7 +160,7 @@ def unrolled(
     else:
         best = vocabulary[best]
     x = teacher.embeddings[ids[:, 1:]]  # (B, n, D_t)
-    f = head.fuse(features[:, :-1]).float()
+    f = head.fuse(features[:, :-1])
     chains = _Chains(head, x)
     at = torch.arange(n, device=ids.device)  # the positions that are continued
     found = Unrolled([], [], [])
@@ -182,42 +182,34 @@ class _Chains:
 
     def __init__(self, head: Eagle3Head, x: Tensor) -> None:
         """x (B, n, D_t): embeddings of the tokens after the positions."""
-        self.layer, self.attention = head.midlayer, head.midlayer.self_attn
-        maps = (self.attention.q_proj, self.attention.k_proj, self.attention.v_proj)
-        joined = torch.cat([each.weight for each in maps])  # queries, keys and values in one product
-        width = x.shape[-1]
-        self.of_features = joined[:, width:]
-        # The embeddings' part of the products: one step later it is that of the next position.
-        said = F.linear(self.layer.input_layernorm(x), joined[:, :width])
-        self.of_embeddings = F.pad(
-            said, (0, 0, 0, said.shape[1])
-        )  # (B, 2n, …): zeros beyond the text, which do not enter the loss
-        self.keys: list[Tensor] = []
-        self.values: list[Tensor] = []
+        self._head, self._joined = head, head.joined()
+        # A step further, the embeddings' share is the next position's.
+        of_tokens = head.of_tokens(x, self._joined)
+        self._of_tokens = F.pad(of_tokens, (0, 0, 0, x.shape[1]))  # (B, 2n, …): zeros beyond the text, which do not enter the loss
+        self._keys: list[Tensor] = []
+        self._values: list[Tensor] = []
 
     def step(self, f: Tensor, at: Tensor, j: int) -> Tensor:
         """Features (B, m, D) of positions `at` (m,) at step j -> those of step j + 1."""
-        attention, layer = self.attention, self.layer
-        H, w = attention.heads, attention.width
-        qkv = F.linear(layer.hidden_norm(f), self.of_features) + self.of_embeddings[:, at + j]
-        q, k, v = qkv.unflatten(-1, (-1, w)).transpose(1, 2).split([H, attention.key_heads, attention.key_heads], 1)
-        q, k = attention.turned(q, at + j), attention.turned(k, at + j)
-        k, v = (each.repeat_interleave(H // attention.key_heads, 1).to(q.dtype) for each in (k, v))
-        self.keys.append(k)
-        self.values.append(v)
-        if j == 0:
-            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        else:
-            n, scale = self.keys[0].shape[2], w**-0.5
+
+        def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # (B, heads, m, w)
+            k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1).to(q.dtype) for x in (k, v))
+            self._keys.append(k)
+            self._values.append(v)
+            if j == 0:
+                return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+            n, scale = self._keys[0].shape[2], q.shape[-1] ** -0.5
             hidden = torch.arange(n, device=at.device) > at[:, None]  # (m, n)
-            seen = (q @ self.keys[0].transpose(-1, -2) * scale).masked_fill(hidden, -torch.inf)  # (B, H, m, n)
-            own = [(q * key).sum(-1, keepdim=True) * scale for key in self.keys[1:]]  # (B, H, m, 1) each
+            seen = (q @ self._keys[0].transpose(-1, -2) * scale).masked_fill(hidden, -torch.inf)  # (B, H, m, n)
+            own = [(q * key).sum(-1, keepdim=True) * scale for key in self._keys[1:]]  # (B, H, m, 1) each
             weights = torch.cat((seen, *own), -1).float().softmax(-1).to(v.dtype)
-            mixed = weights[..., :n] @ self.values[0]
-            for i, value in enumerate(self.values[1:]):
+            mixed = weights[..., :n] @ self._values[0]
+            for i, value in enumerate(self._values[1:]):
                 mixed = mixed + weights[..., n + i : n + i + 1] * value
-        f = f + attention.o_proj(mixed.transpose(1, 2).flatten(2))
-        return f + layer.mlp(layer.post_attention_layernorm(f))
+            return mixed.transpose(1, 2)
+
+        return self._head.layer(self._of_tokens[:, at + j], f, at + j, self._joined, attend)
 
 
 def _told(z: Tensor, p: Tensor, vocabulary: Tensor, best: Tensor) -> tuple[Tensor, float, float]:

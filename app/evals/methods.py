@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from app.settings import DraftSettings
-from core.drafting.drafts import Drafts
 from core.models import Row, Sequence
 from core.ngram import Interpolation, NgramStore
 from core.superposed import superpose
@@ -105,13 +104,11 @@ def _paper(base: NgramStore | None) -> Method:
 def _superposed(
     sequence: Sequence, prefix: list[int], k: int, length: int, going: Going, options: dict[str, Any]
 ) -> list[list[int]]:
-    last: Drafts | None = None
     growing = superpose(sequence.model, prefix, k, length, sequence=sequence, stop_ids=NEVER, **options)
     with closing(growing):
-        for last in growing:
-            if last.settled and not going(last.ids):
-                break
-    assert last is not None
+        last = next(growing)
+        while not (last.settled and not going(last.ids)) and not last.done:
+            last = next(growing)
     return last.ids
 
 

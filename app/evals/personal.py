@@ -11,7 +11,6 @@ from app.evals.options import LENGTH, Options, Place, places, texts
 from app.evals.scores import Score, half_interval, scored, summary
 from app.settings import DraftSettings
 from core.autocomplete import load_autocomplete
-from core.drafting.drafts import Drafts
 from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram import Interpolation
@@ -84,10 +83,7 @@ def learn_and_test(options: Options) -> tuple[list[str], dict[str, list[str]]]:
 
 def _drafted(model: LanguageModel, place: Place, rule: Interpolation | None) -> Score:
     sequence = model.open()
-    last: Drafts | None = None
     steps = DraftSettings().exact_steps
-    for made in superpose(model, place.before, K, LENGTH, sequence=sequence, ngrams=rule, exact_steps=steps):
-        last = made
+    *_, last = superpose(model, place.before, K, LENGTH, sequence=sequence, ngrams=rule, exact_steps=steps)
     sequence.close()
-    assert last is not None
     return scored(model.tokenizer, place.kind, last.ids, place.after, 0.0)

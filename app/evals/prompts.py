@@ -27,12 +27,14 @@ def prompts(path: Path | None, tokenizer: Tokenizer, count: int | None = None) -
             while number < len(lines):
                 said = json.loads(lines[number])
                 number += 1
+                if not isinstance(said, dict) or not isinstance(said["turns"][0], str):
+                    raise ValueError("no object with a list of texts")
                 of_kind = found.setdefault(said.get("kind", file.stem) if path is None else file.stem, [])
                 if count is None or len(of_kind) < count:
                     of_kind.append(_ids(said["turns"][0], tokenizer))
         except OSError as error:
             raise InputError(f"{file} cannot be read ({error.strerror}); give a folder of .jsonl prompts.") from error
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError) as error:
             raise InputError(f'Line {number} of {file} is not a prompt; {{"turns": ["…"]}} expected.') from error
     if not found:
         raise InputError(f"No prompts in {path}; give a folder of .jsonl files.")

@@ -67,10 +67,10 @@ def spliced(
         if step == o.length or not alive:
             yield [], Drafts.of(stems[: o.k], step, done=True)
             return
-        logits = yield [own_row(stem, sequence, prefix) for stem in alive], Drafts.of(stems[: o.k], step)
-        for stem, after in zip(alive, logits, strict=True):
-            assert stem.sequence is not None
-            going[stem] = Driven(start(stem, stem.sequence))
+        own_rows = [own_row(stem, sequence, prefix) for stem in alive]
+        logits = yield own_rows, Drafts.of(stems[: o.k], step)
+        for stem, row, after in zip(alive, own_rows, logits, strict=True):
+            going[stem] = Driven(start(stem, row.sequence))
             going[stem].advance([after])
         step += 1
         while rows := [row for one in going.values() for row in one.rows()]:

@@ -180,8 +180,8 @@ class LlamaCppModel(LanguageModel):
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         for row in rows:
-            assert isinstance(row.sequence, LlamaCppSequence)
-            if not row.sequence._open or row.sequence.model is not self or not self._context:
+            held = row.sequence
+            if not isinstance(held, LlamaCppSequence) or not held._open or held.model is not self or not self._context:
                 raise InputError("The sequence is closed, or belongs to another model; open a new one.")
             if row.sequence.length + len(row.inputs) > self.context_length:
                 raise ContextFull(

@@ -83,8 +83,8 @@ class TorchModel(LanguageModel):
 
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         for row in rows:
-            assert isinstance(row.sequence, TorchSequence)
-            if row.sequence.model is not self or row.sequence.closed or self._layers is None:
+            held = row.sequence
+            if not isinstance(held, TorchSequence) or held.model is not self or held.closed or self._layers is None:
                 raise InputError("The sequence is closed, or belongs to another model; open a new one.")
             if row.sequence.length + len(row.inputs) > self.context_length:
                 raise ContextFull(

@@ -251,6 +251,10 @@ class NgramStore:
                 found.append((after[0], count))
         return sorted(found, key=lambda pair: (-pair[1], pair[0]))[:limit]
 
+    def forget_looked_up(self) -> None:
+        """Forget the results of earlier look-ups, which answer the same ones again."""
+        self._known.clear()
+
     def verify(self) -> None:
         """Compares every part of the file with its checksum. Raises StoreError."""
         self._container.verify()

@@ -141,7 +141,7 @@ class Calibration:
                 raise ValueError("whitening is no list of numbers")
             if not 0 < made.delta < 1 or not 0 < made.temperature < math.inf or made.top_k < 1:
                 raise ValueError("delta, temperature or top_k out of range")
-        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CalibrationError(
                 f"{path} is no calibration of version {VERSION} ({error}); run `polydraft calibrate` again."
             ) from error

@@ -12,14 +12,14 @@ The files are those of the published checkpoints: `config.json` beside `model.sa
     norm.weight, lm_head.weight        output -> draft vocabulary
     d2t, t2d                           draft id -> target id, as a difference; which target ids are draft ids
 
-Shapes: B rows, n positions, c cached positions, D width of the head, D_t of the target, H heads in G groups per key
-head, w width of a head, V_d draft vocabulary.
+Shapes: n positions, D width of the head, D_t of the target, H heads of width w on K key heads, V_d draft vocabulary.
 """
 
 from __future__ import annotations
 
+import copy
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from pickle import UnpicklingError  # what torch raises for a file with more than tensors in it; nothing is unpickled
@@ -34,7 +34,7 @@ from torch import Tensor, nn
 
 from core.errors import InputError, PolydraftError
 
-KeysValues = tuple[Tensor, Tensor]  # (B, H/G, c, w) each
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (…, n, H, w), k and v (…, n, K, w) -> (…, n, H, w)
 
 
 class HeadError(PolydraftError):
@@ -113,6 +113,7 @@ class Eagle3Head(nn.Module):
 
     d2t: Tensor  # (V_d,) what to add to a draft id
     t2d: Tensor  # (V,) bool
+    speeds: Tensor  # (w/2,) angles by which rotary positions turn each pair of numbers of a query or key
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
@@ -124,6 +125,8 @@ class Eagle3Head(nn.Module):
         self.lm_head = nn.Linear(d, config.draft_vocab_size, bias=False)
         self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.int64))
         self.register_buffer("t2d", torch.zeros(config.vocab_size, dtype=torch.bool))
+        powers = torch.arange(0, config.width, 2, dtype=torch.float32) / config.width
+        self.register_buffer("speeds", config.rope_theta**-powers, persistent=False)
         self.set_vocabulary(torch.arange(config.draft_vocab_size))
 
     def set_vocabulary(self, ids: Tensor) -> None:
@@ -140,33 +143,57 @@ class Eagle3Head(nn.Module):
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 
     def fuse(self, features: Tensor) -> Tensor:
-        """Features of three layers (…, 3·D_t), low, middle and high side by side, as one (…, D)."""
-        return self.fc(features)
+        """Features of three layers (…, 3·D_t), low, middle and high side by side, as one (…, D) float32."""
+        return _linear(features, self.fc.weight).float()
 
-    def forward(
-        self,
-        embeddings: Tensor,
-        features: Tensor,
-        positions: Tensor,
-        past: KeysValues | None = None,
-        mask: Tensor | None = None,
-    ) -> tuple[Tensor, KeysValues]:
-        """One pass.
+    def joined(self) -> Tensor:
+        """The maps to queries, keys and values, one below the other: ((H + 2K)·w, D_t + D)."""
+        attention = self.midlayer.self_attn
+        return torch.cat([each.weight for each in (attention.q_proj, attention.k_proj, attention.v_proj)])
+
+    def of_tokens(self, embeddings: Tensor, joined: Tensor) -> Tensor:
+        """The share of embeddings (…, D_t) in the queries, keys and values: (…, (H + 2K)·w)."""
+        return _linear(self.midlayer.input_layernorm(embeddings.float()), joined[:, : embeddings.shape[-1]])
+
+    def layer(self, of_tokens: Tensor, features: Tensor, positions: Tensor, joined: Tensor, attend: Attend) -> Tensor:
+        """`midlayer`: attention over [embedding, feature], then a feed-forward layer; the feature is the residual.
+        Products have the precision of the maps; the residual, norms and rotation are float32.
 
         Args:
-            embeddings: (B, n, D_t) of the tokens *after* those of the features.
-            features: (B, n, D), fused, or the head's own output.
-            positions: (n,) or (B, n) of the features' tokens in the text.
-            past: keys and values of c earlier positions.
-            mask: (n, c + n) or (B, n, c + n), True where a position may look; None is each at all before it.
-
-        Returns: the output (B, n, D), which is the next position's feature; keys and values with the new ones.
+            of_tokens: see above, for the tokens *after* those of the features.
+            features: (…, n, D), fused, or the head's own output.
+            positions: (n,) of the features' tokens in the text.
+            joined: see above; a caller computes it once for many calls.
+            attend: the attention, over the caller's cache.
+        Returns: the output (…, n, D), which is the next position's feature.
         """
-        return self.midlayer(embeddings, features, positions, past, mask)
+        layer, c = self.midlayer, self.config
+        qkv = of_tokens + _linear(layer.hidden_norm(features), joined[:, -c.hidden_size :])
+        q, k, v = qkv.unflatten(-1, (-1, c.width)).split([c.num_attention_heads, c.key_heads, c.key_heads], -2)
+        attended = attend(self._rotated(q, positions), self._rotated(k, positions), v)
+        h = features + _linear(attended.flatten(-2), layer.self_attn.o_proj.weight)
+        x = layer.post_attention_layernorm(h)
+        gate, up = _linear(x, layer.mlp.gate_proj.weight), _linear(x, layer.mlp.up_proj.weight)
+        return h + _linear(F.silu(gate) * up, layer.mlp.down_proj.weight)
+
+    def _rotated(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Queries or keys (…, n, heads, w)."""
+        angles = positions[:, None, None] * self.speeds  # (n, 1, w/2)
+        a, b = x.float().chunk(2, -1)
+        cos, sin = angles.cos(), angles.sin()
+        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
 
     def logits(self, output: Tensor) -> Tensor:
         """(…, V_d) over the draft vocabulary, of the token after the one that was embedded."""
-        return self.lm_head(self.norm(output))
+        return _linear(self.norm(output), self.lm_head.weight)
+
+    def on(self, device: torch.device, dtype: torch.dtype) -> Eagle3Head:
+        """A copy for inference on a device, with its maps in `dtype`."""
+        made = copy.deepcopy(self).eval().requires_grad_(False).to(device)
+        for module in made.modules():
+            if isinstance(module, nn.Linear):
+                module.to(dtype)
+        return made
 
     def save(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
         """Write the checkpoint, each file under a temporary name first."""
@@ -220,7 +247,7 @@ class Eagle3Head(nn.Module):
 
 
 class _Layer(nn.Module):
-    """`midlayer`: attention over [embedding, feature], then a feed-forward layer; the feature is the residual."""
+    """The parameters of `midlayer`; `Eagle3Head.layer` computes with them."""
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
@@ -231,63 +258,15 @@ class _Layer(nn.Module):
         self.post_attention_layernorm = nn.RMSNorm(d, eps)
         self.mlp = _FeedForward(d, config.intermediate_size)
 
-    def forward(
-        self, embeddings: Tensor, features: Tensor, positions: Tensor, past: KeysValues | None, mask: Tensor | None
-    ) -> tuple[Tensor, KeysValues]:
-        x = torch.cat((self.input_layernorm(embeddings), self.hidden_norm(features)), -1)
-        attended, held = self.self_attn(x, positions, past, mask)
-        out = features + attended
-        return out + self.mlp(self.post_attention_layernorm(out)), held
-
 
 class _Attention(nn.Module):
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
-        self.heads, self.key_heads, self.width = config.num_attention_heads, config.key_heads, config.width
-        wide = config.target_width + config.hidden_size
-        self.q_proj = nn.Linear(wide, self.heads * self.width, bias=False)
-        self.k_proj = nn.Linear(wide, self.key_heads * self.width, bias=False)
-        self.v_proj = nn.Linear(wide, self.key_heads * self.width, bias=False)
-        self.o_proj = nn.Linear(self.heads * self.width, config.hidden_size, bias=False)
-        self._theta = config.rope_theta
-
-    def forward(
-        self, x: Tensor, positions: Tensor, past: KeysValues | None, mask: Tensor | None
-    ) -> tuple[Tensor, KeysValues]:
-        q, k, v = self.project(x, positions)
-        if past is not None:
-            k, v = torch.cat((past[0], k), 2), torch.cat((past[1], v), 2)
-        if mask is None:
-            c = k.shape[2] - q.shape[2]
-            mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=x.device).tril(c)
-        if mask.ndim == 3:
-            mask = mask.unsqueeze(1)
-        attended = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, enable_gqa=True)
-        return self.o_proj(attended.transpose(1, 2).flatten(2)), (k, v)
-
-    def project(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Rotated queries (B, H, n, w), rotated keys and values (B, H/G, n, w)."""
-        q, k, v = (
-            map_(x).unflatten(-1, (heads, self.width)).transpose(1, 2)
-            for map_, heads in ((self.q_proj, self.heads), (self.k_proj, self.key_heads), (self.v_proj, self.key_heads))
-        )
-        return self.turned(q, positions), self.turned(k, positions), v
-
-    def turned(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys (B, heads, n, w), rotated by their positions (n,) or (B, n)."""
-        return _rotated(x, *self._rotation(positions, x))
-
-    def _rotation(self, positions: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
-        """cos and sin (…, 1, n, w)."""
-        powers = torch.arange(0, self.width, 2, device=x.device, dtype=torch.float32) / self.width
-        angles = positions.to(torch.float32).unsqueeze(-1) * self._theta**-powers  # (…, n, w/2)
-        angles = torch.cat((angles, angles), -1).unsqueeze(-3)
-        return angles.cos().to(x.dtype), angles.sin().to(x.dtype)
-
-
-def _rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    first, second = x.chunk(2, -1)
-    return x * cos + torch.cat((-second, first), -1) * sin
+        both, heads, keys = config.target_width + config.hidden_size, config.num_attention_heads, config.key_heads
+        self.q_proj = nn.Linear(both, heads * config.width, bias=False)
+        self.k_proj = nn.Linear(both, keys * config.width, bias=False)
+        self.v_proj = nn.Linear(both, keys * config.width, bias=False)
+        self.o_proj = nn.Linear(heads * config.width, config.hidden_size, bias=False)
 
 
 class _FeedForward(nn.Module):
@@ -297,8 +276,9 @@ class _FeedForward(nn.Module):
         self.up_proj = nn.Linear(d, inner, bias=False)
         self.down_proj = nn.Linear(inner, d, bias=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+def _linear(x: Tensor, weight: Tensor) -> Tensor:
+    return F.linear(x.to(weight.dtype), weight)
 
 
 def _config(folder: Path) -> dict[str, Any]:

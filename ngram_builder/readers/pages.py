@@ -157,9 +157,10 @@ def charset(name: str) -> str | None:
     Python also has codecs that are not: `unicode_escape` and `idna` decode programs and host names, others unpack.
     """
     try:
+        "".encode(name)  # refuses codecs that are no text encodings
         codec = codecs.lookup(name)
     except (LookupError, ValueError):  # a zero byte in the name is a ValueError
         return None
     named = codec.name.replace("-", "_")
     no_text = named in ("unicode_escape", "raw_unicode_escape", "idna", "punycode", "undefined")
-    return None if no_text or not codec._is_text_encoding else codec.name
+    return None if no_text else codec.name

@@ -6,6 +6,7 @@ Shapes: n positions, D width of the head, D_t of the target, V_d draft vocabular
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 import torch
@@ -13,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.models.native import Compiled, LayerMaps, Shape, why_not_width
-from core.speculative.drafters.eagle3_head import Folded, InferenceHead, turns_per_position
 from core.speculative.drafters.eagle3_tree import grow
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
@@ -81,11 +81,40 @@ class _Cache:
         return self._block[..., :end, :]
 
 
+@dataclass(frozen=True)
+class _Folded:
+    """The head's maps (out, in), float32 on the CPU, with the weights of the norms before them: W (g · x) = (W g) x."""
+
+    fuse: Tensor
+    qkv: Tensor
+    out: Tensor
+    gate: Tensor
+    up: Tensor
+    down: Tensor
+    spoken: Tensor
+
+    @classmethod
+    def of(cls, head: Eagle3Head) -> _Folded:
+        layer = head.midlayer
+        a, mlp = layer.self_attn, layer.mlp
+        before = torch.cat((layer.input_layernorm.weight, layer.hidden_norm.weight)).detach()
+        between = layer.post_attention_layernorm.weight.detach()
+        return cls(
+            fuse=head.fc.weight.detach(),
+            qkv=torch.cat([each.weight.detach() for each in (a.q_proj, a.k_proj, a.v_proj)]) * before,
+            out=a.o_proj.weight.detach(),
+            gate=mlp.gate_proj.weight.detach() * between,
+            up=mlp.up_proj.weight.detach() * between,
+            down=mlp.down_proj.weight.detach(),
+            spoken=(head.lm_head.weight * head.norm.weight).detach(),
+        )
+
+
 class CompiledHead:
     """Weights in bfloat16, everything else in float32; `native.why_not_width(head.config.width)` must be ""."""
 
     def __init__(self, head: Eagle3Head) -> None:
-        c, folded = head.config, Folded.of(head)
+        c, folded = head.config, _Folded.of(head)
         self._norm = partial(F.rms_norm, normalized_shape=[c.hidden_size], eps=c.rms_norm_eps)
         self._norm_tokens = partial(F.rms_norm, normalized_shape=[c.target_width], eps=c.rms_norm_eps)
         self._fc = folded.fuse
@@ -95,7 +124,7 @@ class CompiledHead:
         shape = Shape(c.hidden_size, c.num_attention_heads, c.key_heads, c.width, c.intermediate_size, c.rms_norm_eps)
         self._compiled = Compiled(shape, [maps], (folded.spoken, None), torch.bfloat16)
         self._cache = _Cache(head, torch.float32)
-        self._speeds = turns_per_position(head).repeat(2)  # (w,)
+        self._speeds = head.speeds.repeat(2)  # (w,)
 
     def fuse(self, features: Tensor) -> Tensor:
         """(n, 3·D_t) -> (n, D)"""
@@ -140,9 +169,9 @@ class PlainHead:
     """The same by torch, in float32."""
 
     def __init__(self, head: Eagle3Head) -> None:
-        self._head = InferenceHead(head, torch.float32, torch.device("cpu"))
+        self._head, self._joined = head, head.joined().detach()
         self._cache = _Cache(head, torch.float32)
-        self.fuse = self._head.fuse
+        self.fuse = head.fuse
 
     def __call__(
         self,
@@ -166,5 +195,6 @@ class PlainHead:
             )  # (1, H, n, w)
             return mixed[0].transpose(0, 1)
 
-        outputs = self._head.layer(embeddings, features, positions, attend)
+        of_tokens = self._head.of_tokens(embeddings, self._joined)
+        outputs = self._head.layer(of_tokens, features, positions, self._joined, attend)
         return outputs, self._head.logits(outputs[-1:] if last else outputs)

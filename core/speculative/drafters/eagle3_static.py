@@ -24,7 +24,6 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models.capture import Graphs, bucket
 from core.models.static import CHUNK, COLUMNS, FEW, StaticModel
-from core.speculative.drafters.eagle3_head import InferenceHead
 from core.speculative.drafters.eagle3_tree import grow
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
@@ -38,12 +37,13 @@ class StaticTrees:
     def __init__(self, head: Eagle3Head, target: StaticModel, beam: int, depth: int, most: int) -> None:
         self._target, self._device, dtype = target, target.layers.device, target.layers.dtype
         self._beam, self._most = min(beam, len(head.d2t)), most
-        self._head = InferenceHead(head, dtype, self._device)
+        self._head = head.on(self._device, dtype)
+        self._joined, self._vocabulary = self._head.joined(), self._head.vocabulary
         self._tree = (depth - 1) * self._beam  # T
         self._columns = -(-target.context_length // COLUMNS) * COLUMNS
         # Keys and values, in the columns drawn above: (2, K, T + C + 1, w)
         kept = self._tree + self._columns + 1
-        self._kv = torch.zeros(2, self._head.key_heads, kept, self._head.width, dtype=dtype, device=self._device)
+        self._kv = torch.zeros(2, head.config.key_heads, kept, head.config.width, dtype=dtype, device=self._device)
         # New positions' features, where a graph finds them.
         self._given = torch.zeros(FEW, head.fc.in_features, dtype=dtype, device=self._device)
         self._heat = torch.ones((), device=self._device)  # the temperature
@@ -109,12 +109,12 @@ class StaticTrees:
             sees = torch.cat((F.pad(seen, (0, T - end)), text), 1)
             columns_of = torch.arange(end - b, end, device=self._device)
             outputs = self._pass(tokens, outputs, (length + level - 1).expand(b), columns_of, sees)
-            return outputs, self._head.logits(outputs)
+            return outputs, self._head.logits(outputs).float()
 
         ids, parents, said = grow(
             output,
-            self._head.logits(output),
-            self._head.vocabulary,
+            self._head.logits(output).float(),
+            self._vocabulary,
             advance,
             beam=b,
             depth=depth,
@@ -138,4 +138,5 @@ class StaticTrees:
             mixed = F.scaled_dot_product_attention(q[None], keys[None], values[None], attn_mask=sees.repeat(group, 1))
             return mixed.view(-1, group, n, w).permute(2, 0, 1, 3)
 
-        return self._head.layer(self._target.embedded(ids), features, positions, attend)
+        of_tokens = self._head.of_tokens(self._target.embedded(ids), self._joined)
+        return self._head.layer(of_tokens, features, positions, self._joined, attend)
