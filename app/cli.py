@@ -76,7 +76,7 @@ Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON o
 _TEMPERATURE = DRAFTING["temperature"]
 _CONTEXT = 28  # characters of the text shown before each draft
 
-Rule = Annotated[str, typer.Option(help=f"The sampling rule: {', '.join(CATALOG)}.", metavar="NAME")]
+RuleName = Annotated[str, typer.Option(help=f"The sampling rule: {', '.join(CATALOG)}.", metavar="NAME")]
 ModeName = Annotated[
     str | None,
     typer.Option(
@@ -186,7 +186,7 @@ def complete(
         typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME"),
     ] = None,
     mode: ModeName = None,
-    rule: Rule = DEFAULT_RULE,
+    rule: RuleName = DEFAULT_RULE,
     speculate: Speculate = None,
     drafter: DrafterName = None,
     head: HeadFolder = None,

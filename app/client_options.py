@@ -28,7 +28,7 @@ _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 _NUMBER = re.compile(r"^([a-z][a-z0-9-]*)(?= .* given;)")
 
 
-class Options(BaseModel):
+class ClientOptions(BaseModel):
     """The fields that a request for drafts may have in every interface, in addition to `FIELDS`.
 
     Attributes:

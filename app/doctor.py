@@ -46,7 +46,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Report:
+class Diagnosis:
     """All checks, in display order; `works` is true if any backend runs the model."""
 
     model: str
@@ -54,7 +54,7 @@ class Report:
     works: bool
 
 
-def diagnose(model: str, progress: Callable[[str], None] = lambda _: None) -> Report:
+def diagnose(model: str, progress: Callable[[str], None] = lambda _: None) -> Diagnosis:
     """Checks everything that Polydraft needs; each backend loads the model in a child process.
 
     Args:
@@ -79,7 +79,7 @@ def diagnose(model: str, progress: Callable[[str], None] = lambda _: None) -> Re
     works = any(result.ok for result in results.values())
     if works:  # one backend is enough, so a problem of the other is not a failure
         checks = [_softened(check) for check in checks]
-    return Report(model, tuple(checks), works)
+    return Diagnosis(model, tuple(checks), works)
 
 
 def model_file(model: str) -> Path | None:
@@ -219,7 +219,7 @@ def _folders() -> Iterator[Check]:
 # --- showing it --------------------------------------------------------------------------------------------
 
 
-def table(report: Report) -> Table:
+def table(report: Diagnosis) -> Table:
     """The report for a terminal."""
     shown = Table(title=f"Polydraft on this machine, model {escape(report.model)}", title_justify="left")
     shown.add_column("")
@@ -231,7 +231,7 @@ def table(report: Report) -> Table:
     return shown
 
 
-def verdict(report: Report) -> str:
+def verdict(report: Diagnosis) -> str:
     """One sentence: whether Polydraft works here."""
     if not report.works:
         return f"No backend runs {report.model} on this machine: follow the remedies above, from the first ✗ on."

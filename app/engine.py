@@ -427,12 +427,12 @@ def request_failure(error: Exception) -> tuple[str, str]:
     if isinstance(error, PolydraftError):
         return str(error), ""
     return (
-        f"An error ended these drafts: {first_line(error)}",
+        f"An error ended these drafts: {named_line(error)}",
         "Type on to try again; if it stays so, start Polydraft again.",
     )
 
 
-def first_line(error: Exception) -> str:
+def named_line(error: Exception) -> str:
     """The error in one line, with its kind where its text alone says little."""
     text = (str(error).strip().splitlines() or [""])[0]
     if isinstance(error, RuntimeError | OSError | ValueError | MemoryError | ImportError) and text:

@@ -25,7 +25,7 @@ from core.controls import (
     MODES,
     SPECULATING,
     SPECULATIONS,
-    checked,
+    checked_rule,
     named,
 )
 from core.errors import InputError
@@ -170,7 +170,7 @@ def of_rules(given: Given, temperature: float) -> dict[str, dict[str, Any]]:
     for name, value in given.items():
         flag = RULE_FLAGS[name]
         found[flag.owners[0]][flag.control.name] = value
-    return {name: checked(name, values, temperature) for name, values in found.items()}
+    return {name: checked_rule(name, values, temperature) for name, values in found.items()}
 
 
 def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Mapping[str, str]) -> None:

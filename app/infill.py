@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.asking import MAX_BODY, WINDOW, draft_request, events, model_names, refuse_other_models, unless_gone
 from app.choices import Choices, whole_words
-from app.client_options import MOST_TOKENS, Options
+from app.client_options import MOST_TOKENS, ClientOptions
 from app.refusals import Refused, parsed
 from app.requests import MOST_DRAFTS
 
@@ -38,7 +38,7 @@ class Extra(BaseModel):
     filename: str = ""
 
 
-class InfillRequest(Options):
+class InfillRequest(ClientOptions):
     """The body of a request, as both editors send it.
 
     Attributes:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.asking import MAX_BODY, cancelled, draft_request, events, model_names, refuse_other_models, unless_gone
 from app.choices import Choice, Choices, only_grows
-from app.client_options import MOST_TOKENS, Options
+from app.client_options import MOST_TOKENS, ClientOptions
 from app.refusals import Refused, error_of, parsed
 from app.requests import MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
 from app.streaming import Streamed
@@ -43,7 +43,7 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class CompletionRequest(Options):
+class CompletionRequest(ClientOptions):
     """The body of a request, as the official client sends it.
 
     Attributes:

@@ -11,7 +11,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from app.settings import DraftSettings
     from core.autocomplete import Autocomplete
-    from core.samplers.view import Choice, View
+    from core.samplers.view import RuleView, View
 
 SHOWN = 8  # tokens listed in the table per rule
 
@@ -68,7 +68,7 @@ def table(view: View, text: Callable[[str], str] = str) -> list[Any]:
     return [made, Text(" ".join(notes))]
 
 
-def _tokens(view: View, choice: Choice, text: Callable[[str], str]) -> Text:
+def _tokens(view: View, choice: RuleView, text: Callable[[str], str]) -> Text:
     """The most probable tokens; dropped ones are struck through."""
     line = Text()
     for token, kept in list(zip(view.tokens, choice.kept, strict=True))[:SHOWN]:

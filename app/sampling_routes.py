@@ -39,7 +39,7 @@ from core.controls import (
     PRESETS,
     STYLES,
     Preset,
-    checked,
+    checked_rule,
 )
 from core.errors import InputError, PolydraftError
 from core.options import DRAFTING, SEED, Control
@@ -65,7 +65,7 @@ class _Rules(_Request):
     @classmethod
     def _known(cls, rules: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
         try:
-            return {name: checked(name, values) for name, values in rules.items()}
+            return {name: checked_rule(name, values) for name, values in rules.items()}
         except InputError as error:
             raise ValueError(str(error)) from None
 
@@ -91,7 +91,7 @@ class SavedPreset(_Request):
     seed: int | None = None
 
 
-class Named(_Request):
+class NamedPreset(_Request):
     name: str
 
 
@@ -158,7 +158,7 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: Own
 
     @app.post("/api/presets/delete")
     async def delete(request: Request) -> dict[str, Any]:
-        await run_in_threadpool(own.delete, (await parsed(request, Named)).name)
+        await run_in_threadpool(own.delete, (await parsed(request, NamedPreset)).name)
         return {"own": await run_in_threadpool(_listed, own)}
 
     @app.get("/api/presets/export")

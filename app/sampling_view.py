@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping
 from typing import Any
 
 from app.jobs import Position
 from core.controls import CATALOG
-from core.samplers.view import Choice, Point, View, look, top_w_map
+from core.samplers.view import Point, RuleView, Settings, View, look, top_w_map
 
 TABS = 12  # tabs whose positions are cached
 KEPT = 400  # cached choices of one position: a slider moved from end to end and back
-
-Settings = Mapping[str, Mapping[str, Any]]
 
 
 class Charts:
@@ -45,7 +42,7 @@ class _Known:
     def __init__(self, position: Position) -> None:
         self._logits = position.logits
         self._views: OrderedDict[float, View] = OrderedDict()  # without choices, by temperature
-        self._choices: OrderedDict[str, tuple[Choice, dict[str, Any] | None]] = OrderedDict()
+        self._choices: OrderedDict[str, tuple[RuleView, dict[str, Any] | None]] = OrderedDict()
 
     def fits(self, position: Position) -> bool:
         return bool((self._logits == position.logits).all())
@@ -84,7 +81,7 @@ class _Known:
         }
 
 
-def _plain(choice: Choice) -> dict[str, Any]:
+def _plain(choice: RuleView) -> dict[str, Any]:
     return {
         "rule": choice.rule,
         "title": CATALOG[choice.rule].title,

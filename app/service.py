@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from app.engine import Engine, first_line, request_failure
+from app.engine import Engine, named_line, request_failure
 from app.jobs import Event, Job, Position, Visit
 from app.personal import PersonalStores
 from app.requests import DraftRequest
@@ -372,4 +372,4 @@ def load_failure(error: Exception) -> tuple[str, str]:
     """What the user is told about a model that could not be loaded: the message, and what to do."""
     if isinstance(error, PolydraftError):
         return str(error), ""
-    return f"The model could not be loaded: {first_line(error)}", "Run `polydraft doctor` to see what works."
+    return f"The model could not be loaded: {named_line(error)}", "Run `polydraft doctor` to see what works."

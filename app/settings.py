@@ -17,8 +17,8 @@ from core.controls import (
     DEFAULT_SPECULATION,
     DRAFTERS,
     SPECULATING,
-    checked,
     checked_mode,
+    checked_rule,
     checked_speculation,
 )
 from core.errors import InputError
@@ -96,7 +96,7 @@ class SamplingSettings(BaseModel):
         if not isinstance(given, dict):
             return given
         given = {"rule": DEFAULT_RULE, "mode": DEFAULT_MODE} | given
-        return _completed(_completed(given, "rule", "values", checked), "mode", "mode_values", checked_mode)
+        return _completed(_completed(given, "rule", "values", checked_rule), "mode", "mode_values", checked_mode)
 
 
 class DraftSettings(BaseModel):

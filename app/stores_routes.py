@@ -46,15 +46,15 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Named(_Request):
+class NamedStore(_Request):
     store: str = Field(max_length=64)
 
 
-class Switched(Named):
+class Switched(NamedStore):
     on: bool
 
 
-class Forget(Named):
+class Forget(NamedStore):
     what: str = Field(min_length=1, max_length=4096)
 
 
@@ -62,7 +62,7 @@ class Search(_Request):
     text: str = Field(min_length=1, max_length=400)
 
 
-class Phrase(Named):
+class Phrase(NamedStore):
     text: str = Field(min_length=1, max_length=4096)
 
 
@@ -103,12 +103,12 @@ def add_routes(
 
     @app.post("/api/stores/create")
     async def create(request: Request) -> dict[str, Any]:
-        await call(stores().create, (await parsed(request, Named)).store)
+        await call(stores().create, (await parsed(request, NamedStore)).store)
         return {}
 
     @app.post("/api/stores/delete")
     async def delete(request: Request) -> dict[str, Any]:
-        await call(stores().delete, (await parsed(request, Named)).store)
+        await call(stores().delete, (await parsed(request, NamedStore)).store)
         return {}
 
     @app.post("/api/stores/switch")

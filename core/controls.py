@@ -18,7 +18,7 @@ _TEMPERATURE = DRAFTING["temperature"]
 
 
 @dataclass(frozen=True)
-class Entry:
+class CatalogEntry:
     """One rule: its name in commands, the papers' name, its controls, and a sentence on the tokens that it keeps."""
 
     name: str
@@ -36,51 +36,51 @@ _LABELS = {"η": "Eta (η)"}
 
 
 _ENTRIES = (
-    Entry("none", "no rule", (), "Keeps every token."),
-    Entry("greedy", "greedy", (), "Keeps only the likeliest token."),
-    Entry(
+    CatalogEntry("none", "no rule", (), "Keeps every token."),
+    CatalogEntry("greedy", "greedy", (), "Keeps only the likeliest token."),
+    CatalogEntry(
         "top-k",
         "top-k",
         (Control("top_k", "k", "top-k", 50, 1, 1000, 1, "How many tokens are kept."),),
         "Keeps the k likeliest tokens.",
     ),
-    Entry(
+    CatalogEntry(
         "top-p",
         "top-p",
         (Control("top_p", "p", "top-p", 0.9, 0.0, 1.0, 0.01, "Nearer to 1: more unlikely tokens are kept."),),
         "Keeps the likeliest tokens that together reach probability p.",
     ),
-    Entry(
+    CatalogEntry(
         "min-p",
         "min-p",
         (Control("min_p", "p", "min-p", 0.1, 0.0, 1.0, 0.01, "Nearer to 0: more tokens are kept."),),
         "Keeps tokens at least p times as likely as the likeliest one.",
     ),
-    Entry(
+    CatalogEntry(
         "top-n-sigma",
         "top-nσ",
         (Control("n", "n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "Higher: more tokens are kept."),),
         "Keeps logits within n standard deviations of the largest: the same tokens at every temperature.",
     ),
-    Entry(
+    CatalogEntry(
         "top-h",
         "top-H",
         (Control("alpha", "α", "top-h", 0.4, 0.01, 1.0, 0.01, "Higher: more tokens are kept."),),
         "Keeps as much probability as fits into the share α of the entropy.",
     ),
-    Entry(
+    CatalogEntry(
         "typical",
         "typical",
         (Control("mass", "Mass", "mass", 0.9, 0.01, 1.0, 0.01, "Nearer to 1: more untypical tokens are kept."),),
         "Keeps tokens about as surprising as the model expects the next one to be.",
     ),
-    Entry(
+    CatalogEntry(
         "eta",
         "η",
         (Control("epsilon", "ε", "epsilon", 9e-4, 1e-5, 0.1, 1e-4, "Higher: fewer tokens are kept."),),
         "Keeps tokens above a threshold, which is lower where the model is unsure.",
     ),
-    Entry(
+    CatalogEntry(
         "mirostat",
         "mirostat",
         (
@@ -89,7 +89,7 @@ _ENTRIES = (
         ),
         "Keeps tokens up to a level of surprise, which follows the tokens drawn before.",
     ),
-    Entry(
+    CatalogEntry(
         "top-w",
         "Top-W",
         (
@@ -146,7 +146,7 @@ _ENTRIES = (
     ),
 )
 
-CATALOG: dict[str, Entry] = {entry.name: entry for entry in _ENTRIES}
+CATALOG: dict[str, CatalogEntry] = {entry.name: entry for entry in _ENTRIES}
 
 # The defaults of the rules' classes. Top-W's class has its paper's values instead.
 RULE_DEFAULT: dict[str, dict[str, Any]] = {
@@ -270,7 +270,7 @@ class Preset:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        checked(self.rule, self.values, self.temperature)
+        checked_rule(self.rule, self.values, self.temperature)
         if self.mode or self.mode_values:
             checked_mode(self.mode, self.mode_values)
         for control in (DRAFTING["k"], DRAFTING["length"], SEED):

@@ -141,7 +141,7 @@ class _Groups:
         self._words.append(rows[:, kept])
         self._counts.append(sums[kept])
 
-    def finish(self) -> Kept:
+    def finish(self) -> KeptGrams:
         if self._open is not None:
             self._emit(*self._open)
             self._open = None
@@ -165,10 +165,10 @@ class Entries:
 
 
 # n-grams of one order: words (W, N) sorted and distinct, counts (N,) uint64
-Kept = tuple[np.ndarray, np.ndarray]
+KeptGrams = tuple[np.ndarray, np.ndarray]
 
 
-def count(blocks: Iterator[Kept], packing: Packing, orders: range, min_counts: Mapping[int, int]) -> list[Entries]:
+def count(blocks: Iterator[KeptGrams], packing: Packing, orders: range, min_counts: Mapping[int, int]) -> list[Entries]:
     """Counts the n-grams of every order from 0 (the empty one) up in sorted windows; prunes them and computes totals.
 
     Orders that `min_counts` does not name keep every n-gram; order 1 always does.
@@ -196,14 +196,14 @@ def join(parts: Sequence[list[Entries]]) -> list[Entries]:
     return joined
 
 
-def with_totals(kept: list[Kept], packing: Packing, orders: range, distinct: list[int]) -> list[Entries]:
+def with_totals(kept: list[KeptGrams], packing: Packing, orders: range, distinct: list[int]) -> list[Entries]:
     """Adds to the n-grams of order 0, 1, … the sums of their stored continuations.
 
     Contexts that are missing are added with count 0. Orders between single tokens and the lowest requested
     order keep only contexts.
     """
     entries: list[Entries] = []
-    contexts: Kept = np.zeros((packing.words, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
+    contexts: KeptGrams = np.zeros((packing.words, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
     for n in range(packing.order, -1, -1):  # descending: totals come from the next higher order
         rows, counts = kept[n]
         values = np.zeros((2, len(counts) + len(contexts[1])), dtype=np.uint64)

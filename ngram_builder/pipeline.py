@@ -16,7 +16,7 @@ import psutil
 
 from core.errors import InputError, PolydraftError
 from core.ngram.store import NgramStore
-from ngram_builder.count import Entries, Kept, Packing, join, sum_rows, with_totals
+from ngram_builder.count import Entries, KeptGrams, Packing, join, sum_rows, with_totals
 from ngram_builder.parts import (
     Counted,
     Tell,
@@ -28,7 +28,7 @@ from ngram_builder.parts import (
     runs_of,
 )
 from ngram_builder.readers import Damage, File, Signals, expand
-from ngram_builder.runs import LEAST, Run, equal_ranges
+from ngram_builder.runs import LEAST_WINDOWS, Run, equal_ranges
 from ngram_builder.work import check_room, discard, human, read_json, work_folder, write_json
 from ngram_builder.write import write_store
 
@@ -293,7 +293,7 @@ def merge(
             if len(ids) <= packing.order and seen:
                 rows[len(ids)].append(ids)
                 counts[len(ids)].append(seen)
-    kept: list[Kept] = []
+    kept: list[KeptGrams] = []
     for n, level in enumerate(rows):
         words = packing.pack(np.array(level, dtype=np.uint64).reshape(len(level), n))
         words, (sums,) = sum_rows(words, np.array([counts[n]], dtype=np.uint64))
@@ -438,8 +438,8 @@ def _cuts(plan: Plan, runs: Sequence[Run]) -> list[int]:
         discard(plan.ranges)
     plan.ranges.mkdir()
     rows = sum(run.rows for run in runs)
-    per_range = max(plan.memory // plan.workers // _PER_RANGE_ROW, LEAST)
-    number = min(max(-(-rows // per_range), 2 * plan.workers if rows > LEAST else 1), _MOST_RANGES)
+    per_range = max(plan.memory // plan.workers // _PER_RANGE_ROW, LEAST_WINDOWS)
+    number = min(max(-(-rows // per_range), 2 * plan.workers if rows > LEAST_WINDOWS else 1), _MOST_RANGES)
     cuts = equal_ranges(list(runs), plan.packing, number)
     write_json(plan.ranges / "plan.json", {**pruning, "cuts": cuts})
     return cuts

@@ -14,25 +14,25 @@ from pathlib import Path
 
 import numpy as np
 
-from ngram_builder.count import Kept, Packing, sum_rows
+from ngram_builder.count import KeptGrams, Packing, sum_rows
 
 # Peak memory of sorting, per window of two words: words, sorted words, the permutation, its workspace, ids; and per row
 # of a merged block.
 _PER_WINDOW = 72
 _PER_MERGED_ROW = 128
-LEAST = 1 << 16  # the minimum number of windows handled at once
+LEAST_WINDOWS = 1 << 16  # the minimum number of windows handled at once
 FAN_IN = 128  # runs read at once; more are merged in several rounds
 _SAMPLES = 1000  # per block, to find the cuts
 
 
 def windows_within(memory: int, packing: Packing) -> int:
     """The number of windows that can be sorted at once in `memory` bytes."""
-    return max(memory // (_PER_WINDOW + 24 * max(packing.words - 2, 0)), LEAST)
+    return max(memory // (_PER_WINDOW + 24 * max(packing.words - 2, 0)), LEAST_WINDOWS)
 
 
 def rows_within(memory: int, packing: Packing) -> int:
     """The number of rows that can be merged at once in `memory` bytes."""
-    return max(memory // (_PER_MERGED_ROW + 32 * max(packing.words - 2, 0)), LEAST)
+    return max(memory // (_PER_MERGED_ROW + 32 * max(packing.words - 2, 0)), LEAST_WINDOWS)
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ class Run:
             return False
 
 
-def write_run(path: Path, blocks: Iterator[Kept]) -> Run:
+def write_run(path: Path, blocks: Iterator[KeptGrams]) -> Run:
     """Writes consecutive sorted blocks as one run; the data is on the disk when this returns."""
     rows = 0
     with path.open("wb") as file:
         for words, counts in blocks:
-            for at in range(0, len(counts), LEAST):
-                part = slice(at, at + LEAST)
+            for at in range(0, len(counts), LEAST_WINDOWS):
+                part = slice(at, at + LEAST_WINDOWS)
                 np.column_stack([*(word[part] for word in words), counts[part]]).tofile(file)
             rows += len(counts)
         file.flush()
@@ -64,7 +64,7 @@ def write_run(path: Path, blocks: Iterator[Kept]) -> Run:
     return Run(path, rows)
 
 
-def sorted_windows(ids: np.ndarray, packing: Packing, at_once: int) -> Iterator[Kept]:
+def sorted_windows(ids: np.ndarray, packing: Packing, at_once: int) -> Iterator[KeptGrams]:
     """Yields the distinct windows of a stream of documents (uint32, token + 1, a 0 after every document), counted.
 
     In parts of at most `at_once` windows, each sorted separately.
@@ -82,7 +82,7 @@ def merged(
     at_once: int,
     low: tuple[int, ...] | None = None,
     high: tuple[int, ...] | None = None,
-) -> Iterator[Kept]:
+) -> Iterator[KeptGrams]:
     """Yields windows from `low` up to but without `high`, sorted and distinct, in blocks of about `at_once` rows."""
     runs = [run for run in runs if run.rows]
     maps = [_mapped(run, packing) for run in runs]

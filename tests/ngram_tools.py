@@ -53,12 +53,12 @@ def brute_force(
 def tiny_runs(least: int = 4) -> Iterator[None]:
     """Builds that cut everything small: runs of `least` windows, several rounds of merging, many ranges."""
     small = {
-        (runs, "LEAST"): least,
+        (runs, "LEAST_WINDOWS"): least,
         (runs, "_PER_WINDOW"): 1 << 40,
         (runs, "_PER_MERGED_ROW"): 1 << 40,
         (runs, "FAN_IN"): 3,
         (parts, "BATCH"): 1,
-        (pipeline, "LEAST"): 1,
+        (pipeline, "LEAST_WINDOWS"): 1,
         (pipeline, "_PER_RANGE_ROW"): 1 << 40,
     }
     with pytest.MonkeyPatch.context() as patch:

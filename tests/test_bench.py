@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from app import bench
 from app.bench import drafts, healing, keystroke, stillness, text
-from app.bench.report import Options, Report, Target, Timings, interleaved, percentile, table
+from app.bench.report import BenchOptions, Report, Target, Timings, interleaved, percentile, table
 from core.errors import InputError
 
 
@@ -145,7 +145,7 @@ def test_an_unknown_measurement_is_said_in_words(capsys: pytest.CaptureFixture[s
 
 
 def test_json_is_one_object_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def measure(name: str, options: Options, progress: object) -> Report:
+    def measure(name: str, options: BenchOptions, progress: object) -> Report:
         return Report(name, [{"backend": options.backend}])
 
     monkeypatch.setattr(bench, "measure", measure)

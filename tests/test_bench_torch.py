@@ -10,7 +10,7 @@ import torch
 
 from app import bench
 from app.bench import gpu
-from app.bench.report import Options
+from app.bench.report import BenchOptions
 from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
 
 
@@ -23,7 +23,7 @@ def one_thread(monkeypatch):
 
 
 def test_a_tiny_shape_goes_through_the_whole_measurement():
-    report = gpu.measure(Options(tiny=True, repetitions=1), lambda _: None)
+    report = gpu.measure(BenchOptions(tiny=True, repetitions=1), lambda _: None)
     said = [row["what"] for row in report.rows if row.get("model") == "tiny"]
     for part in ("floor of a step", "k=8, ms", "superposed k=3", "one batch k=8", "in a row k=3", "beam search k=8"):
         assert any(part in what for what in said), part
@@ -63,5 +63,5 @@ def test_the_shapes_have_the_size_of_their_namesakes(name, billions):
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
 def test_a_tiny_shape_is_captured_on_the_gpu():
-    report = gpu.measure(Options(tiny=True, repetitions=1), lambda _: None)
+    report = gpu.measure(BenchOptions(tiny=True, repetitions=1), lambda _: None)
     assert any("step, captured, k=1, ms" in row["what"] for row in report.rows)

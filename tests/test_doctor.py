@@ -34,7 +34,7 @@ def model(tmp_path: Path) -> str:
     return str(tmp_path / "model.gguf")
 
 
-def line(report: doctor.Report, name: str) -> doctor.Check:
+def line(report: doctor.Diagnosis, name: str) -> doctor.Check:
     return next(check for check in report.checks if check.name == name)
 
 

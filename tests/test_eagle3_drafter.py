@@ -29,7 +29,7 @@ from core.speculative.cost import CostCurve
 from core.speculative.drafters import Moment, eagle3_static
 from core.speculative.drafters.eagle3 import Eagle3Drafter
 from core.speculative.drafters.eagle3_cpu import CompiledHead, CpuTrees, PlainHead
-from core.speculative.drafters.eagle3_tree import SHARPER, likeliest
+from core.speculative.drafters.eagle3_tree import SHARPER, most_probable
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.target import TargetSampling
 
@@ -305,7 +305,7 @@ def test_a_head_that_knows_the_dice_guesses_more_of_what_they_give() -> None:
         drawn = Dice(5).draw(p, place)
         for noised in right:
             noise = torch.from_numpy(Dice(5).gumbel(place, vocabulary)).float() if noised else None
-            said, at = likeliest(logits[None] * SHARPER, 4, 1.0, noise)
+            said, at = most_probable(logits[None] * SHARPER, 4, 1.0, noise)
             assert said[0].diff().le(0).all()
             right[noised] += int(vocabulary[at[0, 0]] == drawn)
     assert right[True] == 200

@@ -10,7 +10,7 @@ import torch
 from typer.testing import CliRunner
 
 from app.cli import app
-from core.controls import CATALOG, MODE_CONTROLS, MODES, PRESETS, Preset, checked
+from core.controls import CATALOG, MODE_CONTROLS, MODES, PRESETS, Preset, checked_rule
 from core.drafting.drafts import Options
 from core.errors import InputError
 from core.modes import Mode, begin, draft
@@ -303,7 +303,7 @@ def test_the_catalogue_names_the_rules_as_they_name_themselves():
 def test_presets_travel_as_json_and_bad_ones_are_refused_by_name():
     for preset in PRESETS:
         assert Preset.from_json(preset.as_json()) == preset
-        checked(preset.rule, preset.values, preset.temperature)
+        checked_rule(preset.rule, preset.values, preset.temperature)
     for text, said in (
         ("{", "not JSON"),
         ("[]", "not a JSON object"),

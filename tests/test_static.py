@@ -223,7 +223,7 @@ def test_a_model_that_needs_another_mask_is_refused_in_one_sentence() -> None:
 
 
 def test_what_cannot_be_static_is_served_as_before_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(static, "LEAST", 8)
+    monkeypatch.setattr(static, "LEAST_POSITIONS", 8)
     assert isinstance(static.on_static_cache(plain_model("llama"), lines=2), StaticModel)
     served = static.on_static_cache(plain_model("bloom"), lines=2)
     assert isinstance(served, TorchModel) and "step by step" in (served.notice or "")

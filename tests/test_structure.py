@@ -117,3 +117,12 @@ def test_no_module_reaches_into_anothers_private_names() -> None:
     found = {name: private_names_of_others(tree) for name, tree in MODULES.items()}
     assert {name: names for name, names in found.items() if names} == {}
     assert private_names_of_others(ast.parse("from a import _b\nc._d()\nself._e()")) == {"_b", "c._d"}
+
+
+def test_a_public_class_has_a_name_of_its_own() -> None:
+    places: dict[str, list[str]] = {}
+    for module, tree in MODULES.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(module)
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from app.bench.report import Options, Report, show
+from app.bench.report import BenchOptions, Report, show
 from core.errors import PolydraftError
 
 # Name -> the measurement. Each is a module of this package (- is _ there) with `measure(options, progress) -> Report`.
@@ -32,7 +32,7 @@ def module_of(name: str) -> Any:
     return import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
-def measure(name: str, options: Options, progress: Callable[[str], None] = lambda _: None) -> Report:
+def measure(name: str, options: BenchOptions, progress: Callable[[str], None] = lambda _: None) -> Report:
     """Runs one measurement. `progress` is called with a description of each phase."""
     return module_of(name).measure(options, progress)
 
@@ -41,7 +41,7 @@ def run(name: str, as_json: bool, **options: Any) -> int:
     """Runs a measurement and prints a table, or one JSON object on stdout.
 
     Args:
-        options: the fields of `Options`.
+        options: the fields of `BenchOptions`.
 
     Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.
     """
@@ -51,7 +51,7 @@ def run(name: str, as_json: bool, **options: Any) -> int:
         return 1
     try:
         with console.status(f"{name} …") as status:
-            report = measure(name, Options(**options), lambda text: status.update(f"{name}: {text} …"))
+            report = measure(name, BenchOptions(**options), lambda text: status.update(f"{name}: {text} …"))
     except PolydraftError as error:
         console.print(str(error), style="red", markup=False)
         return 1

@@ -17,7 +17,7 @@ from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
 from app.access import token
-from app.bench.report import Options
+from app.bench.report import BenchOptions
 from core.errors import PolydraftError
 
 PATIENCE = 120  # seconds
@@ -107,7 +107,7 @@ def running(command: list[str], port: int, token: str | None = None) -> Iterator
 
 
 @contextmanager
-def running_app(options: Options) -> Iterator[Child]:
+def running_app(options: BenchOptions) -> Iterator[Child]:
     port = free_port()
     command = [sys.executable, "-m", COMMAND, "--port", str(port), "--no-browser"]
     with running([*command, "--model", options.model, "--backend", options.backend], port, token()) as child:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
-from app.bench.report import Options, Report, interleaved
+from app.bench.report import BenchOptions, Report, interleaved
 from core.errors import ModelFileError
 from core.models import hf
 from core.models.base import Row, Sequence
@@ -49,7 +49,7 @@ class _Way:
             sequence.rewind(HELD)
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     """Runs the measurement. Raises the errors of loading the model."""
     progress("loading the model")
     plain = hf.load(default_model_path(), DEFAULT_NAME, plain=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import Options, Report, Timings, interleaved
+from app.bench.report import BenchOptions, Report, Timings, interleaved
 from core.autocomplete import load_autocomplete
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence
@@ -49,7 +49,7 @@ TARGETS = [
 ]
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     report = Report("drafts")
     for backend in BACKENDS if options.backend == "auto" else (options.backend,):
         progress(f"loading the model on {backend}")

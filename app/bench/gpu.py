@@ -23,7 +23,7 @@ from torch import Tensor
 
 from app.bench import text
 from app.bench.lookups import Timed
-from app.bench.report import Options, Report, interleaved, percentile
+from app.bench.report import BenchOptions, Report, interleaved, percentile
 from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
 from core.autocomplete import BASE_STORE
 from core.drafting.candidates import likeliest
@@ -56,7 +56,7 @@ NO_GPU = (
 )
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     """Raises BackendUnavailable where there is no CUDA device, unless `options.tiny`."""
     if not torch.cuda.is_available() and not options.tiny:
         raise BackendUnavailable(NO_GPU)
@@ -98,7 +98,7 @@ def _one_model(
     bandwidth: float,
     prefixes: list[list[int]],
     store: NgramStore | None,
-    options: Options,
+    options: BenchOptions,
     progress: Callable[[str], None],
 ) -> None:
     floor = bytes_read(model.layers.module) / bandwidth
@@ -153,7 +153,9 @@ def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, floa
     return {k: timings.median(str(k)) for k in KS}
 
 
-def _verification(report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: Options) -> None:
+def _verification(
+    report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: BenchOptions
+) -> None:
     """A binary tree below one token, read and forgotten, beside one token; the synchronisation included."""
     sequence = static.open()
     sequence.feed(prefix)
@@ -175,7 +177,7 @@ def _verification(report: Report, model: TorchModel, static: StaticModel, prefix
     _row(report, model, "step with all logits, ms", timings.median("step") * 1000)
 
 
-def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: Options) -> None:
+def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: BenchOptions) -> None:
     """A tree of the drafter's default size after three new positions, as after a cycle of which two were accepted."""
     try:
         head = Eagle3Head.load(DEFAULT_HEAD) if model.name == DEFAULT_NAME else _random_head(model)
@@ -226,7 +228,7 @@ def _random_head(model: TorchModel) -> Eagle3Head:
 
 
 def _drafts(
-    report: Report, model: TorchModel, static: StaticModel, prefixes: list[list[int]], options: Options
+    report: Report, model: TorchModel, static: StaticModel, prefixes: list[list[int]], options: BenchOptions
 ) -> None:
     """10 tokens after 15, the reading of the 15 included."""
     prefix = prefixes[0]
@@ -274,7 +276,7 @@ def _ngrams(
             report.target(f"{model.name}: share of n-gram look-up, k={k}", median(shares), "<= 0.05")
 
 
-def _users(report: Report, model: TorchModel, best: StaticModel, options: Options) -> None:
+def _users(report: Report, model: TorchModel, best: StaticModel, options: BenchOptions) -> None:
     """B people press a key at once; each has a text of another length. Everyone waits for the whole batch."""
     chance = np.random.default_rng(1)
     compiler = "inductor" if best.compiled else None
@@ -302,7 +304,7 @@ def _users(report: Report, model: TorchModel, best: StaticModel, options: Option
         _empty(model.layers.device)
 
 
-def _samplers(report: Report, model: TorchModel, options: Options, progress: Callable[[str], None]) -> None:
+def _samplers(report: Report, model: TorchModel, options: BenchOptions, progress: Callable[[str], None]) -> None:
     """Each rule on (1, V) logits where they are; and whether any of it waits for the device."""
     progress(f"{model.name}: samplers")
     device, vocabulary = model.layers.device, model.vocab_size

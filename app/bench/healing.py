@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from app.bench import text
-from app.bench.report import Options, Report
+from app.bench.report import BenchOptions, Report
 from core.autocomplete import Autocomplete, Session, load_autocomplete
 
 WORDS = 250
@@ -17,7 +17,7 @@ K = 3
 LENGTH = 10
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend)
     places = text.words(text.load(options.text), options.repetitions or WORDS)

@@ -19,7 +19,7 @@ import psutil
 
 from app.bench import text
 from app.bench.child import free_port, running, running_app
-from app.bench.report import Options, Report, percentile
+from app.bench.report import BenchOptions, Report, percentile
 from app.browser import chromium, open_editor
 from core.errors import InputError
 
@@ -61,7 +61,7 @@ WATCH = """() => {
 }"""
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
     with chromium() as browser:
         progress("starting the app")

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from app.bench import text
-from app.bench.report import Options, Report
+from app.bench.report import BenchOptions, Report
 from core.models import load_model
 from core.ngram import Interpolation, NgramStore
 from core.ngram.shelf import interpolation
@@ -51,7 +51,7 @@ class Timed(Interpolation):
             self.seconds += time.perf_counter() - start
 
 
-def of_a_step(store: NgramStore, options: Options, report: Report) -> None:
+def of_a_step(store: NgramStore, options: BenchOptions, report: Report) -> None:
     """Times the look-ups for K drafts of 3·K candidates each during drafting, and the rest of the same step."""
     model = load_model(options.model, "llama.cpp")
     rule = interpolation(store)

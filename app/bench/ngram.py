@@ -21,7 +21,7 @@ from app.bench import ngram_peers
 from app.bench.child import COMMAND
 from app.bench.lookups import of_a_step
 from app.bench.ngram_peers import Peer
-from app.bench.report import Options, Report, interleaved
+from app.bench.report import BenchOptions, Report, interleaved
 from core.errors import PolydraftError
 from core.ngram import NgramStore
 from ngram_builder.readers import documents, expand
@@ -33,7 +33,7 @@ MEMORY = "2G"
 OURS, AGAIN = "Polydraft", "Polydraft, cached contexts"
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     report = Report("ngram")
     with tempfile.TemporaryDirectory(prefix="polydraft-bench-") as name:
         folder = Path(name)
@@ -71,7 +71,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
         return report
 
 
-def build(options: Options, path: Path) -> tuple[float, float, int]:
+def build(options: BenchOptions, path: Path) -> tuple[float, float, int]:
     """Builds from the text as a user would; returns seconds, seconds of processor time, and the peak of resident memory
     in bytes."""
     command = ["ngram", "build", str(options.text), "-o", str(path), "--memory", MEMORY, "--tokenizer", options.model]
@@ -150,7 +150,7 @@ def _peers(
     yield from ngram_peers.infini_gram(store, folder, tokens)
 
 
-def _corpus(options: Options) -> list[np.ndarray]:
+def _corpus(options: BenchOptions) -> list[np.ndarray]:
     from core.models import load_model
 
     tokenizer = load_model(options.model).tokenizer

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.bench import keystroke, text
 from app.bench.child import running_app
-from app.bench.report import Options, Report, percentile
+from app.bench.report import BenchOptions, Report, percentile
 from app.browser import chromium, open_editor
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ FRAMES = """() => { const seen = window.frames_ = []; let last = performance.now
     requestAnimationFrame(tick); }"""
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     chosen = keystroke.passages(text.load(options.text), options.repetitions or 2)
     with chromium() as browser:
         progress("starting the app")

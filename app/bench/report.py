@@ -20,7 +20,7 @@ _COMPARE = {"<=": operator.le, ">=": operator.ge}
 
 
 @dataclass(frozen=True)
-class Options:
+class BenchOptions:
     """The options of a measurement.
 
     Attributes:

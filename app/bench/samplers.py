@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import Options, Report, interleaved
+from app.bench.report import BenchOptions, Report, interleaved
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import PRESETS
 from core.samplers import Eta, Geometry, Greedy, MinP, Mirostat, Rule, Temperature, TopH, TopK, TopNSigma, TopP, Typical
@@ -31,7 +31,7 @@ POSITIONS = 60  # real distributions for Top-W
 PREFIX = 32
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, None)
     model = autocomplete.model

@@ -18,7 +18,7 @@ import psutil
 
 from app.bench import text
 from app.bench.child import Child, running_app
-from app.bench.report import Options, Report, percentile
+from app.bench.report import BenchOptions, Report, percentile
 from app.bench.typists import Habits, Seen, Server, Typist, foreign
 
 MINUTES = 2.0
@@ -43,7 +43,7 @@ class Process:
         return cls(process.memory_info().rss, process.num_threads(), process.num_fds())
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     minutes, typists = options.minutes or MINUTES, options.typists or TYPISTS
     words = " ".join(" ".join(document.split()) for file in text.load(options.text) for document in file)
     progress("starting the app")

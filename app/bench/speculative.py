@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any
 
-from app.bench.report import Options, Report
+from app.bench.report import BenchOptions, Report
 from app.evals import plots
 from app.evals.prompts import prompts
 from core.errors import BackendUnavailable
@@ -41,7 +41,7 @@ ALL = "all"
 
 
 @dataclass
-class Method:
+class SpeculativeMethod:
     """A way to decode, and its results: seconds and tokens by kind of prompt."""
 
     name: str
@@ -53,7 +53,7 @@ class Method:
     said: dict[str, list[float]] = field(default_factory=dict)  # kind -> ln p of every token, by the target
 
 
-def methods(model: LanguageModel, options: Options, progress: Callable[[str], None]) -> list[Method]:
+def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str], None]) -> list[SpeculativeMethod]:
     """All methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is calibrated.
     The reason for a missing method is reported."""
     from core.autocomplete import BASE_STORE
@@ -61,15 +61,15 @@ def methods(model: LanguageModel, options: Options, progress: Callable[[str], No
     store = NgramStore.open(BASE_STORE)
     stores = [store] if store.fingerprint == model.tokenizer.fingerprint else []
     found = [
-        Method(PLAIN, None, "off"),
-        Method("n-gram", NgramDrafter(stores), "lossless"),
-        Method("superposed tree", SuperposedDrafter(model, 3), "lossless"),
+        SpeculativeMethod(PLAIN, None, "off"),
+        SpeculativeMethod("n-gram", NgramDrafter(stores), "lossless"),
+        SpeculativeMethod("superposed tree", SuperposedDrafter(model, 3), "lossless"),
     ]
     try:
         # All methods share one head, because it follows whichever text it is given.
         drafter = Eagle3Drafter(Eagle3Head.load(options.head or DEFAULT_HEAD), model)
-        found.append(Method(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
-        found.append(Method(EAGLE, drafter, "lossless"))
+        found.append(SpeculativeMethod(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
+        found.append(SpeculativeMethod(EAGLE, drafter, "lossless"))
     except (HeadError, BackendUnavailable) as error:
         if options.head is not None:
             raise
@@ -89,10 +89,10 @@ def methods(model: LanguageModel, options: Options, progress: Callable[[str], No
         ways |= {"{}, ARC LTS-only": {"calibration": calibration, "prune": False}}
         ways |= {"{} + ARC": {"calibration": calibration}}
     best = found[-1] if found[-1].name == EAGLE else found[1]
-    return found + [Method(name.format(best.name), best.drafter, "arc", way) for name, way in ways.items()]
+    return found + [SpeculativeMethod(name.format(best.name), best.drafter, "arc", way) for name, way in ways.items()]
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     model = load_model(options.model, options.backend, options.precision)  # type: ignore[arg-type]
     progress("measuring the cost curve")
@@ -116,7 +116,7 @@ def _run(
     model: LanguageModel,
     curve: CostCurve,
     by_kind: dict[str, list[list[int]]],
-    made: Sequence[Method],
+    made: Sequence[SpeculativeMethod],
     progress: Callable[[str], None],
     temperature: float = 1.0,
 ) -> None:
@@ -143,7 +143,7 @@ def _run(
                 method.seen.setdefault(kind, []).append(generation.statistics)
 
 
-def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[Method]) -> None:
+def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[SpeculativeMethod]) -> None:
     for method in made[1:]:
         if method.name == WHOLE:
             continue  # it ignores its cost by design
@@ -168,9 +168,9 @@ def _sweep(
     model: LanguageModel,
     curve: CostCurve,
     by_kind: dict[str, list[list[int]]],
-    made: Sequence[Method],
+    made: Sequence[SpeculativeMethod],
     report: Report,
-    options: Options,
+    options: BenchOptions,
     progress: Callable[[str], None],
 ) -> None:
     """Plain decoding, the best lossless drafter, and the same with ARC, over temperatures; ARC over θ."""
@@ -179,10 +179,13 @@ def _sweep(
     settings = [(t, None) for t in TEMPERATURES] + [(1.0, theta) for theta in THETAS if arc is not None]
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for temperature, theta in settings:
-        chosen = [Method(PLAIN, None, "off"), *(() if theta else (Method(best.name, best.drafter, "lossless"),))]
+        chosen = [
+            SpeculativeMethod(PLAIN, None, "off"),
+            *(() if theta else (SpeculativeMethod(best.name, best.drafter, "lossless"),)),
+        ]
         if arc is not None:
             at = {} if theta is None else {"theta": theta}
-            chosen.append(Method(arc.name, arc.drafter, "arc", arc.options | at))
+            chosen.append(SpeculativeMethod(arc.name, arc.drafter, "arc", arc.options | at))
         _run(model, curve, by_kind, chosen, progress, temperature)
         for method in chosen:
             setting = {"temperature": temperature} | ({} if theta is None else {"theta": theta})
@@ -198,7 +201,7 @@ def _sweep(
         options.plots.write_text(plots.page(drawn), encoding="utf-8")
 
 
-def row(kind: str, method: Method, plain: Method) -> dict[str, Any]:
+def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[str, Any]:
     """One line of the paper's Tables 2 and 4."""
     seen = _seen(method, kind)
     proposed, pruned = sum(s.proposed for s in seen), sum(s.pruned for s in seen)
@@ -218,11 +221,11 @@ def row(kind: str, method: Method, plain: Method) -> dict[str, Any]:
     }
 
 
-def _seen(method: Method, kind: str) -> list[Any]:
+def _seen(method: SpeculativeMethod, kind: str) -> list[Any]:
     return [s for of_kind in method.seen.values() for s in of_kind] if kind == ALL else method.seen[kind]
 
 
-def _said(method: Method, kind: str) -> list[float]:
+def _said(method: SpeculativeMethod, kind: str) -> list[float]:
     return [one for of_kind in method.said.values() for one in of_kind] if kind == ALL else method.said[kind]
 
 
@@ -230,7 +233,7 @@ def _tau(seen: list[Any]) -> float:
     return sum(s.tokens for s in seen) / sum(s.cycles for s in seen)
 
 
-def _speed_up(method: Method, plain: Method, kind: str) -> float:
+def _speed_up(method: SpeculativeMethod, plain: SpeculativeMethod, kind: str) -> float:
     ours, theirs = _seen(method, kind), _seen(plain, kind)
     rate = sum(s.tokens for s in ours) / sum(s.seconds for s in ours)
     return rate * sum(s.seconds for s in theirs) / sum(s.tokens for s in theirs)

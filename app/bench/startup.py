@@ -11,7 +11,7 @@ from time import sleep
 from psutil import Process
 
 from app.bench.child import free_port, running, running_app
-from app.bench.report import Options, Report
+from app.bench.report import BenchOptions, Report
 
 ROUNDS = 3
 IDLE = 1.0  # seconds after which the app is idle
@@ -23,7 +23,7 @@ page.launch(server_name="127.0.0.1", server_port=int(sys.argv[1]), quiet=True)
 """
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     answers: list[float] = []
     ready: list[float] = []
     bare: list[float] = []

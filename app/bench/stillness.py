@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from app.bench import text
 from app.bench.child import running_app
 from app.bench.keystroke import SETTLE, passages, press_at_rate
-from app.bench.report import Options, Report
+from app.bench.report import BenchOptions, Report
 from app.browser import chromium, open_editor
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ RECORD = """([parts, places]) => {
 }"""
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
     seen: dict[int, list[list[dict[str, Any]]]] = {}
     with chromium() as browser:

@@ -32,7 +32,7 @@ def load(path: Path | None = None) -> list[list[str]]:
 
 
 @dataclass(frozen=True)
-class Place:
+class WordPlace:
     """A place in a text: the text before it, the next word, and the position."""
 
     before: str
@@ -41,14 +41,14 @@ class Place:
     at: int
 
 
-def words(files: list[list[str]], count: int, seed: int = 0) -> list[Place]:
+def words(files: list[list[str]], count: int, seed: int = 0) -> list[WordPlace]:
     """Up to `count` words of at least 5 letters, equally many from each file; the same for the same seed."""
     chance = random.Random(seed)
     by_file = [[(text, m) for text in texts for m in _WORD.finditer(text, 200)] for texts in files]
     for found in by_file:
         chance.shuffle(found)
     turns = [found[i] for i in range(max(map(len, by_file), default=0)) for found in by_file if i < len(found)]
-    return [Place(text[max(m.start() - _REACH, 0) : m.start()], m[0], text, m.start()) for text, m in turns[:count]]
+    return [WordPlace(text[max(m.start() - _REACH, 0) : m.start()], m[0], text, m.start()) for text, m in turns[:count]]
 
 
 def last_tokens(tokenizer: Tokenizer, text: str, count: int = 32) -> str:

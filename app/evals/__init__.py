@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from app.bench.report import Report, show
-from app.evals.options import Options
+from app.evals.options import EvalOptions
 from core.errors import InputError, PolydraftError
 from ngram_builder.work import write_durably
 
@@ -29,7 +29,7 @@ EVALS = {
 }
 
 
-def measure(name: str, options: Options, progress: Callable[[str], None] = lambda _: None) -> Report:
+def measure(name: str, options: EvalOptions, progress: Callable[[str], None] = lambda _: None) -> Report:
     """Runs one evaluation. `progress` is called with a description of each phase."""
     if name not in EVALS:
         raise InputError(f"There is no evaluation called {name!r}. Choose one of: {', '.join(EVALS)}.")
@@ -50,7 +50,7 @@ def run(name: str, as_json: bool, plot: Path | None = None, **options: Any) -> i
 
     Args:
         plot: the SVG file for the curves, for an evaluation that has some.
-        options: the fields of `Options`.
+        options: the fields of `EvalOptions`.
 
     Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.
     """
@@ -58,7 +58,7 @@ def run(name: str, as_json: bool, plot: Path | None = None, **options: Any) -> i
     try:
         draw = None if plot is None else _plots(name)
         with console.status(f"{name} …") as status:
-            report = measure(name, Options(**options), lambda text: status.update(f"{name}: {text} …"))
+            report = measure(name, EvalOptions(**options), lambda text: status.update(f"{name}: {text} …"))
         if draw and plot:
             write_durably(plot, draw(report).encode())
     except PolydraftError as error:

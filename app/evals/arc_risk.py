@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.bench.report import Report
-from app.evals.options import Options
+from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
@@ -38,7 +38,7 @@ class Audited:
     tolerated: bool
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     from core.autocomplete import BASE_STORE
 
     progress("loading the model")

@@ -16,9 +16,9 @@ from typing import Any
 from app.bench import text
 from app.bench.report import Report
 from app.bench.text import words as places_of
-from app.evals.methods import Going, Named, methods
-from app.evals.options import LENGTH, Options, places, texts
-from app.evals.plots import Point, page, scatter
+from app.evals.methods import Going, NamedMethod, methods
+from app.evals.options import LENGTH, EvalOptions, places, texts
+from app.evals.plots import PlotPoint, page, scatter
 from app.evals.scores import Score, common, half_interval, scored, summary
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete, load_autocomplete
@@ -32,7 +32,7 @@ KS = (3, 8)
 Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
@@ -65,7 +65,9 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     return report
 
 
-def inside_words(autocomplete: Autocomplete, options: Options, progress: Callable[[str], None]) -> list[dict[str, Any]]:
+def inside_words(
+    autocomplete: Autocomplete, options: EvalOptions, progress: Callable[[str], None]
+) -> list[dict[str, Any]]:
     """Rows for places inside a word, of which 1 to 4 letters are typed: how many of the following characters the best
     draft contains, and how often one draft restores the word, with the page's settings except for forks."""
     every = places_of(text.load(options.text), options.repetitions or PLACES)
@@ -106,7 +108,7 @@ def inside_words(autocomplete: Autocomplete, options: Options, progress: Callabl
     return rows
 
 
-def telling(method: Named, after: list[int]) -> Going:
+def telling(method: NamedMethod, after: list[int]) -> Going:
     """Whether further tokens may change how far the drafts agree with the writer: while a draft agrees up to its end,
     or, for methods that drop drafts, while one agrees at all, because it may still be dropped."""
     if method.drops:
@@ -114,7 +116,7 @@ def telling(method: Named, after: list[int]) -> Going:
     return lambda drafts: any(draft == after[: len(draft)] for draft in drafts)
 
 
-def _keys(method: Named, k: int) -> list[tuple[str, bool, int]]:
+def _keys(method: NamedMethod, k: int) -> list[tuple[str, bool, int]]:
     """Greedy has one draft, so it is compared for every k."""
     return [(method.name, method.ngrams, each) for each in (KS if method.single else (k,))]
 
@@ -159,7 +161,7 @@ def plots(report: Report) -> str:
     """Quality against time over all text, one chart per k: filled with n-grams, hollow without."""
     charts = []
     for k in KS:
-        groups: dict[str, list[Point]] = {}
+        groups: dict[str, list[PlotPoint]] = {}
         for row in report.rows:
             if row["kind"] != report.rows[-1]["kind"] or row["k"] != k:
                 continue
@@ -167,6 +169,6 @@ def plots(report: Report) -> str:
             filled = row["ngrams"] == "yes"
             if r:  # one line of growing r with n-grams, one without
                 name = f"{name}, r = 0 …" if filled else f"{name}, bare"
-            groups.setdefault(name, []).append(Point(row["ms"], row["match"], r, filled))
+            groups.setdefault(name, []).append(PlotPoint(row["ms"], row["match"], r, filled))
         charts.append(scatter(f"Tokens that match, best of {k} drafts", f"ms for drafts of {LENGTH} tokens", groups))
     return page(charts)

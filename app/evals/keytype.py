@@ -20,7 +20,7 @@ from typing import Any
 
 from app.bench import text as own_text
 from app.bench.report import Report
-from app.evals.options import Options
+from app.evals.options import EvalOptions
 from app.evals.scores import half_interval
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete, Session, load_autocomplete
@@ -49,7 +49,7 @@ class Case:
 
 
 @dataclass(frozen=True)
-class Answer:
+class CaseScore:
     """The drafts of a case: each draft, best first, its branch probability, and the best one cut to length."""
 
     case: Case
@@ -58,7 +58,7 @@ class Answer:
     cut: str
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     wanted = cases(options.text)[: options.repetitions]
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, personal=False)
@@ -102,15 +102,15 @@ def _case(read: dict[str, Any]) -> Case:
     )
 
 
-def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int) -> Answer:
+def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int) -> CaseScore:
     """The drafts of the page's default settings."""
     completion = session.complete(case.before, **DraftSettings(k=k).drafting())
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
     drafts = sorted(completion.drafts, key=lambda draft: draft.id != completion.best)
     if not drafts:
-        return Answer(case, [], 0.0, "")
-    return Answer(case, [d.text for d in drafts], drafts[0].probability, _cut(autocomplete, drafts[0], case.tokens))
+        return CaseScore(case, [], 0.0, "")
+    return CaseScore(case, [d.text for d in drafts], drafts[0].probability, _cut(autocomplete, drafts[0], case.tokens))
 
 
 def _cut(autocomplete: Autocomplete, draft: TextDraft, tokens: int) -> str:
@@ -118,7 +118,7 @@ def _cut(autocomplete: Autocomplete, draft: TextDraft, tokens: int) -> str:
     return tokenizer.decode(tokenizer.encode(draft.text)[:tokens]).rstrip("\ufffd")
 
 
-def _row(places: str, k: int, answers: Sequence[Answer]) -> dict[str, Any]:
+def _row(places: str, k: int, answers: Sequence[CaseScore]) -> dict[str, Any]:
     insert = [a for a in answers if a.case.acceptable]
     cut = [acceptable(a.cut, a.case.acceptable) for a in insert]
     best = [at_best_cut(a.drafts[:1], a.case.acceptable) for a in insert]
@@ -136,7 +136,7 @@ def _row(places: str, k: int, answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _shown(name: str, answers: Sequence[Answer], least: float) -> dict[str, float]:
+def _shown(name: str, answers: Sequence[CaseScore], least: float) -> dict[str, float]:
     """KeyTypeBench's four figures of the best draft, which is shown if its branch has at least this probability."""
     points, shown, right, wrong = [], 0, 0, 0
     for a in answers:

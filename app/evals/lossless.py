@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from app.bench.report import Report
-from app.evals.options import Options
+from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from core.dice import Dice
 from core.errors import BackendUnavailable
@@ -44,7 +44,7 @@ class Compared:
     accept_length: float
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     from core.autocomplete import BASE_STORE
 
     progress("loading the model")

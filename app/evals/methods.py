@@ -42,7 +42,7 @@ class Method(Protocol):
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedMethod:
     """A method and its name in the tables.
 
     Attributes:
@@ -57,7 +57,7 @@ class Named:
     drops: bool = False
 
 
-def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: range = range(4)) -> list[Named]:
+def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: range = range(4)) -> list[NamedMethod]:
     """All methods, each without n-grams and, if there is a store, with them.
 
     Args:
@@ -66,17 +66,17 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
     found = []
     for mixed in [None, rule] if rule is not None else [None]:
         found += [
-            Named("greedy", mixed is not None, superposed(mixed, one=True), single=True),
-            Named("nucleus", mixed is not None, _nucleus(mixed)),
-            Named("beam", mixed is not None, _beam(mixed), drops=True),
-            Named("branching greedy", mixed is not None, superposed(mixed, r=None)),
-            Named(
+            NamedMethod("greedy", mixed is not None, superposed(mixed, one=True), single=True),
+            NamedMethod("nucleus", mixed is not None, _nucleus(mixed)),
+            NamedMethod("beam", mixed is not None, _beam(mixed), drops=True),
+            NamedMethod("branching greedy", mixed is not None, superposed(mixed, r=None)),
+            NamedMethod(
                 "superposed, the paper's", mixed is not None, _paper(base if mixed is not None else None), drops=True
             ),
         ]
-        found += [Named(f"superposed, r={r}", mixed is not None, superposed(mixed, r)) for r in exact_steps]
+        found += [NamedMethod(f"superposed, r={r}", mixed is not None, superposed(mixed, r)) for r in exact_steps]
         found += [
-            Named(f"forks={n}", mixed is not None, superposed(mixed, SHIPPED.exact_steps, forks=n)) for n in FORKS
+            NamedMethod(f"forks={n}", mixed is not None, superposed(mixed, SHIPPED.exact_steps, forks=n)) for n in FORKS
         ]
     return found
 

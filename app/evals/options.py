@@ -19,7 +19,7 @@ LENGTH = 10  # tokens of a draft
 
 
 @dataclass(frozen=True)
-class Options(report.Options):
+class EvalOptions(report.BenchOptions):
     """The options of a measurement, and more. In a folder of text, files whose names agree up to the first
     "-" are one kind; `repetitions` are places per kind of text, or characters for `typing`.
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from app.bench.report import Report
-from app.evals.options import LENGTH, Options, Place, places, texts
+from app.evals.options import LENGTH, EvalOptions, Place, places, texts
 from app.evals.scores import Score, half_interval, scored, summary
 from app.settings import DraftSettings
 from core.autocomplete import load_autocomplete
@@ -22,7 +22,7 @@ K = 3
 EXACT = range(1, 5)
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, personal=False)
     model = autocomplete.model
@@ -65,7 +65,7 @@ def judged(results: dict[str, list[Score]]) -> Report:
     return report
 
 
-def learn_and_test(options: Options) -> tuple[list[str], dict[str, list[str]]]:
+def learn_and_test(options: EvalOptions) -> tuple[list[str], dict[str, list[str]]]:
     """The training text and the test text; without a past, the first and second half of each document."""
     tested = texts(options.text)
     if options.past is not None:

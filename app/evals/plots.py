@@ -69,14 +69,14 @@ def lines(title: str, x_label: str, series: Series, log: bool = False) -> str:
 
 
 @dataclass(frozen=True)
-class Point:
+class PlotPoint:
     x: float
     y: float
     label: str = ""
     filled: bool = True
 
 
-def scatter(title: str, x_label: str, groups: Mapping[str, Sequence[Point]]) -> str:
+def scatter(title: str, x_label: str, groups: Mapping[str, Sequence[PlotPoint]]) -> str:
     """One chart of points as an SVG group of WIDE × HIGH. Each group has a hue, and a line joins its points in their
     order.
     The groups' names are on the right. Both axes begin at 0."""

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import Options, Report
+from app.bench.report import BenchOptions, Report
 from app.evals.plots import lines, page
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import CATALOG, PRESETS
@@ -40,7 +40,7 @@ TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 NEVER = frozenset[int]()
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, None)
     runs = _runs(autocomplete, text.load(options.text), options.repetitions or RUNS)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import Options, Report
+from app.bench.report import BenchOptions, Report
 from app.evals.positions import positions
 from core.autocomplete import load_autocomplete
 from core.samplers import Geometry, Temperature, TopW
@@ -33,7 +33,7 @@ SCALES = (0.3, 1.0, 2.0)
 _P = np.concatenate([[0.0], np.geomspace(0.02, 1, 40)])  # of the mass cuts for comparison
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, None)
     files = text.load(options.text)

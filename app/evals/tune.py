@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from app.bench.report import Report
-from app.evals.options import Options
+from app.evals.options import EvalOptions
 from app.evals.personal import learn_and_test
 from core.autocomplete import load_autocomplete
 from core.errors import InputError
@@ -58,7 +58,7 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Seen:
+class TunedPlace:
     """A place: the ids before it, the next one, the model's logits (V,) float16, the store for this fold.
 
     Values that every setting needs are computed once: the most probable tokens, and for each τ the log of Σ e^(x/τ).
@@ -72,7 +72,7 @@ class Seen:
     totals: dict[float, float]
 
     @classmethod
-    def at(cls, before: list[int], true: int, logits: torch.Tensor, store: Counts) -> Seen:
+    def at(cls, before: list[int], true: int, logits: torch.Tensor, store: Counts) -> TunedPlace:
         totals = {tau: float(torch.logsumexp(logits.double() / tau, 0)) for tau in TAUS}
         return cls(before, true, logits.half().numpy(), store, logits.topk(CANDIDATES).indices.tolist(), totals)
 
@@ -97,7 +97,7 @@ def variations(s: Setting) -> list[Setting]:
     return [other for other in found + [replace(s, trust=trust) for trust in trusts] if other != s]
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, personal=False)
     learnt, _ = learn_and_test(options)
@@ -128,7 +128,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
 
 def places(
     model: LanguageModel, learnt: Sequence[str], count: int, context: int, progress: Callable[[str], None]
-) -> list[Seen]:
+) -> list[TunedPlace]:
     """`count` places in the text, each with a store of the other folds. Raises InputError for a short text."""
     ids = [token for text in learnt for token in model.tokenizer.encode(text)]
     cuts = [len(ids) * fold // FOLDS for fold in range(FOLDS + 1)]
@@ -142,12 +142,12 @@ def places(
             progress(f"place {fold * (count // FOLDS) + number + 1} of {count}")
             at = chance.randrange(low + context, high)
             logits = sequence.sync(ids[at - context : at])
-            found.append(Seen.at(ids[at - context : at], ids[at], logits, others))
+            found.append(TunedPlace.at(ids[at - context : at], ids[at], logits, others))
     sequence.close()
     return found
 
 
-def judge(seen: Sequence[Seen], base: NgramStore | None, setting: Setting) -> dict[str, Any]:
+def judge(seen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting) -> dict[str, Any]:
     """Mean ln p of the writer's next token; shares of places at which it ranks first, or among the first three."""
     logs, first, among = 0.0, 0, 0
     for place in seen:

@@ -21,7 +21,7 @@ from statistics import fmean
 from typing import Any
 
 from app.bench.report import Report
-from app.evals.options import Options, texts
+from app.evals.options import EvalOptions, texts
 from app.evals.scores import half_interval
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete, Session, load_autocomplete
@@ -89,7 +89,7 @@ def ways(ngrams: bool) -> list[Way]:
     ]
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, personal=False)
     written = passages(texts(options.text), options.repetitions or CHARACTERS)

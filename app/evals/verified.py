@@ -19,7 +19,7 @@ import torch
 
 from app.bench.report import Report
 from app.evals.methods import NEVER, superposed
-from app.evals.options import LENGTH, Options, places, texts
+from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.scores import Score, scored, summary
 from core.autocomplete import load_autocomplete
 from core.drafting.checked import verified
@@ -34,7 +34,7 @@ BRANCHING = "branching greedy"
 
 
 @dataclass(frozen=True)
-class Setting:
+class CheckSetting:
     """How drafts are checked.
 
     Attributes:
@@ -53,22 +53,28 @@ class Setting:
 
 EXACT = (0, 1, 2, 3)  # r of superposed drafts without a check
 SETTINGS = {
-    3: (Setting(0, 3, 6), Setting(1, 4, 8), Setting(1, 10, 8), Setting(1, 4, 8, 2), Setting(1, 10, 27, 3)),
+    3: (
+        CheckSetting(0, 3, 6),
+        CheckSetting(1, 4, 8),
+        CheckSetting(1, 10, 8),
+        CheckSetting(1, 4, 8, 2),
+        CheckSetting(1, 10, 27, 3),
+    ),
     8: (
-        Setting(0, 3, 12),
-        Setting(0, 3, 20),
-        Setting(1, 4, 12),
-        Setting(1, 4, 20),
-        Setting(1, 10, 12),
-        Setting(1, 4, 12, 2),
-        Setting(1, 10, 72, 3),
+        CheckSetting(0, 3, 12),
+        CheckSetting(0, 3, 20),
+        CheckSetting(1, 4, 12),
+        CheckSetting(1, 4, 20),
+        CheckSetting(1, 10, 12),
+        CheckSetting(1, 4, 12, 2),
+        CheckSetting(1, 10, 72, 3),
     ),
 }
-JUDGED = {3: Setting(1, 4, 8), 8: Setting(0, 3, 12)}  # the settings of the targets
+JUDGED = {3: CheckSetting(1, 4, 8), 8: CheckSetting(0, 3, 12)}  # the settings of the targets
 
 
 @dataclass
-class Run:
+class MethodRun:
     """One method at all places so far."""
 
     scores: list[Score]
@@ -76,7 +82,7 @@ class Run:
     logprobs: list[float]
 
 
-def measure(options: Options, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, personal=False)
     model = autocomplete.model
@@ -84,7 +90,7 @@ def measure(options: Options, progress: Callable[[str], None]) -> Report:
     rule = interpolation(autocomplete.ngrams)
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
     ways = {(name, k): way for k in KS for name, way in methods(model, checker, rule, k).items()}
-    runs = {key: Run([], [], []) for key in ways}
+    runs = {key: MethodRun([], [], []) for key in ways}
     sequence, looking = model.open(), checker.open()
     for number, place in enumerate(chosen):
         progress(f"place {number + 1} of {len(chosen)}")
@@ -127,7 +133,7 @@ def methods(model: LanguageModel, checker: LanguageModel, rule: Interpolation | 
         method = superposed(rule, r)
         return lambda sequence, looking, before: method(sequence, before, k, LENGTH)
 
-    def checked(s: Setting) -> Way:
+    def checked(s: CheckSetting) -> Way:
         def draft(sequence: Sequence, looking: Sequence, before: list[int]) -> list[list[int]]:
             *_, last = verified(
                 model,
@@ -152,7 +158,7 @@ def methods(model: LanguageModel, checker: LanguageModel, rule: Interpolation | 
     return found | {str(setting): checked(setting) for setting in SETTINGS[k]}
 
 
-def judged(runs: dict[tuple[str, int], Run]) -> Report:
+def judged(runs: dict[tuple[str, int], MethodRun]) -> Report:
     """A row for each method, and the targets, of one setting for each k."""
     report = Report("eval verified")
     for (name, k), run in runs.items():
@@ -168,7 +174,7 @@ def judged(runs: dict[tuple[str, int], Run]) -> Report:
     return report
 
 
-def _against(run: Run, branching: Run) -> dict[str, float]:
+def _against(run: MethodRun, branching: MethodRun) -> dict[str, float]:
     share = fmean(s.match for s in run.scores) / max(fmean(s.match for s in branching.scores), 1e-9)
     slower = median(a.ms / b.ms for a, b in zip(run.scores, branching.scores, strict=True))
     return {"match / branching": share, "time / branching": slower}

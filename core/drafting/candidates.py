@@ -21,7 +21,7 @@ PROPOSALS = 3  # candidates per draft that a personal store may add to those of 
 
 
 @dataclass(frozen=True)
-class Choices:
+class ScoredTokens:
     """The tokens that one draft may go on with.
 
     Attributes:
@@ -99,19 +99,19 @@ class Candidates:
         scores without personal stores, the same array where there are none."""
         return (logq, logq) if self.ngrams is None else self.ngrams.scores_without(logq, contexts, candidates)
 
-    def scored(self, logits: Tensor, context: list[int], also: Iterable[int] = ()) -> Choices:
+    def scored(self, logits: Tensor, context: list[int], also: Iterable[int] = ()) -> ScoredTokens:
         """The tokens that one draft may go on with after `context`."""
         tokens, logq = self.after(logits, [context], also)
         scores, without = self.mixed(logq[None], [context], tokens)
-        return Choices(tokens, scores[0], without[0])
+        return ScoredTokens(tokens, scores[0], without[0])
 
-    def shared(self, logits: Tensor, contexts: list[list[int]]) -> list[Choices]:
+    def shared(self, logits: Tensor, contexts: list[list[int]]) -> list[ScoredTokens]:
         """The same of d drafts that share a distribution: the same tokens for each, with scores of its own."""
         tokens, logq = self.after(logits, contexts)
         scores, without = self.mixed(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
-        return [Choices(tokens, *both) for both in zip(scores, without, strict=True)]
+        return [ScoredTokens(tokens, *both) for both in zip(scores, without, strict=True)]
 
-    def apart(self, logits: list[Tensor], contexts: list[list[int]]) -> list[Choices]:
+    def apart(self, logits: list[Tensor], contexts: list[list[int]]) -> list[ScoredTokens]:
         """The same of d drafts with a distribution each; where one has fewer tokens, it ends in scores of -inf."""
         pairs = [self.after(x, [c]) for x, c in zip(logits, contexts, strict=True)]
         m = max(len(ids) for ids, _ in pairs)
@@ -122,7 +122,7 @@ class Candidates:
         scores, without = self.mixed(logq, contexts, table)
         if (empty := np.isneginf(logq)).any():
             scores, without = (np.where(empty, -np.inf, s) for s in (scores, without))
-        return [Choices(*row) for row in zip(table, scores, without, strict=True)]
+        return [ScoredTokens(*row) for row in zip(table, scores, without, strict=True)]
 
     def known(self, ids: list[int]) -> bool:
         """Whether the n-grams have seen these tokens in a row."""

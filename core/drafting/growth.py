@@ -8,7 +8,7 @@ from collections.abc import Sequence as Ids
 import numpy as np
 from torch import Tensor
 
-from core.drafting.candidates import Candidates, Choices
+from core.drafting.candidates import Candidates, ScoredTokens
 from core.drafting.drafts import Draft
 
 MAJORITY = 0.5  # of the mixture's weight: the distribution read out of it is then mostly this draft's
@@ -42,7 +42,7 @@ class Growth:
         self._exact, self._gamma, self._prefix = exact, gamma, prefix
         self._score, self._stop, self._pieces = score, stop, pieces
         shared = [d for d in due if d not in exact]
-        self.choices: dict[Draft, Choices] = {}
+        self.choices: dict[Draft, ScoredTokens] = {}
         if exact:
             own = logits[len(logits) - len(exact) :]
             self.choices |= zip(exact, score.apart(own, [prefix + d.ids for d in exact]), strict=True)

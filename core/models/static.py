@@ -40,7 +40,7 @@ CAPACITY = 1024  # positions of each by default
 FEW = 64  # inputs: the text typed between two requests, or a tree of drafted tokens
 RECOMPILE = 256  # shapes
 MOST_LOGITS = 2**26  # maximum numbers in the logits of such a pass
-LEAST = 512  # positions; a text of a page needs at least these
+LEAST_POSITIONS = 512  # positions; a text of a page needs at least these
 COLUMNS = 64  # the smallest number of columns that a step reads; more in powers of two, with a graph for each
 CHUNK = 512  # inputs of a line per pass while a text is read
 
@@ -417,7 +417,7 @@ def on_static_cache(model: TorchModel, lines: int = LINES, share: float = 0.5) -
     free = free_bytes(model.layers.device)
     capacity = min(model.context_length, int(free * share / (lines * model.position_bytes)))
     try:
-        if capacity < LEAST:
+        if capacity < LEAST_POSITIONS:
             raise BackendUnavailable(
                 f"{model.name} leaves memory for only {capacity} positions of {lines} sequences on {model.device}; it "
                 f"runs step by step instead."

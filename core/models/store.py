@@ -31,7 +31,7 @@ from torch import Tensor
 class Tenant(Protocol):
     """A sequence and its place: columns `start` to `end` of line `line` in `store`, which is None before it has any."""
 
-    store: Store | None
+    store: KeyValueStore | None
     line: int
     start: int
 
@@ -42,7 +42,7 @@ class Tenant(Protocol):
     def length(self) -> int: ...
 
 
-class Store:
+class KeyValueStore:
     """Keys and values of a few sequences. See the beginning of this file.
 
     A plane is the keys, or the values, of one layer: plane 2·i has the keys of layer i, plane 2·i + 1 its
@@ -100,7 +100,7 @@ class Store:
 class Appender:
     """A store's interface for a module in one pass: columns `begin` to `end` as the past, n more to fill."""
 
-    def __init__(self, store: Store, first: int, lines: int, begin: int, end: int, n: int) -> None:
+    def __init__(self, store: KeyValueStore, first: int, lines: int, begin: int, end: int, n: int) -> None:
         self._store, self._first, self._lines = store, first, lines
         self._begin, self._end, self._n = begin, end, n
 

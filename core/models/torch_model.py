@@ -19,7 +19,7 @@ from core.models.capture import memory_full
 from core.models.memory import free_bytes, room_in_cache
 from core.models.module import DOES_NOT_RUN, Layers
 from core.models.rows import PADDING, added_masks, trees, wanted, wants_every
-from core.models.store import Appender, Store, transformers_appender
+from core.models.store import Appender, KeyValueStore, transformers_appender
 from core.models.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class TorchModel(LanguageModel):
         self.embeddings = layers.table  # (V, D)
         self.vocab_size, self.dim = self.embeddings.shape
         self.depth = layers.depth
-        self._stores: WeakSet[Store] = WeakSet()
+        self._stores: WeakSet[KeyValueStore] = WeakSet()
         self._check_embeddings()
         # Models that count positions from the mask (ALiBi) do not support the positions of a tree.
         self.takes_trees = layers.takes_positions and self._reads_trees()
@@ -156,7 +156,7 @@ class TorchModel(LanguageModel):
         self.layers.check_watched(layers)
         self.watched = tuple(layers)
 
-    def _place(self, sequences: list[TorchSequence], n: int) -> tuple[Store, int, int]:
+    def _place(self, sequences: list[TorchSequence], n: int) -> tuple[KeyValueStore, int, int]:
         """A store where `sequences` are neighbours that end in one column with n free ones after it.
 
         Returns: the store, the line of the first sequence, and the column where all of them end. If the store
@@ -175,12 +175,12 @@ class TorchModel(LanguageModel):
             return store, leader.line, leader.end
         return self.new_store(sequences, n)
 
-    def new_store(self, sequences: list[TorchSequence], n: int) -> tuple[Store, int, int]:
+    def new_store(self, sequences: list[TorchSequence], n: int) -> tuple[KeyValueStore, int, int]:
         """A copy of the sequences in a new store; returns the same as `_place`."""
         end = max(sequence.length for sequence in sequences)
         # Half as much again, so that copying stays a constant share of the work for any length of the text.
         room, layers = max(ROOM, (end + n) // 2), self.layers
-        store = Store(layers.planes, len(sequences), end + n + room, layers.dtype, layers.device)
+        store = KeyValueStore(layers.planes, len(sequences), end + n + room, layers.dtype, layers.device)
         self._stores.add(store)
         for line, sequence in enumerate(sequences):
             store.take(line, end, sequence)
@@ -242,7 +242,7 @@ class TorchSequence(Sequence):
 
     def __init__(self, model: TorchModel) -> None:
         super().__init__(model)
-        self.store: Store | None = None  # None: nothing cached yet
+        self.store: KeyValueStore | None = None  # None: nothing cached yet
         self.line = 0
         self.start = 0
         self.closed = False
@@ -252,7 +252,7 @@ class TorchSequence(Sequence):
         """The column where the next input goes."""
         return self.start + self.length
 
-    def move(self, store: Store | None, line: int = 0, start: int = 0) -> None:
+    def move(self, store: KeyValueStore | None, line: int = 0, start: int = 0) -> None:
         """Moves to another place and releases the present one."""
         if self.store is not None:
             self.store.tenants[self.line] -= 1

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import Candidates, Contexts, Evidence
+from core.ngram.store import CandidateIds, Contexts, Evidence
 from core.ngram.windows import BITS, NOWHERE, ORDER, SHIFTS, SYMBOL, Windows
 
 REMEMBERED = 1 << 16  # n-grams whose counts are cached
@@ -149,7 +149,7 @@ class Counts:
 
     # ---------------------------------------------------------------- many at once
 
-    def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
+    def evidence(self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None) -> Evidence:
         """The counts for each candidate; see `NgramStore.evidence`."""
         wanted = self.orders if orders is None else tuple(sorted(orders))
         for n in wanted:

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import Candidates, Contexts, Evidence
+from core.ngram.store import CandidateIds, Contexts, Evidence
 from core.options import DEFAULT
 
 
@@ -27,7 +27,7 @@ class Store(Protocol):
         """The orders with evidence, ascending."""
         ...
 
-    def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
+    def evidence(self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None) -> Evidence:
         """Counts and totals per order; see `NgramStore.evidence`."""
         ...
 
@@ -44,7 +44,7 @@ class Interpolation(ABC):
     """One rule, called once per decoding step for all drafts."""
 
     @abstractmethod
-    def scores(self, logq: np.ndarray, contexts: Contexts, candidates: Candidates) -> np.ndarray:
+    def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         """Scores of the candidates after each draft.
 
         Args:
@@ -57,7 +57,7 @@ class Interpolation(ABC):
         """
 
     def scores_without(
-        self, logq: np.ndarray, contexts: Contexts, candidates: Candidates
+        self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds
     ) -> tuple[np.ndarray, np.ndarray]:
         """`scores`, and the scores without the personal stores; the same array if no personal store has evidence."""
         scores = self.scores(logq, contexts, candidates)
@@ -95,7 +95,7 @@ class Geometric(Interpolation):
         self.store, self.alpha, self.penalty = store, alpha, penalty
         self.weights = {n: w for n, w in sorted(weights.items()) if n in store.orders}
 
-    def probabilities(self, contexts: Contexts, candidates: Candidates) -> np.ndarray:
+    def probabilities(self, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         """g of eq. 5, (d, m) float64."""
         fractions = self.store.evidence(contexts, candidates, list(self.weights)).fractions()  # (d, N, m)
         return np.tensordot(fractions, np.array(list(self.weights.values())), axes=(1, 0))
@@ -103,7 +103,7 @@ class Geometric(Interpolation):
     def knows(self, ids: Sequence[int]) -> bool:
         return self.store.count(ids) > 0
 
-    def scores(self, logq: np.ndarray, contexts: Contexts, candidates: Candidates) -> np.ndarray:
+    def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         logq = _checked(logq, contexts)
         g = self.probabilities(contexts, candidates)
         with np.errstate(divide="ignore"):
@@ -220,11 +220,11 @@ class Linear(Interpolation):
     def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
         return [self._proposed(context, limit) for context in contexts]
 
-    def scores(self, logq: np.ndarray, contexts: Contexts, candidates: Candidates) -> np.ndarray:
+    def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         return self.scores_without(logq, contexts, candidates)[0]
 
     def scores_without(
-        self, logq: np.ndarray, contexts: Contexts, candidates: Candidates
+        self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds
     ) -> tuple[np.ndarray, np.ndarray]:
         p = np.exp(_checked(logq, contexts))  # (d, m)
         others = p

@@ -28,7 +28,7 @@ from core.errors import InputError
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.following import Following
-from core.ngram.store import Candidates, Contexts, Evidence
+from core.ngram.store import CandidateIds, Contexts, Evidence
 from core.ngram.tally import BREAK, Tally
 from core.ngram.windows import ORDER
 
@@ -64,7 +64,7 @@ PHRASE, PARAGRAPH = 4, 2
 
 
 @dataclass(frozen=True)
-class Document:
+class LearnedText:
     """One addition: a file's document, or all typed text.
 
     Attributes:
@@ -199,7 +199,7 @@ class PersonalStore:
 
     # ---------------------------------------------------------------- looking things up
 
-    def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
+    def evidence(self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None) -> Evidence:
         """The counts for each candidate, as committed at this moment; see `NgramStore.evidence`."""
         self.refresh()
         return self._loaded().evidence(contexts, candidates, orders)
@@ -274,14 +274,14 @@ class PersonalStore:
             "documents": [asdict(document) for document in documents],
         }
 
-    def documents(self) -> list[Document]:
+    def documents(self) -> list[LearnedText]:
         """Everything that was added, oldest first."""
         rows = self._query(
             "SELECT documents.id, origin, added, count(passages.id), coalesce(sum(length(text)), 0), "
             "coalesce(sum(passages.tokens), 0) FROM documents LEFT JOIN passages ON document = documents.id "
             "GROUP BY documents.id ORDER BY documents.id"
         )
-        return [Document(*row) for row in rows]
+        return [LearnedText(*row) for row in rows]
 
     def texts(self) -> Iterator[StoredText]:
         """Every document with its words, oldest first."""

@@ -34,7 +34,7 @@ MOST_ORDER = 32  # tokens of an n-gram in any store that is opened
 REMEMBERED = 1 << 17  # cached look-ups, some 20 MB
 
 Contexts = Sequence[Sequence[int]]
-Candidates = Sequence[int] | Sequence[Sequence[int]] | np.ndarray
+CandidateIds = Sequence[int] | Sequence[Sequence[int]] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class NgramStore:
         """Sum of the counts of the stored continuations of this context; 0 if it has none."""
         return (self._record(self._key(ids)) or (0, 0))[1]
 
-    def evidence(self, contexts: Contexts, candidates: Candidates, orders: Sequence[int] | None = None) -> Evidence:
+    def evidence(self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None) -> Evidence:
         """The counts for each candidate, for all contexts in one call.
 
         Args:
@@ -218,7 +218,7 @@ class NgramStore:
         return self.probabilities_batch([context_ids], candidate_ids, weights)[0]
 
     def probabilities_batch(
-        self, contexts: Contexts, candidates: Candidates, weights: Mapping[int, float] | None = None
+        self, contexts: Contexts, candidates: CandidateIds, weights: Mapping[int, float] | None = None
     ) -> np.ndarray:
         """Eq. 5 for d contexts in one call, (d, m) float64; see `evidence` and `probabilities`."""
         lam = self.weights(weights)

@@ -72,7 +72,7 @@ def column(value: PerRow, x: Tensor, dtype: torch.dtype | None = None) -> Tensor
     return made
 
 
-def checked(name: str, value: PerRow, low: float, high: float, *, open_low: bool = False) -> PerRow:
+def in_range(name: str, value: PerRow, low: float, high: float, *, open_low: bool = False) -> PerRow:
     """Returns the parameter if it is in [low, high], or in (low, high]. Raises InputError with the value otherwise."""
     values = torch.as_tensor(value, dtype=torch.float64)
     inside = (values > low if open_low else values >= low) & (values <= high)
@@ -104,7 +104,7 @@ def keep_where(x: Tensor, keep: Tensor) -> Tensor:
     return torch.from_numpy((((bits ^ dropped) & mask) ^ dropped).view(x.numpy().dtype))
 
 
-def softmax(x: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
+def exponentials(x: Tensor, best: Tensor) -> tuple[Tensor, Tensor]:
     """e^(x - max) (B, V), and its sums (B, 1) in float64."""
     e = (x - best).exp_()
     return e, e.sum(-1, keepdim=True, dtype=torch.float64)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from core.controls import checked
+from core.controls import checked_rule
 from core.samplers.base import Rule
 from core.samplers.chain import Chain
 from core.samplers.eta import Eta
@@ -52,7 +52,7 @@ def sampler(
         embeddings: (V, D), which top-w needs unless its metric is uniform; or geometries to share, by metric.
     Raises: InputError that names the value.
     """
-    arguments = checked(rule, values or {}, temperature)
+    arguments = checked_rule(rule, values or {}, temperature)
     kind = RULES.get(rule)
     if kind is Greedy:
         return Greedy()

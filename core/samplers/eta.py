@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from core.controls import RULE_DEFAULT
-from core.samplers.base import PerRow, Rule, checked, column, keep_where
+from core.samplers.base import PerRow, Rule, column, in_range, keep_where
 
 _DEFAULT = RULE_DEFAULT["eta"]
 
@@ -22,7 +22,7 @@ class Eta(Rule):
             epsilon: ε, above 0, at most 1. One value, or one per row.
         Raises: InputError.
         """
-        self.epsilon = checked("epsilon", epsilon, 0, 1, open_low=True)
+        self.epsilon = in_range("epsilon", epsilon, 0, 1, open_low=True)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         p = x.softmax(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from core.controls import RULE_DEFAULT
-from core.samplers.base import PerRow, Rule, checked, column, keep_where
+from core.samplers.base import PerRow, Rule, column, in_range, keep_where
 
 _DEFAULT = RULE_DEFAULT["min-p"]
 
@@ -21,7 +21,7 @@ class MinP(Rule):
             min_p: p, 0 (keeps everything) to 1. One value, or one per row.
         Raises: InputError.
         """
-        self.min_p = checked("min_p", min_p, 0, 1)
+        self.min_p = in_range("min_p", min_p, 0, 1)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         # Computed on probabilities rather than logits, for the same rounding as in transformers.

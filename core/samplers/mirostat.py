@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from core.controls import RULE_DEFAULT
-from core.samplers.base import PerRow, Rule, checked, column, keep_where
+from core.samplers.base import PerRow, Rule, column, in_range, keep_where
 
 REMEMBERED = 64  # contexts with stored state: more than drafts times beams of any request
 
@@ -35,8 +35,8 @@ class Mirostat(Rule):
             eta: learning rate η, 0 (μ stays) to 1. One value, or one per row.
         Raises: InputError.
         """
-        self.tau = checked("tau", tau, 0, float("inf"))
-        self.eta = checked("eta", eta, 0, 1)
+        self.tau = in_range("tau", tau, 0, float("inf"))
+        self.eta = in_range("eta", eta, 0, 1)
         self._states: OrderedDict[bytes, tuple[float, Tensor]] = OrderedDict()  # context: μ, kept log2 p (V,)
 
     def reset(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from core.samplers.base import PerRow, Rule, checked, column
+from core.samplers.base import PerRow, Rule, column, in_range
 
 
 class Temperature(Rule):
@@ -19,7 +19,7 @@ class Temperature(Rule):
             temperature: T above 0; for the limit T → 0 use `Greedy`. One value, or one per row.
         Raises: InputError.
         """
-        self.temperature = checked("temperature", temperature, 0, float("inf"), open_low=True)
+        self.temperature = in_range("temperature", temperature, 0, float("inf"), open_low=True)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         return x / column(self.temperature, x)

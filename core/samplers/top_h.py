@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from core.controls import RULE_DEFAULT
-from core.samplers.base import PerRow, Rule, checked, column, softmax
+from core.samplers.base import PerRow, Rule, column, exponentials, in_range
 from core.samplers.radix import boundary, keep_best
 
 _DEFAULT = RULE_DEFAULT["top-h"]
@@ -26,10 +26,10 @@ class TopH(Rule):
             alpha: α above 0, at most 1 (keeps everything). One value, or one per row.
         Raises: InputError.
         """
-        self.alpha = checked("alpha", alpha, 0, 1, open_low=True)
+        self.alpha = in_range("alpha", alpha, 0, 1, open_low=True)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
-        e, z = softmax(x, best)
+        e, z = exponentials(x, best)
         heat = e * (best - x).clamp(max=1e4)  # -e·ln e; a dropped token's e is 0
         alpha = column(self.alpha, z)
         bound = alpha * _entropy(z, heat.sum(-1, keepdim=True, dtype=torch.float64))

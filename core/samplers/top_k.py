@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from core.controls import RULE_DEFAULT
-from core.samplers.base import PerRow, Rule, checked, column, keep_from
+from core.samplers.base import PerRow, Rule, column, in_range, keep_from
 
 _DEFAULT = RULE_DEFAULT["top-k"]
 
@@ -22,7 +22,7 @@ class TopK(Rule):
             top_k: k, at least 1; more than the vocabulary keeps everything. One value, or one per row.
         Raises: InputError.
         """
-        self.top_k = checked("top_k", top_k, 1, float("inf"))
+        self.top_k = in_range("top_k", top_k, 1, float("inf"))
         self._most = int(torch.as_tensor(top_k).max())
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from core.controls import RULE_DEFAULT
-from core.samplers.base import PerRow, Rule, checked, column, keep_from
+from core.samplers.base import PerRow, Rule, column, in_range, keep_from
 
 _DEFAULT = RULE_DEFAULT["top-n-sigma"]
 
@@ -27,7 +27,7 @@ class TopNSigma(Rule):
             n: 0 (only the most probable token) upwards; the paper's upper limit is 2·√3. One value, or one per row.
         Raises: InputError.
         """
-        self.n = checked("n", n, 0, float("inf"))
+        self.n = in_range("n", n, 0, float("inf"))
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         return keep_from(x, best - column(self.n, x) * deviation(x))

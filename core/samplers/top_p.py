@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from core.controls import RULE_DEFAULT
-from core.samplers.base import PerRow, Rule, checked, column, softmax
+from core.samplers.base import PerRow, Rule, column, exponentials, in_range
 from core.samplers.radix import boundary, keep_best
 
 _DEFAULT = RULE_DEFAULT["top-p"]
@@ -23,10 +23,10 @@ class TopP(Rule):
             top_p: p, 0 to 1. One value, or one per row.
         Raises: InputError.
         """
-        self.top_p = checked("top_p", top_p, 0, 1)
+        self.top_p = in_range("top_p", top_p, 0, 1)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
-        e, z = softmax(x, best)  # (B, V), (B, 1)
+        e, z = exponentials(x, best)  # (B, V), (B, 1)
         p = column(self.top_p, z)
         enough = (p * z).clamp_min(torch.finfo(z.dtype).tiny).masked_fill(p >= 1, float("inf"))
         cut = boundary(x, [e], enough, lambda enough, mass: mass < enough)

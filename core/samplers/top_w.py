@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from core.errors import InputError
-from core.samplers.base import DROPPED, PerRow, Rule, checked, column, mended
+from core.samplers.base import DROPPED, PerRow, Rule, column, in_range, mended
 from core.samplers.geometry import Geometry, Metric
 
 FLOOR = 1e-12  # lower bound of p inside the logarithm, as in the authors' code
@@ -101,13 +101,13 @@ class TopW(Rule):
             self.geometry = embeddings
         else:
             self.geometry = Geometry(embeddings, metric)
-        self.lam = checked("lam", lam, 0, float("inf"))
-        self.beta = checked("beta", beta, 0, float("inf"))
-        self.warm_start = checked("warm_start", warm_start, 0, 1)
-        self.geom_scale = checked(
+        self.lam = in_range("lam", lam, 0, float("inf"))
+        self.beta = in_range("beta", beta, 0, float("inf"))
+        self.warm_start = in_range("warm_start", warm_start, 0, 1)
+        self.geom_scale = in_range(
             "geom_scale", (0.6 if metric == "cosine" else 1.0) if geom_scale is None else geom_scale, 0, float("inf")
         )
-        self.selection_temperature = checked(
+        self.selection_temperature = in_range(
             "selection_temperature", selection_temperature, 0, float("inf"), open_low=True
         )
         for name, value in (("top_m", top_m), ("alternations", alternations), ("neighbours", neighbours)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from core.controls import RULE_DEFAULT
-from core.samplers.base import PerRow, Rule, checked, column, keep_where
+from core.samplers.base import PerRow, Rule, column, in_range, keep_where
 from core.samplers.radix import boundary
 
 _DEFAULT = RULE_DEFAULT["typical"]
@@ -25,7 +25,7 @@ class Typical(Rule):
             mass: above 0, at most 1 (keeps everything). One value, or one per row.
         Raises: InputError.
         """
-        self.mass = checked("mass", mass, 0, 1, open_low=True)
+        self.mass = in_range("mass", mass, 0, 1, open_low=True)
 
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         logp = x.log_softmax(-1)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.controls import CATALOG, checked
+from core.controls import CATALOG, checked_rule
 from core.errors import InputError
 from core.models.base import Tokenizer
 from core.samplers.base import DROPPED, mended
@@ -30,7 +30,7 @@ Settings = Mapping[str, Mapping[str, Any]]  # rule of the catalogue: values of i
 
 
 @dataclass(frozen=True)
-class Token:
+class CandidateToken:
     """One bar of the chart: its text from the tokenizer, and its probability at the view's temperature."""
 
     id: int
@@ -39,7 +39,7 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Choice:
+class RuleView:
     """The tokens that one rule keeps.
 
     Attributes:
@@ -75,8 +75,8 @@ class View:
 
     temperature: float
     entropy: float
-    tokens: list[Token]
-    choices: list[Choice]
+    tokens: list[CandidateToken]
+    choices: list[RuleView]
     top_w: Selection | None
     possible: int
 
@@ -107,7 +107,7 @@ def look(
     settings = _all(geometries) if settings is None else settings
     p = _probabilities(x / temperature)
     best = torch.topk(p, min(top, int((p > 0).sum()) or 1)).indices
-    tokens = [Token(int(i), tokenizer.decode([int(i)]), float(p[i])) for i in best]
+    tokens = [CandidateToken(int(i), tokenizer.decode([int(i)]), float(p[i])) for i in best]
     choices, selection = [], None
     for name, values in settings.items():
         if name == "top-w":  # its choice includes the kept tokens
@@ -120,7 +120,7 @@ def look(
         last = max((i for i, k in enumerate(kept) if k), default=-1)
         weights = p[alive]
         choices.append(
-            Choice(
+            RuleView(
                 name,
                 CATALOG[name].title,
                 int(alive.sum()),
@@ -153,7 +153,7 @@ def sweep(
 class Point:
     """A candidate of Top-W on the plane: position, probability, kept or not, kept without distances or not."""
 
-    token: Token
+    token: CandidateToken
     x: float
     y: float
     kept: bool
@@ -186,7 +186,7 @@ def top_w_map(
     plane = plane * torch.where(plane.gather(0, plane.abs().argmax(0, keepdim=True)) < 0, -1.0, 1.0)
     kept, plain = set(selection.ids), set(selection.without_geometry)
     return [
-        Point(Token(i, tokenizer.decode([i]), float(p[i])), a, b, i in kept, i in plain)
+        Point(CandidateToken(i, tokenizer.decode([i]), float(p[i])), a, b, i in kept, i in plain)
         for i, (a, b) in zip(ids.tolist(), plane.tolist(), strict=True)
     ]
 
@@ -196,7 +196,7 @@ def _all(geometries: Geometries | None) -> Settings:
 
 
 def _top_w(values: Mapping[str, Any], geometries: Geometries | None) -> TopW:
-    arguments = checked("top-w", values)
+    arguments = checked_rule("top-w", values)
     return TopW((geometries or {}).get(arguments["metric"]), **arguments)
 
 

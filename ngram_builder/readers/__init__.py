@@ -13,7 +13,7 @@ to `report` with file, line and reason; a bad document does not affect the other
 document, whatever it contains, and reading can be stopped at any moment. Readers do not tokenise.
 """
 
-from ngram_builder.readers.base import Damage, Document, Report, spelled
+from ngram_builder.readers.base import Damage, Document, ReportDamage, spelled
 from ngram_builder.readers.files import File, expand
 from ngram_builder.readers.read import Reading, documents, read, read_file
 from ngram_builder.readers.signals import Signals
@@ -23,7 +23,7 @@ __all__ = [
     "Document",
     "File",
     "Reading",
-    "Report",
+    "ReportDamage",
     "Signals",
     "documents",
     "expand",

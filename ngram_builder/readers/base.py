@@ -44,7 +44,7 @@ class Damage:
         return f"{self.path}:{self.line}: {self.reason}" if self.line else f"{self.path}: {self.reason}"
 
 
-Report = Callable[[Damage], None]
+ReportDamage = Callable[[Damage], None]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Source:
     """
 
     path: str
-    report: Report
+    report: ReportDamage
     going: Callable[[], None] = lambda: None
 
     def damaged(self, reason: str, line: int = 0) -> None:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from ngram_builder.readers.base import Damage, Document, Report, Source, divided, spelled
+from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, spelled
 from ngram_builder.readers.files import File, expand, kind_of
 from ngram_builder.readers.letters import docx_documents
 from ngram_builder.readers.mail import eml_documents, mbox_documents
@@ -38,13 +38,13 @@ class Reading:
         left_out: number of documents that `signals` excluded so far.
     """
 
-    report: Report
+    report: ReportDamage
     consumed: Callable[[int], None] = lambda _: None
     signals: Signals | None = None
     left_out: int = 0
 
 
-def read(sources: Iterable[str | Path], report: Report) -> Iterator[Document]:
+def read(sources: Iterable[str | Path], report: ReportDamage) -> Iterator[Document]:
     """Yields all documents of all sources, in order.
 
     Args:
@@ -57,7 +57,7 @@ def read(sources: Iterable[str | Path], report: Report) -> Iterator[Document]:
         yield from read_file(file, Reading(report))
 
 
-def documents(file: File | str | Path, report: Report) -> Iterator[str]:
+def documents(file: File | str | Path, report: ReportDamage) -> Iterator[str]:
     """The texts of one file, in order."""
     known = file if isinstance(file, File) else File(str(file), 0, "")
     return (document.text for document in read_file(known, Reading(report)))

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from core.errors import InputError
-from ngram_builder.readers.base import Damage, Report, Source
+from ngram_builder.readers.base import Damage, ReportDamage, Source
 from ngram_builder.readers.files import File, kind_of
 from ngram_builder.readers.packed import lines, unpacked
 from ngram_builder.readers.shards import parse
@@ -89,14 +89,14 @@ class Signals:
                 return False
         return True
 
-    def selection(self, file: File, report: Report) -> Selection:
-        return Selection(self, self.file_for(file), report)
+    def selection(self, file: File, report: ReportDamage) -> SelectedDocuments:
+        return SelectedDocuments(self, self.file_for(file), report)
 
 
-class Selection:
+class SelectedDocuments:
     """Reads a file of signals in step with its documents."""
 
-    def __init__(self, signals: Signals, file: File, report: Report) -> None:
+    def __init__(self, signals: Signals, file: File, report: ReportDamage) -> None:
         self._signals, self._file, self._report = signals, file, report
         self._verdicts = self._read()
         self._ended = False

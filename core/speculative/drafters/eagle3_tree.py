@@ -43,7 +43,7 @@ def grow(
     """
     b = min(beam, len(vocabulary))
     at_level: Sequence[Tensor | None] = [None] * depth if noise is None else [*noise[:depth]]
-    best, at = (each[0] for each in likeliest(logits, b, temperature, at_level[0]))
+    best, at = (each[0] for each in most_probable(logits, b, temperature, at_level[0]))
     ids, parents, paths, said = [vocabulary[at]], [torch.full_like(at, -1)], [best], [best]
     # The paths that go on: their places among the candidates, their sums, and the output that each came from.
     places, sums, outputs = torch.arange(b, device=at.device), best, output.expand(b, -1)
@@ -52,7 +52,7 @@ def grow(
     for level in range(1, depth):
         seen = torch.cat((seen, own), 1)
         outputs, logits = advance(level, torch.cat(ids)[places], outputs, seen)
-        each, at = likeliest(logits, b, temperature, at_level[level])  # (b, b)
+        each, at = most_probable(logits, b, temperature, at_level[level])  # (b, b)
         reached = (sums[:, None] + each).flatten()
         ids.append(vocabulary[at.flatten()])
         parents.append(places[:, None].expand(b, b).flatten())
@@ -69,7 +69,7 @@ def grow(
     return torch.cat(ids)[kept], above, torch.cat(said)[kept].exp()
 
 
-def likeliest(
+def most_probable(
     logits: Tensor, b: int, temperature: float | Tensor, noise: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Logits (n, V_d) -> the b tokens likeliest to be the target's next one, best first: ln of how likely, and their
