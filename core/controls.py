@@ -317,7 +317,7 @@ def named(kind: str, name: str, known: Iterable[str]) -> None:
         raise InputError(f"{kind} {name!r} given; one of {', '.join(known)} expected.")
 
 
-def checked(rule: str, values: Mapping[str, Any], temperature: float = 1.0) -> dict[str, Any]:
+def checked_rule(rule: str, values: Mapping[str, Any], temperature: float = 1.0) -> dict[str, Any]:
     """All values of a rule's controls, defaults filled in. Raises InputError that names the invalid value."""
     _TEMPERATURE.checked(temperature)
     return complete("rule", rule, {name: entry.controls for name, entry in CATALOG.items()}, values)

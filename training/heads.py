@@ -183,9 +183,10 @@ class _Chains:
     def __init__(self, head: Eagle3Head, x: Tensor) -> None:
         """x (B, n, D_t): embeddings of the tokens after the positions."""
         self._head, self._joined = head, head.joined()
-        # A step further, the embeddings' share is the next position's.
+        # One step later, the embeddings' part is that of the next position. Beyond the text it is zero, which does not
+        # enter the loss.
         of_tokens = head.of_tokens(x, self._joined)
-        self._of_tokens = F.pad(of_tokens, (0, 0, 0, x.shape[1]))  # (B, 2n, …): zeros beyond the text, which do not enter the loss
+        self._of_tokens = F.pad(of_tokens, (0, 0, 0, x.shape[1]))  # (B, 2n, …)
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
 
