@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import regex
 
-from core.models.base import Tokenizer
+if TYPE_CHECKING:
+    from core.models.base import Tokenizer
 
 _CLUSTERS = regex.compile(r"\X")
 # A cluster that ends in one of these is waiting for more: zero-width joiner, or an odd regional indicator.

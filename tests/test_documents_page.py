@@ -415,7 +415,7 @@ def test_a_text_changed_by_another_program_is_not_overwritten(editor: Editor, fo
     editor.write(" On.")
     saved(editor)
     assert sorted(texts(folder).values()) == ["Mended elsewhere.", STORY + " Mine. On."]
-    assert f"{STORY} Mine. (copy)" in titles(editor)
+    editor.wait(lambda: f"{STORY} Mine. (copy)" in titles(editor))
 
 
 def test_documents_go_back_into_the_browser(editor: Editor, folder: DocumentFolder) -> None:

@@ -15,7 +15,7 @@ from app.cli import app
 from app.evals.drafts import KS, judged, plots, telling
 from app.evals.keytype import acceptable, at_best_cut, cases
 from app.evals.methods import methods
-from app.evals.options import LENGTH, Options, places, texts
+from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.personal import judged as judged_personal
 from app.evals.personal import learn_and_test
 from app.evals.scores import Score, common, half_interval, scored, summary
@@ -136,7 +136,7 @@ def test_places_are_the_same_each_time_and_in_turns() -> None:
 
 
 def test_without_a_past_the_first_half_is_learnt_and_the_second_tested() -> None:
-    learnt, tested = learn_and_test(Options())
+    learnt, tested = learn_and_test(EvalOptions())
     whole = texts(None)
     assert sum(map(len, learnt)) + sum(len(t) for found in tested.values() for t in found) == sum(
         len(t) for found in whole.values() for t in found

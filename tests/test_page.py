@@ -222,7 +222,8 @@ def test_the_servers_notice_stands_in_the_status_line(
 
 def test_an_example_starts_with_one_click(editor: Editor) -> None:
     example = editor.page.locator(".pd-invite button").first
-    text = example.text_content()
+    text = str(example.text_content())
+    editor.fake.script = {text: (MARKET, RIVER, HOME)}
     example.click()
     assert editor.text == text
     editor.wait_for_drafts(MARKET, RIVER, HOME)
@@ -802,6 +803,11 @@ def test_the_newest_request_wins(editor: Editor) -> None:
     editor.wait(lambda: editor.fake.begun)
     editor.write("z")
     editor.wait(lambda: editor.fake.stopped, "the server to notice the cancelled request")
+
+    def slow() -> set[int]:
+        return {request["n"] for request in editor.fake.requests if request["before"] == "He wrote qz"}
+
+    editor.wait(lambda: slow() & set(editor.fake.begun), "the server to begin with the slow request")
     editor.fake.step_s = 0.004
     editor.write("w")
     editor.wait_for_drafts(MARKET, RIVER, HOME)

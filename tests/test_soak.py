@@ -10,7 +10,7 @@ import pytest
 from tiny_models import save_model, tiny
 
 from app.bench import soak, typists
-from app.bench.report import Options
+from app.bench.report import BenchOptions
 from app.bench.soak import Process, summary
 from app.bench.typists import Habits, Seen, Server, Typist
 
@@ -94,7 +94,7 @@ def test_a_crowd_on_a_real_server_loses_nothing_and_leaves_nothing(
     monkeypatch.setattr(typists, "REST", (0.3, 0.8))
     monkeypatch.setattr(typists, "STAY", (1.0, 4.0))
     folder = save_model(tmp_path / "tiny", tiny("llama"))
-    report = soak.measure(Options(model=str(folder), minutes=0.1, typists=12), lambda _: None)
+    report = soak.measure(BenchOptions(model=str(folder), minutes=0.1, typists=12), lambda _: None)
     targets = {target.name: target for target in report.targets}
     for name in (
         "requests without a response",

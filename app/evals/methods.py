@@ -86,7 +86,9 @@ def superposed(rule: Interpolation | None, r: int | None = None, one: bool = Fal
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         steps = length - 1 if r is None else r
-        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "candidates": 3 * k, "forks": forks}
+        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "forks": forks}
+        if one:
+            options["candidates"] = 3 * k  # as many as the other methods' drafts
         return _superposed(sequence, prefix, 1 if one else k, length, going, options)
 
     return draft
