@@ -1,8 +1,8 @@
 // @ts-check
-/** Files and folders into a personal store: chosen or dropped, sent one after the other, with a bar, and stopped. */
+/** Adds chosen or dropped files and folders to a personal store: uploads them in turn, shows progress, can be stopped. */
 
 import { ServerError, postJson, streamFile } from "./transport.js";
-import { inWords, plural, setText } from "./wording.js";
+import { messageOf, plural, setText } from "./wording.js";
 
 export class Adding {
   /** @param {import("./stores.js").StoresTab} tab */
@@ -10,8 +10,8 @@ export class Adding {
     this.tab = tab;
     this.root = tab.root;
     this.find = tab.find;
-    /** Files that are being added. @type {{ticket: string, stopping: boolean} | null} */
-    this.adding = null;
+    /** The upload under way. @type {{ticket: string, stopping: boolean} | null} */
+    this.upload = null;
     this.setUpFiles();
   }
 
@@ -24,7 +24,7 @@ export class Adding {
       files.value = "";
       this.tab.act(() => this.add(chosen), drop);
     });
-    // Anywhere on the tab: a file that misses the field must not replace the page.
+    // The whole tab accepts drops: otherwise the browser would open a file that misses the field in place of the page.
     for (const name of ["dragenter", "dragover"]) {
       this.root.addEventListener(name, (event) => {
         event.preventDefault();
@@ -44,20 +44,20 @@ export class Adding {
     this.find(".ps-report button").addEventListener("click", () => (this.find(".ps-report").hidden = true));
   }
 
-  /** Stop adding. A file that is nearly in may still get there: its last line tells. */
+  /** Stop the upload. The server may still finish the current file; the last line of its answer reports that. */
   stop() {
-    if (!this.adding) return;
-    this.adding.stopping = true;
-    this.tab.act(() => postJson("/api/stores/stop", { ticket: this.adding?.ticket ?? "" }), this.find(".ps-drop"));
+    if (!this.upload) return;
+    this.upload.stopping = true;
+    this.tab.act(() => postJson("/api/stores/stop", { ticket: this.upload?.ticket ?? "" }), this.find(".ps-drop"));
   }
 
   /** @param {{name: string, file: File}[]} files */
   async add(files) {
     if (!files.length) return;
-    if (this.adding) throw new ServerError("Files are already being added.", "Wait for them, or stop them.");
-    const adding = (this.adding = { ticket: crypto.randomUUID(), stopping: false });
+    if (this.upload) throw new ServerError("Files are already being added.", "Wait for them, or stop them.");
+    const upload = (this.upload = { ticket: crypto.randomUUID(), stopping: false });
     const store = await this.tab.target();
-    const all = files.reduce((sum, { file }) => sum + file.size, 0) || 1;
+    const bytes = files.reduce((sum, { file }) => sum + file.size, 0) || 1;
     const box = this.find(".ps-progress");
     const bar = /** @type {HTMLProgressElement} */ (this.find("#ps-bar"));
     let [done, read, tokens] = [0, 0, 0];
@@ -69,47 +69,48 @@ export class Adding {
     try {
       for (const [i, { name, file }] of files.entries()) {
         setText(box, "label", files.length > 1 ? `${name}, ${i + 1} of ${files.length}` : name);
-        if (adding.stopping) {
+        if (upload.stopping) {
           damage.push({ name: plural(files.length - i, "file"), reason: "not added: stopped" });
           break;
         }
-        const path = `/api/stores/add?${new URLSearchParams({ store, name, ticket: adding.ticket })}`;
+        const path = `/api/stores/add?${new URLSearchParams({ store, name, ticket: upload.ticket })}`;
         let ended = false;
-        const line = (/** @type {any} */ said) => {
-          if (said.type === "progress") bar.value = (done + said.share * file.size) / all;
+        const onLine = (/** @type {any} */ line) => {
+          if (line.type === "progress") bar.value = (done + line.share * file.size) / bytes;
           else ended = true;
-          if (said.type === "stopped") damage.push({ name, reason: "not added: stopped" });
-          if (said.type === "error") damage.push({ name, reason: said.message.replace(`${name} `, "") });
-          if (said.type !== "added") return;
-          read += said.files;
-          tokens += said.tokens;
-          for (const { line, reason } of said.damage) damage.push({ name: line ? `${name}, line ${line}` : name, reason });
-          const unlisted = said.damaged - said.damage.length;
+          if (line.type === "stopped") damage.push({ name, reason: "not added: stopped" });
+          if (line.type === "error") damage.push({ name, reason: line.message.replace(`${name} `, "") });
+          if (line.type !== "added") return;
+          read += line.files;
+          tokens += line.tokens;
+          for (const place of line.damage) {
+            damage.push({ name: place.line ? `${name}, line ${place.line}` : name, reason: place.reason });
+          }
+          const unlisted = line.damaged - line.damage.length;
           if (unlisted) damage.push({ name, reason: `and ${unlisted} more damaged places` });
         };
         try {
-          await streamFile(path, file, line);
+          await streamFile(path, file, onLine);
           if (!ended) damage.push({ name, reason: "Polydraft stopped reading it; see the terminal where it runs" });
         } catch (error) {
-          damage.push({ name, reason: inWords(error) });
+          damage.push({ name, reason: messageOf(error) });
         }
         done += file.size;
-        bar.value = done / all;
+        bar.value = done / bytes;
         if (this.root.checkVisibility()) await this.tab.refresh();
       }
     } finally {
-      this.adding = null;
+      this.upload = null;
       box.hidden = true;
     }
     const added = read ? `Added ${plural(read, "file")} (${plural(tokens, "token")}) to ${store}.` : `Nothing was added to ${store}.`;
     this.tab.report(damage.length ? `${added} ${plural(damage.length, "problem")}:` : added, damage);
     await this.tab.refresh();
   }
-
 }
 
 /**
- * All files in something that was dropped; those in folders with their path.
+ * All files of a dropped item. The name of a file in a folder includes its path.
  * @param {any} entry a FileSystemEntry, a File, or null
  * @returns {Promise<{name: string, file: File}[]>}
  */
@@ -124,7 +125,7 @@ async function filesIn(entry, path = "") {
   const found = [];
   for (;;) {
     /** @type {any[]} */
-    const some = await new Promise((done, failed) => reader.readEntries(done, failed)); // a hundred at a time
+    const some = await new Promise((done, failed) => reader.readEntries(done, failed)); // at most a hundred per call
     if (!some.length) return found;
     for (const inner of some) {
       if (!inner.name.startsWith(".")) found.push(...(await filesIn(inner, `${path}${entry.name}/`)));

@@ -1,15 +1,16 @@
 // @ts-check
 /**
- * How the page looks to its writer: font, size, width and spacing of the text; focus mode, which leaves text and drafts
- * alone on the page; and the line that stands in for drafts that are paused or not there yet.
+ * The page's appearance: font, size, width and spacing of the text; focus mode, which shows only text and drafts; and
+ * the line shown in place of drafts while drafts are paused or the model loads.
  */
 
 import { keyCaps } from "./dom.js";
+import { attempt } from "./memory.js";
 import { MAC } from "./platform.js";
 import { Popup } from "./popup.js";
 
 const KEPT = "polydraft.view";
-const FOCUS = "polydraft.focus"; // of this tab
+const FOCUS = "polydraft.focus"; // in sessionStorage: one value per tab
 const ALT = MAC ? "⌥" : "Alt";
 const FOCUS_KEYS = [ALT, "Enter"];
 const PAUSE_KEYS = [ALT, "0"];
@@ -27,7 +28,7 @@ export function setUpAppearance(root, editor) {
 
   // ---------------------------------------------------------------- font, size, width, spacing
 
-  /** @returns {Record<string, string>} by name, as the inputs spell them */
+  /** @returns {Record<string, string>} the values of the inputs by name */
   function chosen() {
     const read = inputs.filter(({ type, checked }) => type !== "radio" || checked);
     return Object.fromEntries(read.map(({ name, value }) => [name.replace("vw-", ""), value]));
@@ -37,7 +38,7 @@ export function setUpAppearance(root, editor) {
     const { font, size, width, spacing } = chosen();
     root.dataset.font = font;
     root.style.setProperty("--size", String(Number(size) / 100));
-    root.style.setProperty("--measure", `${Number(width) / 2}em`); // a letter is about half an em wide
+    root.style.setProperty("--measure", `${Number(width) / 2}em`); // `width` is in letters of about half an em
     root.style.setProperty("--leading", spacing);
     for (const [name, shown] of [["size", `${size}\u00a0%`], ["width", `${width} letters`], ["spacing", Number(spacing).toFixed(1)]]) {
       find(`output[for=vw-${name}]`).textContent = shown;
@@ -53,7 +54,7 @@ export function setUpAppearance(root, editor) {
   for (const input of inputs) {
     const value = kept[input.name.replace("vw-", "")];
     if (input.type === "radio") input.checked = value === undefined ? input.defaultChecked : input.value === value;
-    else if (value !== undefined) input.value = String(value); // the browser keeps it between min and max
+    else if (value !== undefined) input.value = String(value); // the browser clamps it to min and max
     input.addEventListener("input", () => {
       apply();
       keep(chosen());
@@ -132,21 +133,7 @@ function recall() {
   return attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "{}")) ?? {};
 }
 
-/** @param {Record<string, string> | null} choice null forgets it */
+/** @param {Record<string, string> | null} choice null deletes the kept choice */
 function keep(choice) {
   attempt(() => (choice ? localStorage.setItem(KEPT, JSON.stringify(choice)) : localStorage.removeItem(KEPT)));
-}
-
-/**
- * Storage throws when it is full, switched off or damaged; then the choice lasts as long as the page.
- * @template T
- * @param {() => T} action
- * @returns {T | null}
- */
-function attempt(action) {
-  try {
-    return action();
-  } catch {
-    return null;
-  }
 }

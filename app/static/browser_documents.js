@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Documents in this browser's database (IndexedDB). Texts lie apart from what a list shows of them, so that a list
- * reads no text. Every write replaces both in one transaction, and only where the revision is the expected one.
+ * Documents in this browser's database (IndexedDB). Texts and list entries are in separate object stores, so listing
+ * reads no text. A write replaces both in one transaction, if the stored revision is the expected one.
  */
 
 import { Changed, openingOf } from "./document.js";
@@ -19,7 +19,7 @@ export class BrowserDocuments {
     this.database = database;
   }
 
-  /** @returns {Promise<BrowserDocuments>} rejected where the browser keeps nothing: switched off, or a damaged profile */
+  /** @returns {Promise<BrowserDocuments>} rejected if the browser's storage is switched off or its profile is damaged */
   static async open() {
     const request = indexedDB.open(NAME, 1);
     request.onupgradeneeded = () => {
@@ -31,7 +31,7 @@ export class BrowserDocuments {
     return new BrowserDocuments(database);
   }
 
-  /** @returns {Promise<Entry[]>} the last changed first */
+  /** @returns {Promise<Entry[]>} most recently changed first */
   async list() {
     const entries = await answer(this.database.transaction("entries").objectStore("entries").getAll());
     return entries.sort((a, b) => b.changed - a.changed);
@@ -86,9 +86,9 @@ export class BrowserDocuments {
   /**
    * Read one entry and act on it, in one transaction.
    * @param {string} id
-   * @param {(found: Entry | undefined, entries: IDBObjectStore, texts: IDBObjectStore) => void} action what it throws
-   *   undoes the whole
-   * @returns {Promise<void>} resolved when the change is on the disk
+   * @param {(found: Entry | undefined, entries: IDBObjectStore, texts: IDBObjectStore) => void} action an exception
+   *   aborts the transaction
+   * @returns {Promise<void>} resolved when the change is on disk
    */
   change(id, action) {
     return new Promise((resolve, reject) => {
@@ -102,7 +102,7 @@ export class BrowserDocuments {
       reading.onsuccess = () => {
         try {
           action(reading.result, entries, transaction.objectStore("texts"));
-          transaction.commit(); // it needs this page no more: the tab may be closed now
+          transaction.commit(); // from here the browser completes it even if the tab is closed
         } catch (error) {
           problem = error;
           transaction.abort();

@@ -1,19 +1,19 @@
 // @ts-check
 /**
- * Where the caret of a <textarea> is, in pixels. Browsers do not say, so a hidden copy of the text is laid out with
- * the same font and width. Laying out a long text at every key would make typing slow: only the current
- * paragraph, or in a very long one the lines near the caret, are measured; what lies above is remembered.
+ * Where the caret of a <textarea> is, in pixels. Browsers have no interface for that, so a hidden copy of the text is
+ * laid out with the same font and width. To keep typing fast, only the current paragraph is laid out (in a very long
+ * one, only the lines near the caret); the height of everything above is cached.
  */
 
 import { isRightToLeft } from "./drafting.js";
 
 /** @typedef {{x: number, y: number, lineHeight: number, width: number, rtl: boolean}} Place */
 
-// A paragraph longer than this is measured from a remembered line start near the caret.
+// Characters of a paragraph above which measuring starts at a cached line start near the caret.
 const LONG = 3000;
-// Lines this close to the caret's may still change where they break.
+// An edit can still move the breaks of lines this close to the caret's line.
 const CLOSE = 3;
-// Never lay out more than this for one ghost text: the list of drafts below is enough then.
+// Characters above which no ghost text is laid out: that would take too long.
 const TOO_LONG = 400_000;
 
 export class CaretMap {
@@ -28,14 +28,14 @@ export class CaretMap {
     this.marker = document.createElement("span");
     this.tail = document.createTextNode("");
     mirror.replaceChildren(this.head, this.marker, this.tail);
-    /** Whether the whole text runs the way its first paragraph does, instead of each paragraph its own way. */
+    /** Whether the first paragraph decides the direction of the whole text, instead of each paragraph its own. */
     this.oneDirection = false;
     /** Height in px of all text before a paragraph. @type {{before: string, y: number}} */
     this.paragraph = { before: "", y: 0 };
     this.reset();
   }
 
-  /** Forget everything measured: call when width or font have changed. */
+  /** Clear all measurements: call when width or font have changed. */
   reset() {
     this.paragraph = { before: "", y: 0 };
     /** A line start inside a long paragraph, and its y. @type {{before: string, y: number} | null} */
@@ -77,7 +77,7 @@ export class CaretMap {
     if (top === null) return null;
 
     const before = text.slice(0, caret);
-    // What follows up to the next space belongs to the same word and decides where the line wraps.
+    // The characters up to the next space belong to the same word, so they affect where the line wraps.
     const word = text.slice(caret, caret + 200).match(/^\S+/)?.[0] ?? "\u200b";
     const from = (/** @type {{before: string, y: number}} */ anchor) => {
       if (caret - anchor.before.length > TOO_LONG) return null;
@@ -114,7 +114,7 @@ export class CaretMap {
   }
 
   /**
-   * Height in px of whole paragraphs, from the nearest remembered place.
+   * Height in px of whole paragraphs, computed from the cached one.
    * @param {string} before ends with a line end, or is empty
    * @returns {number | null}
    */
@@ -144,9 +144,9 @@ export class CaretMap {
   }
 
   /**
-   * After measuring in a long paragraph: keep the start of a line some lines above the caret, so that the next key
-   * measures only from there. Lines break greedily, so what follows a line start does not depend on what precedes
-   * it; the lines close to the caret's are left out because an edit can still move their breaks.
+   * After measuring in a long paragraph: cache the start of a line some lines above the caret, so that the next key
+   * measures only from there. Lines break greedily, so the layout after a line start does not depend on the text before
+   * it. The lines close to the caret's are not used, because an edit can still move their breaks.
    * @param {string} before
    * @param {{before: string, y: number}} anchor
    * @param {number} line

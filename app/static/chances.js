@@ -1,5 +1,7 @@
 // @ts-check
-/** How the percentages of the drafts are shown: as numbers, as faint bars, or not at all. */
+/** The setting that shows the drafts' probabilities as numbers, as faint bars, or not at all. */
+
+import { attempt } from "./memory.js";
 
 const KEPT = "polydraft.percentages";
 
@@ -7,19 +9,11 @@ const KEPT = "polydraft.percentages";
 export function setUpChances(root) {
   const select = /** @type {HTMLSelectElement} */ (root.querySelector("#pd-chances"));
   const show = () => (root.dataset.chances = select.value);
-  try {
-    const kept = localStorage.getItem(KEPT);
-    if ([...select.options].some(({ value }) => value === kept)) select.value = String(kept);
-  } catch {
-    // No storage allowed: numbers, until something else is chosen.
-  }
+  const kept = attempt(() => localStorage.getItem(KEPT));
+  if ([...select.options].some(({ value }) => value === kept)) select.value = String(kept);
   select.addEventListener("change", () => {
     show();
-    try {
-      localStorage.setItem(KEPT, select.value);
-    } catch {
-      // The choice lasts as long as the page.
-    }
+    attempt(() => localStorage.setItem(KEPT, select.value));
   });
   root.addEventListener("pd-reset", () => {
     select.selectedIndex = 0;

@@ -1,8 +1,10 @@
 // @ts-check
 /**
- * Drawings of the next token's distribution, from what /api/view and /api/sweep say: bars with what a rule keeps, all
- * rules side by side, kept tokens by temperature, and Top-W's candidates on a plane. Plain HTML and SVG, no state.
+ * Charts of the next token's distribution, from the answers of /api/view and /api/sweep: bars of the tokens that a rule
+ * keeps, all rules side by side, kept tokens by temperature, and Top-W's candidates on a plane. HTML and SVG, no state.
  */
+
+import { setText } from "./dom.js";
 
 /**
  * @typedef {{id: number, text: string, probability: number}} Token
@@ -14,7 +16,7 @@
  */
 
 /**
- * A token's text so that its spaces and line ends can be seen.
+ * A token's text with visible signs for spaces and line ends.
  * @param {string} text
  */
 export function visible(text) {
@@ -36,7 +38,8 @@ export const counted = (n) => n.toLocaleString("en");
 // ---------------------------------------------------------------- bars
 
 /**
- * The likeliest tokens, what `chosen` keeps filled; where the other rules stop stands beside the last token they keep.
+ * Draw the most probable tokens, filled where `chosen` keeps them. The names of the other rules are beside the last token
+ * that each keeps.
  * @param {HTMLElement} box
  * @param {View} view
  * @param {Choice} chosen
@@ -70,15 +73,12 @@ export function drawBars(box, view, chosen) {
     row.style.setProperty("--share", String(token.probability / most));
     const [name, value, state, rules] = row.cells;
     drawToken(name, token.text);
-    write(/** @type {HTMLElement} */ (value.lastElementChild), share(token.probability));
-    write(state, kept ? "kept" : "dropped");
-    write(rules, stops[i].join(" · "));
+    setText(value.lastElementChild, share(token.probability));
+    setText(state, kept ? "kept" : "dropped");
+    setText(rules, stops[i].join(" · "));
     rules.title = stops[i].length ? `The last token that ${stops[i].join(", ")} would keep` : "";
   });
-  write(
-    /** @type {HTMLElement} */ (box.querySelector(".sm-beyond")),
-    beyond.length ? `Beyond these ${view.tokens.length}: ${beyond.join(" · ")}` : "",
-  );
+  setText(box.querySelector(".sm-beyond"), beyond.length ? `Beyond these ${view.tokens.length}: ${beyond.join(" · ")}` : "");
 }
 
 function newBar() {
@@ -110,7 +110,7 @@ function drawToken(cell, text) {
 // ---------------------------------------------------------------- all rules
 
 /**
- * One small drawing per rule; a click chooses it.
+ * Draw one small chart per rule; a click chooses the rule.
  * @param {HTMLElement} box
  * @param {View} view
  * @param {string} chosen
@@ -136,14 +136,14 @@ export function drawMultiples(box, view, chosen, choose) {
     button.dataset.rule = choice.rule;
     button.setAttribute("aria-pressed", String(choice.rule === chosen));
     const [title, figure] = /** @type {any} */ (button.firstElementChild).children;
-    write(title, choice.title);
-    write(figure, `${counted(choice.count)} · ${share(choice.mass)}`);
+    setText(title, choice.title);
+    setText(figure, `${counted(choice.count)} · ${share(choice.mass)}`);
     button.title = `${choice.title} keeps ${tokens(choice.count)} with ${share(choice.mass)} of the probability`;
     const svg = /** @type {SVGElement} */ (button.lastElementChild);
     svg.setAttribute("viewBox", `0 0 ${n * 5} 36`);
     const parts = ["", ""];
     view.tokens.forEach((token, i) => {
-      // Roots, so that the tail can be seen at this size.
+      // Square roots make the tail visible at this size.
       const height = Math.max((36 * Math.sqrt(token.probability)) / most, 1.2);
       parts[Number(choice.kept[i])] += `M${i * 5 + 0.6} 36v${-height.toFixed(2)}h3.800v${height.toFixed(2)}z`;
     });
@@ -160,7 +160,7 @@ export const tokens = (n) => `${counted(n)} token${n === 1 ? "" : "s"}`;
 const WIDE = 380, HIGH = 300, LEFT = 44, RIGHT = 78, TOP = 12, BOTTOM = 34;
 
 /**
- * Kept tokens by temperature, one line per rule.
+ * Draw the number of kept tokens by temperature, one line per rule.
  * @param {HTMLElement} box
  * @param {Sweep} sweep
  * @param {{rule: string, temperature: number, titles: Record<string, string>, possible: number}} now
@@ -195,24 +195,24 @@ export function drawSweep(box, sweep, { rule, temperature, titles, possible }) {
     drawn += `<path class="sm-lead" d="M${WIDE - RIGHT + 1} ${end.toFixed(1)}L${WIDE - RIGHT + 9} ${at.toFixed(1)}"/>`;
     drawn += `<text class="sm-label${name === rule ? " sm-chosen" : ""}" x="${WIDE - RIGHT + 12}" y="${(at + 4).toFixed(1)}">${titles[name]}</text>`;
   }
-  const said = names.map((name) => `${titles[name]} ${counts[name][0]} to ${counts[name][temperatures.length - 1]}`).join("; ");
+  const spoken = names.map((name) => `${titles[name]} ${counts[name][0]} to ${counts[name][temperatures.length - 1]}`).join("; ");
   box.innerHTML =
     `<p class="sm-note">How many tokens each rule keeps here, by temperature.</p>` +
-    `<svg class="sm-sweep" viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label="Kept tokens from temperature ${low} to ${high}: ${said}">${drawn}</svg>`;
+    `<svg class="sm-sweep" viewBox="0 0 ${WIDE} ${HIGH}" role="img" aria-label="Kept tokens from temperature ${low} to ${high}: ${spoken}">${drawn}</svg>`;
 }
 
 /** @param {number} n */
 const shortened = (n) => (n >= 1000 ? `${n / 1000}k` : String(n));
 
 /**
- * Labels moved apart so that none lies on another, in their order from above.
+ * Move labels apart so that none overlap, and keep their order from top to bottom.
  * @param {{name: string, end: number, at: number}[]} labels
  */
 function spread(labels) {
   const apart = 15;
   const sorted = [...labels].sort((a, b) => a.at - b.at);
   for (let i = 1; i < sorted.length; i++) sorted[i].at = Math.max(sorted[i].at, sorted[i - 1].at + apart);
-  // What was pushed out at the bottom comes back up.
+  // Move labels that were pushed out at the bottom up again.
   let floor = HIGH - BOTTOM + 8;
   for (let i = sorted.length - 1; i >= 0 && sorted[i].at > floor; i--, floor -= apart) sorted[i].at = floor;
   return sorted;
@@ -221,7 +221,7 @@ function spread(labels) {
 // ---------------------------------------------------------------- the plane
 
 /**
- * Top-W's likeliest candidates on the two main axes of their embeddings.
+ * Draw Top-W's most probable candidates on the two principal axes of their embeddings.
  * @param {HTMLElement} box
  * @param {Point[]} points
  */
@@ -230,7 +230,7 @@ export function drawMap(box, points) {
   const size = { wide: WIDE, high: 320 };
   const xs = points.map((p) => p.x), ys = points.map((p) => p.y);
   const [x0, x1, y0, y1] = [Math.min(...xs), Math.max(...xs), Math.min(...ys), Math.max(...ys)];
-  // One scale for both axes: distances are what the drawing is about.
+  // One scale for both axes, so that distances in the drawing can be compared.
   const scale = Math.min((size.wide - 2 * pad - 46) / (x1 - x0 || 1), (size.high - 2 * pad) / (y1 - y0 || 1));
   const left = (size.wide - 46 - scale * (x1 - x0)) / 2, top = (size.high - scale * (y1 - y0)) / 2;
   const placed = points.map((p) => ({
@@ -240,7 +240,7 @@ export function drawMap(box, points) {
     r: 2.4 + 9 * Math.sqrt(p.probability),
   }));
   let drawn = "";
-  for (const p of [...placed].reverse()) { // the likeliest on top
+  for (const p of [...placed].reverse()) { // the most probable on top
     const kind = p.kept ? (p.plain ? "sm-in" : "sm-in sm-moved") : p.plain ? "sm-out sm-moved" : "sm-out";
     drawn += `<circle class="${kind}" cx="${p.cx.toFixed(1)}" cy="${p.cy.toFixed(1)}" r="${p.r.toFixed(1)}"><title>${escaped(visible(p.text))} ${share(p.probability)}, ${p.kept ? "kept" : "dropped"}</title></circle>`;
   }
@@ -263,12 +263,3 @@ export function drawMap(box, points) {
 
 /** @param {string} text */
 const escaped = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
-
-/**
- * Writing the same text again would still cost a layout.
- * @param {Element} element
- * @param {string} text
- */
-export function write(element, text) {
-  if (element.textContent !== text) element.textContent = text;
-}

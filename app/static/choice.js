@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * What is chosen in the sampling panel: the rule, the mode and the seed, and the controls of every rule and mode as they
- * were last set. Data alone: no page, no server.
+ * The state of the sampling panel: the rule, the mode, the seed, and the last values of every rule's and mode's controls.
+ * Data only: no page, no server.
  */
 
 /**
@@ -30,15 +30,15 @@ export class Choice {
     this.rule = this.usual.rule;
     this.mode = this.usual.mode;
     this.seed = this.usual.seed;
-    /** The controls of every rule as they were last set. @type {Record<string, Record<string, any>>} */
-    this.values = usual(this.rules);
-    /** The same of every mode. @type {Record<string, Record<string, any>>} */
-    this.modeValues = usual(this.modes);
+    /** The last values of every rule's controls. @type {Record<string, Record<string, any>>} */
+    this.values = allDefaults(this.rules);
+    /** The last values of every mode's controls. @type {Record<string, Record<string, any>>} */
+    this.modeValues = allDefaults(this.modes);
   }
 
   reset() {
     Object.assign(this, this.usual);
-    [this.values, this.modeValues] = [usual(this.rules), usual(this.modes)];
+    [this.values, this.modeValues] = [allDefaults(this.rules), allDefaults(this.modes)];
   }
 
   present() {
@@ -62,13 +62,13 @@ export class Choice {
     return !problem(this.seedControl, seed);
   }
 
-  /** The controls of the present rule and mode at their defaults. */
+  /** Set the controls of the present rule and mode to their defaults. */
   resetPresent() {
     this.values[this.rule] = defaults(this.present());
     this.modeValues[this.mode] = defaults(this.presentMode());
   }
 
-  /** @param {Setting} setting whose values are complete once its defaults are filled in */
+  /** @param {Setting} setting controls that it does not name get their defaults */
   take({ rule, values, mode, mode_values, seed }) {
     this.values[rule] = { ...defaults(/** @type {Rule} */ (this.rules.get(rule))), ...values };
     this.rule = rule;
@@ -80,7 +80,7 @@ export class Choice {
   }
 
   /**
-   * Whether this is what the preset sets.
+   * Whether the present choice equals the preset.
    * @param {Preset} preset
    */
   isAt(preset) {
@@ -94,22 +94,22 @@ export class Choice {
     );
   }
 
-  /** For a request. */
-  asked() {
+  /** The fields of a request for drafts. */
+  requestFields() {
     const { rule, mode, seed } = this;
     return { rule, values: this.values[rule], mode, mode_values: this.modeValues[mode], seed };
   }
 
-  /** For the next visit; null where all is as usual. */
+  /** The values to store for the next visit; null if all are at their defaults. */
   kept() {
     const { rule, mode, seed } = this;
-    const [values, modeValues] = [touched(this.rules, this.values), touched(this.modes, this.modeValues)];
+    const [values, modeValues] = [allChanged(this.rules, this.values), allChanged(this.modes, this.modeValues)];
     const usual = this.isUsual() && seed === this.usual.seed && !Object.keys({ ...values, ...modeValues }).length;
     return usual ? null : { rule, mode, seed, values, modeValues };
   }
 
   /**
-   * What the last visit kept; what is no longer valid is left at its default.
+   * Restore the values of the last visit. A value that is no longer valid is replaced by the default.
    * @param {any} kept
    */
   recall(kept) {
@@ -122,7 +122,7 @@ export class Choice {
 }
 
 /**
- * What a control takes, where it does not take the value; "" where it does.
+ * Check a value of a control. Returns "" for a valid value, else a description of the values that are valid.
  * @param {Control} control
  * @param {unknown} value
  */
@@ -138,7 +138,7 @@ function defaults(owner) {
 }
 
 /** @param {Map<string, Rule | Mode>} owners */
-function usual(owners) {
+function allDefaults(owners) {
   return Object.fromEntries([...owners.values()].map((owner) => [owner.name, defaults(owner)]));
 }
 
@@ -152,17 +152,17 @@ export function changedValues(owner, values) {
 }
 
 /**
- * What is not at its default, by owner.
+ * The values that differ from their defaults, by owner.
  * @param {Map<string, Rule | Mode>} owners
  * @param {Record<string, Record<string, any>>} values
  */
-function touched(owners, values) {
+function allChanged(owners, values) {
   const changed = [...owners.values()].map((owner) => [owner.name, changedValues(owner, values[owner.name])]);
   return Object.fromEntries(changed.filter(([, v]) => Object.keys(v).length));
 }
 
 /**
- * Kept values into those of all owners, where they are still valid.
+ * Copy the kept values that are still valid into `values`.
  * @param {Map<string, Rule | Mode>} owners
  * @param {Record<string, Record<string, any>>} values
  * @param {Record<string, Record<string, any>> | undefined} kept

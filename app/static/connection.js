@@ -1,22 +1,22 @@
 // @ts-check
-/** The status line, and what the page does while the server is away: it says so and looks for it. */
+/** The status line. While the server cannot be reached, shows a notice and tries to reconnect. */
 
 import { offerModel } from "./model.js";
 import { Timers } from "./timers.js";
 import { ConnectionLost, ServerError, serverStatus } from "./transport.js";
 
-const LOADING = 500; // ms until a model that was being loaded is asked after again
+const LOADING = 500; // ms between status requests while the model loads
 
 export class Connection {
   /**
    * @param {HTMLElement} root
    * @param {import("./notices.js").Notices} notices
-   * @param {{lost: () => void, found: () => void}} told
+   * @param {{lost: () => void, found: () => void}} callbacks
    */
-  constructor(root, notices, told) {
+  constructor(root, notices, callbacks) {
     this.root = root;
     this.notices = notices;
-    this.told = told;
+    this.callbacks = callbacks;
     this.timers = new Timers();
     this.offline = false;
     addEventListener("online", () => this.offline && this.check());
@@ -62,7 +62,7 @@ export class Connection {
   }
 
   lost() {
-    this.told.lost();
+    this.callbacks.lost();
     if (this.offline) return;
     this.offline = true;
     this.notices.notice("connection", {
@@ -86,8 +86,8 @@ export class Connection {
     this.offline = false;
     this.timers.stop("retry");
     this.notices.notice("connection", null);
-    this.notices.notice("server", null); // what failed while it was away can be tried again
+    this.notices.notice("server", null); // problems from before the interruption are outdated
     this.notices.toast("Connected again.");
-    this.told.found();
+    this.callbacks.found();
   }
 }

@@ -1,12 +1,12 @@
 // @ts-check
 /**
- * The quiet line under the text: words, and how many keys drafts have saved in this document. The technical figures
- * stand in its tooltip, and beside it after a click.
+ * The line under the text: the number of words, and how many keys drafts have saved in this document. The technical
+ * figures are in its tooltip, and beside it after a click.
  *
  *   keys saved = 1 - keys pressed / keys that the same text takes without drafts
  *
- * A key is pressed for each letter, each deletion and each draft that is taken; pasted text counts on neither side. A
- * draft that is undone was not taken.
+ * Each letter, each deletion and each draft taken counts as one key pressed. Pasted text is not counted, and neither is a
+ * draft that was undone.
  */
 
 import { countWords } from "./counting.js";
@@ -28,7 +28,7 @@ export function setUpCounts(root, editor, documents) {
   const timers = new Timers();
   let words = 0;
   let counting = 0;
-  /** The draft that was taken last, while it stands. @type {{at: number, text: string} | null} */
+  /** The draft that was taken last, unless it was undone. @type {{at: number, text: string} | null} */
   let last = null;
 
   textarea.addEventListener("input", (event) => {
@@ -36,7 +36,7 @@ export function setUpCounts(root, editor, documents) {
     const { keys } = documents.current;
     if (editor.inserting) {
       const text = data ?? "";
-      if (text === textarea.value) return; // an example: no draft
+      if (text === textarea.value) return; // an example is not a draft
       keys.takes += 1;
       keys.taken += text.length;
       last = { at: textarea.selectionStart - text.length, text };
@@ -73,7 +73,7 @@ export function setUpCounts(root, editor, documents) {
     line.textContent = plural(words, "word") + (percent > 0 ? ` · ${percent}\u00a0% of keys saved` : "");
   }
 
-  /** The technical line as it stands at the moment. */
+  /** Copy the technical figures into the tooltip. */
   function tooltip() {
     const parts = [...technical.querySelectorAll(".pd-model, .pd-figures > span")];
     line.title = parts.map(({ textContent }) => textContent?.trim()).filter(Boolean).join(" · ");

@@ -1,11 +1,11 @@
 // @ts-check
-/** What a document is, wherever it is kept: its text and what goes with it. */
+/** The fields of a document, in either store: its text and its metadata. */
 
 /**
- * A document without its text. `title`: given by the writer, or empty; then `opening`, the beginning of its first
- * line, stands for it. `caret`: start and end of the selection. `privateRanges`: what was typed in incognito.
+ * A document without its text. `title`: given by the writer; if empty, `opening`, the beginning of the first line, is
+ * shown. `caret`: start and end of the selection. `privateRanges`: ranges that were typed in incognito.
  * `keys`: see counts.js. `created`, `changed`, `binned`: ms since 1970; `binned` is null outside the bin.
- * `revision`: names the text as it is kept; empty while it is kept nowhere.
+ * `revision`: identifies the stored text; empty if the document was never stored.
  * @typedef {{id: string, title: string, opening: string, words: number, caret: number[], privateRanges: number[][],
  *            keys: {typed: number, taken: number, takes: number}, created: number, changed: number,
  *            binned: number | null, revision: string}} Entry
@@ -14,16 +14,16 @@
 /** @typedef {Entry & {text: string}} Document */
 
 /**
- * A place that keeps documents; `file_documents.js` and `browser_documents.js` are the two. `write` replaces a text
- * only where `base` is still its revision ("" for a new document) and throws `Changed` otherwise.
+ * A store of documents, implemented by `file_documents.js` and `browser_documents.js`. `write` replaces a text only if
+ * `base` is its present revision ("" for a new document) and throws `Changed` otherwise.
  * @typedef {{where: "browser" | "files", list: () => Promise<Entry[]>, read: (id: string) => Promise<Document | null>,
  *            write: (document: Document, base: string) => Promise<Entry>,
  *            putInBin: (id: string, on: boolean) => Promise<void>, remove: (id: string) => Promise<void>}} Store
  */
 
-const OPENING = 80; // characters of the first line that stand for a title
+const OPENING = 80; // characters of the first line that are shown as a title
 
-/** The text that is kept is not the one that the writer began with. */
+/** The stored text is not the one that was edited: another window or program has changed it. */
 export class Changed extends Error {}
 
 /**
@@ -54,7 +54,7 @@ export function openingOf(text) {
 }
 
 /**
- * A file name for a document, without its ending.
+ * A file name for a document, without extension.
  * @param {{title: string, opening: string}} entry
  */
 export function fileNameOf(entry) {

@@ -1,13 +1,13 @@
 // @ts-check
-/** One tab per document: a Web Lock that a tab holds while it has the document open. Closing the tab lets go of it. */
+/** One tab per document: a tab keeps a Web Lock while the document is open. The browser releases it with the tab. */
 
 /**
  * @param {string} id of a document
- * @param {AbortSignal | null} signal wait until it is free or this says stop; null: only if it is free now
- * @returns {Promise<(() => void) | null>} lets go of the document; null if it was not had
+ * @param {AbortSignal | null} signal ends waiting for the lock; null: do not wait
+ * @returns {Promise<(() => void) | null>} releases the lock; null if the lock was not acquired
  */
 export function lockDocument(id, signal = null) {
-  // Without locks (an old browser) a text that was changed elsewhere is still noticed when it is saved.
+  // In a browser without locks, saving still detects that the text was changed elsewhere.
   if (!navigator.locks) return Promise.resolve(() => {});
   return new Promise((resolve) => {
     const how = signal ? { signal } : { ifAvailable: true };
@@ -16,7 +16,7 @@ export function lockDocument(id, signal = null) {
         if (!lock) return resolve(null);
         return new Promise((release) => resolve(() => release(undefined)));
       })
-      .catch(() => resolve(null)); // the signal
+      .catch(() => resolve(null)); // the signal was aborted
   });
 }
 

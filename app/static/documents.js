@@ -1,15 +1,15 @@
 // @ts-check
 /**
- * The document that this tab has open: opened, saved by itself, and never replaced unseen.
+ * The document that this tab has open: opened, saved automatically, and never overwritten without notice.
  *
- *   typing ─► half a second later: saved where documents are kept (browser_documents.js, file_documents.js)
- *   the page goes before that ─► what is missing waits in the small storage (memory.js) and is saved by the next page
- *   the same document in a second tab ─► its lock is taken (document_lock.js): the tab says so and offers a copy
- *   the kept text is not the one that this tab began with ─► this tab's text is kept as a copy
- *   incognito ─► kept for this tab alone, until incognito is switched off
+ *   typing ─► half a second later the document is saved to its store (browser_documents.js, file_documents.js)
+ *   the page closes before that ─► the unsaved text goes to localStorage (memory.js), and the next page saves it
+ *   a second tab opens the same document ─► the first tab has its lock (document_lock.js); the second offers a copy
+ *   the stored text was changed elsewhere ─► this tab's text is saved as a copy
+ *   incognito ─► the text is stored for this tab only, until incognito is switched off
  *
- * `root` hears "pd-document" when another document is open, or this one has another title, and "pd-documents" when the
- * list has changed, in this tab or in another.
+ * `root` receives the event "pd-document" when another document was opened or this one has a new title, "pd-documents"
+ * when the list of documents has changed in any tab, and "pd-elsewhere" with a document that another tab has open.
  */
 
 import { BrowserDocuments } from "./browser_documents.js";
@@ -28,13 +28,13 @@ import { ConnectionLost } from "./transport.js";
 /** @typedef {import("./document.js").Store} Store */
 
 const SAVE_AFTER = 500; // ms without a change until the text is saved
-const SAVE_AT_LEAST = 3000; // ms from a change until it is saved, although the typing goes on
-const LARGE = 500_000; // characters from which both are four times as long
+const SAVE_AT_LEAST = 3000; // ms from a change until it is saved even if typing continues
+const LARGE = 500_000; // characters above which both times are four times as long
 const AGAIN_AFTER = 5000; // ms until a failed save is tried again
-const OWN_WAIT = 2000; // ms for the page that was here before a reload to let go of its document
-const MOST_LEFT = 2_000_000; // characters that the small storage surely holds for the next page
-const WORTH_KEEPING = 20; // characters of a text that is emptied: then the bin gets a copy
-const MUCH = 200; // characters of a text that loses more than half at once: the same
+const OWN_WAIT = 2000; // ms to wait until the page before a reload releases its document's lock
+const MOST_LEFT = 2_000_000; // characters that fit into localStorage with certainty
+const WORTH_KEEPING = 20; // least characters of a text of which the bin gets a copy when it is emptied
+const MUCH = 200; // least characters of a text of which the bin gets a copy when more than half is deleted at once
 
 export class Documents {
   /**
@@ -47,42 +47,43 @@ export class Documents {
     this.timers = new Timers();
     /** @type {Store | null} */
     this.store = null;
-    /** @type {Document} `text` is what was saved last */
+    /** @type {Document} `text` is the text that was saved last */
     this.current = newDocument();
     this.renamed = false;
     this.changedAt = 0;
-    /** Lets go of the current document's lock; null while it has none. @type {(() => void) | null} */
+    /** Releases the current document's lock; null if this tab has no lock. @type {(() => void) | null} */
     this.release = null;
-    /** Ends the waiting for a document that another tab has open. @type {AbortController | null} */
+    /** Stops waiting for a document that another tab has open. @type {AbortController | null} */
     this.waiting = null;
-    /** One saving or opening after the other. @type {Promise<any>} */
+    /** The last action passed to `inTurn`. @type {Promise<any>} */
     this.queue = Promise.resolve();
     this.channel = new BroadcastChannel("polydraft.documents");
   }
 
   // ---------------------------------------------------------------- the first document of a page
 
-  /** Show the document of this tab, of the link, or the last one. What was typed meanwhile is added at its end. */
+  /** Show the document of the link, of this tab, or the last one. Text typed meanwhile is appended to it. */
   async start() {
     try {
       await this.openStore();
       await this.openFirst();
     } catch (error) {
-      this.failed(error);
+      this.reportFailure(error);
     }
     this.root.addEventListener("pd-text", (event) => this.textChanged(/** @type {CustomEvent} */ (event).detail));
     addEventListener("pagehide", () => this.leave());
     addEventListener("visibilitychange", () => document.hidden && this.saveNow());
-    addEventListener("beforeunload", (event) => this.mayBeLost() && event.preventDefault()); // the browser asks
+    // preventDefault() makes the browser show its "Leave site?" dialog.
+    addEventListener("beforeunload", (event) => this.mayBeLost() && event.preventDefault());
     this.root.querySelector(".pd-incognito")?.addEventListener("click", () => this.saveNow());
     this.channel.addEventListener("message", ({ data }) => {
-      if (data === "moved") this.inTurn(() => this.follow());
-      this.tell("pd-documents");
+      if (data === "moved") this.inTurn(() => this.followMove());
+      this.emit("pd-documents");
     });
     addEventListener("storage", async ({ key, newValue }) => {
-      // Another tab has gone, and has left something.
+      // A tab was closed and left unsaved text.
       if (!key?.startsWith(UNSAVED) || !newValue || !this.store) return;
-      await this.saveLeftovers({ wait: true }).catch((error) => this.failed(error));
+      await this.saveLeftovers({ wait: true }).catch((error) => this.reportFailure(error));
       this.listChanged();
     });
     addEventListener("hashchange", () => {
@@ -95,7 +96,7 @@ export class Documents {
   async openStore() {
     const { where } = await whereKept();
     this.store = where === "files" ? new FileDocuments() : await BrowserDocuments.open();
-    if (where === "files") await this.gather();
+    if (where === "files") await this.moveFromBrowser();
     await this.migrate();
     await this.saveLeftovers();
   }
@@ -109,44 +110,44 @@ export class Documents {
     const release = await lockDocument(id, own ? AbortSignal.timeout(OWN_WAIT) : null);
     const found = await this.find(id);
     if (!found || found.binned !== null) return release?.();
-    if (!release) return this.offer(found);
+    if (!release) return this.waitFor(found);
     this.show(found, release, own ? place : null, this.editor.textarea.value);
   }
 
-  /** Texts of versions that knew no documents become documents, once. */
+  /** Create documents from the texts of versions without documents, once. */
   async migrate() {
     const move = async () => {
       const [first, ...others] = oldTexts();
       if (first === undefined) return;
       for (const text of [...others, first]) {
         const caret = [text.length, text.length];
-        const { id } = await this.kept().write(newDocument({ text, caret }), "");
+        const { id } = await this.opened().write(newDocument({ text, caret }), "");
         keepLastDocument(id);
-        keepPlace({ id, caret, scroll: 0 }); // the last one is shown
+        keepPlace({ id, caret, scroll: 0 }); // the last of them is shown
       }
       forgetOldTexts();
     };
     await (navigator.locks ? navigator.locks.request("polydraft.migrate", move) : move());
   }
 
-  /** Save what earlier pages could not save before they went. */
+  /** Save the unsaved texts that earlier pages left in localStorage. */
   async saveLeftovers({ wait = false } = {}) {
     for (const document of recallUnsaved(false)) {
       const own = document.id === recallPlace()?.id;
       const release = await lockDocument(document.id, own || wait ? AbortSignal.timeout(OWN_WAIT) : null);
-      if (!release) continue; // its tab is there and saves it itself
+      if (!release) continue; // the tab that has it open saves it
       await this.writeOrCopy(document);
       forgetUnsaved(document.id, false);
       release();
     }
   }
 
-  /** Documents that are still in the browser's database although the writer keeps them as files. */
-  async gather() {
+  /** Move documents that are still in the browser's database to files, if documents are kept as files. */
+  async moveFromBrowser() {
     const databases = (await indexedDB.databases?.()) ?? [];
     if (!databases.some(({ name }) => name === "polydraft")) return;
     const browser = await BrowserDocuments.open();
-    if ((await browser.list()).length) await moveAll(browser, this.kept());
+    if ((await browser.list()).length) await moveAll(browser, this.opened());
     browser.database.close();
   }
 
@@ -161,7 +162,7 @@ export class Documents {
    * @param {Document} document
    * @param {(() => void) | null} release
    * @param {{caret: number[], scroll: number} | null} place
-   * @param {string} typed added at its end
+   * @param {string} typed appended to the document's text
    */
   show(document, release, place = null, typed = "") {
     this.waiting?.abort();
@@ -176,16 +177,16 @@ export class Documents {
     const typedPrivately = editor.incognito ? [[document.text.length, text.length]] : [];
     editor.setText(text, start, [...document.privateRanges, ...typedPrivately]);
     if (end !== start) editor.textarea.setSelectionRange(start, end);
-    // Only where the text has the focus does the browser bring the caret into sight by itself.
+    // The browser scrolls to the caret by itself only if the text has the focus.
     if (place) scrollTo(editor.textarea, place.scroll);
     else scrollToCaret(editor.textarea);
     if (document.revision) keepLastDocument(document.id);
     this.keepPlace();
-    this.elsewhere(null);
-    this.tell("pd-document");
+    this.showElsewhere(null);
+    this.emit("pd-document");
   }
 
-  /** Open a document, or say that another tab has it. @param {string} id */
+  /** Open a document, or show that another tab has it open. @param {string} id */
   open(id) {
     return this.inTurn(async () => {
       if (id === this.current.id) return;
@@ -195,13 +196,13 @@ export class Documents {
         release?.();
         throw new Error("This document is no longer there.");
       }
-      if (!release) return this.offer(found);
+      if (!release) return this.waitFor(found);
       await this.replaceBy(found, release);
     });
   }
 
   /**
-   * Show another document once nothing of this one can be lost.
+   * Save the current document, then show another.
    * @param {Document} document
    * @param {(() => void) | null} release
    */
@@ -215,24 +216,24 @@ export class Documents {
     this.show(document, release);
   }
 
-  /** An empty page. The document comes into being with its first words. */
+  /** Show an empty page. The document is created when it is first saved. */
   create() {
     return this.inTurn(() => this.replaceBy(newDocument(), null));
   }
 
-  /** Save the current document before another is shown; one without text or title is none. */
+  /** Save the current document before another is shown. One without text and title is deleted. */
   async putAside() {
-    for (let tries = 0; this.dirty() && tries < 3; tries++) await this.save(); // typing may go on meanwhile
+    for (let tries = 0; this.dirty() && tries < 3; tries++) await this.save(); // typing may continue meanwhile
     if (this.dirty() && this.editor.textarea.value) throw new Error("The text here could not be saved. It stays open.");
     const { id, revision, title } = this.current;
     if (!revision || title || this.editor.textarea.value) return;
-    await this.kept().remove(id);
+    await this.opened().remove(id);
     this.current = newDocument();
     this.listChanged();
   }
 
   /**
-   * A document of its own with this text; it is shown.
+   * Create a document with this text and show it.
    * @param {string} title
    * @param {string} text
    */
@@ -242,7 +243,7 @@ export class Documents {
 
   /**
    * @param {string} id
-   * @param {string} title empty: the document is called by its first line again
+   * @param {string} title empty: the first line is shown as title again
    */
   rename(id, title) {
     return this.inTurn(async () => {
@@ -251,7 +252,7 @@ export class Documents {
         this.renamed = true;
         return this.save();
       }
-      await this.alone(id, async () => {
+      await this.withLock(id, async () => {
         const found = await this.find(id);
         if (!found) throw new Error("This document is no longer there.");
         await this.writeOrCopy({ ...found, title });
@@ -261,24 +262,24 @@ export class Documents {
   }
 
   /**
-   * Do something with a document that is not shown, while no tab has it open.
+   * Run an action on a document that is not shown, with its lock. Throws if a tab has the document open.
    * @param {string} id
    * @param {() => Promise<void>} action
    */
-  async alone(id, action) {
+  async withLock(id, action) {
     const release = await lockDocument(id);
     if (!release) throw new Error("This document is open in another tab. Close it there first.");
     await action().finally(release);
   }
 
   /**
-   * Another tab has this document open. Where that tab lets go of it, it opens here.
+   * Another tab has this document open: open it here once that tab releases its lock.
    * @param {Document} document
    */
-  offer(document) {
+  waitFor(document) {
     this.waiting?.abort();
     const waiting = (this.waiting = new AbortController());
-    this.elsewhere(document);
+    this.showElsewhere(document);
     lockDocument(document.id, waiting.signal).then((release) => {
       if (!release) return;
       this.inTurn(async () => {
@@ -289,10 +290,10 @@ export class Documents {
     });
   }
 
-  /** @param {Document | null} document that another tab has open */
-  elsewhere(document) {
+  /** @param {Document | null} document that another tab has open; null: stop waiting for it */
+  showElsewhere(document) {
     if (!document) this.waiting?.abort();
-    this.tell("pd-elsewhere", document);
+    this.emit("pd-elsewhere", document);
   }
 
   /** @param {string} id */
@@ -304,7 +305,7 @@ export class Documents {
     });
   }
 
-  /** @param {Document} document that is kept nowhere yet */
+  /** @param {Document} document that is not stored yet */
   async showNew(document) {
     const entry = await this.keep(document);
     this.listChanged();
@@ -316,14 +317,14 @@ export class Documents {
   /** @param {{opened: boolean}} how */
   textChanged({ opened }) {
     if (opened || !this.dirty()) return;
-    if (this.waiting) this.elsewhere(null); // the writer has begun something else
+    if (this.waiting) this.showElsewhere(null); // the writer has begun another text
     const slow = this.editor.text.length > LARGE ? 4 : 1;
     this.changedAt ||= performance.now();
     const latest = this.changedAt + SAVE_AT_LEAST * slow - performance.now();
     this.timers.later("save", Math.max(0, Math.min(SAVE_AFTER * slow, latest)), () => this.saveNow());
   }
 
-  /** Whether there is anything to save. */
+  /** Whether the document has unsaved changes. */
   dirty() {
     return this.renamed || this.editor.textarea.value !== this.current.text;
   }
@@ -332,7 +333,7 @@ export class Documents {
     return this.inTurn(() => this.save());
   }
 
-  /** What is written now, as a document. @returns {Document} */
+  /** The current document with the editor's present text. @returns {Document} */
   written() {
     const { value, selectionStart, selectionEnd } = this.editor.textarea;
     const privateRanges = this.editor.privacy?.ranges ?? this.current.privateRanges;
@@ -350,7 +351,7 @@ export class Documents {
       if (!this.dirty()) return;
       const before = this.current;
       const document = this.written();
-      if (!document.text && !before.text && !document.title) return; // an empty page is no document
+      if (!document.text && !before.text && !document.title) return; // an empty page is not a document
       this.release ??= await lockDocument(document.id);
       this.renamed = false;
       if (incognito) {
@@ -359,7 +360,7 @@ export class Documents {
       } else {
         if (isMuchLess(document.text, before.text)) await this.binCopy(before);
         const entry = await this.writeOrCopy(document);
-        this.current = this.isNow(entry, document.text);
+        this.current = this.saved(entry, document.text);
         if (entry.id !== document.id) {
           this.release?.();
           this.release = await lockDocument(entry.id);
@@ -370,70 +371,70 @@ export class Documents {
       }
       this.editor.notice("storage", null);
       this.keepPlace();
-      this.tell("pd-document");
+      this.emit("pd-document");
     } catch (error) {
       this.renamed ||= renamed;
-      this.failed(error);
+      this.reportFailure(error);
       this.timers.later("save", AGAIN_AFTER, () => this.saveNow());
     }
   }
 
   /**
-   * The current document after it was saved. What the page itself has changed meanwhile stays.
+   * The current document after it was saved, with the changes that the page has made meanwhile.
    * @param {Entry} entry
    * @param {string} text that was saved
    * @returns {Document}
    */
-  isNow(entry, text) {
+  saved(entry, text) {
     const { title, keys, privateRanges } = this.current;
     return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, privateRanges, text };
   }
 
   /**
-   * Keep a document; where the kept text is not the one it began with, as a copy.
+   * Store a document; if the stored text was changed elsewhere, as a copy.
    * @param {Document} document
    * @returns {Promise<Entry>} with another id for a copy
    */
   async writeOrCopy(document) {
     try {
-      return await this.kept().write(document, document.revision);
+      return await this.opened().write(document, document.revision);
     } catch (error) {
       if (!(error instanceof Changed)) throw error;
       const found = await this.find(document.id);
       if (found && found.text === document.text) return found;
       const copy = copyOf(document);
-      const entry = await this.kept().write(copy, "");
+      const entry = await this.opened().write(copy, "");
       this.editor.toast(`This document was changed elsewhere. Your text is kept as “${titleOf(entry)}”.`, { long: true });
       return entry;
     }
   }
 
-  /** A text that is about to be replaced by much less. @param {Document} document */
+  /** Put a copy of a text that is about to be replaced by a much shorter one into the bin. @param {Document} document */
   async binCopy(document) {
     const { title, text } = document;
-    const entries = await this.kept().list();
+    const entries = await this.opened().list();
     const twin = entries.find((entry) => entry.binned && entry.title === title && entry.opening === openingOf(text));
-    if (twin && (await this.kept().read(twin.id))?.text === text) return;
-    await this.kept().write(newDocument({ ...document, id: crypto.randomUUID(), revision: "", binned: Date.now() }), "");
+    if (twin && (await this.opened().read(twin.id))?.text === text) return;
+    await this.opened().write(newDocument({ ...document, id: crypto.randomUUID(), revision: "", binned: Date.now() }), "");
   }
 
-  /** What was kept for this tab alone while it was incognito becomes part of the documents. */
+  /** Store the documents that this tab wrote in incognito. */
   async publish() {
     for (const document of recallUnsaved(true)) {
       const entry = await this.writeOrCopy(document);
       forgetUnsaved(document.id, true);
-      if (document.id === this.current.id) this.current = this.isNow(entry, document.text);
+      if (document.id === this.current.id) this.current = this.saved(entry, document.text);
       this.listChanged();
     }
   }
 
-  /** The page goes. What is not saved waits for the next page. */
+  /** The page is being closed: leave unsaved text for the next page. */
   leave() {
     this.keepPlace();
     if (this.store && this.dirty() && this.written().text) keepUnsaved(this.written(), isIncognito());
   }
 
-  /** Whether the page must not go unasked: there is more to save than the small storage holds. */
+  /** Whether closing the page could lose text: more is unsaved than fits into localStorage. */
   mayBeLost() {
     return this.dirty() && this.editor.text.length > MOST_LEFT;
   }
@@ -447,7 +448,7 @@ export class Documents {
 
   /** @returns {Promise<(Entry & {here: boolean, elsewhere: boolean, forTab: boolean})[]>} */
   async list() {
-    const [kept, open] = await Promise.all([this.kept().list(), openDocuments()]);
+    const [kept, open] = await Promise.all([this.opened().list(), openDocuments()]);
     const forTab = recallUnsaved(true);
     const hidden = new Set(forTab.map(({ id }) => id));
     const own = forTab.map(({ text, ...entry }) => ({ ...entry, opening: openingOf(text) }));
@@ -459,15 +460,15 @@ export class Documents {
 
   /**
    * @param {string} id
-   * @returns {Promise<Document | null>} as this tab has it
+   * @returns {Promise<Document | null>} this tab's incognito version, else the stored one
    */
   async find(id) {
-    return recallUnsaved(true).find((document) => document.id === id) ?? this.kept().read(id);
+    return recallUnsaved(true).find((document) => document.id === id) ?? this.opened().read(id);
   }
 
-  /** Keep a document that is nowhere yet. @param {Document} document @returns {Promise<Entry>} */
+  /** Store a new document. @param {Document} document @returns {Promise<Entry>} */
   async keep(document) {
-    if (!isIncognito()) return this.kept().write(document, "");
+    if (!isIncognito()) return this.opened().write(document, "");
     if (!keepUnsaved(document, true)) throw new Error("This text is too long to be kept for this tab alone.");
     return document;
   }
@@ -480,7 +481,7 @@ export class Documents {
   putInBin(id, on) {
     return this.inTurn(async () => {
       if (id === this.current.id) await this.replaceBy(newDocument(), null);
-      await this.alone(id, () => this.kept().putInBin(id, on));
+      await this.withLock(id, () => this.opened().putInBin(id, on));
       this.listChanged();
     });
   }
@@ -488,23 +489,23 @@ export class Documents {
   /** Delete documents for good. @param {string[]} ids */
   remove(ids) {
     return this.inTurn(async () => {
-      for (const id of ids) await this.alone(id, () => this.kept().remove(id));
+      for (const id of ids) await this.withLock(id, () => this.opened().remove(id));
       this.listChanged();
     });
   }
 
   /**
-   * Documents of an export. None replaces another: one that is here already is left out, one whose text differs is
-   * added as a copy.
+   * Add the documents of an export. No stored document is replaced: an equal one is skipped, and one with a different
+   * text is added as a copy.
    * @param {Document[]} documents
    */
   add(documents) {
     return this.inTurn(async () => {
       let added = 0;
       for (const document of documents) {
-        const found = await this.kept().read(document.id);
+        const found = await this.opened().read(document.id);
         if (found?.text === document.text) continue;
-        await this.kept().write(found ? copyOf(document) : { ...document, revision: "" }, "");
+        await this.opened().write(found ? copyOf(document) : { ...document, revision: "" }, "");
         added++;
       }
       this.listChanged();
@@ -517,51 +518,51 @@ export class Documents {
     return this.inTurn(async () => {
       await this.save();
       const found = [];
-      for (const { id } of await this.kept().list()) found.push(await this.kept().read(id));
+      for (const { id } of await this.opened().list()) found.push(await this.opened().read(id));
       return found.filter((document) => document !== null);
     });
   }
 
   /**
-   * Move all documents to another place, which is then the one for new documents too.
+   * Move all documents to the other store. New documents are stored there too.
    * @param {"browser" | "files"} where
    */
   moveTo(where) {
     return this.inTurn(async () => {
       await this.save();
-      const from = this.kept();
+      const from = this.opened();
       if (from.where === where) return;
       const to = where === "files" ? new FileDocuments() : await BrowserDocuments.open();
       if (where === "files") await keepIn("files");
       await moveAll(from, to);
       if (where === "browser") await keepIn("browser");
-      await this.follow();
+      await this.followMove();
       this.channel.postMessage("moved");
-      this.tell("pd-documents");
+      this.emit("pd-documents");
     });
   }
 
-  /** Documents are kept at another place now. */
-  async follow() {
+  /** Use the store to which all documents were moved. */
+  async followMove() {
     const { where } = await whereKept();
     if (this.store?.where !== where) this.store = where === "files" ? new FileDocuments() : await BrowserDocuments.open();
     if (!this.current.revision) return;
-    const found = await this.kept().read(this.current.id);
-    // This tab holds the document's lock: what was moved is what it saved last, or older.
-    this.current = this.isNow({ ...this.current, revision: "", ...found }, found?.text ?? "");
+    const found = await this.opened().read(this.current.id);
+    // This tab has the document's lock, so the moved text is the one it saved last, or an older one.
+    this.current = this.saved({ ...this.current, revision: "", ...found }, found?.text ?? "");
     await this.save();
   }
 
   // ---------------------------------------------------------------- inside
 
-  /** @returns {Store} */
-  kept() {
+  /** @returns {Store} throws if no store could be opened */
+  opened() {
     if (!this.store) throw new Error("This browser keeps no documents.");
     return this.store;
   }
 
   /**
-   * One after the other: what opens or saves must not meet half of another such step.
+   * Run an action after all earlier ones have ended, because opening and saving must not interleave.
    * @template T
    * @param {() => Promise<T>} action
    * @returns {Promise<T>}
@@ -574,20 +575,20 @@ export class Documents {
 
   listChanged() {
     this.channel.postMessage("changed");
-    this.tell("pd-documents");
+    this.emit("pd-documents");
   }
 
   /**
    * @param {"pd-document" | "pd-documents" | "pd-elsewhere"} event
    * @param {any} detail
    */
-  tell(event, detail = undefined) {
+  emit(event, detail = undefined) {
     this.root.dispatchEvent(new CustomEvent(event, { detail }));
   }
 
   /** @param {unknown} error */
-  failed(error) {
-    if (error instanceof ConnectionLost) return this.editor.connection.lost(); // which says that the text is safe
+  reportFailure(error) {
+    if (error instanceof ConnectionLost) return this.editor.connection.lost(); // its notice says that the text is safe
     const reason = error instanceof Error ? error.message : String(error);
     this.editor.notice("storage", {
       message: `Your text could not be saved. ${reason}`,
@@ -597,7 +598,7 @@ export class Documents {
 }
 
 /**
- * Move every document. Each is read again at its new place before it is removed from the old one.
+ * Move every document. Each is read back from the new store before it is removed from the old one.
  * @param {Store} from
  * @param {Store} to
  */
@@ -609,9 +610,9 @@ async function moveAll(from, to) {
     const moved = there && there.text !== document.text ? copyOf(document) : { ...document, revision: "" };
     if (!there || there.text !== document.text) await to.write(moved, "");
     const text = (await to.read(moved.id))?.text;
-    // A file holds no half of a surrogate pair.
+    // A file cannot contain half of a surrogate pair.
     if (text !== document.text && text !== document.text.toWellFormed()) {
-      throw new Error(`“${titleOf(document)}” was not the same after it was moved; it stays where it was.`);
+      throw new Error(`“${titleOf(document)}” differed after it was moved, so it was not removed from its old place.`);
     }
     await from.remove(id);
   }
@@ -631,7 +632,7 @@ function copyOf(document) {
   return newDocument({ ...document, id: crypto.randomUUID(), title, revision: "", changed: Date.now() });
 }
 
-/** The document that the address names, which it then names no more: it is the tab that has a document. */
+/** The id of the document in the address, which is then removed from it: `recallPlace` keeps the tab's document. */
 function linkedDocument() {
   const id = location.hash.match(/^#document=([0-9a-f-]{8,64})$/)?.[1];
   if (id) history.replaceState(null, "", location.pathname + location.search);
@@ -639,7 +640,7 @@ function linkedDocument() {
 }
 
 /**
- * Now, and once more when the browser has drawn the text, where it may bring the caret into sight by itself.
+ * Scroll now, and once more after the browser has drawn the text, because it may scroll to the caret then.
  * @param {HTMLTextAreaElement} textarea
  * @param {number} top
  */

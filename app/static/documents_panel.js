@@ -1,5 +1,5 @@
 // @ts-check
-/** The list of documents, the bin, and what can be done with all of them: the panel behind “Documents”. */
+/** The panel of the button “Documents”: the list of documents, the bin, files, and where documents are kept. */
 
 import { titleOf } from "./document.js";
 import { whereKept } from "./file_documents.js";
@@ -29,7 +29,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     back: () => editor.textarea.focus(),
   });
 
-  // On a small screen the tools stand in a menu, which closes behind what was chosen.
+  // On a small screen the tools are in a menu, which closes after a choice.
   const menu = /** @type {HTMLButtonElement} */ (find(".pd-menu"));
   const unfold = (/** @type {boolean} */ open) => menu.setAttribute("aria-expanded", String(open));
   menu.addEventListener("click", () => unfold(menu.getAttribute("aria-expanded") !== "true"));
@@ -38,7 +38,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     if (target instanceof Node && !menu.contains(target) && !find(".pd-tools").contains(target)) unfold(false);
   });
 
-  /** Do something that may fail, and say so where it does. @param {() => Promise<unknown>} action */
+  /** Run an action and show its error, if it fails, as a toast. @param {() => Promise<unknown>} action */
   async function run(action) {
     try {
       await action();
@@ -110,7 +110,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     about.textContent = description(row);
     name.append(title, about);
     if (name instanceof HTMLAnchorElement) {
-      name.href = `#document=${row.id}`; // in a new tab it opens there
+      name.href = `#document=${row.id}`; // so that it can be opened in a new tab
       if (row.here) name.setAttribute("aria-current", "true");
       name.addEventListener("click", (event) => {
         if (event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -192,16 +192,16 @@ export function setUpDocumentsPanel(root, editor, documents) {
   function twoClicks(button, action) {
     const { textContent: text, ariaLabel } = button;
     let timer = 0;
-    const ask = (/** @type {boolean} */ sure) => {
+    const setSure = (/** @type {boolean} */ sure) => {
       clearTimeout(timer);
       button.toggleAttribute("data-sure", sure);
       button.textContent = sure ? "This cannot be undone. Delete?" : text;
       button.ariaLabel = sure ? null : ariaLabel;
-      if (sure) timer = setTimeout(() => ask(false), SURE_FOR);
+      if (sure) timer = setTimeout(() => setSure(false), SURE_FOR);
     };
     button.addEventListener("click", () => {
       const sure = button.hasAttribute("data-sure");
-      ask(!sure);
+      setSure(!sure);
       if (sure) run(action);
     });
   }
@@ -222,7 +222,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
   // ---------------------------------------------------------------- files
 
   /** @param {Iterable<File>} files */
-  async function take(files) {
+  async function openFiles(files) {
     for (const file of files) {
       await run(async () => {
         const read = await readFile(file);
@@ -236,7 +236,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
 
   chooser.addEventListener("change", async () => {
     popup.close();
-    await take([...(chooser.files ?? [])]);
+    await openFiles([...(chooser.files ?? [])]);
     chooser.value = "";
   });
   const hasFiles = (/** @type {DragEvent} */ { dataTransfer }) =>
@@ -253,7 +253,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     root.removeAttribute("data-dropping");
     if (!hasFiles(event)) return;
     event.preventDefault();
-    take([...(event.dataTransfer?.files ?? [])]);
+    openFiles([...(event.dataTransfer?.files ?? [])]);
   });
 
   // ---------------------------------------------------------------- this tab

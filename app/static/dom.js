@@ -1,8 +1,8 @@
 // @ts-check
-/** Small helpers around elements that several parts of the page share. */
+/** Helpers for elements, shared by several parts of the page. */
 
 /**
- * Set an element's text. Writing the same text again would still cost a layout.
+ * Set an element's text if it differs: even setting the same text costs a layout.
  * @param {Element | null} element
  * @param {string} text
  */
@@ -11,7 +11,7 @@ export function setText(element, text) {
 }
 
 /**
- * Open or close what a button controls.
+ * Show or hide the element that a button controls.
  * @param {HTMLButtonElement} button
  */
 export function disclose(button, open = button.getAttribute("aria-expanded") !== "true") {

@@ -1,26 +1,26 @@
 // @ts-check
 /**
- * What the editor does with drafts, as pure functions: which of them agree with what has been typed, what is left
- * of each, where they part, and how much text to send. Knows nothing about the page or the network.
+ * Pure functions on drafts and text: which drafts agree with the typed text, the rest of each, where they branch, and
+ * how much text to send. They use neither the page nor the network.
  */
 
 /**
- * One draft as the server sends it. `text` is exactly what picking it inserts at the caret; `personal` are the parts
- * of it that a personal store decided on, from where to before where in characters (not UTF-16 units); `how`, likewise,
- * how each token came by speculation, and its LTS.
+ * One draft as the server sends it. `text` is the text that taking it inserts at the caret; `personal` lists the ranges
+ * that a personal store decided, as [start, end) in characters (not UTF-16 units); `how` lists for each token its range,
+ * how speculation produced it, and its LTS.
  * @typedef {{id: number, text: string, probability: number, whole: number, finished: boolean,
  *            personal?: [number, number][], how?: [number, number, string, number | null][]}} Draft
  */
 
 /**
- * A draft and where it was made: `anchor` is the text before the caret that it continues; `origin` how much of that
- * stood there when its first version came, so that going back a few letters finds it again. All versions of one draft
- * have the same `lineage`.
+ * A draft and its position: `anchor` is the text before the caret that it continues; `origin` is the length of the anchor
+ * of its first version, so that the draft is still found after deleting a few letters. All versions of one draft have
+ * the same `lineage`.
  * @typedef {Draft & {anchor: string, origin: number, lineage: number}} PlacedDraft
  */
 
 /**
- * What is left of a draft after `before`: "" when all of it is written; null where it does not belong.
+ * The rest of a draft after `before`: "" if all of it is written; null if it does not continue `before`.
  * @param {PlacedDraft} draft
  * @param {string} before
  * @returns {string | null}
@@ -36,8 +36,8 @@ export function restOf({ anchor, origin, text }, before) {
 }
 
 /**
- * What taking `part` of a draft inserts where `after` follows the caret: nothing that repeats what follows, and a
- * space where one belongs.
+ * The text that taking `part` of a draft inserts before `after`: without an end that repeats `after`, and with a space
+ * where the two need one.
  * @param {string} part
  * @param {string} after
  */
@@ -52,12 +52,12 @@ export function fitted(part, after) {
   return STICKS.test(kept) && BEGINS.test(next) && !UNSPACED.test(next) ? `${kept} ` : kept;
 }
 
-const STICKS = /[^\s\p{Ps}\p{Pi}'’-]$/u; // an end that wants a space before the next word
+const STICKS = /[^\s\p{Ps}\p{Pi}'’-]$/u; // an end that needs a space before the next word
 const BEGINS = /[\p{L}\p{N}\p{Ps}\p{Pi}"]/u;
 const WORD = /[\p{L}\p{N}]/u;
 
 /**
- * How many characters at the end of `part` stand at the beginning of `after` too: whole words, or marks.
+ * How many characters at the end of `part` are also at the beginning of `after`: whole words or punctuation.
  * @param {string} part
  * @param {string} after
  */
@@ -71,7 +71,7 @@ function overlap(part, after) {
 }
 
 /**
- * Whether one writes here: nothing but spaces follows on the line.
+ * Whether drafts belong here: only spaces follow on the line.
  * @param {string} after
  */
 export function isWritingPlace(after) {
@@ -79,7 +79,7 @@ export function isWritingPlace(after) {
 }
 
 /**
- * How many characters of `rest` a click at `offset` takes: up to the end of the word, or of the punctuation, there.
+ * How many characters of `rest` a click at `offset` takes: up to the end of the word or punctuation at that place.
  * @param {string} rest
  * @param {number} offset
  */
@@ -93,8 +93,8 @@ export function upToWord(rest, offset) {
 }
 
 /**
- * Whether a draft still has enough left to be worth showing without asking for more: three characters and more
- * than the end of a word. Scripts without spaces between words count by characters alone.
+ * Whether the rest of a draft is long enough to show without a new request: at least three characters and more than the
+ * end of a word. In scripts without spaces between words, three characters suffice.
  * @param {string} rest
  */
 export function hasEnoughLeft(rest) {
@@ -102,14 +102,14 @@ export function hasEnoughLeft(rest) {
   return /\s\S/.test(rest) || UNSPACED.test(rest);
 }
 
-// Scripts that are written without spaces between words: a "word" is then what the browser's segmenter says.
+// Scripts that are written without spaces between words. The browser's segmenter finds their words.
 const UNSPACED = /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}]/u;
 
 const PIECE = /^\s*(?:["'\p{Ps}\p{Pi}]*[\p{L}\p{M}\p{N}]+(?:['’_.-][\p{L}\p{M}\p{N}]+)*|[^\p{L}\p{M}\p{N}_\s]+|_+)/u;
 
 /**
- * The first word of `rest` with the space before it, or the punctuation it begins with. A writer often wants the word
- * and goes on otherwise, so punctuation after a word is a piece of its own.
+ * The first word of `rest` with the space before it, or the punctuation it begins with. Punctuation after a word is a
+ * separate piece, because a writer often takes only the word.
  * @param {string} rest
  */
 export function firstWord(rest) {
@@ -124,7 +124,7 @@ export function firstWord(rest) {
 }
 
 /**
- * The end of an unfinished word before the caret, so that a draft that completes it can be read as a whole word.
+ * The unfinished word before the caret. The list shows it in front of a draft that completes it.
  * @param {string} before
  */
 export function wordStem(before) {
@@ -132,7 +132,7 @@ export function wordStem(before) {
 }
 
 /**
- * How many characters two texts share from the start, cut back to where whole words end in both.
+ * The length of the common beginning of two texts, shortened to a place where a word ends in both.
  * @param {string} a
  * @param {string} b
  */
@@ -145,8 +145,8 @@ export function sharedBeginning(a, b) {
 }
 
 /**
- * Where each row parts from the rows above it. `shared` is the number of leading characters that an earlier row
- * already shows, `parent` the first such row (-1: nothing shared).
+ * Where each row branches from the rows above it. `shared` is the number of leading characters that an earlier row
+ * also has, `parent` the first such row (-1: none).
  * @param {string[]} texts
  * @returns {{shared: number, parent: number}[]}
  */
@@ -165,8 +165,8 @@ const WINDOW = 8192;
 const STRIDE = 4096;
 
 /**
- * The part of the text before the caret that is sent. It starts at 0 or at a multiple of 4096 UTF-16 units, so that
- * the server's cached prefix stays valid while one types in a long text.
+ * The part of the text before the caret that requests contain. It starts at 0 or at a multiple of 4096 UTF-16 units, so
+ * that the server's cached prefix stays valid while typing in a long text.
  * @param {string} before
  */
 export function cropped(before) {
@@ -180,7 +180,7 @@ export function cropped(before) {
 const isLowSurrogate = (unit) => unit >= 0xdc00 && unit <= 0xdfff;
 
 /**
- * Half characters (lone surrogates) have no UTF-8 form; the server gets U+FFFD in their place.
+ * Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD.
  * @param {string} text
  */
 function wellFormed(text) {
@@ -192,7 +192,7 @@ function wellFormed(text) {
 const RTL = /[\u0591-\u08FF\uFB1D-\uFDFD\uFE70-\uFEFC\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u;
 
 /**
- * Whether a paragraph runs from right to left: its first letter decides, as with `dir="auto"`.
+ * Whether a paragraph is written from right to left, decided by its first letter as with `dir="auto"`.
  * @param {string} paragraph
  */
 export function isRightToLeft(paragraph) {
@@ -201,8 +201,8 @@ export function isRightToLeft(paragraph) {
 }
 
 /**
- * Whether some paragraph is so long that the browser's search for the direction of each paragraph takes longer than
- * a key press (in Chromium 1.5 s for 1 MB without a line end).
+ * Whether a paragraph is so long that the browser's computation of its direction delays typing (in Chromium 1.5 s for
+ * 1 MB without a line end).
  * @param {string} text
  */
 export function hasHugeParagraph(text) {
@@ -218,7 +218,7 @@ export function hasHugeParagraph(text) {
 const HUGE = 20_000;
 
 /**
- * A probability as a reader wants it.
+ * A probability as a rounded percentage.
  * @param {number} p
  */
 export function percent(p) {

@@ -25,18 +25,18 @@ export class FileDocuments {
     this.where = /** @type {const} */ ("files");
   }
 
-  /** @returns {Promise<Entry[]>} the last changed first */
+  /** @returns {Promise<Entry[]>} most recently changed first */
   async list() {
-    return (await getJson("/api/documents")).documents.map(ours);
+    return (await getJson("/api/documents")).documents.map(fromServer);
   }
 
   /**
    * @param {string} id
-   * @returns {Promise<Document | null>} null where there is none of this name
+   * @returns {Promise<Document | null>} null if there is none with this id
    */
   async read(id) {
     if (!(await this.list()).some((entry) => entry.id === id)) return null;
-    return ours(await getJson(`/api/documents/${encodeURIComponent(id)}`));
+    return fromServer(await getJson(`/api/documents/${encodeURIComponent(id)}`));
   }
 
   /**
@@ -45,9 +45,9 @@ export class FileDocuments {
    * @returns {Promise<Entry>}
    */
   async write({ id, title, text, caret, privateRanges, keys, created, changed, binned }, base) {
-    const asked = { id, title, text, caret, private: privateRanges, keys, created, changed, binned, base: base || null };
+    const body = { id, title, text, caret, private: privateRanges, keys, created, changed, binned, base: base || null };
     try {
-      return ours(await postJson("/api/documents/write", asked));
+      return fromServer(await postJson("/api/documents/write", body));
     } catch (error) {
       if (error instanceof ServerError && error.changed) throw new Changed(error.message);
       throw error;
@@ -68,7 +68,7 @@ export class FileDocuments {
   }
 }
 
-/** @param {any} theirs */
-function ours({ private: privateRanges, keys, file: _, ...entry }) {
+/** @param {any} document as the server sends it */
+function fromServer({ private: privateRanges, keys, file: _, ...entry }) {
   return { ...entry, privateRanges, keys: { ...NO_KEYS, ...keys } };
 }

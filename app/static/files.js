@@ -1,5 +1,5 @@
 // @ts-check
-/** Text files in and out of the page, and all documents as one file. */
+/** Opens and saves text files, and exports and imports all documents as one file. */
 
 import { fileNameOf, newDocument } from "./document.js";
 
@@ -7,10 +7,10 @@ import { fileNameOf, newDocument } from "./document.js";
 
 const FORMAT = "polydraft documents";
 const VERSION = 1;
-const LARGEST = 32 << 20; // bytes of a text file; of an export, as many times more as it has documents
+const LARGEST = 32 << 20; // bytes of a text file; an export may be larger
 
 /**
- * Offer a file to the browser's downloads.
+ * Save a file through the browser's downloads.
  * @param {string} name
  * @param {string} content
  * @param {string} type
@@ -24,7 +24,7 @@ export function download(name, content, type) {
 }
 
 /**
- * The text as it stands, as a file of this kind.
+ * Save the text, unchanged, as a file of this kind.
  * @param {{title: string, opening: string}} entry
  * @param {string} text
  * @param {"txt" | "md"} kind
@@ -49,8 +49,8 @@ export function exportAll(documents) {
 
 /**
  * @param {File} file
- * @returns {Promise<{title: string, text: string} | {documents: Document[]}>} a text, or the documents of an export
- *   Rejected with a sentence for what is neither.
+ * @returns {Promise<{title: string, text: string} | {documents: Document[]}>} a text, or the documents of an export;
+ *   rejected with a sentence for the user if the file is neither
  */
 export async function readFile(file) {
   const { name, size } = file;
@@ -63,9 +63,9 @@ export async function readFile(file) {
 }
 
 /**
- * Text in UTF-8, in UTF-16 with its mark, or else in the Western code of old programs.
+ * Decode text: UTF-8, UTF-16 with a byte order mark, or else Windows-1252.
  * @param {Uint8Array} bytes
- * @returns {string | null} null where it is no text
+ * @returns {string | null} null if it is not text
  */
 function decoded(bytes) {
   const sixteen = bytes[0] === 0xff && bytes[1] === 0xfe ? "utf-16le" : bytes[0] === 0xfe && bytes[1] === 0xff ? "utf-16be" : "";
@@ -74,11 +74,11 @@ function decoded(bytes) {
   try {
     return inLines(new TextDecoder("utf-8", { fatal: true }).decode(bytes));
   } catch {
-    return inLines(new TextDecoder("windows-1252").decode(bytes)); // every byte has a meaning there
+    return inLines(new TextDecoder("windows-1252").decode(bytes)); // decodes every byte
   }
 }
 
-/** Line ends as a text field has them. @param {string} text */
+/** Convert line ends to "\n", as in a text field. @param {string} text */
 function inLines(text) {
   return text.replace(/\r\n?/g, "\n");
 }
@@ -86,7 +86,7 @@ function inLines(text) {
 /**
  * @param {string} text
  * @param {string} name of its file
- * @returns {Document[] | null} null for other JSON, which is a text like any other
+ * @returns {Document[] | null} null for other JSON, which is opened as text
  */
 function documentsOf(text, name) {
   let found;

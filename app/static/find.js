@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Find and replace. A <textarea> shows its selection only while it has the focus, so the match is also drawn on a layer
- * of its own, as long as the field for the search has it. Small and capital letters count as the same.
+ * Find and replace, ignoring case. A <textarea> shows its selection only while it has the focus, so a separate layer
+ * shows the match while the search field has the focus.
  */
 
 import { MAC } from "./platform.js";
@@ -20,7 +20,7 @@ export function setUpFind(root, editor) {
   const bar = find(".pd-find");
   const field = /** @type {HTMLInputElement} */ (find("[name=fd-what]"));
   const other = /** @type {HTMLInputElement} */ (find("[name=fd-with]"));
-  const said = find(".fd-said");
+  const status = find(".fd-said");
   const layer = find(".fd-layer");
   /** Where each match begins. @type {number[]} */
   let places = [];
@@ -58,11 +58,11 @@ export function setUpFind(root, editor) {
     show();
   }
 
-  /** Select the current match, bring it into sight and draw it. */
+  /** Select the current match, scroll to it and mark it. */
   function show() {
     layer.replaceChildren();
     const many = places.length >= MOST ? `${MOST.toLocaleString("en")} or more` : places.length.toLocaleString("en");
-    said.textContent = !field.value ? "" : at < 0 ? "Not found" : `${(at + 1).toLocaleString("en")} of ${many}`;
+    status.textContent = !field.value ? "" : at < 0 ? "Not found" : `${(at + 1).toLocaleString("en")} of ${many}`;
     if (at < 0) return;
     const start = places[at];
     const end = start + field.value.length;
@@ -82,7 +82,7 @@ export function setUpFind(root, editor) {
   function mark(start, end) {
     const from = editor.map.locate(editor.text, start);
     const to = editor.map.locate(editor.text, end);
-    if (!from || !to) return; // a place far away in a long text; its selection is in sight once the text has the focus
+    if (!from || !to) return; // a long text, too slow to measure: the selection itself shows the match
     const { left, top, lineHeight, width } = editor.map.column();
     const y = top + from.y - textarea.scrollTop;
     if (y < 0 || y + 2 * lineHeight > textarea.clientHeight) textarea.scrollTop += y - textarea.clientHeight / 3;
@@ -120,10 +120,10 @@ export function setUpFind(root, editor) {
     write(text + value.slice(from));
     textarea.setSelectionRange(0, 0);
     search(0);
-    said.textContent = `${all.length.toLocaleString("en")} replaced`;
+    status.textContent = `${all.length.toLocaleString("en")} replaced`;
   }
 
-  /** In place of the selection, as one step of undo; the focus stays in the bar. @param {string} text */
+  /** Replace the selection as one step of undo, and keep the focus in the bar. @param {string} text */
   function write(text) {
     const focused = /** @type {HTMLElement} */ (document.activeElement);
     if (text) insertAsTyped(textarea, text);
@@ -155,7 +155,7 @@ export function setUpFind(root, editor) {
     "find-close": close,
   };
   for (const [name, action] of Object.entries(actions)) find(`[data-do=${name}]`).addEventListener("click", action);
-  // The mark is where the match was drawn: any other change takes it away.
+  // The mark scrolls with the text. Changing the text or focusing it removes the mark.
   textarea.addEventListener("scroll", () => (layer.style.transform = `translateY(${-textarea.scrollTop}px)`), { passive: true });
   textarea.addEventListener("focus", () => document.hasFocus() && layer.replaceChildren());
   root.addEventListener("pd-text", () => layer.replaceChildren());
@@ -170,8 +170,8 @@ export function setUpFind(root, editor) {
 }
 
 /**
- * Where `what` begins in `text`, without overlaps. Lower case has as many units as upper case for all but a few letters;
- * where it has not, places would shift, so such a text is searched as it stands.
+ * The positions of `what` in `text`, without overlaps, ignoring case. If converting to lower case changes the length
+ * (a few letters do), positions would shift, so the search then respects case.
  * @param {string} text
  * @param {string} what
  * @param {number} most

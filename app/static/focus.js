@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * A mouse click on a tool leaves the focus, and with it the caret and its drafts, in the text. Keys go the usual way: a
- * tool that was reached by Tab keeps the focus. So do panels and dialogs that a tool has opened.
+ * After a mouse click on a tool the text keeps the focus, so caret and drafts stay. A tool reached by Tab keeps the
+ * focus, and so do panels and dialogs that a tool opens.
  */
 
 const TOOLS = ".pd-tools button, .pd-line button, .pd-toast button";
@@ -15,7 +15,7 @@ export function setUpFocus(root, textarea) {
   root.addEventListener("mousedown", (event) => {
     if (!toolAt(event)) return;
     inText = document.activeElement === textarea;
-    if (inText) event.preventDefault(); // the focus would leave the text, and on a phone the keyboard would close
+    if (inText) event.preventDefault(); // otherwise the text would lose the focus, and a phone close its keyboard
   });
   root.addEventListener("click", (event) => {
     const tool = toolAt(event);

@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * The grey text after the caret. A <textarea> can hold no foreign text, so the ghost is drawn on a layer above it.
- * Where text follows the caret, the layer also redraws that text, moved along by the ghost, on an opaque ground:
- * nothing is overprinted, and the textarea itself is never touched.
+ * The grey text after the caret. A <textarea> cannot contain text of another style, so a layer above it shows the ghost.
+ * If text follows the caret, the layer also redraws that text, shifted by the ghost, on an opaque background. The
+ * textarea itself is never changed.
  */
 
 /** @typedef {import("./caret.js").CaretMap} CaretMap */
@@ -10,7 +10,7 @@
 export class Ghost {
   /**
    * @param {HTMLTextAreaElement} textarea
-   * @param {HTMLElement} layer empty, above the textarea, deaf to the pointer
+   * @param {HTMLElement} layer empty, above the textarea, without pointer events
    * @param {CaretMap} map
    */
   constructor(textarea, layer, map) {
@@ -25,11 +25,11 @@ export class Ghost {
     this.line.append(this.text, this.after);
     this.block.append(this.line, this.following);
     layer.append(this.block);
-    /** Whether text after the caret is redrawn: then what the pointer sees is not what a click would hit. */
+    /** Whether text after the caret is redrawn: then a click would hit another place of the text than it shows. */
     this.covers = false;
     /** @type {[string, string, number, boolean] | null} */
     this.shown = null;
-    /** Where the caret is, while a ghost stands there. @type {import("./caret.js").Place | null} */
+    /** The caret's place while a ghost is shown. @type {import("./caret.js").Place | null} */
     this.place = null;
     this.hide();
     textarea.addEventListener("scroll", () => (this.covers ? this.redraw() : this.follow()), { passive: true });
@@ -55,7 +55,7 @@ export class Ghost {
    * @param {string} ghost
    * @param {string} text the whole text
    * @param {number} caret
-   * @param {boolean} fading whether it is about to be replaced
+   * @param {boolean} fading whether it waits to be replaced by a new draft, and is drawn paler
    */
   show(ghost, text, caret, fading = false) {
     const place = this.map.locate(text, caret);
@@ -74,7 +74,7 @@ export class Ghost {
     this.line.dir = rtl ? "rtl" : "ltr";
     this.line.style.textIndent = `${indent}px`;
     this.block.style.cssText = `top:${top + y}px; left:${left}px; width:${width}px`;
-    // The zero-width space lets a ghost that finishes a word move to the next line where this one is full.
+    // The zero-width space allows a line break between the typed part of a word and the ghost.
     this.text.textContent = `\u200b${ghost}`;
     this.after.textContent = this.following.textContent = "";
 
@@ -90,7 +90,7 @@ export class Ghost {
       this.after.textContent = end < 0 ? visible : visible.slice(0, end);
       this.following.textContent = end < 0 ? "" : visible.slice(end + 1);
       this.block.style.minHeight = `${room}px`;
-      // Everything after the caret is covered; what stands before it on its line, and the caret itself, is not.
+      // The clip path covers everything after the caret, and neither the caret nor the text before it on its line.
       const edge = Math.floor(indent) + 1;
       const near = rtl ? `calc(100% - ${edge}px)` : `${edge}px`;
       const [far, close] = rtl ? ["-50vw", "calc(100% + 50vw)"] : ["calc(100% + 50vw)", "-50vw"];
@@ -118,7 +118,7 @@ function element(tag, className) {
 }
 
 /**
- * As much of the text from `from` on as `lines` lines of at most `perLine` characters can show.
+ * The part of the text from `from` that can be visible in `lines` lines of at most `perLine` characters.
  * @param {string} text
  * @param {number} from
  * @param {number} lines

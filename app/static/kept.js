@@ -1,5 +1,7 @@
 // @ts-check
-/** What the sampling panel keeps for the next visit, in the browser's storage. */
+/** Stores the choices of the sampling panel in the browser for the next visit. */
+
+import { attempt } from "./memory.js";
 
 const KEPT = "polydraft.sampling";
 
@@ -7,21 +9,12 @@ export function isKept() {
   return recall() !== null;
 }
 
-/** @returns {any} what the last visit chose, or null */
+/** @returns {any} the choices of the last visit, or null */
 export function recall() {
-  try {
-    return JSON.parse(localStorage.getItem(KEPT) ?? "null");
-  } catch {
-    return null; // no storage allowed, or damaged: nothing kept
-  }
+  return attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "null"));
 }
 
-/** @param {object | null} choice null forgets it */
+/** @param {object | null} choice null deletes the kept choices */
 export function keep(choice) {
-  try {
-    if (choice) localStorage.setItem(KEPT, JSON.stringify(choice));
-    else localStorage.removeItem(KEPT);
-  } catch {
-    // Storage is full or switched off: the choice lasts as long as the page.
-  }
+  attempt(() => (choice ? localStorage.setItem(KEPT, JSON.stringify(choice)) : localStorage.removeItem(KEPT)));
 }

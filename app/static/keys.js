@@ -1,5 +1,5 @@
 // @ts-check
-/** The keys: what each does with the drafts, the key help, the hints below the list, and what a screen reader hears. */
+/** The keys for drafts: their handlers, the key help, the hints below the list, and the description for screen readers. */
 
 import { keyCaps } from "./dom.js";
 import { MAC } from "./platform.js";
@@ -10,8 +10,8 @@ import { MAC } from "./platform.js";
  *            altShift: boolean, controlCommand: boolean, event: KeyboardEvent}} Pressed */
 
 /**
- * One line of the key help and what its keys do. `handle` says whether it used the key; a key that no line uses keeps
- * the meaning that browser and system give it. `hint`: the words for the line of hints, where it stands there.
+ * One line of the key help and the handler of its keys. `handle` returns whether it used the key; the browser handles a
+ * key that no handler uses. `hint`: the text in the line of hints, if the key is listed there.
  * @typedef {{keys: string[], does: string, hint?: string, hintKeys?: string[], handle?: (pressed: Pressed) => boolean}} Key
  */
 
@@ -41,7 +41,7 @@ export class Keys {
   /** @param {KeyboardEvent} event */
   down(event) {
     if (event.isComposing || event.keyCode === 229) return;
-    this.editor.selectionChanged(); // the event of the caret's last move may still be on its way
+    this.editor.selectionChanged(); // the event of the last move of the caret may come after this one
     this.editor.pressed = event.timeStamp;
     const { key, code, altKey, ctrlKey, metaKey, shiftKey } = event;
     const pressed = {
@@ -74,18 +74,18 @@ export class Keys {
 }
 
 /**
- * The keys of the drafts. Digits are told by `code`, the key's place on the keyboard: Shift and Option change the
- * character, and on French and Czech keyboards the digits themselves need Shift. What else was looked at:
+ * The keys for drafts. Digits are identified by `code`, the key's position on the keyboard: Shift and Option change the
+ * character, and on French and Czech keyboards the digits themselves need Shift. Conflicts with other uses:
  *
- * - AltGr is no Alt of ours: it types characters on most European layouts (it reports Control and Alt together, or
- *   AltGraph, and neither passes for Alt alone).
- * - Alt+digit and Alt+Shift+digit: Chrome and Firefox on Linux switch tabs by Alt+digit, but a page may keep the key;
- *   neither uses it with Shift, nor do Windows, GNOME and KDE (theirs have Super). Firefox's Alt+Shift is for access
- *   keys, and this page has none. Windows switches keyboard layouts by Alt+Shift only when both are released with no
- *   key in between. Where a Linux desktop switches as soon as both are down, Alt+arrows and then Ctrl+→ do the same.
+ * - AltGr does not count as Alt: it types characters on most European layouts (it reports Control and Alt together, or
+ *   AltGraph; neither matches Alt alone).
+ * - Alt+digit and Alt+Shift+digit: Chrome and Firefox on Linux switch tabs with Alt+digit, but a page may use the key.
+ *   Neither uses it with Shift, nor do Windows, GNOME and KDE (they use Super). Firefox uses Alt+Shift for access keys,
+ *   and this page has none. Windows switches keyboard layouts with Alt+Shift only if no key is pressed in between. Where
+ *   a Linux desktop switches as soon as both are down, Alt+arrows and then Ctrl+→ do the same.
  * - Digits of the keypad are not used with Shift: with Num Lock they turn into arrows then.
- * - macOS types characters by Option and a digit, with Shift and without; the key is ours only while drafts are shown.
- * - Alt+← is "back" in browsers: ours only after a draft was taken. On a Mac Option+← moves by a word and stays that.
+ * - macOS types characters with Option and a digit, with Shift and without; the page uses them only while drafts are shown.
+ * - Alt+← is "back" in browsers; the page uses it only after a draft was taken. On a Mac Option+← still moves by a word.
  *
  * @param {Editor} editor
  * @returns {Key[]}
@@ -102,13 +102,13 @@ function draftKeys(editor) {
       handle({ key, plain }) {
         if (key !== "Tab" || !plain || !editor.engaged) return false;
         if (editor.open) return editor.take(editor.active);
-        // Tab pressed for a ghost that vanished a moment ago must not throw the writer out of the text.
+        // Tab pressed for a ghost that has just disappeared must not move the focus out of the text.
         return editor.request !== null && performance.now() - editor.lastInput < 600;
       },
     },
     {
       keys: word,
-      does: "Take one word of it; where no draft is shown, move by a word as ever",
+      does: "Take one word of it; without a draft, move by a word",
       hint: "a word",
       handle({ key, onlyAlt, onlyCtrl }) {
         const forward = editor.ghost.line.dir === "rtl" ? "ArrowLeft" : "ArrowRight";
@@ -140,7 +140,7 @@ function draftKeys(editor) {
     },
     {
       keys: MAC ? ["⌥", "↑ ↓"] : ["Alt", "↑ ↓"],
-      does: "Move through the drafts; ↓ asks for them where none are shown",
+      does: "Move through the drafts; ↓ requests drafts if none are shown",
       handle({ key, onlyAlt }) {
         if (!onlyAlt || (key !== "ArrowDown" && key !== "ArrowUp")) return false;
         if (editor.open) editor.move(key === "ArrowDown" ? 1 : -1);
@@ -152,7 +152,7 @@ function draftKeys(editor) {
     },
     {
       keys: MAC ? ["⌃", "⌘", "← →"] : ["Alt", "← →"],
-      does: "Go back to where a draft was taken and see its rows again; taking another replaces it",
+      does: "Go back to a draft that you took and show its list again; taking another draft replaces it",
       handle({ key, onlyAlt, controlCommand }) {
         if (!(MAC ? controlCommand : onlyAlt) || (key !== "ArrowLeft" && key !== "ArrowRight")) return false;
         return editor.revisiting.walk(key === "ArrowLeft" ? -1 : 1);

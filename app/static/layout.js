@@ -1,14 +1,13 @@
 // @ts-check
 /**
- * How text, drafts and window fit together: where the list stands, the room that is kept for it and for the ghost, a
- * phone's keyboard. The list stands below the text. Where text follows the caret, it lies over that text, below the
- * caret's line.
+ * Layout of text and drafts in the window: the position of the list, the space reserved for list and ghost, a phone's
+ * keyboard. The list is below the text. If text follows the caret, the list is over that text, below the caret's line.
  */
 
-const LETTERS_PER_TOKEN = 4.6; // of English, with spaces
-const LETTER_WIDTH = 0.42; // of the font size, on average
-const ROW_SIZE = 0.9; // a draft's font size in the list, of the text's
-const ROW_MARGIN = 90; // px that a draft is narrower than the text; on a phone the list is wider than the text
+const LETTERS_PER_TOKEN = 4.6; // English, with spaces
+const LETTER_WIDTH = 0.42; // average, as a fraction of the font size
+const ROW_SIZE = 0.9; // font size of a draft in the list, as a fraction of the text's
+const ROW_MARGIN = 90; // px by which a draft is narrower than the text; on a phone the list is wider than the text
 const ROW_MARGIN_PHONE = 40;
 
 export class Layout {
@@ -17,7 +16,7 @@ export class Layout {
     this.editor = editor;
     const { root, textarea, map } = editor;
     this.desk = /** @type {HTMLElement} */ (root.querySelector(".pd-desk"));
-    // Where the column stands, not only how wide it is.
+    // The border box, because padding changes move the column without resizing it.
     new ResizeObserver(() => this.measure()).observe(textarea, { box: "border-box" });
     document.fonts?.addEventListener("loadingdone", () => map.reset());
     textarea.addEventListener("scroll", () => this.followText(), { passive: true });
@@ -29,7 +28,7 @@ export class Layout {
     fit();
   }
 
-  /** The column or its face is not what it was. */
+  /** Measure again: the column or its font has changed. */
   measure() {
     const { root, map } = this.editor;
     map.reset();
@@ -41,7 +40,7 @@ export class Layout {
     this.placeDrafts();
   }
 
-  /** The list keeps the height of k rows, and the text room for a ghost of that length: nothing jumps while typing. */
+  /** Reserve the height of k rows for the list, and lines for a full-length ghost: nothing moves while typing. */
   reserveRoom() {
     const { root, settings } = this.editor;
     root.style.setProperty("--k", String(settings.k ?? 3));
@@ -51,9 +50,9 @@ export class Layout {
   }
 
   /**
-   * How many lines a draft of the full length takes.
-   * @param {number} size of its letters, in those of the text
-   * @param {number} x where it begins
+   * How many lines a draft of the full length needs.
+   * @param {number} size its font size, as a fraction of the text's
+   * @param {number} x where it begins, in px
    * @param {number} margin
    */
   linesOf(size, x, margin) {
@@ -62,7 +61,7 @@ export class Layout {
     return Math.max(1, Math.round((x + letters * LETTER_WIDTH * size * fontSize) / Math.max(1, width - margin)));
   }
 
-  /** Put the list where it belongs. */
+  /** Place the list below the text, or over it if text follows the caret. */
   placeDrafts() {
     const { list, rows, text, textarea } = this.editor;
     const floats = rows.length > 0 && /\S/.test(text.slice(textarea.selectionEnd));
@@ -75,8 +74,8 @@ export class Layout {
   }
 
   /**
-   * Keep a list that lies over the text at the caret.
-   * @param {boolean} reveal whether the text may be scrolled to make room for it
+   * Move a list that is over the text along with the caret.
+   * @param {boolean} reveal whether to scroll the text to make room for the list
    */
   followText(reveal = false) {
     const { list, map, text, textarea, ghost } = this.editor;
@@ -93,7 +92,7 @@ export class Layout {
     if (below.style.top !== style) below.style.top = style;
   }
 
-  /** For browsers without `field-sizing`: as tall as the text, up to the room there is. */
+  /** For browsers without `field-sizing`: make the textarea as tall as its text. */
   growToContent() {
     if (CSS.supports("field-sizing", "content")) return;
     const { textarea } = this.editor;

@@ -1,11 +1,11 @@
 // @ts-check
 /**
- * Learning from use: a picked draft and a finished paragraph go to the stores that learn. Nothing does while the tab is
- * incognito, and nothing that holds a character typed in incognito ever does; see privacy.js. Which stores learn is the
- * server's to know; this only asks it, so as to send nothing in vain.
+ * Learning from use: sends drafts that were taken and finished paragraphs to the personal stores that learn. In incognito
+ * nothing is sent, and a text that contains a character typed in incognito is never sent; see privacy.js. The server
+ * knows which stores learn; the page requests that list, so that it sends nothing if there are none.
  *
- * A draft counts as picked once the writing goes on with it: taken and undone at once, it teaches nothing. A paragraph
- * is finished when Enter ends it, or when the text is copied or downloaded.
+ * A taken draft is sent once the writer has typed on without undoing it. A paragraph is finished when Enter ends it, or
+ * when the text is copied or downloaded.
  */
 
 import { isIncognito, setIncognito } from "./memory.js";
@@ -13,10 +13,10 @@ import { getJson, postJson } from "./transport.js";
 
 /** @typedef {import("./editor.js").Editor} Editor */
 
-const KEPT_FOR = 10_000; // ms that the answer to "which stores learn?" is believed
-const CONTEXT = 6; // words before a picked draft that are learned with it
-const LONGEST = 60_000; // characters of a paragraph; more is no writing
-const WAITING = 50; // things to learn that are kept while the server cannot take them
+const KEPT_FOR = 10_000; // ms for which the list of stores that learn is cached
+const CONTEXT = 6; // words before a taken draft that are learned with it
+const LONGEST = 60_000; // characters of a paragraph that are sent
+const WAITING = 50; // texts that are queued while the server cannot receive them
 
 export class Learning {
   /**
@@ -27,12 +27,13 @@ export class Learning {
     this.editor = editor;
     this.textarea = editor.textarea;
     this.incognito = isIncognito();
-    /** The stores that learn; null while nobody has asked. @type {string[] | null} */
+    /** The stores that learn; null if not known. @type {string[] | null} */
     this.stores = null;
-    this.asked = -1e9;
+    /** When the list of stores was last requested, in ms. */
+    this.requestedAt = -1e9;
     /** A draft that was just taken. @type {{at: number, text: string, phrase: string} | null} */
     this.picked = null;
-    /** Paragraphs that are not to be learned (again). @type {Set<string>} */
+    /** Paragraphs that were sent. @type {Set<string>} */
     this.done = new Set();
     /** @type {{text: string, finished: boolean}[]} */
     this.queue = [];
@@ -46,7 +47,7 @@ export class Learning {
     for (const name of ["copy", "download"]) {
       root.querySelector(`[data-do=${name}]`)?.addEventListener("click", () => this.finishAll());
     }
-    addEventListener("focus", () => this.stores && this.ask());
+    addEventListener("focus", () => this.stores && this.refresh());
     this.draw();
   }
 
@@ -68,21 +69,21 @@ export class Learning {
     this.sign.classList.toggle("pd-paused", this.incognito);
   }
 
-  /** Ask which stores learn, unless that was asked a moment ago. */
-  async ask({ anew = false } = {}) {
-    if (!anew && performance.now() - this.asked < KEPT_FOR) return;
-    this.asked = performance.now();
+  /** Request the list of stores that learn, unless it is still cached. */
+  async refresh({ anew = false } = {}) {
+    if (!anew && performance.now() - this.requestedAt < KEPT_FOR) return;
+    this.requestedAt = performance.now();
     try {
       this.stores = (await getJson("/api/stores/learning")).learning;
     } catch {
-      // The model is loading, or the server is away, which the editor tells. Asked again later.
+      // The model is loading, or the server cannot be reached; the editor shows a notice. A later input tries again.
       this.stores = null;
     }
     this.draw();
     this.send();
   }
 
-  // ---------------------------------------------------------------- what is written
+  // ---------------------------------------------------------------- texts to learn
 
   /** @param {{before: string, text: string}} taken */
   taken({ before, text }) {
@@ -93,20 +94,20 @@ export class Learning {
     this.picked = { at: before.length, text, phrase: (context + text).trim() };
   }
 
-  /** The writing goes on: what was picked before is learned if it still stands. */
+  /** The writer types on: learn the draft taken before, unless it was undone. */
   settlePick() {
     const { picked } = this;
     this.picked = null;
     if (!picked || this.incognito) return;
     const { at, text, phrase } = picked;
-    const stands = this.textarea.value.slice(at, at + text.length) === text;
-    if (stands && !this.editor.privacy.hides(at, at + text.length)) this.learn(phrase, false);
+    const unchanged = this.textarea.value.slice(at, at + text.length) === text;
+    if (unchanged && !this.editor.privacy.hides(at, at + text.length)) this.learn(phrase, false);
   }
 
   /** @param {InputEvent} event */
   input({ inputType }) {
-    this.ask();
-    // The draft's own insertion comes before the event that tells it was taken.
+    this.refresh();
+    // The input event of a draft's insertion comes before its pd-taken event.
     this.settlePick();
     if (inputType !== "insertLineBreak" && inputType !== "insertParagraph") return;
     const { value, selectionStart } = this.textarea;
@@ -114,7 +115,7 @@ export class Learning {
     this.finish(value.lastIndexOf("\n", end - 1) + 1, end);
   }
 
-  /** The whole text is used: its last paragraph is finished too. */
+  /** The text was copied or downloaded: its last paragraph is finished too. */
   finishAll() {
     this.settlePick();
     const text = this.textarea.value.trimEnd();
@@ -122,7 +123,7 @@ export class Learning {
   }
 
   /**
-   * A paragraph is finished.
+   * Learn a finished paragraph.
    * @param {number} start
    * @param {number} end
    */
@@ -157,11 +158,10 @@ export class Learning {
           this.stores = stores;
           this.draw();
         }
-        // Answers kept from before know nothing of it.
-        this.editor.forgetAnswers();
+        this.editor.forgetAnswers(); // cached answers were drafted without it
       }
     } catch {
-      // A store is being written by somebody else, or the server is away: again with the next.
+      // Another program is writing to a store, or the server cannot be reached: the next text tries again.
     } finally {
       this.sending = false;
     }

@@ -1,5 +1,5 @@
 // @ts-check
-/** All that decides the drafts as an address, and back. The names are those of the command line's flags. */
+/** Links that contain all settings of drafts: writes and parses them. The names are those of the command line's flags. */
 
 import { changedValues, problem } from "./choice.js";
 import { allows, expected, flagOf, optionValue } from "./options.js";
@@ -32,8 +32,8 @@ export function address({ choice, options, speculation }) {
     }
   }
   for (const input of options.inputs()) {
-    const told = ["k", "length"].includes(input.name) || optionValue(input) !== optionValue(input, true);
-    if (input.name !== "temperature" && told) parts.set(flagOf(input), String(optionValue(input)));
+    const included = ["k", "length"].includes(input.name) || optionValue(input) !== optionValue(input, true);
+    if (input.name !== "temperature" && included) parts.set(flagOf(input), String(optionValue(input)));
   }
   return `${location.origin}${location.pathname}#${parts}`;
 }
@@ -42,27 +42,27 @@ export function address({ choice, options, speculation }) {
  * @param {Sampling} panel
  * @param {[string, string][]} parts of the address
  * @returns {(import("./choice.js").Setting & {options: Record<string, number | boolean>, speculation: any}) | string} the
- *   setting, what is not named at its default; or what is wrong with it
+ *   setting, with defaults for everything that the link does not name; or a sentence on its error
  */
 export function readLink(panel, parts) {
-  const said = Object.fromEntries(parts);
+  const given = Object.fromEntries(parts);
   const { low, high, default: usual } = panel.catalogue.temperature;
   const { choice } = panel;
   const { rules, modes } = choice;
-  const rule = rules.get(said.rule ?? choice.usual.rule);
-  if (!rule) return `rule ${said.rule} given; one of ${[...rules.keys()].join(", ")} expected.`;
-  const mode = modes.get(said.mode ?? choice.usual.mode);
-  if (!mode) return `mode ${said.mode} given; one of ${[...modes.keys()].join(", ")} expected.`;
-  const temperature = Number(said.temperature ?? usual);
-  if (!(temperature >= low && temperature <= high)) return `temperature ${said.temperature} given; ${low} to ${high} expected.`;
-  const seed = said.seed === undefined ? undefined : Number(said.seed);
-  if (seed !== undefined && !choice.isSeed(seed)) return `seed ${said.seed} given; ${problem(choice.seedControl, seed)} expected.`;
+  const rule = rules.get(given.rule ?? choice.usual.rule);
+  if (!rule) return `rule ${given.rule} given; one of ${[...rules.keys()].join(", ")} expected.`;
+  const mode = modes.get(given.mode ?? choice.usual.mode);
+  if (!mode) return `mode ${given.mode} given; one of ${[...modes.keys()].join(", ")} expected.`;
+  const temperature = Number(given.temperature ?? usual);
+  if (!(temperature >= low && temperature <= high)) return `temperature ${given.temperature} given; ${low} to ${high} expected.`;
+  const seed = given.seed === undefined ? undefined : Number(given.seed);
+  if (seed !== undefined && !choice.isSeed(seed)) return `seed ${given.seed} given; ${problem(choice.seedControl, seed)} expected.`;
   const { ways, offered } = panel.speculation;
-  const way = ways.get(said.speculate ?? "off");
-  if (!way) return `speculate ${said.speculate} given; one of ${[...ways.keys()].join(", ")} expected.`;
+  const way = ways.get(given.speculate ?? "off");
+  if (!way) return `speculate ${given.speculate} given; one of ${[...ways.keys()].join(", ")} expected.`;
   if (way.name === "arc" && offered.arc_missing) return offered.arc_missing;
   const drafters = offered.drafters.map(({ name }) => name);
-  const drafter = said.drafter ?? drafters[0];
+  const drafter = given.drafter ?? drafters[0];
   if (!drafters.includes(drafter)) return `drafter ${drafter} given; one of ${drafters.join(", ")} expected.`;
   const missing = way.name === "off" ? "" : offered.drafters.find(({ name }) => name === drafter)?.missing;
   if (missing) return missing;

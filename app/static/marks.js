@@ -1,8 +1,8 @@
 // @ts-check
-/** Parts of a draft that are drawn apart, in the text's own place: what comes from a personal store, underlined; and,
- * on demand, how each token came by speculation, tinted. */
+/** Marked parts of a draft: words from a personal store, underlined; and, on demand, each token tinted by how speculation
+ * produced it. */
 
-/** @typedef {{from: number, to: number, name: string, title?: string}} Mark in UTF-16 units of what is left of the draft */
+/** @typedef {{from: number, to: number, name: string, title?: string}} Mark in UTF-16 units of the rest of the draft */
 
 const CAME = {
   accepted: "proposed and accepted",
@@ -12,7 +12,8 @@ const CAME = {
 };
 
 /**
- * What a personal store decided on, in whole words: half a word underlined would read as a typing error.
+ * The parts that a personal store decided, extended to whole words: half a word underlined would look like a typing
+ * error.
  * @param {import("./drafting.js").Draft} draft
  * @param {string} rest the end of the draft's text
  * @returns {Mark[]}
@@ -23,7 +24,7 @@ export function marks(draft, rest) {
 }
 
 /**
- * Parts widened to the words that they begin and end in; those that meet are one.
+ * Extend parts to whole words, and join those that meet.
  * @param {string[]} characters
  * @param {[number, number][]} parts in order
  * @returns {[number, number][]}
@@ -43,7 +44,7 @@ function wholeWords(characters, parts) {
 }
 
 /**
- * How each token came.
+ * Each token's range and how speculation produced it.
  * @param {import("./drafting.js").Draft} draft
  * @param {string} rest
  * @returns {Mark[]}
@@ -63,7 +64,7 @@ export function tokens(draft, rest) {
  * @returns {Mark[]}
  */
 function placed(draft, rest, parts) {
-  const characters = [...draft.text]; // the server counts those
+  const characters = [...draft.text]; // the server counts characters, not UTF-16 units
   const gone = draft.text.length - rest.length;
   const unit = (/** @type {number} */ at) => characters.slice(0, at).join("").length - gone;
   return parts
@@ -72,8 +73,8 @@ function placed(draft, rest, parts) {
 }
 
 /**
- * Draw `text` from `start` to `end` with its marks. Nothing is touched that is there already: while drafts grow, this
- * runs for every row at every step.
+ * Draw `text` from `start` to `end` with its marks. An unchanged element is not touched, because this runs for every row
+ * at every step while drafts grow.
  * @param {HTMLElement} element
  * @param {string} text
  * @param {Mark[]} marked
@@ -95,7 +96,7 @@ export function drawMarked(element, text, marked, start, end) {
       const mark = document.createElement("span");
       mark.className = name;
       if (title) mark.title = title;
-      // The space before a word is part of the token, but no part of what the eye shall catch.
+      // The space before a word is part of the token, but it is not marked.
       const space = text.slice(from, to).match(/^\s*/)?.[0].length ?? 0;
       mark.textContent = text.slice(from + space, to);
       element.append(text.slice(at, from + space), mark);

@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * What the browser's small storage keeps: the settings, incognito, which document a tab has open, and what is not yet
- * in a document. sessionStorage belongs to the tab and survives a reload; localStorage belongs to the address.
+ * Values in the browser's sessionStorage and localStorage: settings, incognito, which document a tab has open, and
+ * unsaved text. sessionStorage belongs to one tab and survives a reload; localStorage is shared by all tabs.
  */
 
-const TEXT = "polydraft.text"; // where versions before documents kept the text
+const TEXT = "polydraft.text"; // the text, as versions without documents stored it
 const SETTINGS = "polydraft.settings";
 const INCOGNITO = "polydraft.incognito";
 const TAB = "polydraft.tab";
@@ -15,9 +15,8 @@ export const UNSAVED = "polydraft.unsaved."; // + id
 const COPIES_ROOM = 200_000; // characters
 
 /** @typedef {import("./document.js").Document} Document */
-/** @typedef {{id: string, caret: number[], scroll: number}} Place the document that a tab has open, and where in it */
+/** @typedef {{id: string, caret: number[], scroll: number}} Place the document that a tab has open, selection and scroll */
 
-/** Whether what is written in this tab is for this tab alone. */
 export function isIncognito() {
   return attempt(() => sessionStorage.getItem(INCOGNITO)) === "on";
 }
@@ -37,12 +36,12 @@ export function keepSettings(settings) {
   attempt(() => localStorage.setItem(SETTINGS, JSON.stringify(settings)));
 }
 
-/** What was copied out of private text in this tab. @returns {import("./privacy.js").Copy[]} */
+/** Copies of private text made in this tab. @returns {import("./privacy.js").Copy[]} */
 export function recallCopies() {
   return attempt(() => JSON.parse(sessionStorage.getItem(COPIES) ?? "[]")) ?? [];
 }
 
-/** @param {import("./privacy.js").Copy[]} copies the newest last; as many as there is room for are kept */
+/** @param {import("./privacy.js").Copy[]} copies newest last; the oldest are dropped if there is too little room */
 export function keepCopies(copies) {
   let room = COPIES_ROOM;
   const newest = [...copies].reverse().filter(({ text }) => (room -= text.length) >= 0);
@@ -59,7 +58,7 @@ export function keepPlace(place) {
   attempt(() => sessionStorage.setItem(TAB, JSON.stringify(place)));
 }
 
-/** The document that was written in last, in any tab. */
+/** The id of the document that was saved last, in any tab. */
 export function lastDocument() {
   return attempt(() => localStorage.getItem(LAST));
 }
@@ -70,11 +69,10 @@ export function keepLastDocument(id) {
 }
 
 /**
- * Keep what a document does not have yet: because the page goes before it could be saved, or, in incognito, for this
- * tab alone.
- * @param {Document} document its `revision` is the one that this text began with
+ * Store unsaved text: because the page is being closed, or, in incognito, for this tab only.
+ * @param {Document} document its `revision` is the one that this text was edited from
  * @param {boolean} forTab
- * @returns {boolean} false where the browser has no room for it, or allows no storage
+ * @returns {boolean} false if the browser has no room for it or allows no storage
  */
 export function keepUnsaved(document, forTab) {
   const storage = () => (forTab ? sessionStorage : localStorage);
@@ -102,7 +100,7 @@ export function recallUnsaved(forTab) {
   return attempt(read) ?? [];
 }
 
-/** Texts that versions before documents kept: this tab's first. @returns {string[]} */
+/** Texts stored by versions without documents, this tab's first. @returns {string[]} */
 export function oldTexts() {
   const texts = attempt(() => [sessionStorage.getItem(TEXT), localStorage.getItem(TEXT)]) ?? [];
   return [...new Set(texts.filter((text) => text?.trim()))].map(String);
@@ -114,12 +112,13 @@ export function forgetOldTexts() {
 }
 
 /**
- * Storage throws when it is full, switched off or damaged; each of these means "nothing kept".
+ * Access the browser's storage. It throws if it is full, switched off or damaged; then this returns null, and values
+ * last as long as the page.
  * @template T
  * @param {() => T} action
  * @returns {T | null}
  */
-function attempt(action) {
+export function attempt(action) {
   try {
     return action();
   } catch {

@@ -1,5 +1,5 @@
 // @ts-check
-/** A field for the file of another model, shown while no model can draft. */
+/** A field for the path of another model, shown while the server has no usable model. */
 
 import { postJson, ServerError } from "./transport.js";
 
@@ -7,7 +7,7 @@ import { postJson, ServerError } from "./transport.js";
  * Show the field while there is no model, and remove it once there is one.
  * @param {HTMLElement} root
  * @param {boolean} unavailable
- * @param {() => void} loaded called when the server has loaded the model
+ * @param {() => void} loaded called after the server has loaded the model
  */
 export function offerModel(root, unavailable, loaded) {
   const shown = root.querySelector(".pd-other-model");
@@ -19,19 +19,19 @@ export function offerModel(root, unavailable, loaded) {
   form.className = "pd-other-model";
   form.innerHTML = `<label>Model file <input type="text" required maxlength="4096" spellcheck="false"></label>
     <button>Load</button> <span role="status"></span>`;
-  const [input, button, said] = /** @type {[HTMLInputElement, HTMLButtonElement, HTMLElement]} */ (
+  const [input, button, status] = /** @type {[HTMLInputElement, HTMLButtonElement, HTMLElement]} */ (
     ["input", "button", "span"].map((name) => form.querySelector(name))
   );
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     button.disabled = true;
-    said.textContent = "The model is being loaded.";
+    status.textContent = "The model is being loaded.";
     try {
       await postJson("/api/model", { model: input.value });
-      said.textContent = "";
+      status.textContent = "";
       loaded();
     } catch (error) {
-      said.textContent = error instanceof ServerError ? error.message : "No connection to the Polydraft server.";
+      status.textContent = error instanceof ServerError ? error.message : "No connection to the Polydraft server.";
     } finally {
       button.disabled = false;
     }

@@ -1,15 +1,16 @@
 // @ts-check
 /**
- * The part of the sampling panel that shows what the rules do to the next token: which drawing is in sight, and asking
- * the server for it, one request at a time, from logits that the server has. The drawings themselves are in chart.js.
+ * The part of the sampling panel that shows the effect of the rules on the next token: selects a drawing and requests its
+ * data, one request at a time. The server computes it from the logits of the last drafts. chart.js draws.
  */
 
-import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens, write } from "./chart.js";
+import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens } from "./chart.js";
+import { setText } from "./dom.js";
 import { ConnectionLost, ServerError, TAB, postJson } from "./transport.js";
 
-const SWEEP_AFTER = 150; // ms without a change until the temperatures are swept
-const SAY_AFTER = 700; // ms without a change until a screen reader is told
-const EMPTY_AFTER = 300; // ms without drafts until the drawings go
+const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
+const ANNOUNCE_AFTER = 700; // ms without a change until the summary is announced to screen readers
+const EMPTY_AFTER = 300; // ms without drafts until the drawings are removed
 const DRAWINGS = [["bars", "Tokens"], ["rules", "All rules"], ["sweep", "Temperatures"], ["map", "Map"]];
 
 export class NextToken {
@@ -21,16 +22,17 @@ export class NextToken {
     this.box = box;
     this.panel = panel;
     this.editor = panel.editor;
-    /** The drawing in sight. */
+    /** The name of the visible drawing. */
     this.shown = "bars";
     /** @type {import("./chart.js").View | null} */
     this.view = null;
-    this.asking = false;
+    /** Whether a request is under way, and whether another must follow it. */
+    this.loading = false;
     this.again = false;
     /** @type {Record<string, number | undefined>} */
     this.timers = {};
     /**
-     * What tests and benchmarks read; ms from asking for a chart to having drawn it.
+     * For tests and benchmarks; `viewMs`: ms from requesting a view to having drawn it.
      * @type {{views: number, sweeps: number, viewMs: number[]}}
      */
     this.counters = { views: 0, sweeps: 0, viewMs: [] };
@@ -96,46 +98,46 @@ export class NextToken {
     next.focus();
   }
 
-  // ---------------------------------------------------------------- asking
+  // ---------------------------------------------------------------- requests
 
   visible() {
     return this.panel.isOpen() && !document.hidden && this.panel.root.dataset.tab !== "stores";
   }
 
-  /** @param {string} event of the editor; see `Editor.tell` */
+  /** @param {string} event of the editor; see `Editor.emit` */
   positionChanged(event) {
     if (!this.visible()) return;
     if (event === "pd-cleared") {
-      // A key clears and asks anew at once: only what stays empty is drawn so.
+      // A key clears the drafts and requests new ones at once, so the drawings are removed only after a pause.
       this.later("empty", EMPTY_AFTER, () => {
         if (this.editor.before() === null) this.drawNothing();
       });
     } else if (event === "pd-along") {
-      // The drafts serve this position too, but the server has not seen it: now that somebody looks, it shall.
+      // The drafts are still valid, but the server has no logits for this position: request drafts to compute them.
       this.editor.ask({ keep: true });
     } else if (!this.view || this.seenBefore !== this.editor.request?.before) {
-      this.refresh(); // other settings alone, at the same place, change nothing that `changed` has not asked for
+      this.refresh(); // for changed settings at the same place `Sampling.changed` has requested the view
     }
   }
 
-  /** Ask for what is in sight; while an answer is under way, once more after it. */
+  /** Request and draw the visible drawing; if a request is under way, once more after it. */
   async refresh() {
     if (!this.visible()) return;
-    if (this.asking) {
+    if (this.loading) {
       this.again = true;
       return;
     }
-    this.asking = true;
+    this.loading = true;
     do {
       this.again = false;
       const began = performance.now();
-      await this.look();
+      await this.load();
       this.counters.viewMs.push(performance.now() - began);
     } while (this.again && this.visible());
-    this.asking = false;
+    this.loading = false;
   }
 
-  async look() {
+  async load() {
     if (this.editor.before() === null) {
       this.drawNothing();
       return;
@@ -148,27 +150,27 @@ export class NextToken {
       this.counters.views++;
       const request = { tab: TAB, temperature: Number(options.temperature.value), rules, map: this.shown === "map" };
       const view = await postJson("/api/view", request);
-      for (const one of view.choices) one.title = choice.rules.get(one.rule)?.title; // as this panel writes it
+      for (const one of view.choices) one.title = choice.rules.get(one.rule)?.title;
       this.view = view;
-      // Where the newest request had not reached the server, this may still be the place before it.
+      // If the newest request has not reached the server yet, the view is of the position before it.
       const { request: running, answered } = this.editor;
       this.seenBefore = [running, answered].find((one) => one?.n === this.view?.n)?.before;
       this.draw();
       if (this.shown === "sweep") this.later("sweep", SWEEP_AFTER, () => this.sweep(rules));
     } catch (error) {
       if (error instanceof ServerError) this.missing(error);
-      else if (!(error instanceof ConnectionLost)) throw error; // the editor tells about a lost connection
+      else if (!(error instanceof ConnectionLost)) throw error; // the editor reports a lost connection
     }
   }
 
   /**
-   * The server knows no position of this tab: it was started anew, or there was no room. Drafts make one.
+   * The server has no logits for this tab: it was restarted, or has dropped them. Request drafts once to compute them.
    * @param {ServerError} error
    */
   missing(error) {
     this.drawNothing(`${error.message} ${error.fix}`.trim());
-    if (!this.asked) this.editor.ask({ keep: true });
-    this.asked = true;
+    if (!this.retried) this.editor.ask({ keep: true });
+    this.retried = true;
   }
 
   /** @param {Record<string, any>} rules */
@@ -190,7 +192,7 @@ export class NextToken {
   draw() {
     const { view } = this;
     if (!view) return;
-    this.asked = false;
+    this.retried = false;
     const chosen = view.choices.find((choice) => choice.rule === this.rule) ?? view.choices[0];
     this.box.classList.remove("sm-empty");
     const summary = this.find(".sm-summary");
@@ -200,12 +202,12 @@ export class NextToken {
       `entropy <b>${chosen.entropy.toFixed(2)}</b> of ${view.entropy.toFixed(2)} nats</span>`;
     const geometry = this.find(".sm-geometry");
     geometry.hidden = this.rule !== "top-w" || !view.top_w;
-    if (view.top_w) write(geometry, geometrySays(view.top_w));
+    if (view.top_w) setText(geometry, geometryEffect(view.top_w));
     if (this.shown === "bars") drawBars(this.find("#sm-bars"), view, chosen);
     if (this.shown === "rules") drawMultiples(this.find("#sm-rules"), view, this.rule, (rule) => this.panel.choose(rule));
     if (this.shown === "map" && view.map) drawMap(this.find("#sm-map"), view.map);
-    this.later("say", SAY_AFTER, () => {
-      if (this.panel.box.contains(document.activeElement)) write(this.find(".sm-live"), summary.textContent ?? "");
+    this.later("announce", ANNOUNCE_AFTER, () => {
+      if (this.panel.box.contains(document.activeElement)) setText(this.find(".sm-live"), summary.textContent ?? "");
     });
   }
 
@@ -213,7 +215,7 @@ export class NextToken {
   drawNothing(why = "Start writing, and the words that may come next appear here.") {
     this.view = null;
     this.box.classList.add("sm-empty");
-    write(this.find(".sm-summary"), why);
+    setText(this.find(".sm-summary"), why);
     this.find(".sm-geometry").hidden = true;
     for (const [name] of DRAWINGS) this.find(`#sm-${name}`).replaceChildren();
   }
@@ -230,7 +232,7 @@ export class NextToken {
 }
 
 /** @param {{gained: number, lost: number}} moved */
-function geometrySays({ gained, lost }) {
+function geometryEffect({ gained, lost }) {
   if (!gained && !lost) return "Distances between tokens made no difference here.";
   const parts = [gained ? `${gained} in` : "", lost ? `${lost} out` : ""].filter(Boolean);
   return `Distances between tokens changed the choice here: ${parts.join(", ")}.`;

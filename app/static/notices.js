@@ -1,5 +1,5 @@
 // @ts-check
-/** What the page says to the writer: problems, which stay until they are solved, and toasts, which pass. */
+/** Messages to the writer: notices of problems, shown until the problem is solved; toasts, shown for a moment. */
 
 import { setText } from "./dom.js";
 import { Timers } from "./timers.js";
@@ -14,7 +14,7 @@ export class Notices {
     this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-notice"));
     this.toastBox = /** @type {HTMLElement} */ (root.querySelector(".pd-toast"));
     this.live = /** @type {HTMLElement} */ (root.querySelector(".pd-live"));
-    /** What the toast's button does. */
+    /** The action of the toast's button. */
     this.undo = () => {};
     this.toastBox.querySelector("button")?.addEventListener("click", () => {
       textarea.focus();
@@ -24,7 +24,7 @@ export class Notices {
   }
 
   /**
-   * Show a problem, or take it away. Each kind has one place, so a problem never stands twice.
+   * Show a problem, or remove it (null). At most one problem of each kind is shown.
    * @param {"server" | "connection" | "storage"} kind
    * @param {{message: string, fix?: string} | null} problem
    */
@@ -48,7 +48,7 @@ export class Notices {
   /**
    * Show a sentence for a moment.
    * @param {string} message
-   * @param {{undo?: () => void, long?: boolean}} options `undo`: with a button that does this; `long`: for longer
+   * @param {{undo?: () => void, long?: boolean}} options `undo`: the action of a button “Undo”; `long`: show it for 8 s
    */
   toast(message, { undo, long = Boolean(undo) } = {}) {
     const { toastBox } = this;

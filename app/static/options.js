@@ -1,5 +1,5 @@
 // @ts-check
-/** The settings below the text, for those who read and set them from elsewhere: presets, links, the sampling panel. */
+/** Access to the settings below the text for other parts of the page: presets, links, the sampling panel. */
 
 export class Options {
   /** @param {HTMLElement} root */
@@ -7,7 +7,7 @@ export class Options {
     this.root = root;
   }
 
-  /** @returns {HTMLInputElement[]} k, length, the temperature and the others */
+  /** @returns {HTMLInputElement[]} of k, length, temperature and the other settings */
   inputs() {
     return [.../** @type {NodeListOf<HTMLInputElement>} */ (this.root.querySelectorAll(".pd-options input"))];
   }
@@ -24,7 +24,7 @@ export class Options {
 
   /**
    * @param {string} name
-   * @param {number | boolean | undefined} value undefined leaves it as it is
+   * @param {number | boolean | undefined} value undefined changes nothing
    */
   set(name, value) {
     const input = this.input(name);
@@ -37,7 +37,7 @@ export class Options {
 
 /**
  * @param {HTMLInputElement} input
- * @param {boolean} usual its default instead
+ * @param {boolean} usual whether to return the default instead of the present value
  */
 export function optionValue(input, usual = false) {
   if (input.type === "checkbox") return usual ? input.defaultChecked : input.checked;
@@ -45,7 +45,7 @@ export function optionValue(input, usual = false) {
 }
 
 /**
- * As the command line names it.
+ * The name of the command line's flag, without dashes in front.
  * @param {HTMLInputElement} input
  */
 export const flagOf = ({ name }) => name.replaceAll("_", "-");

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The button of the sampling panel. What stands behind it is loaded when somebody wants it: on a click, or because a
- * link or the last visit chose something. Closed it asks for nothing and computes nothing.
+ * The button of the sampling panel. It loads the panel's scripts on demand: on a click, or if a link or the last visit
+ * has set something. A closed panel sends no requests.
  */
 
 import { isKept } from "./kept.js";
@@ -23,7 +23,7 @@ export function setUpSampling(root, editor) {
     }));
 
   button.addEventListener("click", async () => (await panel())?.toggle());
-  // A link says which setting it carries; see `Sampling.followLink`.
+  // The fragment of a link contains the settings; see `Sampling.followLink`.
   const follow = async () => {
     if (/[#&](rule|mode|temperature|seed|k|length|speculate)=/.test(location.hash)) (await panel())?.followLink();
   };

@@ -1,8 +1,8 @@
 // @ts-check
 /**
- * The rows of the list: k places that keep their drafts. While one types, each row that agrees is trimmed where it
- * stands. A row that does not is freed: it shows its old text, dimmed, until the server fills its place or says that
- * there is nothing for it. No row ever moves to another place.
+ * The rows of the list: k places with one draft each. While the writer types, a row that agrees is shortened in its place.
+ * A row that does not agree is freed: it shows its old text, dimmed, until the server sends a draft for its place or
+ * reports that there is none. A draft never moves to another place.
  */
 
 import { restOf } from "./drafting.js";
@@ -11,8 +11,8 @@ import { restOf } from "./drafting.js";
 /** @typedef {import("./drafting.js").PlacedDraft} PlacedDraft */
 
 /**
- * One place. `rest` is what is left of its draft at the caret; of a freed row (`live` is false) it is what was left
- * when it last agreed. `draft` is null where the place is empty.
+ * One place. `rest` is the part of its draft after the caret; in a freed row (`live` is false) it is the rest when the
+ * draft last agreed. `draft` is null in an empty place.
  * @typedef {{draft: PlacedDraft | null, rest: string, live: boolean}} Row
  */
 
@@ -27,7 +27,7 @@ export class Places {
     this.rows = [];
   }
 
-  /** Whether a row can be taken. */
+  /** Whether there is a draft to take. */
   get open() {
     return this.rows.some(({ live }) => live);
   }
@@ -37,7 +37,7 @@ export class Places {
   }
 
   /**
-   * As many places as there are drafts to be shown.
+   * Set the number of places.
    * @param {number} k
    */
   resize(k) {
@@ -46,7 +46,7 @@ export class Places {
   }
 
   /**
-   * The text before the caret has changed.
+   * Shorten or free the rows after the text before the caret has changed.
    * @param {string} before
    */
   follow(before) {
@@ -56,17 +56,17 @@ export class Places {
     });
   }
 
-  /** Freed rows that nothing will fill become empty. */
+  /** Empty the freed rows. */
   dropFreed() {
     this.rows = this.rows.map((row) => (row.live ? row : empty()));
   }
 
   /**
-   * The server's drafts after `anchor`, now that `before` is written.
-   * @param {string} anchor
-   * @param {string} before
+   * Fill the places with the server's drafts.
+   * @param {string} anchor the text before the caret in the request
+   * @param {string} before the present text before the caret
    * @param {{drafts: Draft[], settled: boolean, growing: boolean}} answer `settled`: a place without a draft is empty;
-   *   `growing`: a draft that has only just begun keeps the end that this place already shows
+   *   `growing`: a draft that is still short keeps the longer end that its place already shows
    */
   receive(anchor, before, { drafts, settled, growing }) {
     const fresh = new Map(drafts.map((draft) => [draft.id, draft]));
@@ -74,9 +74,9 @@ export class Places {
       const draft = fresh.get(id);
       if (!draft) return settled ? empty() : row;
       const old = row.draft && restOf(row.draft, anchor);
-      const goesOn = Boolean(old && (draft.text.startsWith(old) || old.startsWith(draft.text)));
+      const continues = Boolean(old && (draft.text.startsWith(old) || old.startsWith(draft.text)));
       const text = growing && old?.startsWith(draft.text) ? old : draft.text;
-      const same = goesOn ? row.draft : null;
+      const same = continues ? row.draft : null;
       const placed = { ...draft, text, anchor, origin: same?.origin ?? anchor.length, lineage: same?.lineage ?? ++made };
       const rest = restOf(placed, before);
       return rest ? { draft: placed, rest, live: true } : { draft: placed, rest: row.rest || draft.text, live: false };
@@ -84,14 +84,14 @@ export class Places {
   }
 
   /**
-   * What a request says of the rows that are to stay.
+   * The field `kept` of a request: the rows that stay.
    * @returns {{id: number, text: string}[]}
    */
   kept() {
     return this.rows.flatMap(({ rest, live }, id) => (live ? [{ id, text: rest }] : []));
   }
 
-  /** The place of the draft that the writer most likely goes on with; -1 where there is none. */
+  /** The place of the most probable draft; -1 if there is none. */
   likeliest() {
     const chance = (/** @type {Row} */ row) => (row.live ? /** @type {PlacedDraft} */ (row.draft).probability : -1);
     return this.rows.reduce((best, row, i) => (chance(row) > (best < 0 ? -1 : chance(this.rows[best])) ? i : best), -1);

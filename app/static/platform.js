@@ -1,5 +1,5 @@
 // @ts-check
-/** Which system the browser runs on, where keys or input events differ. */
+/** The operating system, where its keys or input events differ. */
 
 export const MAC = /Mac|iPhone|iPad/.test(navigator.platform);
 export const ANDROID = /Android/.test(navigator.userAgent);

@@ -1,11 +1,11 @@
 // @ts-check
-/** What opens from a button and lies over the page: Esc, a click beside it, and the button itself close it again. */
+/** A box over the page that a button opens. Esc, a click outside, and the button close it. */
 
 export class Popup {
   /**
    * @param {HTMLButtonElement} button with aria-controls
    * @param {HTMLElement} box
-   * @param {{opened?: () => void, back: () => void}} told `back`: gives the focus back to the text
+   * @param {{opened?: () => void, back: () => void}} callbacks `back`: returns the focus to the text
    */
   constructor(button, box, { opened = () => {}, back }) {
     this.button = button;
@@ -13,7 +13,7 @@ export class Popup {
     this.opened = opened;
     this.back = back;
     button.addEventListener("click", () => (box.hidden ? this.open() : this.close()));
-    // Before the text takes Esc for its drafts; a field inside has its own use for it.
+    // In the capture phase, before the text uses Esc to dismiss drafts. A text field in the box handles Esc itself.
     addEventListener("keydown", (event) => {
       const { key, target } = event;
       const inField = target instanceof HTMLInputElement && target.type === "text" && box.contains(target);

@@ -1,5 +1,5 @@
 // @ts-check
-/** The presets of the sampling panel: choosing one, saving one's own, and carrying them in files. */
+/** The presets of the sampling panel: chooses, saves, deletes, exports and imports them. */
 
 import { optionValue } from "./options.js";
 import { ConnectionLost, ServerError, postJson } from "./transport.js";
@@ -35,7 +35,7 @@ export class Presets {
     this.panel = panel;
     this.known = panel.catalogue.presets;
     this.own = panel.catalogue.own;
-    /** The names that the list was made of. */
+    /** The names in the list, as JSON. */
     this.listed = "";
     box.innerHTML = MARKUP;
     const on = (/** @type {string} */ selector, /** @type {string} */ event, /** @type {(event: any) => void} */ action) =>
@@ -70,10 +70,10 @@ export class Presets {
     if (this.listed !== listed) {
       this.listed = listed;
       const group = (/** @type {string} */ label, /** @type {Preset[]} */ list, /** @type {string} */ kind) => {
-        const made = document.createElement("optgroup");
-        made.label = label;
-        list.forEach((preset, i) => made.append(new Option(preset.name, `${kind}${i}`)));
-        return made;
+        const element = document.createElement("optgroup");
+        element.label = label;
+        list.forEach((preset, i) => element.append(new Option(preset.name, `${kind}${i}`)));
+        return element;
       };
       select.replaceChildren(new Option("Choose a preset", ""), group("From Polydraft and the papers", known, "p"));
       if (own.length) select.append(group("Yours", own, "o"));
@@ -109,7 +109,7 @@ export class Presets {
     this.panel.take(preset);
   }
 
-  // ---------------------------------------------------------------- one's own
+  // ---------------------------------------------------------------- own presets
 
   get naming() {
     return !this.find(".sm-naming").hidden;
@@ -132,7 +132,7 @@ export class Presets {
   async save(name) {
     const { choice, options } = this.panel;
     const [k, length, temperature] = ["k", "length", "temperature"].map((option) => Number(options.input(option)?.value));
-    const { rule, values, mode, mode_values, seed } = choice.asked();
+    const { rule, values, mode, mode_values, seed } = choice.requestFields();
     const preset = { name, rule, values, temperature, mode, mode_values, k, length, ...(choice.isDrawn() ? { seed } : {}) };
     await this.attempt(async () => {
       this.own = (await postJson("/api/presets/save", preset)).own;
@@ -162,7 +162,7 @@ export class Presets {
   /** @param {HTMLInputElement} input */
   async import(input) {
     const file = input.files?.[0];
-    input.value = ""; // the same file may be chosen again
+    input.value = ""; // so that choosing the same file again emits "change"
     if (!file) return;
     if (file.size > LARGEST) {
       this.panel.notice("The file is too large for a file of presets. Choose one that was exported here.");
@@ -176,7 +176,7 @@ export class Presets {
     });
   }
 
-  /** @param {() => Promise<void>} action what may be refused, in words */
+  /** Run an action and show the server's error, if it refuses. @param {() => Promise<void>} action */
   async attempt(action) {
     try {
       await action();

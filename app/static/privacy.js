@@ -1,20 +1,20 @@
 // @ts-check
 /**
- * Which characters of the text were typed in incognito. They are known by where they stand, and every edit moves them
- * along: typing elsewhere, cutting and pasting, undo and redo. What is taken out of the text and comes back is as
- * private as it was. Where that cannot be told for sure, text counts as private.
+ * Tracks which characters of the text were typed in incognito, as ranges. Every edit moves the ranges: typing elsewhere,
+ * cutting and pasting, undo and redo. Text that is removed and inserted again is as private as before. In doubt, text
+ * counts as private.
  *
- * A copy on the clipboard carries its private ranges in a type of its own, so that a paste finds them after a reload and
- * in other tabs too. Other programs drop that type; what comes back from them is compared with the copies of this tab.
+ * A copy on the clipboard includes its private ranges under a separate type, so that a paste finds them after a reload
+ * and in other tabs. Other programs drop that type; text pasted from them is compared with the copies of this tab.
  */
 
 import { keepCopies, recallCopies } from "./memory.js";
 
-/** @typedef {[number, number]} Range from where to before where, in UTF-16 units */
-/** @typedef {{text: string, ranges: Range[]}} Copy a part of a text, and what of it is private */
+/** @typedef {[number, number]} Range [start, end) in UTF-16 units */
+/** @typedef {{text: string, ranges: Range[]}} Copy a part of a text and its private ranges */
 
 /**
- * Ranges in order, none of them empty, none that touch.
+ * Sort ranges, join those that touch, and drop empty ones.
  * @param {Range[]} ranges
  * @returns {Range[]}
  */
@@ -31,7 +31,7 @@ export function joined(ranges) {
 }
 
 /**
- * Where ranges are after `removed` characters at `at` have become `inserted` ones, which belong to none of them.
+ * The ranges after `inserted` characters replaced `removed` ones at `at`. No range includes the inserted characters.
  * @param {Range[]} ranges
  * @param {{at: number, removed: number, inserted: number}} edit
  * @returns {Range[]}
@@ -57,11 +57,10 @@ export function inside(ranges, start, end) {
 }
 
 /**
- * What has changed between two texts, where the caret stands in the new one: everything after it is as it was, if that
- * can be.
+ * The edit between two texts. If possible, the text after the caret is unchanged.
  * @param {string} old
  * @param {string} now
- * @param {number} caret
+ * @param {number} caret in the new text
  */
 export function difference(old, now, caret) {
   const tail = now.slice(caret);
@@ -75,15 +74,15 @@ export function difference(old, now, caret) {
   return { at, removed: old.length - same - at, inserted: now.length - same - at };
 }
 
-const STATES = 3000; // of the text, remembered for undo and redo
-const LONGEST = 300_000; // characters of a text whose states are remembered
-const COPIES = 50; // cut, copied or dragged, remembered for pasting
-const CARRIED = "application/x-polydraft-private"; // a clipboard type: the ranges as JSON
+const STATES = 3000; // states of the text that are stored for undo and redo
+const LONGEST = 300_000; // characters of a text whose states are stored
+const COPIES = 50; // cut, copied or dragged texts that are stored for pasting
+const CLIPBOARD_TYPE = "application/x-polydraft-private"; // of the ranges as JSON
 
 export class PrivateText {
   /**
    * @param {HTMLTextAreaElement} textarea
-   * @param {() => boolean} isOn whether what is typed now is private
+   * @param {() => boolean} isOn whether text typed now is private
    */
   constructor(textarea, isOn) {
     this.textarea = textarea;
@@ -95,17 +94,17 @@ export class PrivateText {
     this.ever = false;
     /** Ranges by state of the text. @type {Map<string, Range[]>} */
     this.states = new Map();
-    /** What may come back by pasting. @type {Copy[]} */
+    /** Private texts that were copied and may be pasted. @type {Copy[]} */
     this.copies = recallCopies();
     this.ever = this.copies.length > 0;
-    /** What is being pasted or dropped and carries ranges. @type {Copy | null} */
+    /** The text that is being pasted or dropped, if the clipboard includes ranges. @type {Copy | null} */
     this.arriving = null;
-    for (const name of ["copy", "cut", "dragstart"]) textarea.addEventListener(name, (event) => this.leaves(event));
-    for (const name of ["paste", "drop"]) textarea.addEventListener(name, (event) => this.arrives(event));
+    for (const name of ["copy", "cut", "dragstart"]) textarea.addEventListener(name, (event) => this.copied(event));
+    for (const name of ["paste", "drop"]) textarea.addEventListener(name, (event) => this.pasting(event));
   }
 
   /**
-   * Another text is there.
+   * Another text was opened.
    * @param {number[][]} ranges
    */
   open(ranges) {
@@ -116,7 +115,7 @@ export class PrivateText {
     this.rememberState();
   }
 
-  /** @param {InputEvent | null} event what has just changed the text */
+  /** @param {InputEvent | null} event that has changed the text */
   edited(event) {
     const { textarea, text } = this;
     const now = textarea.value;
@@ -126,7 +125,7 @@ export class PrivateText {
     this.ever = true;
     if (!this.states.size) this.rememberState(text);
     const type = event?.inputType ?? "";
-    // A text dragged within the page is deleted where it was before it is inserted.
+    // A text dragged within the page is deleted at its old place before it is inserted.
     const arrived = type === "insertFromPaste" || type === "insertFromDrop" ? this.arriving : null;
     if (type !== "deleteByDrag") this.arriving = null;
     const edit = difference(text, now, textarea.selectionStart);
@@ -138,8 +137,8 @@ export class PrivateText {
     if (known) this.ranges = known.map(([from, to]) => [from, to]);
     else {
       if (this.isOn() || type.startsWith("history")) fresh = [[0, inserted]];
-      else if (touched && type !== "insertText" && type !== "insertFromPaste") fresh = [[0, inserted]]; // the same words, corrected
-      else if (inserted > 1 || type === "insertFromPaste" || type === "insertFromDrop") fresh = this.comesBack(now.slice(at, at + inserted));
+      else if (touched && type !== "insertText" && type !== "insertFromPaste") fresh = [[0, inserted]]; // a spelling correction
+      else if (inserted > 1 || type === "insertFromPaste" || type === "insertFromDrop") fresh = this.privateParts(now.slice(at, at + inserted));
       this.ranges = joined([...moved(this.ranges, edit), ...fresh.map(([from, to]) => /** @type {Range} */ ([from + at, to + at]))]);
     }
     if (arrived) this.ranges = joined([...this.ranges, ...placed(arrived, now, textarea.selectionEnd, edit)]);
@@ -148,19 +147,19 @@ export class PrivateText {
   }
 
   /**
-   * Which parts of an inserted text are private because they were so where they come from.
+   * The parts of an inserted text that are private in a copy made before.
    * @param {string} text
    * @returns {Range[]}
    */
-  comesBack(text) {
+  privateParts(text) {
     /** @type {Range[]} */
     const found = [];
     for (const copy of this.copies) {
-      // A part of what was copied, or all of it.
+      // The inserted text is a part of the copy, or all of it.
       for (let at = copy.text.indexOf(text); at >= 0; at = copy.text.indexOf(text, at + 1)) {
         found.push(...inside(copy.ranges, at, at + text.length));
       }
-      // What was copied, with more around it.
+      // The inserted text contains a private part of the copy.
       for (const [from, to] of copy.ranges) {
         const secret = copy.text.slice(from, to).trim();
         for (let at = text.indexOf(secret); secret.length > 1 && at >= 0; at = text.indexOf(secret, at + 1)) {
@@ -172,10 +171,10 @@ export class PrivateText {
   }
 
   /**
-   * The selection is copied, cut or dragged. Where some of it is private, the copy says so.
+   * The selection is copied, cut or dragged: add its private ranges to the clipboard.
    * @param {Event} event
    */
-  leaves(event) {
+  copied(event) {
     const { selectionStart: start, selectionEnd: end } = this.textarea;
     const text = this.textarea.value.slice(start, end);
     const ranges = inside(this.ranges, start, end);
@@ -183,7 +182,7 @@ export class PrivateText {
     if (!ranges.length || !data) return;
     this.copies = [...this.copies, { text, ranges }].slice(-COPIES);
     keepCopies(this.copies);
-    data.setData(CARRIED, JSON.stringify(ranges));
+    data.setData(CLIPBOARD_TYPE, JSON.stringify(ranges));
     if (event.type === "dragstart") return; // the browser adds the text
     data.setData("text/plain", text);
     event.preventDefault();
@@ -191,16 +190,16 @@ export class PrivateText {
   }
 
   /** @param {Event} event a paste or a drop */
-  arrives(event) {
+  pasting(event) {
     const data = transferred(event);
-    const carried = data?.getData(CARRIED);
+    const json = data?.getData(CLIPBOARD_TYPE);
     const text = (data?.getData("text/plain") ?? "").replace(/\r\n?/g, "\n");
-    this.arriving = carried ? { text, ranges: rangesIn(carried) } : null;
+    this.arriving = json ? { text, ranges: parsedRanges(json) } : null;
     this.ever ||= this.arriving !== null;
   }
 
   /**
-   * Whether some character from `start` to before `end` is private.
+   * Whether a character in [start, end) is private.
    * @param {number} start
    * @param {number} end
    */
@@ -209,7 +208,7 @@ export class PrivateText {
   }
 
   /**
-   * The first place from which on nothing up to `end` is private.
+   * The first position from which all characters up to `end` are public.
    * @param {number} end
    */
   publicFrom(end) {
@@ -231,22 +230,22 @@ function transferred(event) {
 }
 
 /**
- * What a clipboard said; everything is private where it cannot be read.
- * @param {string} carried
+ * Parse the ranges from a clipboard. If they cannot be parsed, everything is private.
+ * @param {string} json
  * @returns {Range[]}
  */
-function rangesIn(carried) {
+function parsedRanges(json) {
   try {
-    const ranges = JSON.parse(carried);
+    const ranges = JSON.parse(json);
     if (ranges.flat().every(Number.isInteger) && ranges.every((/** @type {Range} */ range) => range.length === 2)) return ranges;
   } catch {
-    // not written by this page
+    // another page has written it
   }
   return [[0, Infinity]];
 }
 
 /**
- * The ranges of a copy that has just been inserted; all of what is new, where it did not come whole.
+ * The private ranges of a copy that was just inserted; the whole insertion if it is not the copy unchanged.
  * @param {Copy} copy
  * @param {string} now
  * @param {number} end of the insertion
@@ -260,7 +259,7 @@ function placed({ text, ranges }, now, end, { at, inserted }) {
 }
 
 /**
- * A short name for a text; two texts of the same name are all but impossible.
+ * A hash of a text.
  * @param {string} text
  */
 function stateOf(text) {

@@ -1,15 +1,15 @@
 // @ts-check
 /**
- * Going back to where drafts were taken. The draft that was taken is selected there, and the rows it was one of are
- * shown again; taking another row replaces it, any other key leaves the text as it is.
+ * Goes back to places where drafts were taken: selects the draft that was taken and shows the list of that moment again.
+ * Taking another row replaces the draft; any other key leaves the text unchanged.
  */
 
 /** @typedef {import("./places.js").Row} Row */
 
 /** A draft that was taken, or a part of one. @typedef {{before: string, text: string, rows: Row[]}} Taken */
 
-const MOST = 100; // remembered
-const ROOM = 40_000_000; // characters of text that they may hold on to
+const MOST = 100; // taken drafts that are stored
+const ROOM = 40_000_000; // characters in all their `before`
 
 export class Revisiting {
   /** @param {import("./editor.js").Editor} editor */
@@ -17,29 +17,29 @@ export class Revisiting {
     this.editor = editor;
     /** In the order in which they were taken. @type {Taken[]} */
     this.list = [];
-    /** The one that is looked at again, and where the caret was before. @type {{at: number, caret: number} | null} */
+    /** The index of the draft that is shown again, and the caret before that. @type {{at: number, caret: number} | null} */
     this.now = null;
   }
 
   /**
-   * A draft is about to be taken.
+   * Store a draft that is about to be taken.
    * @param {string} before
    * @param {string} text
    */
   taken(before, text) {
     const { rows } = this.editor;
-    // Word by word, one draft is one place to come back to.
+    // A draft taken word by word is stored as one.
     const last = this.list.at(-1);
-    const goesOn = last && last.before + last.text === before && this.editor.takingWord && last.rows.some(
+    const continues = last && last.before + last.text === before && this.editor.takingWord && last.rows.some(
       ({ draft, rest }) => draft && (last.text + text) === rest.slice(0, last.text.length + text.length),
     );
-    if (goesOn) last.text += text;
+    if (continues) last.text += text;
     else this.list.push({ before, text, rows: rows.map((row) => ({ ...row })) });
     const room = () => this.list.reduce((sum, { before }) => sum + before.length, 0);
     while (this.list.length > MOST || (this.list.length > 1 && room() > ROOM)) this.list.shift();
   }
 
-  /** Whether the draft that is looked at again is what is selected. */
+  /** Whether the selection is the draft that is shown again. */
   here() {
     if (!this.now) return false;
     const { before, text } = this.list[this.now.at];
@@ -57,20 +57,20 @@ export class Revisiting {
   }
 
   /**
-   * To the draft taken before this place, or, `by` 1, back to the next one and at last to where one came from.
+   * Go to the draft taken before the caret, or, with `by` 1, to the next one and finally to the caret's old position.
    * @param {-1 | 1} by
-   * @returns {boolean} whether the key is ours
+   * @returns {boolean} whether the key was used
    */
   walk(by) {
     const { editor } = this;
     const { value, selectionStart } = editor.textarea;
-    const stands = (/** @type {Taken} */ { before, text }) => value.slice(0, before.length + text.length) === before + text;
+    const unchanged = (/** @type {Taken} */ { before, text }) => value.slice(0, before.length + text.length) === before + text;
     const caret = this.now?.caret ?? selectionStart;
     if (by > 0 && !this.now) return false;
     let at = this.now?.at ?? this.list.length;
     do at += by;
-    while (this.list[at] && (!stands(this.list[at]) || this.list[at].before.length >= caret));
-    if (at < 0) return this.list.length > 0; // nothing further back: the key shall not leave the page
+    while (this.list[at] && (!unchanged(this.list[at]) || this.list[at].before.length >= caret));
+    if (at < 0) return this.list.length > 0; // no earlier draft: the browser's "back" must not leave the page
     if (!this.list[at]) {
       this.end();
       editor.textarea.setSelectionRange(caret, caret);

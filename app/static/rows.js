@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * The list of drafts at the caret: one row for each place, drawn where it stands, with the beginnings that rows share
- * drawn once. Only what has changed is drawn: while drafts grow this runs for every row at every step.
+ * The list of drafts at the caret: one row for each place. A beginning that rows share is shown once. Drawing changes
+ * only elements that differ, because it runs for every row at every step while drafts grow.
  */
 
 import { setText } from "./dom.js";
@@ -17,7 +17,7 @@ export class DraftList {
    * @param {HTMLElement} root
    * @param {HTMLTextAreaElement} textarea
    * @param {(i: number, length: number, event: MouseEvent) => void} picked called when a row is clicked or tapped:
-   *   `length` characters of what is left of it are meant
+   *   `length` characters of its rest are to be taken
    */
   constructor(root, textarea, picked) {
     this.root = root;
@@ -35,9 +35,9 @@ export class DraftList {
   }
 
   /**
-   * @param {Row[]} rows none: the list is closed
-   * @param {{active: number, chosen: boolean, stem: string}} how `active`: the row that Tab takes, or -1; `chosen`: by
-   *   hand; `stem`: the end of an unfinished word before the caret
+   * @param {Row[]} rows empty: the list is closed
+   * @param {{active: number, chosen: boolean, stem: string}} how `active`: the row that Tab takes, or -1; `chosen`:
+   *   whether the writer has selected it by key; `stem`: the unfinished word before the caret
    */
   draw(rows, { active, chosen, stem }) {
     const { box } = this;
@@ -56,7 +56,7 @@ export class DraftList {
       set(option, "aria-disabled", live ? null : "true");
       set(option, "aria-hidden", draft ? null : "true");
       option.classList.toggle("pd-empty", !draft);
-      // A freed row stays as it was drawn, only paler.
+      // A freed row keeps its text; the style sheet dims it.
       if (draft && !live) return;
       const mine = draft ? marks(draft, rest) : [];
       marked ||= mine.length > 0;
@@ -85,8 +85,8 @@ export class DraftList {
   drawText(option, rest, drawn, parts, i, stem) {
     const { shared, parent } = parts[i];
     const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
-    // A draft that finishes a word is read as that word; what is already typed is drawn by the style sheet only,
-    // so that the row's text is exactly what taking it inserts.
+    // A draft that finishes a word is shown with the typed part of the word. The style sheet draws that part, so that the
+    // row's text is exactly the text that taking it inserts.
     const spaced = rest === "" || /^\s/.test(rest);
     const shownStem = spaced ? "" : stem;
     if (text.dataset.stem !== shownStem) text.dataset.stem = shownStem;
@@ -124,7 +124,7 @@ export class DraftList {
   }
 
   /**
-   * Mark what a click here would take.
+   * Mark the words that a click at the pointer would take.
    * @param {PointerEvent} event
    */
   showWords(event) {
@@ -136,7 +136,7 @@ export class DraftList {
 }
 
 /**
- * Set an attribute, where it is not so already; null removes it.
+ * Set an attribute if it differs; null removes it.
  * @param {HTMLElement} element
  * @param {string} name
  * @param {string | null} value
@@ -148,7 +148,7 @@ function set(element, name, value) {
 }
 
 /**
- * Which character of a draft's text the pointer is on; null beside the text.
+ * The index of the character under the pointer; null beside the text.
  * @param {HTMLElement} text
  * @param {MouseEvent} event
  * @returns {number | null}

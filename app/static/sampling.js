@@ -1,15 +1,15 @@
 // @ts-check
 /**
- * The sampling panel: three styles for every writer; under Advanced which rule crops the model's distributions, its
- * controls, the method that makes drafts, and presets; and what all of it does to the next token. Rules, controls and
- * their ranges come from the server's catalogue.
+ * The sampling panel: three styles; under Advanced the rule that truncates the model's distributions, its controls, the
+ * method that computes drafts, and presets; and charts of the next token. Rules, controls and their ranges come from the
+ * server's catalogue.
  *
- *   slider ──► settings of the next request for drafts (at most 25 a second)
- *          └─► nexttoken.js: the charts anew
+ *   slider ──► settings of the next request for drafts
+ *          └─► nexttoken.js requests the charts again
  */
 
-import { write } from "./chart.js";
 import { Choice, problem } from "./choice.js";
+import { setText } from "./dom.js";
 import { keep, recall } from "./kept.js";
 import { address, readLink } from "./links.js";
 import { NextToken } from "./nexttoken.js";
@@ -20,13 +20,13 @@ import { Speculation } from "./speculation.js";
 import { Styles } from "./styles.js";
 import { getJson } from "./transport.js";
 
-const USUAL = "Balanced"; // the style that the button does not name
+const USUAL = "Balanced"; // the default style, which the button does not name
 
 /** @typedef {import("./choice.js").Catalogue} Catalogue */
 /** @typedef {import("./choice.js").Control} Control */
 
 /**
- * Load what there is to choose from and build the panel.
+ * Load the catalogue and build the panel.
  * @param {HTMLElement} root
  * @param {import("./editor.js").Editor} editor
  * @param {HTMLButtonElement} button
@@ -62,7 +62,7 @@ export class Sampling {
       this.speculation.takeOver(kept.speculation, problem);
     }
     this.render();
-    this.apply({ ask: !this.choice.isUsual() });
+    this.apply({ redraft: !this.choice.isUsual() });
     root.addEventListener("pd-reset", () => {
       this.choice.reset();
       this.speculation.reset();
@@ -153,38 +153,38 @@ export class Sampling {
     });
     this.options.temperature.addEventListener("input", () => {
       this.render();
-      this.tell();
+      this.nameButton();
       this.see.refresh();
     });
   }
 
-  /** The sliders of the present rule and mode, and the temperature between them. */
+  /** Build the sliders of the present rule and mode, and the temperature between them. */
   buildControls() {
     const { choice } = this;
     const rule = choice.present();
     const all = this.find(".sm-rest").getAttribute("aria-expanded") === "true";
-    const made = (/** @type {Record<string, Record<string, any>>} */ values, /** @type {string} */ owner) =>
+    const built = (/** @type {Record<string, Record<string, any>>} */ values, /** @type {string} */ owner) =>
       (/** @type {Control} */ control) =>
         newControl(owner, control, (value) => {
           values[owner][control.name] = value;
           this.changed();
         });
     this.find(".sm-controls").replaceChildren(
-      ...rule.controls.filter((control) => control.main || all).map(made(choice.values, rule.name)),
+      ...rule.controls.filter((control) => control.main || all).map(built(choice.values, rule.name)),
       this.newTemperature(),
-      ...choice.presentMode().controls.map(made(choice.modeValues, choice.mode)),
+      ...choice.presentMode().controls.map(built(choice.modeValues, choice.mode)),
     );
     this.find(".sm-rest").hidden = rule.controls.every((control) => control.main);
     this.built = this.wanted();
     this.render();
   }
 
-  /** Which controls there should be. */
+  /** Identifies the set of controls that the present rule and mode need. */
   wanted() {
     return `${this.choice.rule} ${this.choice.presentMode().controls.length ? this.choice.mode : ""}`;
   }
 
-  /** The temperature's slider is the footer's, shown here once more. */
+  /** A second slider for the temperature of the settings below the text. */
   newTemperature() {
     const { min, max, step } = this.options.temperature;
     const field = document.createElement("div");
@@ -198,7 +198,7 @@ export class Sampling {
     return field;
   }
 
-  // ---------------------------------------------------------------- what is chosen
+  // ---------------------------------------------------------------- the choice
 
   /** @param {string} rule */
   choose(rule) {
@@ -214,39 +214,40 @@ export class Sampling {
     this.changed();
   }
 
-  /** Something was chosen: for the next drafts, for the next visit, and for the charts. */
+  /** The choice has changed: draw it, request drafts and charts, and store it for the next visit. */
   changed() {
     this.render();
-    this.apply({ ask: true });
+    this.apply({ redraft: true });
     this.see.refresh();
   }
 
-  /** @param {{ask: boolean}} how */
-  apply({ ask }) {
+  /** @param {{redraft: boolean}} how `redraft`: whether to request drafts with the new settings */
+  apply({ redraft }) {
     const { choice, speculation } = this;
-    this.editor.sampling = choice.isUsual() ? {} : { sampling: { ...choice.asked(), ...speculation.asked() } };
-    if (ask) this.editor.settingsChanged();
+    const fields = { ...choice.requestFields(), ...speculation.requestFields() };
+    this.editor.sampling = choice.isUsual() ? {} : { sampling: fields };
+    if (redraft) this.editor.settingsChanged();
     const [kept, speculating] = [choice.kept(), speculation.kept()];
     keep(kept || speculating ? { ...kept, speculation: speculating } : null);
-    this.tell();
+    this.nameButton();
   }
 
-  /** The button says which style is set; a tooltip has the rest. */
-  tell() {
+  /** Write the name of the style on the button; if there is none, the tooltip names rule and method. */
+  nameButton() {
     const style = this.styles.present();
-    write(this.button, style?.name === USUAL ? "Sampling" : `Sampling · ${style?.name ?? "Custom"}`);
+    setText(this.button, style?.name === USUAL ? "Sampling" : `Sampling · ${style?.name ?? "Custom"}`);
     this.button.title = style ? "" : `${this.choice.present().title}, ${this.choice.presentMode().title}`;
   }
 
-  /** All controls as they are chosen. */
+  /** Draw all controls with their present values. */
   render() {
     if (this.built !== this.wanted()) return this.buildControls();
     const { choice } = this;
     const rule = choice.present(), mode = choice.presentMode();
     this.find("#sm-rule").value = rule.name;
     this.find("#sm-mode").value = mode.name;
-    write(this.find("#sm-says"), rule.says);
-    write(this.find("#sm-mode-says"), mode.says);
+    setText(this.find("#sm-says"), rule.says);
+    setText(this.find("#sm-mode-says"), mode.says);
     const box = this.find(".sm-controls");
     for (const control of rule.controls) drawControl(box, control, choice.values[rule.name][control.name]);
     for (const control of mode.controls) drawControl(box, control, choice.modeValues[mode.name][control.name]);
@@ -276,7 +277,7 @@ export class Sampling {
       return;
     }
     if (!this.styles.present()) this.advance(true);
-    // On a small screen there is room for one of the two.
+    // A small screen has room for the settings or the panel, not for both.
     if (matchMedia("(max-width: 819px)").matches) this.closeSettings();
     this.see.refresh();
   }
@@ -289,7 +290,7 @@ export class Sampling {
     return !this.find(".sm-advanced").hidden;
   }
 
-  /** @param {boolean} open show the papers' rules and methods, or the styles alone */
+  /** @param {boolean} open whether to show the papers' rules and methods, or only the styles */
   advance(open) {
     this.find(".sm-advanced").hidden = !open;
     this.find(".sm-advanced-button").setAttribute("aria-expanded", String(open));
@@ -302,7 +303,7 @@ export class Sampling {
   notice(message) {
     const box = this.find(".sm-notice");
     box.hidden = !message;
-    write(box, message);
+    setText(box, message);
   }
 
   // ---------------------------------------------------------------- links
@@ -317,10 +318,10 @@ export class Sampling {
     }
   }
 
-  /** Take over the setting that the address carries, all of it or nothing, and open the panel. */
+  /** Apply the settings in the address, all or none of them, and open the panel. */
   followLink() {
     const parts = [...new URLSearchParams(location.hash.slice(1))];
-    // Once taken it is forgotten, so that a reload does not undo what is chosen afterwards.
+    // Remove them from the address, so that a reload does not undo later choices.
     history.replaceState(history.state, "", location.pathname + location.search);
     this.toggle(true);
     const found = readLink(this, parts);

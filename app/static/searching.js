@@ -1,8 +1,8 @@
 // @ts-check
-/** Searching the personal stores: what follows a phrase, how often, and where it is from; and forgetting it. */
+/** Searches the personal stores for a phrase: shows its continuations, their counts and sources; can forget the phrase. */
 
 import { postJson } from "./transport.js";
-import { made, plural, setText, sources, sum } from "./wording.js";
+import { newElement, plural, setText, sources, sum } from "./wording.js";
 
 /**
  * @typedef {{store: string, places: Record<string, number>, after: string,
@@ -17,7 +17,7 @@ export class Searching {
     this.searched = "";
   }
 
-  /** The same words once more, where there are any: what the stores know has changed. */
+  /** Repeat the last search after the stores have changed. */
   async again() {
     if (this.searched) await this.search(this.searched);
   }
@@ -30,33 +30,33 @@ export class Searching {
     this.searched = text;
     const box = this.find(".ps-found");
     if (!found.length) {
-      box.replaceChildren(made("p", "", ""));
+      box.replaceChildren(newElement("p", "", ""));
       setText(box, "p", `“${text}” is in none of your stores.`);
       return;
     }
     box.replaceChildren(...found.map((row) => this.result(row)));
-    const knowing = found.filter((row) => Object.keys(row.places).length).map((row) => row.store);
-    if (!knowing.length) return;
-    const button = made("button", "ps-forget", "");
+    const stores = found.filter((row) => Object.keys(row.places).length).map((row) => row.store);
+    if (!stores.length) return;
+    const button = newElement("button", "ps-forget", "");
     button.setAttribute("type", "button");
     button.textContent = `Forget “${text}”`;
     const form = this.find(".ps-find");
-    button.addEventListener("click", () => this.tab.act(() => this.tab.forget(knowing, text, `“${text}”`), form));
+    button.addEventListener("click", () => this.tab.act(() => this.tab.forget(stores, text, `“${text}”`), form));
     box.append(button);
   }
 
   /** @param {Found} found */
   result({ store, places, after, following }) {
-    const box = made("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>");
+    const box = newElement("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>");
     setText(box, "h4", store);
     const times = sum(places);
-    const stands = times ? `Found ${plural(times, "time")}: ${sources(places)}.` : "The whole phrase is not in it.";
-    const goesOn = following.length ? ` “${after}” is followed by:` : " Nothing follows it.";
-    setText(box, "p", stands + goesOn);
+    const count = times ? `Found ${plural(times, "time")}: ${sources(places)}.` : "The whole phrase is not in it.";
+    const heading = following.length ? ` “${after}” is followed by:` : " Nothing follows it.";
+    setText(box, "p", count + heading);
     const most = following[0]?.count ?? 1;
     box.querySelector("tbody")?.replaceChildren(
       ...following.map(({ text, count, from }) => {
-        const row = made("tr", "", "<th scope=row></th><td class=ps-count></td><td class=ps-from></td>");
+        const row = newElement("tr", "", "<th scope=row></th><td class=ps-count></td><td class=ps-from></td>");
         setText(row, "th", text);
         setText(row, ".ps-count", `${count.toLocaleString()} ×`);
         setText(row, ".ps-from", sources(from));

@@ -1,5 +1,5 @@
 // @ts-check
-/** The settings at the foot of the page: their values, what survives a reload, and putting them back. */
+/** The settings below the text: reads their values, keeps them over a reload, and resets them. */
 
 import { disclose } from "./dom.js";
 import { keepSettings, recallSettings } from "./memory.js";
@@ -13,7 +13,7 @@ export class SettingsBar {
     this.root = root;
     /** @type {NodeListOf<HTMLInputElement>} */
     this.inputs = root.querySelectorAll(".pd-options input");
-    /** By name, as requests carry them. @type {Record<string, number | boolean>} */
+    /** The values by name, as in requests. @type {Record<string, number | boolean>} */
     this.values = {};
     const kept = recallSettings();
     for (const input of this.inputs) {
@@ -30,11 +30,11 @@ export class SettingsBar {
         changed();
       });
     }
-    // Writing comes first: they open on demand.
+    // The settings are closed until the writer opens them.
     disclose(/** @type {HTMLButtonElement} */ (root.querySelector("[data-do=settings]")), false);
   }
 
-  /** All settings back to their defaults. */
+  /** Set all settings to their defaults. */
   reset() {
     for (const input of this.inputs) {
       if (input.type === "checkbox") input.checked = input.defaultChecked;

@@ -1,15 +1,16 @@
 // @ts-check
-/** Controls of rules, modes and speculation as labelled fields: made, and drawn with their values. */
+/** Builds labelled fields for the controls of rules, modes and speculation, and draws their values. */
 
-import { counted, write } from "./chart.js";
+import { counted } from "./chart.js";
+import { setText } from "./dom.js";
 
 /** @typedef {import("./choice.js").Control} Control */
 
-const STEPS = 1000; // of a slider whose values grow by factors
+const STEPS = 1000; // positions of a logarithmic slider
 
 /**
- * A control's field, for `drawControl`.
- * @param {string} owner the rule or the mode; with the control's name the field's id
+ * Build a control's field, for `drawControl`.
+ * @param {string} owner the rule or the mode; part of the field's id
  * @param {Control} control
  * @param {(value: any) => void} changed
  */
@@ -23,7 +24,7 @@ export function newControl(owner, control, changed) {
       `<span><label for="${id}">${control.label}</label></span>` +
       `<select id="${id}" aria-describedby="${id}-how">${control.choices.map((c) => `<option>${c}</option>`).join("")}</select>${how}`;
   } else {
-    const [min, max, step] = grows(control) ? [0, STEPS, 1] : [control.low, control.high, control.step];
+    const [min, max, step] = isLogarithmic(control) ? [0, STEPS, 1] : [control.low, control.high, control.step];
     field.innerHTML =
       `<span><label for="${id}">${control.label}</label><output for="${id}"></output></span>` +
       `<input type="range" id="${id}" min="${min}" max="${max}" step="${step}" aria-describedby="${id}-how">${how}`;
@@ -35,7 +36,7 @@ export function newControl(owner, control, changed) {
 }
 
 /**
- * @param {HTMLElement} box that holds the control's field; without it nothing is drawn
+ * @param {HTMLElement} box with the control's field; without the field nothing is drawn
  * @param {Control} control
  * @param {any} value
  * @param {string} shown
@@ -55,22 +56,24 @@ export function drawControl(box, control, value, shown = control.choices.length 
 export function drawSlider(input, place, shown) {
   if (Number(input.value) !== place) input.value = String(place);
   const output = input.parentElement?.querySelector("output");
-  if (output) write(output, shown);
+  if (output) setText(output, shown);
   input.setAttribute("aria-valuetext", shown);
   const fraction = (place - Number(input.min)) / (Number(input.max) - Number(input.min));
   input.style.setProperty("--filled", `${fraction * 100}%`);
 }
 
-// Ranges over several powers of ten: each step of the slider is a factor.
-/** @param {Control} control */
-const grows = (control) => control.low > 0 && control.high / control.low >= 500;
+/**
+ * Whether a control's range covers several powers of ten, so that each step of the slider is a factor.
+ * @param {Control} control
+ */
+const isLogarithmic = (control) => control.low > 0 && control.high / control.low >= 500;
 
 /**
  * @param {Control} control
  * @param {number} place of the slider
  */
 function valueAt(control, place) {
-  if (!grows(control)) return place;
+  if (!isLogarithmic(control)) return place;
   const value = control.low * (control.high / control.low) ** (place / STEPS);
   const rounded = control.whole ? Math.round(value) : Number(value.toPrecision(2));
   return Math.min(Math.max(rounded, control.low), control.high);
@@ -81,7 +84,7 @@ function valueAt(control, place) {
  * @param {number} value
  */
 function placeOf(control, value) {
-  return grows(control) ? Math.round((STEPS * Math.log(value / control.low)) / Math.log(control.high / control.low)) : value;
+  return isLogarithmic(control) ? Math.round((STEPS * Math.log(value / control.low)) / Math.log(control.high / control.low)) : value;
 }
 
 /**
@@ -90,6 +93,6 @@ function placeOf(control, value) {
  */
 function shownValue(control, value) {
   if (control.whole) return counted(value);
-  if (grows(control)) return value.toPrecision(2).replace(/\.?0+$/, "").replace("e-", "·10⁻").replace(/10⁻(\d)/, (_, n) => `10⁻${"⁰¹²³⁴⁵⁶⁷⁸⁹"[n]}`);
+  if (isLogarithmic(control)) return value.toPrecision(2).replace(/\.?0+$/, "").replace("e-", "·10⁻").replace(/10⁻(\d)/, (_, n) => `10⁻${"⁰¹²³⁴⁵⁶⁷⁸⁹"[n]}`);
   return value.toFixed(String(control.step).split(".")[1]?.length ?? 0);
 }

@@ -1,10 +1,10 @@
 // @ts-check
 /**
- * The part of the sampling panel on speculation: how greedy and sampled drafts are made several tokens per pass, what
- * that comes to, and, on demand, how each token came. Shown in those modes only.
+ * The part of the sampling panel on speculation: how greedy and sampled drafts get several tokens per pass, the measured
+ * speedup, and, on demand, how each token was produced. Shown in those modes only.
  */
 
-import { write } from "./chart.js";
+import { setText } from "./dom.js";
 import { drawControl, newControl } from "./sliders.js";
 
 /**
@@ -30,10 +30,10 @@ export class Speculation {
     this.ways = new Map(offered.ways.map((way) => [way.name, way]));
     this.way = "off";
     this.drafter = offered.drafters[0].name;
-    /** The controls of all ways, shared. @type {Record<string, number>} */
+    /** The values of the controls, shared by all ways. @type {Record<string, number>} */
     this.values = this.usual();
     this.coloured = false;
-    /** The way whose controls are there. */
+    /** The way whose controls are built. */
     this.built = "";
     const option = (/** @type {string} */ name, /** @type {string} */ title) => `<option value="${name}">${title}</option>`;
     box.innerHTML = `
@@ -68,7 +68,7 @@ export class Speculation {
     for (const { name, missing } of offered.drafters) {
       Object.assign(this.find(`#sm-drafter [value="${name}"]`), { disabled: Boolean(missing), title: missing });
     }
-    write(this.find(".sp-missing"), offered.arc_missing ? `ARC cannot be used yet: ${offered.arc_missing}` : "");
+    setText(this.find(".sp-missing"), offered.arc_missing ? `ARC cannot be used yet: ${offered.arc_missing}` : "");
     panel.root.addEventListener("pd-figures", (event) => this.show(/** @type {CustomEvent<Figures | null>} */ (event).detail));
   }
 
@@ -81,7 +81,7 @@ export class Speculation {
     return Object.fromEntries(this.offered.ways.flatMap(({ controls }) => controls.map((c) => [c.name, Number(c.default)])));
   }
 
-  /** Whether drafts are made so: only some modes can. */
+  /** Whether the present mode speculates. */
   isOn() {
     return this.way !== "off" && this.offered.modes.includes(this.panel.choice.mode);
   }
@@ -90,8 +90,8 @@ export class Speculation {
     return this.ways.get(this.way)?.controls ?? [];
   }
 
-  /** For a request; {} where nothing is speculated. */
-  asked() {
+  /** The fields of a request; {} without speculation. */
+  requestFields() {
     if (!this.isOn()) return {};
     const values = Object.fromEntries(this.controls().map(({ name }) => [name, this.values[name]]));
     return { speculation: { mode: this.way, drafter: this.drafter, values } };
@@ -102,7 +102,7 @@ export class Speculation {
     this.values = this.usual();
   }
 
-  /** For the next visit. */
+  /** The values to store for the next visit. */
   kept() {
     return this.way === "off" ? undefined : { way: this.way, drafter: this.drafter, values: this.values };
   }
@@ -131,7 +131,7 @@ export class Speculation {
     this.find(".sp-line").hidden = !on;
     this.find(".sp-key").hidden = !(on && this.coloured);
     this.find("#sm-drafter").title = this.offered.drafters.find(({ name }) => name === this.drafter)?.says ?? "";
-    write(this.find(".sp-says"), on ? this.ways.get(this.way)?.says ?? "" : "");
+    setText(this.find(".sp-says"), on ? this.ways.get(this.way)?.says ?? "" : "");
     const box = this.find(".sm-controls");
     if (this.built !== this.way) {
       this.built = this.way;
@@ -161,6 +161,6 @@ export class Speculation {
     box.title = "How many tokens each pass adds to a draft, and how much faster that is than one token per pass on this machine.";
     const notice = this.find(".sp-notice");
     notice.hidden = !figures?.notice;
-    write(notice, figures?.notice ?? "");
+    setText(notice, figures?.notice ?? "");
   }
 }

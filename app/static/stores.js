@@ -1,23 +1,23 @@
 // @ts-check
 /**
- * The tab of personal stores: what there is, new ones, phrases in, forgetting, switching on and off; adding.js has the
- * files, searching.js the search. Loaded when it is first opened. The server has the truth; after every action the list
- * is asked for anew.
+ * The tab of personal stores: lists stores, creates and deletes them, switches them on and off, adds phrases and forgets
+ * texts. adding.js adds files, searching.js searches. Loaded when the tab is first opened. After every action the list is
+ * requested from the server again.
  */
 
 import { Adding } from "./adding.js";
 import { Searching } from "./searching.js";
 import { getJson, postJson } from "./transport.js";
-import { ago, called, field, inWords, made, mended, plural, setText, size, wrong } from "./wording.js";
+import { ago, clearError, field, messageOf, newElement, originName, plural, setText, showError, size } from "./wording.js";
 
 /**
- * A store as the server lists it; one that cannot be used has a name and a problem alone.
+ * A store as the server lists it; one that cannot be used has only a name and a problem.
  * @typedef {{origin: string, documents: number, tokens: number, added: string}} Origin
  * @typedef {{store: string, problem?: string, enabled: boolean, learning: boolean, bytes: number, changed: string,
  *            tokens: number, origins: Origin[], unlisted: number}} Store
  */
 
-const FIRST = "me"; // the store that is made for the first files
+const FIRST = "me"; // the store that is created for the first files
 
 /**
  * Build the tab inside the page.
@@ -27,7 +27,7 @@ const FIRST = "me"; // the store that is made for the first files
 export async function open(root, learning) {
   const here = (/** @type {string} */ name) => new URL(name, import.meta.url).href;
   const [markup] = await Promise.all([fetch(here("stores.html")).then((r) => r.text()), styled(here("stores.css"))]);
-  root.querySelector("#pd-stores")?.remove(); // of an attempt that failed half-way
+  root.querySelector("#pd-stores")?.remove(); // left by an attempt that failed
   root.querySelector(".pd-desk")?.insertAdjacentHTML("afterend", markup);
   return new StoresTab(/** @type {HTMLElement} */ (root.querySelector("#pd-stores")), learning);
 }
@@ -59,7 +59,7 @@ export class StoresTab {
       const store = field(form, "store").value.trim();
       await postJson("/api/stores/create", { store });
       form.reset();
-      this.say(`Created the store ${store}.`);
+      this.announce(`Created the store ${store}.`);
       await this.refresh();
       this.into.value = store;
     });
@@ -86,7 +86,7 @@ export class StoresTab {
    */
   onSubmit(selector, action) {
     const form = /** @type {HTMLFormElement} */ (this.find(selector));
-    form.addEventListener("input", () => mended(form));
+    form.addEventListener("input", () => clearError(form));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.act(() => action(form), form);
@@ -94,21 +94,21 @@ export class StoresTab {
   }
 
   /**
-   * Do something, and say what goes wrong where it went wrong, until it is mended or tried again.
+   * Run an action. If it fails, show the error at `place` until the input changes or the action is tried again.
    * @param {() => Promise<void>} action
    * @param {HTMLElement} place the form, the store or the field for files
    */
   async act(action, place) {
-    mended(place);
+    clearError(place);
     try {
       await action();
     } catch (error) {
-      wrong(place, inWords(error));
+      showError(place, messageOf(error));
     }
   }
 
   /** @param {string} text for screen readers */
-  say(text) {
+  announce(text) {
     this.find(".ps-said").textContent = text;
   }
 
@@ -140,7 +140,7 @@ export class StoresTab {
 
   /** @param {Store} store */
   newStore({ store }) {
-    const item = made("li", "ps-store", `
+    const item = newElement("li", "ps-store", `
       <div class="ps-what"><h3></h3><p class="ps-facts"></p></div>
       <div class="ps-switches">
         <label><input type="checkbox" role="switch" class="ps-on"> Use in drafts</label>
@@ -167,7 +167,7 @@ export class StoresTab {
 
   /** @param {Store} store */
   newProblem({ store }) {
-    const item = made("li", "ps-store", `
+    const item = newElement("li", "ps-store", `
       <div class="ps-what"><h3></h3><p class="ps-problem"></p></div>
       <button type="button" class="ps-delete">Delete this store</button>
       <p class="ps-error" role="alert" hidden></p>`);
@@ -197,14 +197,14 @@ export class StoresTab {
     const list = /** @type {HTMLElement} */ (item.querySelector("ul"));
     list.replaceChildren(
       ...origins.map(({ origin, tokens, added }) => {
-        const row = made("li", "ps-origin", `<span class="ps-name"></span><span class="ps-facts"></span>
+        const row = newElement("li", "ps-origin", `<span class="ps-name"></span><span class="ps-facts"></span>
           <button type="button">Forget</button>`);
-        setText(row, ".ps-name", called(origin));
+        setText(row, ".ps-name", originName(origin));
         /** @type {HTMLElement} */ (row.querySelector(".ps-name")).title = origin;
         setText(row, ".ps-facts", `${plural(tokens, "token")}, ${ago(added)}`);
         const button = /** @type {HTMLElement} */ (row.querySelector("button"));
-        button.setAttribute("aria-label", `Forget ${called(origin)}`);
-        button.addEventListener("click", () => this.act(() => this.forget([store], origin, called(origin)), item));
+        button.setAttribute("aria-label", `Forget ${originName(origin)}`);
+        button.addEventListener("click", () => this.act(() => this.forget([store], origin, originName(origin)), item));
         return row;
       }),
     );
@@ -227,20 +227,20 @@ export class StoresTab {
       } finally {
         await this.refresh();
       }
-      await this.learning.ask({ anew: true });
+      await this.learning.refresh({ anew: true });
     }, item);
   }
 
   /** @param {string} store */
   async delete(store) {
-    const sure = await this.sure(
+    const confirmed = await this.confirm(
       `Delete the store ${store}?`, "Its texts and counts are overwritten and removed. This cannot be undone.", "Delete",
     );
-    if (!sure) return;
+    if (!confirmed) return;
     await postJson("/api/stores/delete", { store });
-    this.say(`Deleted the store ${store}.`);
+    this.announce(`Deleted the store ${store}.`);
     await this.refresh();
-    await this.learning.ask({ anew: true });
+    await this.learning.refresh({ anew: true });
     this.find("#ps-name").focus();
   }
 
@@ -251,7 +251,7 @@ export class StoresTab {
    */
   async forget(stores, what, name) {
     const text = "Its text and counts are overwritten and removed. This cannot be undone.";
-    if (!(await this.sure(`Forget ${name}?`, text, "Forget"))) return;
+    if (!(await this.confirm(`Forget ${name}?`, text, "Forget"))) return;
     let [documents, places, complete] = [0, 0, true];
     for (const store of stores) {
       const done = await postJson("/api/stores/forget", { store, what });
@@ -272,7 +272,7 @@ export class StoresTab {
    * @param {string} yes
    * @returns {Promise<boolean>}
    */
-  sure(question, text, yes) {
+  confirm(question, text, yes) {
     const dialog = /** @type {HTMLDialogElement} */ (this.find(".ps-sure"));
     setText(dialog, "h2", question);
     setText(dialog, "p", text);
@@ -285,7 +285,7 @@ export class StoresTab {
     });
   }
 
-  /** The store to add to; the first one is made. */
+  /** The store to add to. Creates the first one. */
   async target() {
     const store = this.into.value || FIRST;
     if (!this.stores.some((known) => known.store === store)) await postJson("/api/stores/create", { store });
@@ -293,25 +293,25 @@ export class StoresTab {
   }
 
   /**
-   * Say what was done, and what was not.
-   * @param {string} said
+   * Show the result of an action, and its problems.
+   * @param {string} message
    * @param {{name: string, reason: string}[]} damage
    * @param {boolean} failed
    */
-  report(said, damage, failed = damage.length > 0) {
+  report(message, damage, failed = damage.length > 0) {
     const box = this.find(".ps-report");
     box.hidden = false;
     box.classList.toggle("ps-failed", failed);
-    setText(box, "p", said);
+    setText(box, "p", message);
     box.querySelector("ul")?.replaceChildren(
       ...damage.map(({ name, reason }) => {
-        const row = made("li", "", "<b></b> <span></span>");
+        const row = newElement("li", "", "<b></b> <span></span>");
         setText(row, "b", name);
         setText(row, "span", reason);
         return row;
       }),
     );
-    this.say([said, ...damage.map(({ name, reason }) => `${name}: ${reason}`)].join(" "));
+    this.announce([message, ...damage.map(({ name, reason }) => `${name}: ${reason}`)].join(" "));
     box.scrollIntoView({ block: "nearest" });
   }
 }

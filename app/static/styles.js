@@ -1,7 +1,7 @@
 // @ts-check
-/** Precise, Balanced, Wild: the presets that a writer chooses from first, as a group of radio buttons. */
+/** The styles Precise, Balanced and Wild: the presets at the top of the sampling panel, as radio buttons. */
 
-import { write } from "./chart.js";
+import { setText } from "./dom.js";
 
 export class Styles {
   /**
@@ -16,14 +16,14 @@ export class Styles {
         .map(({ name }) => `<label><input type="radio" name="sm-style" value="${name}"><span>${name}</span></label>`)
         .join("")}</div><p class="sm-says" id="sm-style-says"></p>`;
     this.inputs = [...box.querySelectorAll("input")];
-    this.says = /** @type {HTMLElement} */ (box.querySelector(".sm-says"));
+    this.description = /** @type {HTMLElement} */ (box.querySelector(".sm-says"));
     box.addEventListener("change", (event) => {
       const { value } = /** @type {HTMLInputElement} */ (event.target);
       panel.presets.take(/** @type {import("./choice.js").Preset} */ (panel.catalogue.presets.find(({ name }) => name === value)));
     });
   }
 
-  /** The style that is set, if it is one. */
+  /** The style that equals the present settings, if there is one. */
   present() {
     const { presets } = this.panel;
     return this.known.find(({ name }) => presets.isAt(/** @type {any} */ (presets.known.find((preset) => preset.name === name))));
@@ -32,6 +32,6 @@ export class Styles {
   render() {
     const present = this.present();
     for (const input of this.inputs) input.checked = input.value === present?.name;
-    write(this.says, present?.says ?? "Your own setting: see Advanced.");
+    setText(this.description, present?.says ?? "Your own setting: see Advanced.");
   }
 }

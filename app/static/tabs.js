@@ -1,5 +1,5 @@
 // @ts-check
-/** Two tabs, Write and My writing. Nothing of the second is loaded before somebody opens it. */
+/** The tabs Write and My writing. The second is loaded when it is first opened. */
 
 import { ServerError } from "./transport.js";
 
@@ -21,9 +21,9 @@ export function setUpTabs(root, editor, learning) {
     }
     root.dataset.tab = tab === stores ? "stores" : "write";
     if (tab === write) {
-      // What was added or forgotten meanwhile counts at once.
+      // The stores may have changed, so cached answers are outdated.
       editor.forgetAnswers();
-      learning.ask({ anew: true });
+      learning.refresh({ anew: true });
       if (matchMedia("(pointer: fine)").matches) editor.textarea.focus();
       if (editor.before() !== null) editor.ask({});
       return;
@@ -33,9 +33,9 @@ export function setUpTabs(root, editor, learning) {
     try {
       await (await panel).refresh();
     } catch (error) {
-      panel = null; // a lost connection; the next click tries again
-      const said = error instanceof ServerError ? error.message : "My writing cannot be opened: there is no connection to Polydraft.";
-      editor.toast(said);
+      panel = null; // the next click tries again
+      const noConnection = "My writing cannot be opened: there is no connection to Polydraft.";
+      editor.toast(error instanceof ServerError ? error.message : noConnection);
       show(write);
     }
   }

@@ -1,8 +1,8 @@
 // @ts-check
-/** Inserting text into a <textarea> as if it had been typed, so that the browser's own undo and redo know about it. */
+/** Inserts text into a <textarea> as if it had been typed, so that the browser's undo and redo include it. */
 
 /**
- * Insert at the caret, in place of the selection, as a step of undo of its own.
+ * Insert at the caret, in place of the selection, as a separate step of undo.
  * @param {HTMLTextAreaElement} textarea
  * @param {string} text
  */
@@ -17,7 +17,7 @@ export function insertAsTyped(textarea, text) {
 }
 
 /**
- * Browsers undo a run of typing at once; moving the caret ends the run, so that undo takes back just the draft.
+ * Browsers undo a run of typing as one step. Moving the caret ends the run, so that undo removes only the draft.
  * @param {HTMLTextAreaElement} textarea
  */
 function separateUndo(textarea) {

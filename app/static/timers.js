@@ -1,5 +1,5 @@
 // @ts-check
-/** Timers by name: setting one again replaces it. */
+/** Timers by name. Starting one again replaces it. */
 
 export class Timers {
   constructor() {

@@ -1,5 +1,5 @@
 // @ts-check
-/** Buttons of the page that need no part of their own: copy, keys, settings; and the examples below an empty page. */
+/** Simple buttons of the page: copy, keys, settings, reset; and the examples below an empty page. */
 
 import { disclose } from "./dom.js";
 
@@ -20,13 +20,13 @@ export function setUpTools(root, editor) {
   };
   for (const button of root.querySelectorAll("button[data-do]")) {
     const name = /** @type {HTMLElement} */ (button).dataset.do ?? "";
-    if (!(name in actions)) continue; // another part of the page answers it
+    if (!(name in actions)) continue; // another part of the page handles it
     button.addEventListener("click", () => actions[name](/** @type {HTMLButtonElement} */ (button)));
   }
   for (const button of root.querySelectorAll(".pd-invite button")) {
     button.addEventListener("click", () => editor.insert(button.textContent ?? ""));
   }
-  // A click on a tool leaves the focus, and a phone's keyboard, with the text.
+  // After a click on a tool the text keeps the focus, and a phone its keyboard.
   root.addEventListener("mousedown", (event) => {
     const tool = event.target instanceof Element && event.target.closest(".pd-tools button, .pd-line > button, .pd-unlikely button");
     if (!tool) return;
@@ -37,7 +37,7 @@ export function setUpTools(root, editor) {
   // A click beside the dialog closes it.
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   dialog.addEventListener("close", () => textarea.focus());
-  // The room below the text belongs to the page: a click there goes on writing.
+  // A click on the empty space below the text focuses the text.
   root.querySelector(".pd-desk")?.addEventListener("click", (event) => {
     if (event.target === event.currentTarget) textarea.focus();
   });
@@ -48,17 +48,18 @@ async function copy(editor) {
   const { textarea } = editor;
   const text = textarea.value;
   if (!text) return editor.toast("There is nothing to copy yet.");
-  if (!(await written(editor)) && !copiedWhole(textarea)) {
+  if (!(await copiedByApi(editor)) && !copiedByCommand(textarea)) {
     return editor.toast("The browser did not allow copying. Select the text and copy it by hand.");
   }
   return editor.toast("Copied.");
 }
 
 /**
- * The short way onto the clipboard. It carries text alone, so private text goes the other way; and it needs a permission.
+ * Copy through the clipboard interface. It needs a permission, and it cannot include private ranges, so it is not used for
+ * private text.
  * @param {import("./editor.js").Editor} editor
  */
-async function written({ textarea, privacy }) {
+async function copiedByApi({ textarea, privacy }) {
   if (privacy.hides(0, textarea.textLength)) return false;
   try {
     await navigator.clipboard.writeText(textarea.value);
@@ -69,10 +70,10 @@ async function written({ textarea, privacy }) {
 }
 
 /**
- * The way of a keyboard: select and copy.
+ * Copy by selecting the text and running the browser's command, as the keyboard does.
  * @param {HTMLTextAreaElement} textarea
  */
-function copiedWhole(textarea) {
+function copiedByCommand(textarea) {
   const { selectionStart, selectionEnd } = textarea;
   textarea.focus();
   textarea.select();

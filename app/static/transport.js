@@ -1,7 +1,7 @@
 // @ts-check
-/** Talking to the server: a stream of draft sets per request, the server's status, and leaving. */
+/** Requests to the server: JSON, streams of lines, the status, and the message that the page is being closed. */
 
-/** An answer of the server in words: what is wrong and what to do about it. */
+/** An error that the server returns: what is wrong and what to do about it. */
 export class ServerError extends Error {
   /**
    * @param {string} message
@@ -10,15 +10,15 @@ export class ServerError extends Error {
   constructor(message, fix = "") {
     super(message);
     this.fix = fix;
-    /** Whether a document was changed elsewhere, and so was not replaced. */
+    /** Whether a document was not replaced because it was changed elsewhere. */
     this.changed = false;
   }
 }
 
-/** The server can't be reached at all. */
+/** The server cannot be reached. */
 export class ConnectionLost extends Error {}
 
-/** A name for this tab, new with every page load, so that two tabs never cancel each other's requests. */
+/** An id for this tab, new at every page load, so that tabs do not cancel each other's requests. */
 export const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
 
 /**
@@ -53,14 +53,14 @@ export async function streamFile(path, file, onLine) {
  * @param {AbortSignal} [signal]
  */
 async function readLines(response, onLine, signal) {
-  if (!response.ok || !response.body) throw await inWords(response);
+  if (!response.ok || !response.body) throw await errorFrom(response);
   const reader = response.body.getReader();
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
     const { value, done } = await reader.read().catch((error) => {
       if (signal?.aborted) throw error;
-      throw new ConnectionLost("The answer broke off.");
+      throw new ConnectionLost("The connection ended in the middle of an answer.");
     });
     if (done) return;
     const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
@@ -75,7 +75,7 @@ async function readLines(response, onLine, signal) {
  */
 export async function getJson(path) {
   const response = await reach(path, { cache: "no-store" });
-  if (!response.ok) throw await inWords(response);
+  if (!response.ok) throw await errorFrom(response);
   return response.json();
 }
 
@@ -90,7 +90,7 @@ export async function postJson(path, body) {
     headers: { "Content-Type": "application/json" },
     body: JSON.stringify(body),
   });
-  if (!response.ok) throw await inWords(response);
+  if (!response.ok) throw await errorFrom(response);
   return response.json();
 }
 
@@ -99,7 +99,7 @@ export async function serverStatus() {
   return getJson("/api/status");
 }
 
-/** Tell the server that this tab is gone; `sendBeacon` still works while the page is being torn down. */
+/** Notify the server that this tab is being closed; `sendBeacon` still works while the page unloads. */
 export function leave() {
   navigator.sendBeacon("/api/leave", new Blob([JSON.stringify({ tab: TAB })], { type: "application/json" }));
 }
@@ -118,12 +118,12 @@ async function reach(path, init) {
 }
 
 /** @param {Response} response */
-async function inWords(response) {
+async function errorFrom(response) {
   try {
     const { message, fix, changed = false } = await response.json();
     if (message) return Object.assign(new ServerError(message, fix), { changed });
   } catch {
-    // Not our JSON: a proxy's page or a crashed server; the status is all there is to say.
+    // Not the server's JSON: the answer comes from a proxy or a crashed server, and only its status is known.
   }
   return new ServerError(`The server answered with an error (${response.status}).`, "Look at the window where Polydraft runs.");
 }

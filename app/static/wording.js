@@ -1,10 +1,10 @@
 // @ts-check
-/** Numbers, dates, origins and errors of the stores in words, and the small pieces of page that show them. */
+/** Formats numbers, dates, origins and errors for the tab of personal stores, and small helpers for its elements. */
 
 import { ServerError } from "./transport.js";
 
-const TYPED = "typed"; // the origin of what was written in the editor, and of phrases
-const SHOWN = 3; // origins that a search result names
+const TYPED = "typed"; // the origin of text written in the editor, and of phrases
+const SHOWN = 3; // origins that a search result lists by name
 
 /**
  * @param {HTMLFormElement} form
@@ -17,9 +17,9 @@ export function field(form, name) {
 /**
  * @param {string} tag
  * @param {string} className
- * @param {string} markup of this file's own, never of anybody's data
+ * @param {string} markup constant HTML, never with data in it
  */
-export function made(tag, className, markup) {
+export function newElement(tag, className, markup) {
   const element = document.createElement(tag);
   element.className = className;
   element.innerHTML = markup;
@@ -37,13 +37,13 @@ export function setText(parent, selector, text) {
 }
 
 /**
- * Say at a form, a store or the field for files what went wrong there.
+ * Show an error at a form, a store or the field for files.
  * @param {HTMLElement} place
- * @param {string} words
+ * @param {string} message
  */
-export function wrong(place, words) {
+export function showError(place, message) {
   const error = /** @type {HTMLElement} */ (place.querySelector(".ps-error"));
-  error.textContent = words;
+  error.textContent = message;
   error.hidden = false;
   const input = place instanceof HTMLFormElement ? place.querySelector("input") : null;
   input?.setAttribute("aria-invalid", "true");
@@ -52,10 +52,10 @@ export function wrong(place, words) {
 }
 
 /**
- * It is being changed, or tried again: what was wrong is so no longer.
+ * Remove the error shown by `showError`.
  * @param {HTMLElement} place
  */
-export function mended(place) {
+export function clearError(place) {
   const error = /** @type {HTMLElement} */ (place.querySelector(".ps-error"));
   error.hidden = true;
   error.textContent = "";
@@ -63,13 +63,13 @@ export function mended(place) {
 }
 
 /** @param {unknown} error */
-export function inWords(error) {
+export function messageOf(error) {
   if (error instanceof ServerError) return [error.message, error.fix].filter(Boolean).join(" ");
   return error instanceof Error ? error.message : String(error);
 }
 
 /** @param {string} origin */
-export function called(origin) {
+export function originName(origin) {
   if (origin === TYPED) return "Written here";
   return origin.includes("://") ? origin : origin.replace(/^.*\/(?=[^/]+$)/, "");
 }
@@ -82,16 +82,16 @@ export function sum(counts) {
 /** @param {Record<string, number>} from */
 export function sources(from) {
   const most = Object.entries(from).sort((a, b) => b[1] - a[1]);
-  const named = most.slice(0, SHOWN).map(([origin, n]) => `${called(origin)}${most.length > 1 ? ` (${n})` : ""}`);
+  const named = most.slice(0, SHOWN).map(([origin, n]) => `${originName(origin)}${most.length > 1 ? ` (${n})` : ""}`);
   return [...named, ...(most.length > SHOWN ? [`${most.length - SHOWN} more`] : [])].join(", ");
 }
 
 /**
  * @param {number} n
- * @param {string} what
+ * @param {string} noun
  */
-export function plural(n, what) {
-  return `${n.toLocaleString()} ${what}${n === 1 ? "" : "s"}`;
+export function plural(n, noun) {
+  return `${n.toLocaleString()} ${noun}${n === 1 ? "" : "s"}`;
 }
 
 /** @param {number} bytes */
