@@ -19,7 +19,7 @@ from app.evals.prompts import prompts
 from app.evals.verified import logprobs
 from core.drafting.checked import Refined, refine, verified
 from core.drafting.checked import _open_rows as _rows
-from core.drafting.checked import worth_looking as _worth_looking
+from core.drafting.checked import depths_to_check as _depths_to_check
 from core.drafting.judge import Judge
 from core.errors import InputError
 from core.speculative import Calibration, NgramDrafter
@@ -116,7 +116,7 @@ def test_rows_keep_their_order_and_what_is_sure(seed: int, nodes: int, rounds: i
         assert sorted(found.ranking) == list(range(len(found.ids)))
         if found.checked:
             assert shown is not None
-            assert found.looked <= nodes
+            assert found.fed <= nodes
             for new, old, changed, sure in zip(found.ids, shown.ids, found.changed, shown.sure, strict=True):
                 assert new[:changed] == old[:changed]
                 assert new[changed : changed + 1] != old[changed : changed + 1] or changed == len(old)
@@ -139,12 +139,12 @@ def test_what_is_sure_is_what_the_target_says_one_by_one() -> None:
 def test_tokens_are_looked_at_where_the_text_is_likeliest_to_go() -> None:
     drafts = Refined([[1, 2, 3, 4], [5, 6, 7, 8]], [-1.0, -9.0], [1, 1], [0, 0], False)
     rows = _rows(drafts, None, None)
-    assert _worth_looking(rows, 0) == [0, 0]
-    assert _worth_looking(rows, 2) == [2, 0]
-    assert _worth_looking(rows, 4) == [3, 1]  # all of the first: its last token decides nothing
-    assert _worth_looking(rows, 99) == [3, 3]
+    assert _depths_to_check(rows, 0) == [0, 0]
+    assert _depths_to_check(rows, 2) == [2, 0]
+    assert _depths_to_check(rows, 4) == [3, 1]  # all of the first: its last token decides nothing
+    assert _depths_to_check(rows, 99) == [3, 3]
     sure = _rows(drafts, None, [3, 1])  # of the first only one token is open, and three have to be fed for it
-    assert _worth_looking(sure, 2) == [0, 2]
+    assert _depths_to_check(sure, 2) == [0, 2]
 
 
 def test_another_model_checks_what_one_drafted() -> None:

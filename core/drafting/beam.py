@@ -1,7 +1,7 @@
-"""Beam search: the k texts of highest Σ log-probability, n-grams mixed in, each in a row of its own.
+"""Beam search: the k texts of highest Σ log-probability, n-grams mixed in, each in a separate row.
 
-An ended text stays for as long as it is among the k best. A text keeps its lineage as long as it is continued; where
-two grow from one, the likelier keeps it.
+An ended text remains while it is among the k best. A continued text keeps its lineage; if two texts continue the same
+one, the more probable one keeps it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def beam(logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], option
             del found[o.k :]
             if any(token is not None for _, _, token in found):
                 drafts = _children(found, alive, o.k)
-            else:  # everything was ruled out, or the ended texts are likelier
+            else:  # no token is possible, or the ended texts are more probable
                 for draft in alive:
                     draft.ended = True
     finally:
@@ -54,7 +54,7 @@ def beam(logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], option
 
 
 def _children(found: list[tuple[float, Draft, int | None]], alive: list[Draft], k: int) -> list[Draft]:
-    """The drafts of the next step. A parent's own sequence goes to its likeliest child; the others fork it."""
+    """The drafts of the next step. The most probable child of a parent inherits its sequence; the others fork it."""
     lineages = {parent: parent.row for _, parent, _ in found}
     free = [n for n in range(k) if n not in lineages.values()]
     grown = []
@@ -77,7 +77,8 @@ def _children(found: list[tuple[float, Draft, int | None]], alive: list[Draft], 
 def _scored(
     o: Options, ngrams: Interpolation | None, logits: Tensor, context: list[int], allowed: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The likeliest candidates (m,) and their log-probabilities (m,), n-grams mixed in; only possible ones."""
+    """The most probable candidates (m,) and their log-probabilities (m,), n-grams mixed in; impossible ones are
+    omitted."""
     row = cropped(o, logits[None], [context], allowed)[0]
     top, tokens = torch.topk(row, min(o.m, len(row)))
     alive = (top > -torch.inf).numpy()

@@ -1,4 +1,4 @@
-"""The first tokens of drafts: after the text, or at any token boundary inside a half-typed word."""
+"""Computes the first tokens of drafts: after the text, or at any token boundary inside a half-typed word."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def beginnings(
     places: Places,
     kept: Ids[list[int]] = (),
 ) -> list[Beginning]:
-    """First tokens after the prefix with those of the word before them, ln P, and ln P without personal stores; the
-    likeliest first. Where places allow only some tokens, the probabilities are given that the text goes on with one of
-    those.
+    """First tokens after the prefix, with the tokens of the half-typed word before them, ln P, and ln P without
+    personal stores; most probable first. If `places` restricts the first tokens, the probabilities are conditional on
+    them.
 
     Args:
-        logits: (V,) after the prefix, then after each of the word's first tokens, as many as are known.
-        kept: token ids of rows whose first tokens are beginnings whatever their probability.
+        logits: (V,) after the prefix, then after each of the word's first tokens, as far as they are known.
+        kept: token ids of rows whose first tokens are always included.
     """
     if places.starts is None:
         c = score.scored(logits[0], prefix, [ids[0] for ids in kept])
@@ -53,11 +53,11 @@ def beginnings(
         )
         total += np.exp(path) * max(mass + float(np.exp(scores[:m]).sum() - np.exp(logq).sum()), 0.0)
         path += float(scores[m]) if onward else 0.0
-    if not score.options.distinct:  # the paper's drafts have one history: the likeliest place is theirs
+    if not score.options.distinct:  # the paper's drafts share one history, so they begin at the most probable place
         at_places = [max(at_places, key=lambda place: sum(np.exp(s) for _, s, _ in place))]
     best: dict[bytes, Beginning] = {}
     for ids, s, w in (beginning for place in at_places for beginning in place):
-        text = b"".join(pieces[i] for i in ids)  # the same text at two places is one beginning
+        text = b"".join(pieces[i] for i in ids)  # the same text from two places is one beginning
         if np.isfinite(s) and (text not in best or s > best[text][1]):
             best[text] = ids, s, w
     share = float(np.log(total)) if total > 0 else 0.0

@@ -1,4 +1,4 @@
-"""Scores of the tokens that may come next: the model's likeliest, with the n-grams mixed in.
+"""Scores of candidates for the next token: the model's most probable tokens, with the n-grams mixed in.
 
 Shapes: V vocabulary, d drafts, m candidates. Scores are natural logarithms.
 """
@@ -15,19 +15,19 @@ from torch import Tensor
 from core.drafting.drafts import Options
 from core.drafting.places import only
 
-MIN_LOGPROB = -103.0  # log-probability below which float32 holds no probability any more
-GROUP = 64  # logits of which only the largest is looked at first
-PROPOSALS = 3  # candidates per draft that a personal store may add to those of the model
+MIN_LOGPROB = -103.0  # log-probability below which float32 rounds a probability to 0
+GROUP = 64  # logits per group; `likeliest` compares the groups' maxima first
+PROPOSALS = 3  # candidates per draft that personal stores may add to those of the model
 
 
 @dataclass(frozen=True)
 class ScoredTokens:
-    """The tokens that one draft may go on with.
+    """The candidates for one draft's next token.
 
     Attributes:
-        ids: (m,).
-        scores: (m,), ln p with the n-grams mixed in.
-        without: (m,), the same without personal stores.
+        ids: (m,) token ids.
+        scores: (m,) ln p with the n-grams mixed in.
+        without: (m,) the same without personal stores.
     """
 
     ids: np.ndarray
@@ -36,13 +36,13 @@ class ScoredTokens:
 
     @property
     def best(self) -> int | None:
-        """The place of the best one; None where everything is ruled out."""
+        """The index of the best candidate; None if none is possible."""
         c = int(self.scores.argmax()) if len(self.scores) else -1
         return c if c >= 0 and np.isfinite(self.scores[c]) else None
 
 
 class Candidates:
-    """The tokens that some options let a draft go on with, and their scores."""
+    """Computes candidates and their scores, as the options define them."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -52,8 +52,8 @@ class Candidates:
     def after(
         self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The m likeliest tokens at τ, best first, then a personal store's proposals after any of the contexts, and
-        `also`: ids (m,) and log-probabilities (m,)."""
+        """The m most probable tokens at τ, best first, then the proposals of personal stores after any of the contexts,
+        and `also`: ids (m,) and log-probabilities (m,)."""
         o = self.options
         if o.rule is not None:
             logits = o.rule(torch.tensor([contexts[0]]), logits[None])[0]
@@ -61,8 +61,8 @@ class Candidates:
         best = likeliest(x, self.m)
         if len(more := self._proposed(contexts, best, also)):
             best = np.append(best, more)
-        # The paper's method shares its probability among the candidates; with distinct beginnings it stays the
-        # model's own, so that n-grams can be mixed in and a beginning's probability is one.
+        # The paper normalises the probabilities over the candidates. With distinct beginnings they remain the model's,
+        # so that the n-grams are mixed into true probabilities, and a beginning's score is its probability.
         q = x[best].astype(np.float64) / o.tau - log_total(x, o.tau)
         keep = q > MIN_LOGPROB
         tokens, q = best[keep], q[keep]
@@ -73,9 +73,9 @@ class Candidates:
     def among(
         self, logits: Tensor, context: list[int], allowed: np.ndarray, also: Iterable[int] = ()
     ) -> tuple[np.ndarray, np.ndarray, float]:
-        """The m likeliest of the allowed tokens, then those of them that a personal store proposes, and `also`: ids
-        (m,), log-probabilities (m,) among all tokens, and the probability of everything allowed. A rule crops among the
-        allowed tokens."""
+        """The m most probable of the allowed tokens, then those that personal stores propose, and `also`: ids (m,),
+        their log-probabilities (m,) among all tokens, and the total probability of the allowed tokens. The rule is
+        applied to the allowed tokens only."""
         o = self.options
         if len(allowed) == 0:
             return allowed, np.zeros(0), 0.0
@@ -95,24 +95,24 @@ class Candidates:
     def mixed(
         self, logq: np.ndarray, contexts: list[list[int]], candidates: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7); and the
-        scores without personal stores, the same array where there are none."""
+        """Scores (d, m) of the candidates: the model's, with each draft's n-grams mixed in (eqs. 5-7); and the scores
+        without personal stores, which is the same array if there are none."""
         return (logq, logq) if self.ngrams is None else self.ngrams.scores_without(logq, contexts, candidates)
 
     def scored(self, logits: Tensor, context: list[int], also: Iterable[int] = ()) -> ScoredTokens:
-        """The tokens that one draft may go on with after `context`."""
+        """The candidates for one draft after `context`."""
         tokens, logq = self.after(logits, [context], also)
         scores, without = self.mixed(logq[None], [context], tokens)
         return ScoredTokens(tokens, scores[0], without[0])
 
     def shared(self, logits: Tensor, contexts: list[list[int]]) -> list[ScoredTokens]:
-        """The same of d drafts that share a distribution: the same tokens for each, with scores of its own."""
+        """The candidates for d drafts that share a distribution: the same tokens, with separate scores per draft."""
         tokens, logq = self.after(logits, contexts)
         scores, without = self.mixed(np.repeat(logq[None], len(contexts), 0), contexts, tokens)
         return [ScoredTokens(tokens, *both) for both in zip(scores, without, strict=True)]
 
     def apart(self, logits: list[Tensor], contexts: list[list[int]]) -> list[ScoredTokens]:
-        """The same of d drafts with a distribution each; where one has fewer tokens, it ends in scores of -inf."""
+        """The candidates for d drafts with a distribution each. Shorter rows are padded with scores of -inf."""
         pairs = [self.after(x, [c]) for x, c in zip(logits, contexts, strict=True)]
         m = max(len(ids) for ids, _ in pairs)
         table = np.zeros((len(pairs), m), dtype=np.int64)
@@ -125,7 +125,7 @@ class Candidates:
         return [ScoredTokens(*row) for row in zip(table, scores, without, strict=True)]
 
     def known(self, ids: list[int]) -> bool:
-        """Whether the n-grams have seen these tokens in a row."""
+        """Whether the n-gram stores contain this sequence of tokens."""
         return self.ngrams is not None and self.ngrams.knows(ids)
 
     def _proposed(self, contexts: list[list[int]], have: np.ndarray, also: Iterable[int]) -> np.ndarray:
@@ -136,9 +136,9 @@ class Candidates:
 
 
 def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.ndarray | None = None) -> Tensor:
-    """Logits (B, V) as the options' rule and τ leave them, after contexts of equal length.
+    """Logits (B, V) after the options' rule and τ, for contexts of equal length.
 
-    `allowed` are the only tokens there are: the rule crops among them.
+    With `allowed`, all other tokens are removed before the rule is applied.
     """
     if allowed is not None:
         logits = only(logits, allowed)
@@ -147,8 +147,8 @@ def cropped(o: Options, logits: Tensor, contexts: list[list[int]], allowed: np.n
     return logits if o.tau == 1 else logits / o.tau
 
 
-# NumPy and one thread for the work of each step: torch's second thread would wait for a core on which one of
-# llama.cpp's still spins.
+# These functions use NumPy, in one thread: a second thread of torch would wait for a core on which a thread of
+# llama.cpp still spins.
 
 
 def log_total(logits: np.ndarray, tau: float) -> float:
@@ -163,9 +163,9 @@ def log_total(logits: np.ndarray, tau: float) -> float:
 
 
 def likeliest(x: np.ndarray, m: int) -> np.ndarray:
-    """Where the m largest are, largest first; equals in the order of their index.
+    """The indices of the m largest elements, largest first; equal elements in the order of their index.
 
-    The m-th largest of some maxima of disjoint groups is a bound from below, which few elements reach.
+    The m-th largest of the maxima of disjoint groups is a lower bound, which few elements reach.
     """
     m = min(m, len(x))
     groups = len(x) // GROUP

@@ -1,9 +1,9 @@
-"""Checked drafts: one tree pass over superposed drafts, the target's own token where one fails, and a new superposed
-stretch from there, all of it in the order of the rows.
+"""Checked drafts: one tree pass verifies superposed drafts, the target's token replaces the first that fails, and new
+tokens are superposed from there. The order of the rows stays.
 
-Superposed drafts drift: after a token or two they are no longer the tokens that the model would choose after their own
-beginning. A check takes a budget of tokens and spends it where the text is likeliest to go. The target is the
-model that drafted, or a larger one with the same tokenizer.
+Superposed drafts drift: after a token or two they differ from the tokens that the model would choose after the same
+beginning. A check has a budget of tokens, and spends it on the most probable ones. The target is the model that
+drafted, or a larger one with the same tokenizer.
 
 Shapes: V vocabulary, D width, n tokens of a tree.
 """
@@ -23,7 +23,7 @@ from torch import Tensor
 from core.controls import THETA
 from core.drafting.drafts import Draft, Drafts, Options
 from core.drafting.driver import Drafting
-from core.drafting.judge import Judge, stands
+from core.drafting.judge import Judge, tolerated
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import DEFAULT
@@ -35,7 +35,7 @@ NODES = 16  # tokens of the tree of one check
 
 
 def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], options: Options, nodes: int) -> Drafting:
-    """Drafts as `drafting` makes them with these options, then one check of them, at most `nodes` tokens long."""
+    """Runs `drafting` to its end, then one check of its drafts with at most `nodes` tokens."""
     try:
         rows, drafts = next(drafting)
         while rows:
@@ -76,7 +76,8 @@ def _corrected(draft: Draft, row: _Row, stop: frozenset[int]) -> Draft:
 
 @dataclass
 class _Row:
-    """A draft during a check: its tokens, ln p of each, how many of them are sure, how many there are to be."""
+    """A draft during a check: its tokens, ln p of each, how many leading tokens are verified, its final length, and the
+    tokens shown before."""
 
     ids: list[int]
     logprobs: list[float]
@@ -85,12 +86,12 @@ class _Row:
     shown: list[int] = field(default_factory=list)
 
     def reach(self, at: int) -> float:
-        """How likely the text goes through token `at`."""
+        """The probability of the row up to token `at`."""
         return math.exp(min(sum(self.logprobs[: at + 1]), 0.0))
 
     @property
     def changed(self) -> int:
-        """The place of the first token that is not the one shown before; the length where nothing is new."""
+        """The index of the first token that differs from the one shown before; the length if none does."""
         pairs = zip(self.ids, self.shown, strict=False)
         return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(self.ids), len(self.shown)))
 
@@ -107,8 +108,8 @@ def check(
     theta: float = THETA,
     stop_ids: frozenset[int] | None = None,
 ) -> Generator[list[Row], list[Tensor], None]:
-    """Corrects the rows in place: yields the input rows of a pass and is sent their logits. Without rows it is done.
-    For the arguments see `refine`."""
+    """Corrects the rows in place: yields the input rows of a pass and receives their logits. When it yields no rows it
+    is done. For the arguments see `refine`."""
     if not prefix_ids or not rows:
         raise InputError("An empty text or no drafts given; at least one token id and one draft expected.")
     prefix, checker, judge = list(prefix_ids), target or sequence, judge or Judge()
@@ -125,8 +126,8 @@ def check(
         if held.length < len(prefix):
             held.feed(prefix[held.length :])
     try:
-        # 1. One pass over the tree of the tokens that are worth a look; the target's own token where one fails.
-        deep = worth_looking(rows, nodes)
+        # 1. One pass over the tree of the most probable tokens; the target's token replaces the first that fails.
+        deep = depths_to_check(rows, nodes)
         tree = TokenTree.of_paths([(token, 1.0) for token in row.ids[:n]] for row, n in zip(rows, deep, strict=True))
         if len(tree):
             (after,) = yield [Row(checker, tree.ids, parents=tree.parents)]
@@ -142,17 +143,17 @@ def check(
                     continue
                 token = row.ids[at]
                 if token == own or (
-                    calibration is not None and stands(there, checker.model, token, calibration, theta, at)
+                    calibration is not None and tolerated(there, checker.model, token, calibration, theta, at)
                 ):
                     row.sure, row.logprobs[at] = at + 1, logprob
                 else:
                     row.sure, row.ids[at:], row.logprobs[at:] = at + 1, [own], [own_logprob]
-            for row in rows:  # tokens after an end are not text
+            for row in rows:  # drop the tokens after a stop token
                 if end := next((at + 1 for at, token in enumerate(row.ids) if token in stop), 0):
                     del row.ids[end:], row.logprobs[end:]
 
-        # 2. The new stretch: one mixture of all rows at each position (eqs. 3-4). Positions without a row that waits
-        # for a token share a pass.
+        # 2. New superposed tokens: one mixture of all rows at each position (eqs. 3-4). Consecutive positions at which
+        # no row waits for a token share a pass.
         fed = 0
         while waiting := [row for row in rows if len(row.ids) < row.length and row.ids[-1] not in stop]:
             at = min(len(row.ids) for row in waiting)
@@ -176,7 +177,7 @@ def _mixture(rows: list[_Row], at: int, sequence: Sequence) -> Tensor:
 
 
 def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | None) -> list[_Row]:
-    """A draft's score is spread evenly over its tokens but the first."""
+    """The drafts as rows. A draft's ln p is distributed evenly over its tokens after the first."""
     rows = []
     for i, ids in enumerate(drafts.ids):
         total = min(drafts.logprobs[i], 0.0)
@@ -189,15 +190,15 @@ def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | No
     return rows
 
 
-def worth_looking(rows: list[_Row], nodes: int) -> list[int]:
-    """How many leading tokens of each draft to feed, `nodes` in all: next the one that is likeliest to matter for each
-    token that it takes. To judge token `at`, all before it are fed."""
+def depths_to_check(rows: list[_Row], nodes: int) -> list[int]:
+    """The number of leading tokens of each draft to feed, at most `nodes` in total, chosen greedily by probability per
+    fed token. Judging token `at` requires feeding all tokens before it."""
     deep = [0] * len(rows)
     left = nodes
     while True:
         best, gain, costs = -1, 0.0, 0
         for i, row in enumerate(rows):
-            at = max(deep[i] + 1, row.sure)  # the next token that would be judged
+            at = max(deep[i] + 1, row.sure)  # the next token to judge
             cost = at - deep[i]
             if at < len(row.ids) and cost <= left and (worth := row.reach(at - 1) / cost) > gain:
                 best, gain, costs = i, worth, cost
@@ -212,16 +213,16 @@ def worth_looking(rows: list[_Row], nodes: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Refined:
-    """Drafts in the order of their rows, which stays.
+    """Drafts in the order of their rows, which is constant.
 
     Attributes:
         ids: of each draft.
-        logprobs: Σ ln p of each draft's tokens: the target's where it looked, the drafter's elsewhere.
-        sure: how many leading tokens of each are the target's own, n-grams mixed in.
-        changed: the first token of each that is not the one shown before; its length where nothing is new.
-        ranking: the rows by logprobs, best first, for a caller that reorders them.
-        checked: whether the target has looked at these drafts; False while they are superposed.
-        looked: tokens of the tree that it was fed for it.
+        logprobs: Σ ln p of each draft's tokens: the target's for checked tokens, the drafter's for the others.
+        sure: the number of leading tokens of each that are the target's, n-grams mixed in.
+        changed: the index of each draft's first token that differs from the one shown before; its length if none does.
+        ranking: the rows by logprobs, best first.
+        checked: whether the target has checked these drafts; False while they are superposed.
+        fed: tokens of the tree that the check fed to the target.
     """
 
     ids: list[list[int]]
@@ -229,7 +230,7 @@ class Refined:
     sure: list[int]
     changed: list[int]
     checked: bool
-    looked: int = 0
+    fed: int = 0
 
     @property
     def ranking(self) -> list[int]:
@@ -245,28 +246,29 @@ def refine(
     sure: Ids[int] | None = None,
     **options: Any,
 ) -> Refined:
-    """One check: look where it is worth looking, put the target's own token where a draft fails, superpose anew.
+    """One check: verify the most probable tokens, replace the first that fails by the target's, superpose the rest
+    again.
 
     Args:
-        sequence: of the model that drafts; it holds exactly the text afterwards.
+        sequence: of the model that drafts; it contains exactly the text afterwards.
         drafts: of `superpose`, or the result of an earlier check. Rows keep their order.
-        length: tokens that every draft has afterwards, unless it has ended; None: as many as it had.
-        sure: leading tokens of each draft that need no look: the first, or the first r + 1 of exact ones. None: one.
+        length: of every draft afterwards, unless it has ended; None keeps its length.
+        sure: leading tokens of each draft that need no check: the first, or the first r + 1 of exact ones. None: one.
         target: a sequence of the model that checks; None is the one that drafts.
         judge: computes the next token.
-        nodes: n, tokens of the tree at most. The likeliest continuations of the text are looked at first.
-        calibration, theta: of the target: a token that is not the judge's own stands all the same while LTS ≥ θ; None:
-            it does not.
+        nodes: n, tokens of the tree at most. The most probable ones are checked first.
+        calibration, theta: of the target; it then also accepts a token that it would not choose, while LTS ≥ θ. None
+            accepts only its own token.
         stop_ids: tokens that end a draft; None for the tokenizer's.
     Raises: InputError for an empty text, models with different tokenizers; CalibrationError; ContextFull.
     """
-    rows, looked = _open_rows(drafts, length, sure), 0
+    rows, fed = _open_rows(drafts, length, sure), 0
     checking = check(rows, sequence, prefix_ids, **options)
     try:
-        asked = next(checking)
-        while asked:
-            looked += sum(len(row.inputs) for row in asked if row.parents is not None)
-            asked = checking.send(asked[0].sequence.model.forward(asked))
+        needed = next(checking)
+        while needed:
+            fed += sum(len(row.inputs) for row in needed if row.parents is not None)
+            needed = checking.send(needed[0].sequence.model.forward(needed))
     finally:
         checking.close()
     return Refined(
@@ -275,7 +277,7 @@ def refine(
         [row.sure for row in rows],
         [row.changed for row in rows],
         True,
-        looked,
+        fed,
     )
 
 
@@ -294,18 +296,18 @@ def verified(
     theta: float = THETA,
     **options: Any,
 ) -> Generator[Refined, None, None]:
-    """Superposed drafts at once, refined a moment later: yields after every step of the first stretch, then after every
-    round. Rows keep the order that the last step of the first stretch gave them.
+    """Superposed drafts, then refined ones: yields after every step of superposing, then after every round of checks.
+    Rows keep the order of the last superposed step.
 
     Args:
         k, length, options: as for `superpose`.
-        sequence: one that may hold part of the text; it holds exactly the text afterwards.
+        sequence: may contain part of the text; it contains exactly the text afterwards.
         target: a sequence of the model that checks; None is `model`.
-        first: tokens of the first stretch; None for `length`. Shorter ones are checked earlier, for less.
-        rounds: how often they are checked. nodes, calibration, theta: see `refine`.
+        first: length of the superposed drafts; None for `length`. Shorter drafts are checked earlier and cheaper.
+        rounds: number of checks. nodes, calibration, theta: see `refine`.
     Raises: as `superpose` and `refine`.
     """
-    options = {"forks": 0, **options}  # the first stretch is short, and its drafts are checked anyway
+    options = {"forks": 0, **options}  # the superposed drafts are short, and checks correct them anyway
     own = sequence is None
     held = model.open() if sequence is None else sequence
     made = Options(k=k, length=length, **options)

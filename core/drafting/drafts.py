@@ -1,4 +1,4 @@
-"""A draft, the drafts after one step, and the options that drafts are made with."""
+"""Data classes: a draft, the drafts after one step, a kept row, and the options of drafting."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from core.ngram.interpolation import Geometric, Interpolation, Linear, Store
 from core.options import DEFAULT
 from core.samplers.base import Processor
 
-WITH_FORKS = 24  # candidates at least, where drafts part where the probability is
+WITH_FORKS = 24  # least number of candidates with forks
 
 
 @dataclass(frozen=True)
 class Options:
-    """How drafts are made; the defaults are those of `core.options`.
+    """The options of drafting; the defaults are those of `core.options`.
 
     Attributes:
         k, length: number of drafts, tokens per draft.
         ngrams: a store, several as [(store, factor), …], or an `Interpolation`; None for the model alone.
         mixing, alpha, penalty: how a store is mixed in: "linear" (ours) or "geometric" (eqs. 5-7, δ = e^-penalty).
-        tau: temperature τ, divides the logits before everything else but `rule`.
-        candidates: tokens considered per step, the same for all drafts; None means 3k, as the authors have it, with
-            forks at least 24.
-        rule: crops the logits, as a transformers LogitsProcessor.
-        distinct: each draft is a lineage of its own, kept alive. False: the paper's top k of d × m.
-        forks: passes that search for the places where the drafts part; 0: all part at their first token.
-        exact_steps: r steps after that in which each draft's own token runs through the model as well.
-        end_below: a draft ends before a word whose first token is less probable than this; 0: at `length` alone.
-        min_branch: no draft parts from the others with less probability than this, unless there is no other.
-        stop_ids: tokens that end a draft; None means the tokenizer's ends of text.
-        first_ids: the only tokens a draft may begin with; probabilities are given that.
-        reset_every, seed: section 5.3's resets every s steps; the draw is seeded.
+        tau: temperature τ, which divides the logits after `rule`.
+        candidates: m, tokens considered per step, the same for all drafts; None is 3k, as in the authors' code, and
+            with forks at least 24.
+        rule: truncates the logits; a transformers LogitsProcessor.
+        distinct: each draft is a separate lineage, continued at every step. False: the paper's top k of d × m.
+        forks: passes that search for the tokens at which the drafts branch; 0: all branch at their first token.
+        exact_steps: r steps after that in which each draft's latest token also runs through the model separately.
+        end_below: a draft ends before a word whose first token is less probable than this; 0: only at `length`.
+        min_branch: a draft that branches with less probability than this is omitted, unless it is the only one.
+        stop_ids: tokens that end a draft; None is the tokenizer's end-of-text tokens.
+        first_ids: the only tokens with which a draft may begin; probabilities are conditional on them.
+        reset_every, seed: section 5.3's resets every s steps; the seed of their draws.
     """
 
     k: int = DEFAULT["k"]
@@ -78,16 +78,16 @@ class Options:
 
     @property
     def m(self) -> int:
-        """The number of candidates. With forks there are more than the paper's 3k: what n-grams know to come next is
-        often not among the nine tokens that the model finds likeliest."""
+        """The number of candidates. With forks it is larger than the paper's 3k, because the n-grams' best continuation
+        is often not among the model's nine most probable tokens."""
         return self.candidates or max(3 * self.k, WITH_FORKS if self.forks and self.distinct else 0)
 
     def stops(self, model: LanguageModel) -> frozenset[int]:
-        """The tokens that end a draft of this model."""
+        """The tokens that end a draft with this model."""
         return model.tokenizer.eos_ids if self.stop_ids is None else self.stop_ids
 
     def interpolation(self) -> Interpolation | None:
-        """The n-gram rule these options name, or None without n-grams."""
+        """The n-gram rule that these options select; None without n-grams."""
         if self.ngrams is None or isinstance(self.ngrams, Interpolation):
             return self.ngrams
         if self.mixing == "linear":
@@ -101,14 +101,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Kept:
-    """A row that the reader still sees and that agrees with the text: it keeps its place.
+    """A row that is still shown and agrees with the text, so it keeps its place.
 
     Attributes:
         row: its number, 0 … k-1.
-        ids: its tokens after the prefix, those of a half-typed word included.
+        ids: its tokens after the prefix, including those of a half-typed word.
         grows: whether it is short enough to be continued.
-        totals: ln p of the row up to each of its tokens, as the request that drafted it found them; only their
-            differences count, for the text has moved on since. [] where they are not known.
+        totals: ln p of the row up to each of its tokens, from the request that drafted it. Only their differences are
+            valid, because the text has grown since. [] if they are not known.
     """
 
     row: int
@@ -124,20 +124,21 @@ class Draft:
     Attributes:
         ids: its tokens after the prefix; an ended draft includes the token that ended it.
         totals: ln p of the draft up to each of its tokens from `start` on, at τ, n-grams mixed in.
-        row: its lineage, which is its place among the rows, 0 … k-1; a draft keeps it while it grows.
-        start: how many of its tokens belong to the half-typed word before the first that is its own.
-        stem: how many tokens it had from there when its growth began.
-        branch: probability of the token with which it parts from the other drafts.
-        own: how many leading tokens rest on the draft itself: exact ones, then superposed ones for as long as the draft
-            carries most of the mixture or the n-grams hold its last three tokens. The tokens after them were read out
-            of a mixture that mostly belongs to other drafts.
-        exact: how many leading tokens were computed on their own.
-        personal: for each token, whether a personal store decided on it: without that store another token would stand
-            there, or, for a first token, the draft would not.
-        how: for each token, how speculation produced it, and its LTS where it has one; [] without speculation.
-        ended: it met a stop token, or everything was ruled out.
-        rests: it does not grow: a kept row that is long enough, or going on was likelier wrong than right.
-        sequence: holds the prefix and `ids[:-1]`, while its own tokens run through the model.
+        row: its lineage, which is its number among the rows, 0 … k-1, and constant while it grows.
+        start: the number of its tokens that belong to the half-typed word, before its first own token.
+        stem: the number of own tokens it had when its growth began.
+        branch: probability of the token at which it branches from the other drafts.
+        own: the number of leading tokens that depend mostly on this draft: exact ones, then superposed ones while the
+            draft has most of the mixture's weight or the n-grams contain its last three tokens. Later tokens come from
+            a mixture in which other drafts have most of the weight.
+        exact: the number of leading tokens computed by separate rows.
+        personal: for each token, whether a personal store decided it: without that store the token would differ, or,
+            for a first token, the draft would not exist.
+        how: for each token, how speculation produced it, and its LTS if it has one; [] without speculation.
+        ended: it reached a stop token, or no token was possible.
+        rests: it does not grow, because it is a kept row of full length, or its continuation is more likely wrong than
+            right.
+        sequence: contains the prefix and `ids[:-1]`, if the draft's tokens run through the model separately.
     """
 
     ids: list[int]
@@ -156,13 +157,13 @@ class Draft:
 
     @classmethod
     def alone(cls, ids: list[int], logprob: float, row: int, start: int = 0) -> Draft:
-        """A draft with one token of its own, in the modes in which every draft runs through the model by itself."""
+        """A draft with one own token, for the modes in which every draft has a separate row."""
         p, n = float(np.exp(logprob)), len(ids)
         return cls(ids, [logprob], row, start, branch=p, own=n, exact=n, personal=[False] * n)
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has from its first own one."""
+        """The number of its own tokens."""
         return len(self.totals)
 
     @property
@@ -177,7 +178,7 @@ class Draft:
     def child(
         self, token: int, total: float, personal: bool = False, own: bool = True, exact: bool = True, row: int = -1
     ) -> Draft:
-        """The draft with one more token; without the sequence."""
+        """A copy of the draft with one more token, without the sequence."""
         return replace(
             self,
             ids=[*self.ids, token],
@@ -190,7 +191,7 @@ class Draft:
         )
 
     def after(self, before: Draft) -> Draft:
-        """A copy of the draft with the tokens of another before its own; without the sequence."""
+        """A copy of the draft with the tokens of another before its own, without the sequence."""
         n = len(before.ids)
         return replace(
             self,
@@ -204,14 +205,14 @@ class Draft:
         )
 
     def close(self) -> None:
-        """Close its own sequence, if there is one."""
+        """Closes its sequence, if it has one."""
         if self.sequence is not None:
             self.sequence.close()
         self.sequence = None
 
 
 def still_alive(drafts: list[Draft], stop: frozenset[int]) -> list[Draft]:
-    """Orders the drafts by their scores, ends those that met a stop token, and returns the others."""
+    """Sorts the drafts by score, ends those that reached a stop token, and returns the others."""
     for draft in drafts:
         draft.ended = draft.ended or draft.ids[-1] in stop
         if draft.ended:
@@ -221,7 +222,7 @@ def still_alive(drafts: list[Draft], stop: frozenset[int]) -> list[Draft]:
 
 
 def best_of(drafts: Sequence[Draft], k: int) -> list[Draft]:
-    """The k drafts of the highest scores, best first."""
+    """The k drafts with the highest scores, best first."""
     return sorted(drafts, key=lambda draft: -draft.logprob)[:k]
 
 
@@ -232,12 +233,12 @@ class Drafts:
     Attributes:
         drafts: best first.
         step: 1 after the first pass.
-        done: nothing follows.
-        settled: from now on drafts only grow. Before, a row may still be replaced by one that parts elsewhere.
-        finished: by the paper's rule (distinct=False), the drafts that met a stop token and their scores, best first;
-            in every other way of drafting these drafts stay among the others, and `ended` marks them.
-        checked: a model has looked at the drafts; see `core.drafting.checked`.
-        figures: statistics of speculation, where there is some.
+        done: whether this was the last step.
+        settled: from now on drafts only grow. Before, a row may still be replaced by one that branches elsewhere.
+        finished: by the paper's rule (distinct=False), the drafts that reached a stop token and their scores, best
+            first; in every other mode these drafts stay among the others, and `ended` marks them.
+        checked: whether a model has checked the drafts; see `core.drafting.checked`.
+        figures: statistics of speculation, if the mode speculates.
     """
 
     drafts: list[Draft]
@@ -250,10 +251,10 @@ class Drafts:
 
     @classmethod
     def of(cls, drafts: Sequence[Draft], step: int, done: bool = False, figures: Figures | None = None) -> Drafts:
-        """Copies of the drafts as they are now, without their sequences."""
+        """Copies of the drafts, without their sequences."""
         return cls([replace(draft, sequence=None) for draft in drafts], step, done, figures=figures)
 
-    # Each draft's attribute of that name, in the order of the drafts.
+    # Each property lists an attribute of all drafts.
 
     @property
     def ids(self) -> list[list[int]]:

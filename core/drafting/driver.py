@@ -1,8 +1,9 @@
-"""Runs ways of drafting: step by step, for a caller that joins the rows of many people in one pass, or to the end.
+"""Runs generators of drafts: step by step, for a caller that joins the rows of many requests in one pass, or to the
+end.
 
-A way of drafting is a generator: `logits = yield rows, drafts`. It yields the rows of the next pass with the drafts so
-far, and is sent the logits of these rows. Without rows it is done. Closing it at any step leaves the cache with the
-prefix alone.
+Every mode is a generator: `logits = yield rows, drafts`. It yields the rows of the next pass with the drafts so far,
+and receives the logits of these rows. When it yields no rows it is done. It may be closed at any step; the cache then
+contains only the prefix.
 """
 
 from __future__ import annotations
@@ -16,15 +17,15 @@ from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 
 Drafting = Generator[tuple[list[Row], Drafts], list[Tensor], None]
-Start = Callable[[list[Tensor]], Drafting]  # makes the generator from the logits after the prefix
+Start = Callable[[list[Tensor]], Drafting]  # creates the generator from the logits after the prefix
 
 
 class Driven:
     """One generator of drafts, step by step.
 
     Attributes:
-        latest: the newest drafts, from the first `advance` on.
-        done: nothing follows.
+        latest: the newest drafts; set by the first `advance`.
+        done: whether the generator has ended.
     """
 
     latest: Drafts
@@ -40,7 +41,7 @@ class Driven:
         return self._rows
 
     def advance(self, logits: list[Tensor]) -> Drafts:
-        """Take the logits of `rows()`, in their order; the first time, those that the generator starts from."""
+        """Sends the logits of `rows()`, in their order; in the first call, the logits that `start` needs."""
         if self._drafting is None:
             self._drafting = self._start(logits)
             self._rows, self.latest = next(self._drafting)
@@ -51,14 +52,14 @@ class Driven:
         return self.latest
 
     def close(self) -> None:
-        """Stop between any two passes. Closing twice is harmless."""
+        """Ends the generator, between any two passes. Calling it twice is allowed."""
         self.done, self._rows = True, []
         if self._drafting is not None:
             self._drafting.close()
 
 
 def advance_all(running: Iterable[Driven], logits: Iterable[Tensor]) -> None:
-    """Hand each generator the logits of its own rows out of one pass over the rows of all."""
+    """Sends each generator the logits of its rows, out of one pass over the rows of all."""
     rest = iter(logits)
     for one in running:
         if not one.done:
@@ -71,10 +72,10 @@ def grown(
     start: Callable[[Sequence, list[int]], Start],
     sequences: list[Sequence] | None = None,
 ) -> Iterator[list[Drafts]]:
-    """The drafts of each prefix after every step, all of them in one pass per step.
+    """Yields the drafts of all prefixes after every step, with one pass per step.
 
     Args:
-        start: how the drafts of a prefix begin, on a sequence that holds it.
+        start: creates the `Start` of a prefix, for a sequence that contains it.
     Raises: InputError for an empty prefix.
     """
     prefixes = [list(prefix) for prefix in prefixes]

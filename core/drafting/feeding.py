@@ -1,4 +1,4 @@
-"""Rows that make a sequence hold a draft: the sequence keeps the positions that agree, and is fed the rest."""
+"""Rows that feed a draft to a sequence: the sequence keeps the common prefix, and the row feeds the rest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from core.models.base import Row, Sequence
 
 
 def row_of(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
-    """Makes a sequence that holds the prefix hold `ids` after it. The last of them is always fed."""
+    """The row after whose pass the sequence contains the prefix and then `ids`. The last id is always fed."""
     at = len(prefix)
     last = min(sequence.length, len(prefix) + len(ids) - 1)
     while at < last and sequence.inputs[at] == ids[at - len(prefix)]:
@@ -20,15 +20,15 @@ def row_of(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
 
 
 def own_row(draft: Draft, sequence: Sequence, prefix: list[int]) -> Row:
-    """Feeds a draft's latest token on a sequence of its own, which is forked off at the first call."""
+    """The row that feeds a draft's latest token to the draft's own sequence, which the first call forks."""
     if draft.sequence is None:
         draft.sequence = sequence.fork()
     return row_of(draft.sequence, prefix, draft.ids)
 
 
 def before_mixtures(sequence: Sequence, prefix: list[int], best: Draft) -> list[Tensor]:
-    """Rewinds to the place where the best draft begins. Returns the embeddings (n, D) of the tokens of the half-typed
-    word before it that the sequence does not hold."""
+    """Rewinds to the position where the best draft begins. Returns the embeddings (n, D) of the half-typed word's
+    tokens before it that the sequence does not contain."""
     if not best.start:
         sequence.rewind(len(prefix))
         return []

@@ -1,14 +1,14 @@
-"""Where k drafts part: the tree of continuations, and the k paths of it that are worth most.
+"""Where k drafts branch: the tree of continuations, and the k of its paths with the highest expected match.
 
-The worth of k drafts to a writer is the expected length of the longest one that comes true:
+The value of k drafts is the expected length of the longest match between one of them and the text that is written:
 
-    E[longest match] = Σ P(node) · length(node), over the union of the nodes of the k paths,
+    E[longest match] = Σ P(node) · length(node), over the union of the nodes of the k paths.
 
-where a node is one more token and its length is in bytes, for a writer saves keys. `Continuations` is as much of the
-tree as some passes have seen. `choose` takes the path that adds most to the union,
-again and again. In a tree that is the best choice, not only a good one: docs/superposed-decoding.md has the proof.
+A node is one token, and its length is in bytes, because the aim is to save keys. `Continuations` is the part of the
+tree that passes have computed. `choose` repeatedly takes the path that adds most to the union. In a tree this greedy
+choice is optimal; docs/superposed-decoding.md has the proof.
 
-Knows scores and the bytes of tokens; runs no pass.
+This module uses scores and the bytes of tokens; it runs no pass.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ Beginning = tuple[list[int], float, float]  # ids, ln P, ln P without personal s
 
 @dataclass(eq=False)
 class Node:
-    """One more token of the text.
+    """One token of a continuation.
 
     Attributes:
         ids: tokens from the prefix to this one.
         text: their bytes.
-        start: how many of `ids` belong to the half-typed word before the first own token.
+        start: the number of `ids` that belong to the half-typed word, before the first own token.
         logprob: ln P(node): of all of `ids`, given the prefix and the typed letters.
         without: the same without personal stores.
-        stops: it ends the draft.
+        stops: whether the token ends the draft.
         children: the next tokens; [] until the node is expanded.
     """
 
@@ -57,7 +57,7 @@ class Node:
 
     @property
     def depth(self) -> int:
-        """How many own tokens lead to it, itself included."""
+        """The number of own tokens on its path, including itself."""
         return len(self.ids) - self.start
 
     @property
@@ -66,12 +66,12 @@ class Node:
 
     @property
     def path(self) -> list[Node]:
-        """From the first own token to this one."""
+        """The nodes from the first own token to this one."""
         return [*(self.parent.path if self.parent else []), self]
 
 
 class Continuations:
-    """The tree of continuations, as far as it is known."""
+    """The known part of the tree of continuations."""
 
     def __init__(self, beginnings: Iterable[Beginning], pieces: Sequence[bytes], stop: frozenset[int]) -> None:
         self._pieces, self._stop = pieces, stop
@@ -81,12 +81,12 @@ class Continuations:
         ]
 
     def unexpanded(self, depth: int) -> Node | None:
-        """The likeliest node, of fewer own tokens than `depth`, whose children are not known; None without one."""
+        """The most probable node with fewer own tokens than `depth` and unknown children; None if there is none."""
         open_ = (n for n in self.leaves() if not n.stops and n.depth < depth)
         return max(open_, key=lambda n: n.logprob, default=None)
 
     def expand(self, node: Node, tokens: np.ndarray, scores: np.ndarray, without: np.ndarray) -> None:
-        """Add the tokens that may follow a node: ids, ln p and ln p without personal stores, (m,) each."""
+        """Adds the next tokens of a node: ids, ln p and ln p without personal stores, (m,) each."""
         node.expanded = True
         node.children = [
             self._node(
@@ -105,7 +105,7 @@ class Continuations:
         return Path(ids, b"".join(self._pieces[i] for i in ids))
 
     def leaves(self) -> list[Node]:
-        """The nodes whose children are not known."""
+        """The nodes whose children are unknown."""
         return [node for node in self.nodes() if node.is_leaf]
 
     def nodes(self) -> list[Node]:
@@ -123,14 +123,14 @@ class Continuations:
 
 @dataclass(frozen=True)
 class Path:
-    """The tokens of a row, from the prefix on, and their bytes."""
+    """The tokens of a row after the prefix, and their bytes."""
 
     ids: list[int]
     text: bytes
 
     def passes(self, node: Node | Path) -> bool:
-        """Whether the row goes through a node, or goes on from a shorter row: by its tokens, or by its text where a
-        word ends there. A text may have been split into other tokens than the tree's."""
+        """Whether the row contains a node, or continues a shorter row: compared by tokens, or by text if a word ends
+        there, because the row's text may be split into other tokens than the tree's."""
         n = len(node.text)
         if self.ids[: len(node.ids)] == node.ids:
             return True
@@ -144,10 +144,10 @@ def _in_word(byte: bytes) -> bool:
 
 
 def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: float = 0.0) -> list[Node]:
-    """The k leaves whose paths, with the kept rows, are worth most; first the one that adds most.
+    """The k leaves whose paths, with the kept rows, have the highest value; first the one that adds most.
 
     Args:
-        least: leaves that part from the others with less probability are left out, unless nothing else is there.
+        least: leaves that branch from the others with less probability are omitted, unless there are no rows yet.
     """
     left, rows = list(leaves), list(kept)
     chosen: list[Node] = []
@@ -163,14 +163,14 @@ def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: flo
 
 
 def _gain(leaf: Node, rows: Sequence[Path]) -> tuple[float, float]:
-    """The worth that a leaf's path adds to the rows, and the probability of its first node outside them."""
+    """The value that a leaf's path adds to the rows, and the probability of its first node outside them."""
     new = [node for node in leaf.path if not any(row.passes(node) for row in rows)]
     return sum(node.worth for node in new), (math.exp(new[0].logprob) if new else 0.0)
 
 
-def weak(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
-    """The kept row that covers least, where another path would cover more than 1 / `share` times as much; else None. A
-    row that parts from the others beyond the known tree covers enough."""
+def replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
+    """The index of the kept row with the lowest value, if another path would add more than 1 / `share` times as much;
+    else None. A row that branches from the others beyond the known tree is not replaced."""
     alone = []
     for row in kept:
         on = [node for node in nodes if row.passes(node) and not any(o.passes(node) for o in kept if o is not row)]
@@ -186,8 +186,8 @@ def weak(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> i
 
 
 def branches(nodes: Iterable[Node], rows: Sequence[Path]) -> list[float]:
-    """For each row, the probability of the first known node on it that no other row goes through; of the deepest known
-    one where they part further on; nan where none of it is known."""
+    """For each row, the probability of its first known node that no other row contains; of its deepest known node, if
+    the row branches beyond the known tree; nan if none of its nodes is known."""
     found = []
     nodes = sorted(nodes, key=lambda node: len(node.text))
     for i, row in enumerate(rows):

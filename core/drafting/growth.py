@@ -1,4 +1,4 @@
-"""One more token for drafts: the tokens that each may go on with, and the draft that one of them makes."""
+"""One step of drafts: the candidates for each draft's next token, and the draft with one of them added."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from torch import Tensor
 from core.drafting.candidates import Candidates, ScoredTokens
 from core.drafting.drafts import Draft
 
-MAJORITY = 0.5  # of the mixture's weight: the distribution read out of it is then mostly this draft's
+MAJORITY = 0.5  # weight in the mixture from which its distribution depends mostly on this draft
 
 
 class Growth:
-    """One step of some drafts of equal length.
+    """One step of drafts of equal length.
 
     Attributes:
-        choices: for each of them, the tokens that it may go on with.
+        choices: the candidates of each draft.
     """
 
     def __init__(
@@ -34,9 +34,9 @@ class Growth:
     ) -> None:
         """
         Args:
-            exact: those of the `due` drafts with logits of their own.
+            exact: the `due` drafts that have separate logits.
             logits: of the superposed row, if there was one, then of each exact draft.
-            gamma: the weight of each draft in the mixture.
+            gamma: γ, the weight of each draft in the mixture.
             stop: tokens that end a draft.
         """
         self._exact, self._gamma, self._prefix = exact, gamma, prefix
@@ -50,13 +50,13 @@ class Growth:
             self.choices |= zip(shared, score.shared(logits[0], [prefix + d.ids for d in shared]), strict=True)
 
     def child(self, draft: Draft, c: int) -> Draft:
-        """The draft with its choice number c."""
+        """The draft with its candidate number c added."""
         choices, o = self.choices[draft], self._score.options
         token, exact = int(choices.ids[c]), draft in self._exact
         grown = draft.child(
             token,
             draft.logprob + float(choices.scores[c]),
-            # Only where each lineage takes its own best is there one token that would stand here otherwise.
+            # Without `distinct`, a lineage does not take its own best token, so the personal stores' effect is unknown.
             personal=o.distinct and int(np.argmax(choices.without)) != c,
             own=exact or self._gamma[draft] >= MAJORITY or self._score.known([*(self._prefix + draft.ids)[-2:], token]),
             exact=exact,
@@ -65,7 +65,7 @@ class Growth:
         return grown
 
     def unlikely_word(self, draft: Draft, c: int) -> bool:
-        """Whether choice number c begins a word that is likelier wrong than right."""
+        """Whether candidate number c begins a word and is less probable than `end_below`."""
         choices = self.choices[draft]
         piece = self._pieces[choices.ids[c]]
         return np.exp(choices.scores[c]) < self._score.options.end_below and (

@@ -1,5 +1,5 @@
-"""Judges the tokens of drafts: which token the target would choose after the same text, n-grams mixed in, and whether
-another one may stand in its place.
+"""Judges the tokens of drafts: computes the token that the target would choose after the same text, n-grams mixed in,
+and whether the target tolerates another one.
 
 Shapes: V vocabulary, m candidates.
 """
@@ -25,7 +25,7 @@ class Judge:
 
     Attributes:
         ngrams: as for drafting; None for the target alone.
-        candidates: m, how many of the target's likeliest tokens the n-grams choose among.
+        candidates: m, the number of the target's most probable tokens that the n-grams rescore.
     """
 
     ngrams: Interpolation | None = None
@@ -34,8 +34,8 @@ class Judge:
     def __call__(
         self, logits: list[Tensor], contexts: list[list[int]], tokens: list[int]
     ) -> list[tuple[int, float, float]]:
-        """At each of some positions, given logits (V,), the text before it and a token in question: the token that
-        comes next, its log-probability, and that of the token in question."""
+        """For each position, given its logits (V,), the text before it and a token to judge: the token that the target
+        chooses, its log-probability, and the log-probability of the token to judge."""
         if not logits:
             return []
         listed = [likeliest(after.numpy(), self.candidates) for after in logits]
@@ -55,6 +55,8 @@ class Judge:
         return [(int(ids[i, best[i]]), float(scores[i, best[i]]), float(scores[i, -1])) for i in range(len(listed))]
 
 
-def stands(after: Tensor, model: LanguageModel, token: int, calibration: Calibration, theta: float, depth: int) -> bool:
-    """Whether the target accepts a token at a depth, given its logits (V,) there: LTS ≥ θ."""
+def tolerated(
+    after: Tensor, model: LanguageModel, token: int, calibration: Calibration, theta: float, depth: int
+) -> bool:
+    """Whether the target tolerates a token at a depth, given its logits (V,) there: LTS ≥ θ."""
     return arc.local_tolerance_score(softmax(after.numpy()), model, calibration, token, depth) >= theta

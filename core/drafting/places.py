@@ -1,4 +1,4 @@
-"""Where drafts may begin: after the text, or at any token boundary inside a half-typed word."""
+"""The places at which drafts may begin: after the text, or at any token boundary inside a half-typed word."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Places:
 
     @classmethod
     def of(cls, options: Options) -> Places:
-        """After the text, with one of the options' `first_ids`, or with any token."""
+        """The place after the text, with the options' `first_ids` or with any token."""
         return cls([], None if options.first_ids is None else [np.asarray(options.first_ids)])
 
     def allowed(self, place: int) -> np.ndarray | None:
-        """The tokens (n,) that may follow there; None allows any."""
+        """The tokens (n,) that are allowed there; None allows any."""
         return self.starts[place] if self.starts else None
 
     def likeliest(self, logits: list[Tensor]) -> int:
-        """The most probable place, 0 … len(logits) - 1, for ways of drafting that begin at one place alone.
+        """The most probable place, 0 … len(logits) - 1, for modes whose drafts all begin at one place.
 
         Args:
-            logits: (V,) after the text, then after each of the word's first tokens, as many as are known.
+            logits: (V,) after the text, then after each of the word's first tokens, as far as they are known.
         """
         if not self.starts or len(logits) < 2:
             return 0

@@ -1,7 +1,7 @@
-"""Logits that an earlier request of the session has computed: a pass that would compute them again is left out.
+"""Caches logits that earlier requests of the session have computed, and omits rows that would compute them again.
 
-While a word is typed, the drafts of one key part at much the same places as those of the key before. The tokens of such
-a place are the same, so its logits are too.
+While a word is typed, the drafts of consecutive keys branch at mostly the same tokens. The logits after the same tokens
+are the same.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from torch import Tensor
 from core.drafting.driver import Drafting
 from core.models.base import Row
 
-BYTES = 4 << 20  # of logits that a session keeps: 21 places of the default model
+BYTES = 4 << 20  # of cached logits per session: 21 positions of the default model
 
 
 class KnownLogits:
-    """The latest logits of a session, each with the tokens from the start of the text that they follow."""
+    """The latest logits of a session, by all tokens before them."""
 
     def __init__(self, most: int = BYTES) -> None:
         self._most, self._held = most, 0
         self._logits: OrderedDict[tuple[int, ...], Tensor] = OrderedDict()
 
     def after(self, ids: tuple[int, ...]) -> Tensor | None:
-        """The logits (V,) after these tokens; None where they are not known."""
+        """The logits (V,) after these tokens; None if they are not cached."""
         found = self._logits.get(ids)
         if found is not None:
             self._logits.move_to_end(ids)
         return found
 
     def keep(self, ids: tuple[int, ...], logits: Tensor) -> None:
-        """Keep a copy; those that were used longest ago make room."""
+        """Caches a copy, and drops the least recently used ones if there is too little room."""
         if (old := self._logits.pop(ids, None)) is not None:
             self._held -= old.nbytes
         self._logits[ids] = logits.clone()  # a pass returns views of one block
@@ -42,10 +42,10 @@ class KnownLogits:
 
 
 def reusing(drafting: Drafting, known: KnownLogits) -> Drafting:
-    """The same drafts, without the rows of tokens whose logits are known.
+    """Yields the same drafts, without the rows whose logits are cached.
 
-    For ways of drafting that feed whole paths (`core.drafting.feeding`): a sequence whose row was left out does not
-    hold the row's tokens, and is fed them with the next ones.
+    Only for generators that feed whole paths (`core.drafting.feeding`): a sequence whose row was omitted lacks the
+    row's tokens, and the next row feeds them too.
     """
     try:
         rows, drafts = next(drafting)
@@ -68,7 +68,8 @@ def reusing(drafting: Drafting, known: KnownLogits) -> Drafting:
 
 
 def _path(row: Row) -> tuple[int, ...] | None:
-    """All tokens that the row's logits follow; None for a row of embeddings, or one of other logits than the last."""
+    """All tokens before the row's logits; None for a row of embeddings, or one that requests other logits than the
+    last."""
     held = row.sequence.inputs
     if isinstance(row.inputs, Tensor) or row.every or row.silent or row.parents is not None or None in held:
         return None

@@ -1,6 +1,6 @@
-"""Which drafts there are, and in which rows: after the first pass, and once it is known where they part.
+"""Selects the drafts and assigns them to rows: after the first pass, and again once the tree of continuations is known.
 
-A row that is shown keeps its place. It goes on growing, or it is replaced once, when the drafts are chosen.
+A shown draft keeps its row. It either keeps growing, or is replaced once, when the tree is known.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ import math
 from collections.abc import Sequence as Ids
 
 from core.drafting.drafts import Draft, Kept, Options
-from core.drafting.forks import Continuations, Node, branches, choose, weak
+from core.drafting.forks import Continuations, Node, branches, choose, replaceable
 
-STAYS = 0.7  # a kept row stays while it is worth so much of the best path that is left out
-UNSEEN = math.log(0.5)  # ln p of a kept row's token that no pass has looked at
+STAYS = 0.7  # least value of a kept row that stays, as a fraction of the best omitted path's
+UNSEEN = math.log(0.5)  # assumed ln p of a kept row's token that no pass has computed
 
 
 def first_drafts(
     tree: Continuations, o: Options, kept: Ids[Kept] = (), fill: bool = True
 ) -> tuple[list[Draft], list[Draft]]:
-    """The drafts after the first pass, best first: the kept rows, and with `fill` the likeliest beginnings besides.
-    By the paper's rule the drafts that have met a stop token stand in a second list."""
+    """The drafts after the first pass, best first: the kept rows and, with `fill`, the most probable beginnings. By the
+    paper's rule (distinct=False), the drafts that reached a stop token are returned in the second list."""
     by_others = sorted(tree.roots, key=lambda node: -node.without)[: o.k]  # the beginnings without personal stores
     if not o.distinct:
         roots = tree.roots[: 2 * o.k]
@@ -41,24 +41,27 @@ def first_drafts(
 
 
 def worth_keeping(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept]:
-    """The kept rows that stay: those that the writer may still take, and that no other path is worth far more than."""
+    """The kept rows that stay: those with at least `min_branch` probability, unless another path has a much higher
+    value."""
     nodes, stay = tree.nodes(), _without_beginnings(kept, tree)
     p = branches(nodes, [tree.row(row.ids) for row in stay])
     stay = [row for row, branch in zip(stay, p, strict=True) if branch >= o.min_branch]
-    while o.forks and stay and (least := weak(nodes, o.k, [tree.row(row.ids) for row in stay], STAYS)) is not None:
+    while (
+        o.forks and stay and (least := replaceable(nodes, o.k, [tree.row(row.ids) for row in stay], STAYS)) is not None
+    ):
         del stay[least]
     return stay
 
 
 def _without_beginnings(kept: Ids[Kept], tree: Continuations) -> list[Kept]:
-    """The rows without those that are no more than the beginning of another one."""
+    """The rows that are not the beginning of another one."""
     paths = [tree.row(row.ids) for row in kept]
     longer = [any(other.text != path.text and other.passes(path) for other in paths) for path in paths]
     return [row for row, is_beginning in zip(kept, longer, strict=True) if not is_beginning]
 
 
 def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids[Kept] = ()) -> list[Draft]:
-    """The drafts once the tree is known, the most useful one first: the kept rows, and in the free ones the
+    """The drafts once the tree is known, the one with the highest value first: the kept rows, and in the free rows the
     paths that add most to them."""
     while True:
         chosen = choose(tree.leaves(), o.k - len(kept), [tree.row(row.ids) for row in kept], o.min_branch)
@@ -105,7 +108,8 @@ def _draft(path: list[Node], row: int, personal: Ids[bool] = (False,)) -> Draft:
 
 
 def _kept_draft(row: Kept, tree: Continuations) -> Draft:
-    """ln p of each token: from this request's passes where they reached it, else from the request that drafted it."""
+    """A kept row as a draft, with ln p of each token from this request's passes, or else from the request that drafted
+    it."""
     totals: list[float] = []
     known = {node.text: node.logprob for node in sorted(tree.nodes(), key=lambda node: node.logprob)}
     for n in range(len(row.ids)):
@@ -124,14 +128,14 @@ def _kept_draft(row: Kept, tree: Continuations) -> Draft:
 
 
 def _is_personal(node: Node, tree: Continuations, on_paths: set[Node]) -> bool:
-    """Whether without personal stores another token would stand here."""
+    """Whether the token would be another one without personal stores."""
     siblings = node.parent.children if node.parent else tree.roots
     places = sum(one in on_paths for one in siblings)
     return node not in sorted(siblings, key=lambda one: -one.without)[:places]
 
 
 def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
-    """Give each draft the probability of the token with which it parts from the others."""
+    """Sets each draft's `branch`: the probability of the token at which it branches from the others."""
     texts = [tree.row(draft.ids).text for draft in drafts]
     for draft, text in zip(drafts, texts, strict=True):
         shared = max((_common(text, other) for other in texts if other is not text), default=0)
@@ -141,5 +145,5 @@ def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
 
 
 def _common(a: bytes, b: bytes) -> int:
-    """How many bytes two texts share from the start."""
+    """The length of the common prefix of two texts, in bytes."""
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

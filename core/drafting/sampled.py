@@ -1,8 +1,8 @@
-"""The sampled mode: k independent draws from the tokens that the rule keeps, each in a row of its own.
+"""The sampled mode: k independent samples from the tokens that the rule keeps, each in a separate row.
 
-N-grams are left out: tokens are drawn from the distribution that the rule and τ leave. Every token has its own noise,
-fixed by seed, draft, position in the text and token (Gumbel-max). So a slider changes a draft only from the
-token on that it drops or outbids, the first draft is the same for any k, and typing along a draft leaves it as it was.
+N-grams are not used: tokens are drawn from the model's distribution after the rule and τ. The noise of each token is a
+hash of seed, draft, position in the text and token (Gumbel-max). So a slider changes a draft only from the first token
+whose choice it affects, the first draft is the same for any k, and typing along a draft does not change it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def sampled(
 
 
 def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, places: Places) -> list[Draft]:
-    """n drafts of one token each, at the likeliest place of a half-typed word."""
+    """n drafts of one token each, at the most probable place of a half-typed word."""
     at = places.likeliest(logits)
     stem = places.word[:at]
     row = cropped(o, logits[at][None], [prefix + stem], places.allowed(at))[0]
@@ -47,8 +47,8 @@ def first_draws(logits: list[Tensor], prefix: list[int], o: Options, n: int, pla
 def draws(
     drafts: list[Draft], sequence: Sequence, prefix: list[int], o: Options, tokens: int
 ) -> Generator[tuple[list[Row], Drafts], list[Tensor], int]:
-    """Draw on in place, until each draft has `tokens` drawn tokens or has ended; at each step the k best are the drafts
-    so far. Returns the number of steps; the sequences of the drafts stay open."""
+    """Extends the list's drafts until each has `tokens` drawn tokens or has ended; yields the k best at each step.
+    Returns the number of steps; the sequences of the drafts stay open."""
     stop = o.stops(sequence.model)
     step = 1
     while (alive := still_alive(drafts, stop)) and step < tokens:
@@ -67,7 +67,8 @@ def draws(
 
 
 def _drawn(row: Tensor, dice: Dice, position: int) -> tuple[int, float] | None:
-    """A token and its log-probability among those that are kept, out of logits (V,); None where none is."""
+    """Draws a token from logits (V,). Returns it and its log-probability among the kept tokens, or None if none is
+    kept."""
     x = row.double().numpy()
     kept = np.flatnonzero(x > -np.inf)
     if not len(kept):

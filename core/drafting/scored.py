@@ -1,6 +1,7 @@
-"""One more pass, over drafts that are done: the model's own logits after each of their tokens.
+"""One more pass, over complete drafts: the model's logits after each of their tokens.
 
-Drafts are made of mixed embeddings and with n-grams; this is what the model alone says of them, in one batch.
+Drafts are computed from mixed embeddings and with n-grams. This pass computes the model's own probabilities of them, in
+one batch.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from core.models.base import Row, Sequence
 
 
 def finished(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Tensor], Drafts]:
-    """Runs a way of drafting to its end. Returns the last drafts, which it does not yield."""
+    """Runs a generator of drafts to its end. Returns the last drafts, which it does not yield."""
     try:
         rows, drafts = next(drafting)
         while rows:
@@ -29,10 +30,10 @@ def finished(drafting: Drafting) -> Generator[tuple[list[Row], Drafts], list[Ten
 def scored(
     lines: list[list[int]], sequence: Sequence, drafts: Drafts
 ) -> Generator[tuple[list[Row], Drafts], list[Tensor], list[Tensor]]:
-    """Yields one pass over lines of tokens that follow what the sequence holds, which stays as it is.
+    """Yields one pass over lines of tokens that continue the sequence, which is not changed.
 
     Args:
-        drafts: shown while the pass runs.
+        drafts: yielded with the pass.
     Returns: logits (n, V) after each token of each line.
     """
     forks: list[Sequence] = []

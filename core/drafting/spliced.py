@@ -1,8 +1,8 @@
-"""Sampled + superposed (the paper's section 4.5, NS_SPD): n beginnings of a few drawn tokens, then k drafts superposed
-on each.
+"""Sampled + superposed (the paper's section 4.5, NS_SPD): n beginnings of a few sampled tokens, then k superposed
+drafts on each.
 
-The paper shows all n·k drafts. Here the k best at the first superposed step stay, in that order: as many rows as in
-every other mode, and no row comes or goes while it is read.
+The paper returns all n·k drafts. Here the k best at the first superposed step are kept, in that order, so the number of
+rows is that of every other mode, and no row appears or disappears while the user reads.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def spliced(
     """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`, and:
 
     Args:
-        samples: beginnings that are drawn (n).
-        sampled_tokens: tokens that are drawn for each (m).
+        samples: number of beginnings (n).
+        sampled_tokens: sampled tokens of each (m).
     """
     o, prefix = options, list(prefix_ids)
     stems = first_draws(logits, prefix, o, samples, places)
-    going: dict[Draft, Driven] = {}  # by stem, the drafts superposed on it
-    shown: dict[tuple[Draft, int], int] = {}  # (stem, lineage on it): its place among the k best
+    going: dict[Draft, Driven] = {}  # the superposed drafts of each stem
+    shown: dict[tuple[Draft, int], int] = {}  # the place among the k best of (stem, lineage)
 
     def start(stem: Draft, sequence: Sequence) -> Start:
         after = replace(o, length=o.length - sampled_tokens, first_ids=None, forks=0)
