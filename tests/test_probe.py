@@ -82,7 +82,7 @@ def test_exception_in_the_child_is_reported_by_its_last_line(child: Any) -> None
 def test_silent_child_is_no_success(child: Any) -> None:
     child("")
     result = probe.probe("llama.cpp", "model.gguf")
-    assert (result.ok, result.reason) == (False, "it ended with code 0 while starting: without a word")
+    assert (result.ok, result.reason) == (False, "it ended with code 0 while starting: no message")
 
 
 def test_missing_package_is_reported_without_a_child(child: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,8 +91,7 @@ class LanguageModel(ABC):
     @abstractmethod
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         """Runs the rows in one pass. `forward` validates the inputs, records the new positions, and removes the
-        positions of
-        a failed pass."""
+        positions of a failed pass."""
 
     @abstractmethod
     def close(self) -> None:

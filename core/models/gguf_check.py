@@ -60,7 +60,7 @@ def check(file: GGUFFile) -> None:
     for key in ("token_type", "scores"):
         of_tokens = file.fields.get(f"tokenizer.ggml.{key}")
         if of_tokens is not None and not (isinstance(of_tokens, list) and len(of_tokens) == len(tokens or [])):
-            _wrong(file, f"its tokenizer.ggml.{key} does not say one number for each of its tokens")
+            _wrong(file, f"its tokenizer.ggml.{key} is not a list with one number per token")
     if file.architecture == FAMILY:
         config = config_of(file)
         for name, expected in table(config).items():
@@ -82,14 +82,14 @@ def config_of(file: GGUFFile) -> Config:
     key_heads = _size(file, "attention.head_count_kv", heads)
     if heads % key_heads:
         _wrong(file, f"its {heads} attention heads cannot share {key_heads} key heads evenly")
-    stated = file.said("attention.key_length")
+    stated = file.stated("attention.key_length")
     if stated is None and dim % heads:
         _wrong(file, f"its embedding_length {dim} cannot be divided among {heads} attention heads")
     width = _size(file, "attention.key_length", dim // heads)
     if width % 2 or _size(file, "attention.value_length", width) != width:
         _wrong(file, f"its attention heads are {width} wide, where values are as wide as keys and the width is even")
     if _size(file, "rope.dimension_count", width) > width:
-        _wrong(file, f"its rotation turns {file.said('rope.dimension_count')} of the {width} numbers of a head")
+        _wrong(file, f"its rotation turns {file.stated('rope.dimension_count')} of the {width} numbers of a head")
     layers = _size(file, "block_count")
     if layers > len(file.tensors):
         _wrong(file, f"its block_count is {layers}, but it has only {len(file.tensors)} tensors")
@@ -106,7 +106,7 @@ def config_of(file: GGUFFile) -> Config:
         vocab_size=len(tokens),
         rms_norm_eps=_positive(file, "attention.layer_norm_rms_epsilon"),
         rope_theta=_positive(file, "rope.freq_base", THETA),
-        max_position_embeddings=None if file.said("context_length") is None else _size(file, "context_length"),
+        max_position_embeddings=None if file.stated("context_length") is None else _size(file, "context_length"),
     )
 
 
@@ -143,7 +143,7 @@ def _may_lack(file: GGUFFile, name: str) -> bool:
 
 def _check_common(file: GGUFFile) -> None:
     """The checks for every architecture."""
-    layers = file.said("block_count")
+    layers = file.stated("block_count")
     if layers is not None and _size(file, "block_count") > len(file.tensors):
         _wrong(file, f"its block_count is {layers}, but it has only {len(file.tensors)} tensors")
     table = file.tensors.get("token_embd.weight")
@@ -154,19 +154,19 @@ def _check_common(file: GGUFFile) -> None:
     if table.shape != expected:
         _wrong(file, f"token_embd.weight has the shape {table.shape}, where its metadata gives {expected}")
     for key in ("attention.head_count", "attention.head_count_kv", "feed_forward_length", "context_length"):
-        if isinstance(file.said(key), int):  # some architectures have a list, one entry per layer, with zeros in it
+        if isinstance(file.stated(key), int):  # some architectures have a list, one entry per layer, with zeros in it
             _size(file, key)
 
 
 def _size(file: GGUFFile, key: str, default: int | None = None) -> int:
-    found = file.said(key, default)
+    found = file.stated(key, default)
     if type(found) is not int or not 0 < found <= LARGEST:
         _wrong(file, f"its {file.architecture}.{key} is {_short(found)}, where a whole number above 0 is expected")
     return found
 
 
 def _positive(file: GGUFFile, key: str, default: float | None = None) -> float:
-    found = file.said(key, default)
+    found = file.stated(key, default)
     if type(found) not in (int, float) or not 0 < found < math.inf:
         _wrong(file, f"its {file.architecture}.{key} is {_short(found)}, where a number above 0 is expected")
     return float(found)

@@ -107,8 +107,8 @@ class GGUFFile:
     def architecture(self) -> Any:
         return self.fields.get("general.architecture")
 
-    def said(self, key: str, default: Any = None) -> Any:
-        """A field of the architecture."""
+    def stated(self, key: str, default: Any = None) -> Any:
+        """A metadata field of the file's architecture."""
         return self.fields.get(f"{self.architecture}.{key}", default)
 
 

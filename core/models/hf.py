@@ -160,7 +160,7 @@ def _hub_reachable() -> bool:
     if hub.HF_HUB_OFFLINE:
         return False
     if getproxies():
-        return True  # only the proxy can tell
+        return True  # the proxy decides
     address = urlsplit(hub.ENDPOINT)
     try:
         socket.create_connection((address.hostname or "", address.port or 443), timeout=3).close()

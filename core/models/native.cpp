@@ -1,27 +1,26 @@
 // One pass through a model of the Llama family on a CPU, with few inputs at a time, at the speed of its memory.
 //
-// With few inputs a pass costs what reading the weights costs. So a weight matrix is stored in the order in which it is
-// read: in panels of PANEL outputs, and within a panel input by input, so that each core reads one long stream.
+// With few inputs, reading the weights takes nearly all the time of a pass. So a weight matrix is stored in the order in
+// which it is read: in panels of PANEL outputs, and within a panel input by input, so that each core reads one stream.
 //
 //      panel 0                  panel 1
 //      w[0][0] … w[31][0]       w[32][0] … w[63][0]       w[o][k]: from input k to output o
 //      w[0][1] … w[31][1]       …
 //      …
 //
-// A panel's outputs for up to ROWS inputs are summed in registers; more inputs come back to it while it is in the cache,
-// and the next one is fetched meanwhile. Threads share a matrix's panels and wait for one another between matrices;
-// nothing else is in between, no allocation and no call from outside. Plain C ABI, so that `native.py` builds it without
-// Python's or torch's headers.
+// A panel's outputs for up to ROWS inputs are summed in registers. Further inputs use the panel while it is in the cache,
+// and the next panel is prefetched meanwhile. Threads divide a matrix's panels and synchronise after each matrix; a pass
+// allocates nothing and calls nothing else. The ABI is plain C, so `native.py` compiles it without Python's or torch's
+// headers.
 //
-// Numbers are float32. A matrix's weights may be bfloat16, its upper half, or what GGUF files have: 4 or 8 bits each, with
-// a scale (and an offset) for every 32 inputs of an output, decoded in registers on their way to the sum. The factor of
-// an RMS norm is applied to the product that follows it. Shapes: B lines of n inputs each, D width, H query heads on K
-// key heads, w width of a head, I inner width, C columns of the cache.
+// Numbers are float32. A matrix's weights may be bfloat16 (the upper half of a float32) or in a format of GGUF files: 4
+// or 8 bits each, with a scale (and an offset) for every 32 inputs of an output; they are decoded in registers. The
+// factor of an RMS norm is applied to the product that follows it. Shapes: B lines of n inputs each, D width, H query
+// heads on K key heads, w width of a head, I inner width, C columns of the cache.
 //
-// The caller owns all memory. What it has to see to stands at the fields of `Model` and `Pass`; everything of it that
-// sizes memory or leads to an address is checked again by `polydraft_fault` before a pass touches anything, in some
-// hundred comparisons: a pass takes milliseconds. What cannot be checked is that a pointer leads to as many numbers as
-// its field says.
+// The caller owns all memory. The fields of `Model` and `Pass` state its obligations. `polydraft_fault` checks those that
+// affect sizes or addresses before each pass, in about a hundred comparisons. It cannot check that a pointer refers to as
+// many numbers as its field states.
 
 #include <algorithm>
 #include <cmath>
@@ -42,8 +41,8 @@ constexpr int LANES = 8, ROWS = 4;  // 8 sums in 16 registers
 #endif
 constexpr int PANEL = 2 * LANES;
 constexpr int AHEAD = 2048;  // bytes: the hardware's own prefetch ends at each page of 4 KB
-constexpr int64_t IN_CACHE = 400'000;  // bytes of weights of which two lots and some inputs stay in a core's cache
-constexpr int64_t MANY = 13;           // inputs for which it pays to decode coded weights once
+constexpr int64_t IN_CACHE = 400'000;  // bytes: twice as many, and some inputs, fit into a core's cache
+constexpr int64_t MANY = 13;           // inputs from which decoding coded weights once is faster
 constexpr int WIDEST = 256;            // of a head
 constexpr int64_t LARGEST = INT32_MAX;  // of a size: the product of two fits in 64 bits
 constexpr int64_t MOST = int64_t{1} << 40;  // numbers between two matrices: products and sums end here
@@ -77,7 +76,7 @@ inline float sum(V v) {
   }
 }
 
-// e^x to 2e-7 of itself; 0 below -87. 2^n · 2^f with |f| <= 1/2, the second by its Taylor series.
+// e^x with a relative error of 2e-7; 0 below -87. It is 2^n · 2^f with |f| <= 1/2, the second by its Taylor series.
 inline Vec exp(Vec x) {
   constexpr float MAGIC = 12582912.0f;  // 1.5 · 2^23: adding it rounds to an integer
   const Vec z = (x > 88.0f ? x - x + 88.0f : x) * 1.442695041f;
@@ -124,18 +123,18 @@ struct Model {
 
 struct Pass {
   int64_t lines, n, past, threads;     // B, n and threads above 0
-  float* h;                            // (B·n, D): embeddings; then the residual stream, and what leaves the last layer
-  const float* entering;               // (B·n, in) what the first layer's keys are made of, or null: h, normed
-  int64_t entering_width;              // in, as wide as the first layer's inputs
+  float* h;                            // (B·n, D): embeddings; overwritten by the residual stream, then the last output
+  const float* entering;               // (B·n, in) the input of the first layer's q, k, v; null is h, normed
+  int64_t entering_width;              // in
   const float *cos, *sin;              // (B·n, w)
-  const uint8_t* seen;                 // (B, n, C) what each input sees, or null: everything up to itself
+  const uint8_t* seen;                 // (B, n, C) the columns that each input attends to; null is all up to itself
   float* cache;                        // keys of the first layer; `of_plane` further its values, then the second's keys
-  int64_t of_plane, of_line, of_head;  // strides of the cache in numbers; a column's w numbers lie together
+  int64_t of_plane, of_line, of_head;  // strides of the cache in numbers; a column's w numbers are contiguous
   int64_t cache_size;                  // numbers from `cache` to the end of its memory
-  const int64_t* kept;                 // which of the B·n inputs logits are wanted after
+  const int64_t* kept;                 // indices of the inputs, of B·n, after which logits are computed
   int64_t kept_count;                  // at most B·n
   float* logits;           // (kept, V)
-  const int64_t* watched;  // layers whose entering residual stream is wanted, ascending; `layers` for the last's leaving
+  const int64_t* watched;  // layers whose input residual stream is returned, ascending; `layers` is the last's output
   int64_t watched_count;
   float* features;  // (B·n, watched · D)
 };
@@ -146,16 +145,16 @@ namespace {
 
 constexpr int64_t BLOCK = 32;  // inputs that share a scale
 
-// What to bring into the cache meanwhile: so many bytes further with each input.
+// The address to prefetch from, and the bytes by which it advances with each input.
 struct Fetch {
   const char* from;
   int64_t step;
 };
 
-// A kind of weights: how many bytes a panel has for K inputs, and the panel's outputs `found` (R, PANEL) for R inputs
-// x (R, K). `sums` (R, K / BLOCK) are those of the inputs of each block.
+// Each kind of weights has a struct with the bytes of a panel for K inputs, and a function for the panel's outputs
+// `found` (R, PANEL) for R inputs x (R, K). `sums` (R, K / BLOCK) are the sums of the inputs of each block.
 
-// Add what one input of each row contributes through the weights of a panel.
+// Adds the contribution of one input of each row to the totals of a panel.
 template <int R>
 inline void add_up(Vec totals[R][2], Vec first, Vec second, const float* x, int64_t K) {
 #pragma GCC unroll 16
@@ -183,7 +182,7 @@ struct Float32 {
   }
 };
 
-// Two inputs' weights share a word, so that what is read is as wide as what is computed with.
+// The weights of two inputs share a word, so that a read is as wide as a float32 vector.
 struct Bfloat16 {
   static constexpr bool CODED = false;
 
@@ -205,7 +204,7 @@ struct Bfloat16 {
   }
 };
 
-// What 16 bits say as IEEE half precision: in the place of float32's bits they stand for 2^-112 of it.
+// Converts IEEE half precision: the same bits, shifted into a float32's places, are 2^-112 of the value.
 inline Vec load_half(const char* p) {
   const Word bits = __builtin_convertvector(*reinterpret_cast<const Half*>(p), Word);
   const Vec size = reinterpret_cast<Vec>((bits & 0x7fff) << 13) * 0x1p112f;
@@ -326,8 +325,8 @@ void product_of(const Matrix& m, const float* x, int64_t rows, const float* scal
   const auto mine = share(PAIR ? panels / 2 : panels);
   const int64_t blocks = (rows + ROWS - 1) / ROWS;
   if (blocks == 0) return;
-  // While one panel is computed the next one is fetched, each block of inputs its part of it; a panel that is too large
-  // for that, just ahead.
+  // While one panel is computed, each block of inputs prefetches its part of the next panel. In a panel too large for the
+  // cache, the weights just ahead are prefetched instead.
   const int64_t bytes = Format::bytes(m.in), size = (PAIR ? 2 : 1) * bytes, each = (bytes + m.in - 1) / m.in;
   const bool whole = size <= IN_CACHE;
   const int64_t step = whole ? (each + blocks - 1) / blocks : each;
@@ -393,7 +392,7 @@ void product(const Matrix& m, const float* x, int64_t rows, const float* scale, 
   }
 }
 
-// Turn the pairs (i, i + w/2) of one head.
+// Rotates the pairs (i, i + w/2) of one head.
 void rotate(const float* x, const float* cos, const float* sin, int64_t w, float* out) {
   for (int64_t i = 0, half = w / 2; i < half; i++) {
     const float a = x[i], b = x[i + half];
@@ -402,7 +401,7 @@ void rotate(const float* x, const float* cos, const float* sin, int64_t w, float
   }
 }
 
-// One query over `columns` keys and values of w = N · LANES numbers each, those that `seen` says (null: all).
+// Attention of one query to `columns` keys and values of w = N · LANES numbers each, limited to `seen` (null: all).
 template <int N>
 void attend(const float* q, const float* keys, const float* values, const uint8_t* seen, int64_t columns, float* scores,
             float* out) {
@@ -509,7 +508,7 @@ const char* fault_of(const Model& m, const Pass& p) {
   for (const int64_t stride : {p.of_plane, p.of_line, p.of_head}) {
     if (stride < columns * m.width || stride > MOST) return "the cache's strides are wrong";  // no part over another
   }
-  // Each of the factors is below 2^32 and MOST is 2^40: `times` ends at MOST, and so do its sums fit.
+  // Each factor is below 2^32, and `times` saturates at MOST = 2^40, so the sums fit in 64 bits.
   const int64_t last = times(2 * m.layers - 1, p.of_plane) + times(p.lines - 1, p.of_line) +
                        times(m.key_heads - 1, p.of_head) + times(columns, m.width);
   if (last > p.cache_size) return "the cache has no room for the inputs";
@@ -574,7 +573,8 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
       }
     }
 #pragma omp barrier
-    // A head after the other, so that its keys stay in the cache; late inputs of a text see more, so threads take turns.
+    // Inputs of one head are consecutive, so that its keys stay in the cache. Later inputs attend to more columns, so
+    // threads take them in turn.
     for (int64_t i = omp_get_thread_num(), pieces = rows * m.heads; i < pieces; i += omp_get_num_threads()) {
       const int64_t line = i / (p.n * m.heads), head = i / p.n % m.heads, input = i % p.n, r = line * p.n + input;
       const int64_t from = line * p.of_line + head / (m.heads / m.key_heads) * p.of_head;
@@ -619,14 +619,14 @@ int64_t polydraft_panel() { return PANEL; }
 
 int64_t polydraft_lanes() { return LANES; }
 
-// What of the model is not as its fields have it, and, where a pass is given, of that; null if nothing is.
+// A description of the first invalid field of the model, or of the pass if one is given; null if all are valid.
 const char* polydraft_fault(const Model* model, const Pass* pass) {
   const char* found = fault_of(*model);
   return found || !pass ? found : fault_of(*model, *pass);
 }
 
-// Advance every line by n inputs: keys and values go to the cache, logits and features to where `pass` says. Returns 0,
-// 1 where there is no memory for what lies between, or 2 where `polydraft_fault` finds something; then nothing is done.
+// Advances every line by n inputs: writes keys and values to the cache, and the pass's logits and features. Returns 0; or
+// 1 without memory for intermediate results, or 2 if `polydraft_fault` finds an invalid field; then it changes nothing.
 int polydraft_forward(const Model* model, const Pass* pass) {
   if (polydraft_fault(model, pass)) return 2;
   const Model& m = *model;

@@ -42,7 +42,7 @@ def _known(file: GGUFFile) -> bool:
     if any(unknown in name for name in file.fields for unknown in UNKNOWN):
         return False
     width = config.head_dim
-    return file.said("rope.dimension_count", width) == width and not why_not_width(width)
+    return file.stated("rope.dimension_count", width) == width and not why_not_width(width)
 
 
 def read(file: GGUFFile) -> NativeLlama | None:

@@ -134,5 +134,5 @@ def _run(*command: str) -> None:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise CannotCompile(f"the C++ compiler does not work ({error})") from error
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[0]
-        raise CannotCompile(f"{command[0]} cannot compile it ({said})")
+        message = (done.stderr.strip().splitlines() or ["no message"])[0]
+        raise CannotCompile(f"{command[0]} cannot compile it ({message})")

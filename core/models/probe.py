@@ -128,13 +128,13 @@ def _verdict(done: subprocess.CompletedProcess[str], versions: dict[str, str]) -
         except ValueError:
             name = f"signal {-done.returncode}"
         return ProbeResult(False, f"it crashed with {name} while {_stage(done.stdout)}", versions=versions)
-    said = _messages(done.stdout)
-    if done.returncode == 0 and said and isinstance(said[-1].get("ok"), bool):
-        answer = said[-1]
+    messages = _messages(done.stdout)
+    if done.returncode == 0 and messages and isinstance(messages[-1].get("ok"), bool):
+        answer = messages[-1]
         seconds = answer.get("seconds_per_step")
         return ProbeResult(answer["ok"], str(answer.get("reason", "")), seconds, versions)
     # An exception is the last line of what it wrote on stderr.
-    last = (done.stderr.strip().splitlines() or ["without a word"])[-1].strip()
+    last = (done.stderr.strip().splitlines() or ["no message"])[-1].strip()
     return ProbeResult(
         False, f"it ended with code {done.returncode} while {_stage(done.stdout)}: {last}", versions=versions
     )

@@ -198,8 +198,7 @@ class TorchModel(LanguageModel):
 
     def _tree_mask(self, depth: Tensor, sees: Tensor, starts: list[int], past: int) -> Tensor | dict[str, Tensor]:
         """The mask of inputs with these depths (B, n), of which each attends to some (B, n, n), after `past` columns,
-        of
-        which a row's own begin at its start."""
+        of which a row's own begin at its start."""
         B, n = depth.shape
         hidden = torch.arange(past)[None, None] < torch.tensor(starts)[:, None, None]  # (B, 1, past)
         hidden = torch.cat([hidden.expand(B, n, past), ~sees], dim=2)

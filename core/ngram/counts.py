@@ -170,8 +170,7 @@ class Counts:
         """Fills in the windows' counts after `tails` (d, 5) for the candidates `symbols` (m,) or (d, m).
 
         A context is addressed by (row, column) of `known`. Contexts at the beginning of few windows are examined window
-        by
-        window, all of them at once; in the range of any other context the candidates are searched.
+        by window, all of them at once; in the range of any other context the candidates are searched.
         """
         windows, lengths = self.windows, np.array(known.orders) - 1
         reach = tails.shape[1]

@@ -2,7 +2,7 @@
 
 A record is a pair (count, total): the number of occurrences of the n-gram, and the sum of the counts of its stored
 continuations, 0 if it has none. Most n-grams are rare, so a few pairs cover nearly all of them: the 255
-most common pairs are listed once, exactly, and each n-gram holds a byte that indexes them (`codes`). Code 255
+most common pairs are listed once, exactly, and each n-gram has a byte that indexes them (`codes`). Code 255
 marks an escape: the pair is in a side table (`wide`), at the position that is the number of escapes before it;
 `marks[i]` is the number of escapes before record i·BLOCK, so at most BLOCK codes must be read.
 
