@@ -1,19 +1,19 @@
-"""Drafts for many tabs from one model: the next rows of several requests share one pass.
+"""Computes drafts for many tabs with one model: the rows of several requests share one pass.
 
-An `Engine` belongs to one thread and knows no other; `app.service` calls it.
+An `Engine` is used by one thread only; `app.service` calls it.
 
-Who is in a pass. A pass has a bounded number of inputs, so that its time is bounded too. Half of them are for tabs that
-still wait for their first drafts, the longest wait first; the other half for drafts that grow, the oldest first. Each
-half takes what the other leaves. A tab waits since its first request that was not answered: a newer request of the same
-tab does not lose its place. A request that its tab's next key will probably overtake before the pass ends comes last.
-Without that rule a crowd of typists would get no drafts, because each pass would end after the next key. Of a long text
-a pass reads a part, while others wait too.
+Scheduling. A pass has a limited number of inputs, which limits its time. Half of them are for tabs that wait for their
+first drafts, the longest wait first; the other half for growing drafts, the oldest first. Each half may use inputs that
+the other does not need. The wait of a tab begins with its first unanswered request: a newer request of the same tab
+does not lose its place. A request that its tab's next key will probably replace before the pass ends comes last:
+otherwise many fast typists would get no drafts, because each pass would end after the next key. While others wait, a
+pass reads only a part of a long text.
 
-Texts stay in the model's cache for as long as it has room; then the text that was used longest ago makes room, of those
-at rest. Where none rests, a request waits until another one ends.
+Texts stay in the model's cache while there is room. Then the least recently used text without a running request is
+removed. If all have one, a new request waits until another one ends.
 
-An error in one request ends that request with a sentence and a log line, and closes its tab's session, so that the
-tab's next request starts afresh. Every other request goes on.
+An error in a request ends only that request, with a message and a log line, and closes its tab's session, so that the
+tab's next request begins with an empty one.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete, Completion, Session
     from core.models import Row
 
-MEASURING = "What a pass costs on this machine is being measured, once; speculation begins with the next drafts."
+MEASURING = "The time of a pass on this machine is being measured, once; speculation begins with the next drafts."
 
-INPUTS = {"cpu": 32}  # of one pass, by device: some 30 ms with the default model; a wait that a typist bears
+INPUTS = {"cpu": 32}  # inputs of one pass, by device: about 30 ms with the default model
 MORE_INPUTS = 256  # on a GPU, where they cost little more than one
-ROOM = 64  # positions that drafts take behind a text
-PAUSE = 1.0  # seconds without a request, after which a tab has given up its place among those who wait
+ROOM = 64  # positions that drafts need after a text
+PAUSE = 1.0  # seconds without a request after which a tab loses its place in the queue
 PATIENCE = 10.0  # seconds that a request waits for room in the cache
 PLACES = 1024  # tabs whose place is remembered
 
@@ -50,7 +50,7 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """The requests that run on one model, and the sessions that keep texts in its cache.
+    """Runs requests on one model, with sessions that keep texts in its cache.
 
     Attributes:
         autocomplete: what drafts.
@@ -61,21 +61,20 @@ class Engine:
         self._pace = pace
         self._inputs = INPUTS.get(autocomplete.model.device, MORE_INPUTS)
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # least recently used first
-        self._texts: dict[str, str] = {}  # of the sessions that other tabs may begin with: what each holds
+        self._texts: dict[str, str] = {}  # the texts of sessions from which new tabs with `by_text` may start
         self._waiting: dict[str, Job] = {}  # not begun
         self._running: dict[str, Job] = {}
-        self._full = False  # a request found no room in the cache, and none has ended since then
+        self._full = False  # whether a request found no room in the cache, and no other has ended since
         self._since: dict[str, float] = {}  # when a tab began to wait
-        self._keys: OrderedDict[str, tuple[float, float]] = (
-            OrderedDict()
-        )  # a tab's latest request, and the time between
+        # By tab: the time of its latest request, and the time since the one before.
+        self._keys: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._pass = 0.0  # seconds of the latest pass
-        self._latest: dict[str, tuple[int, Completion]] = {}  # by tab: the drafts that `look` is shown
-        self._chore: Iterator[None] | None = None  # done a pass of the model at a time
+        self._latest: dict[str, tuple[int, Completion]] = {}  # by tab: the drafts for `look`
+        self._chore: Iterator[None] | None = None  # measurements, one pass per step
 
     @property
     def busy(self) -> bool:
-        """Whether `step` has something to do."""
+        """Whether `step` has work."""
         return bool(self._waiting or self._running) or self._chore is not None
 
     def begin(self, tab: str, job: Job) -> None:
@@ -89,41 +88,41 @@ class Engine:
         self._waiting[tab] = job
 
     def stop(self, tab: str) -> None:
-        """Stop the tab's request, if there is one; its session, and what it has in the cache, stays."""
+        """Stops the tab's request, if there is one. Its session stays in the cache."""
         job = self._waiting.pop(tab, None) or self._running.pop(tab, None)
         if job is None:
             return
         self._full = False
         job.post(None)
-        if not _closed(job):
-            self._close_session(tab)  # what it has in the cache may be half-way
+        if not _close_completion(job):
+            self._close_session(tab)  # its cache may be in an undefined state
 
     def forget(self, tab: str) -> None:
-        """The tab is gone: stop its request and free its place in the cache."""
+        """The tab was closed: stops its request and frees its place in the cache."""
         self.stop(tab)
         self._since.pop(tab, None)
         self._keys.pop(tab, None)
         self._close_session(tab)
 
     def drop_unwanted(self) -> None:
-        """Stop the requests whose streams were closed."""
+        """Stops the requests whose streams were closed."""
         for tab, job in [*self._waiting.items(), *self._running.items()]:
             if job.dropped:
                 self.stop(tab)
 
     def look(self, visit: Visit) -> None:
-        """One look at a position; an error in it goes to its caller alone."""
+        """Runs a visit. An exception is passed to its caller only."""
         n, completion = self._latest.get(visit.tab, (0, None))
         try:
             logits = None if completion is None else completion.next_logits
             if logits is None:
                 raise InputError("There are no drafts yet. Write something first.")
             visit.end(visit.look(Position(n, logits, self.autocomplete)))
-        except Exception as error:  # noqa: BLE001 an error in one look must not end the engine
+        except Exception as error:  # noqa: BLE001 an error in one visit must not end the engine
             visit.end(None, error)
 
     def step(self) -> None:
-        """One pass of the model for everything that runs, and one of what is done between."""
+        """Runs one pass for the requests, and one of the measurements if they are due."""
         self._draft()
         if self._chore is None:
             return
@@ -132,28 +131,28 @@ class Engine:
         except StopIteration:
             self._chore = None
         except Exception as error:
-            self._chore = None  # the next request that needs it begins it again
+            self._chore = None  # the next request that needs them starts them again
             log.warning("Passes could not be measured: %s", error, exc_info=error)
 
     def fail_all(self, error: Exception) -> None:
-        """After an error that belongs to no single request: end every request with a sentence and empty the cache."""
+        """After an error that concerns no single request: ends every request with a message, and empties the cache."""
         for job in self.close_sessions():
             job.fail(*request_failure(error))
 
     def close_sessions(self) -> list[Job]:
-        """Stop everything and give every place in the cache back. Returns: the requests that ran, not yet told."""
+        """Stops all requests and closes all sessions. Returns the requests, whose streams are still open."""
         jobs = [*self._running.values(), *self._waiting.values()]
         self._running, self._waiting, self._chore = {}, {}, None
         for job in jobs:
-            _closed(job)
+            _close_completion(job)
         for tab in list(self._sessions):
             self._close_session(tab)
         return jobs
 
     def close(self) -> list[Job]:
-        """Stop everything and give the model back. Returns: the requests that ran, not yet told."""
+        """Stops all requests and closes the model. Returns the requests, whose streams are still open."""
         jobs = self.close_sessions()
-        _done(self.autocomplete.model.close)
+        _close_logged(self.autocomplete.model.close)
         return jobs
 
     # ---------------------------------------------------------------- passes
@@ -168,7 +167,7 @@ class Engine:
             if len(due) == 1:
                 self._recover(due[0][0], error)
                 return
-            # One of the rows is at fault; every sequence is as it was, so each request tries alone.
+            # One of the rows caused it. Every sequence is unchanged, so each request runs in a separate pass.
             for tab, rows in due:
                 self._attempt(tab, lambda job, rows=rows: self._advance(job, rows, self._forward(rows)))
             return
@@ -179,7 +178,7 @@ class Engine:
             self._attempt(tab, lambda job, rows=rows, mine=mine: self._advance(job, rows, mine))
 
     def _chosen(self) -> list[tuple[str, list[Row]]]:
-        """The tabs that take part in the next pass, with their rows; see the head of this file."""
+        """The tabs of the next pass, with their rows; see the beginning of this file."""
         jobs = self._waiting | self._running
         ordered = sorted(jobs, key=lambda tab: (self._too_late(tab), self._since.get(tab, jobs[tab].arrived)))
         first = [tab for tab in ordered if jobs[tab].first is None]
@@ -191,7 +190,7 @@ class Engine:
         for queue, limit, least in ((first, half, True), (growing, self._inputs, True), (first, self._inputs, False)):
             while queue and (least or spent < limit):
                 if self._full and self._running and queue[0] in self._waiting:
-                    del queue[0]  # it waits for room; those that have some go on
+                    del queue[0]  # it waits for room in the cache
                     continue
                 rows = self._attempt(queue[0], lambda job: self._rows(job, alone))
                 if queue[0] in self._waiting:
@@ -218,10 +217,10 @@ class Engine:
         return logits
 
     def _rows(self, job: Job, alone: bool) -> list[Row]:
-        """What the request feeds in a pass; it begins where it has not. [] when it ended with that."""
+        """The rows of the request for a pass; begins the request if necessary. [] if it has ended."""
         if job.completion is None:
             self._begin(job)
-        if job.completion is None:  # it ended at once: the cache knew the answer
+        if job.completion is None:  # it ended at once, because all its logits were cached
             return []
         if job.rows is None:
             job.rows = job.completion.rows()
@@ -264,9 +263,9 @@ class Engine:
         self._show(job)
 
     def _opened(self, request: DraftRequest) -> Session:
-        """An empty session; sessions at rest make room for it."""
+        """An empty session. Closes idle sessions to make room for it."""
         model = self.autocomplete.model
-        size = min(len(request.before), self.autocomplete.window) + ROOM  # a token has a character at least
+        size = min(len(request.before), self.autocomplete.window) + ROOM  # a token has at least one character
         while not model.has_room(size) and self._evict():
             pass
         if len(self._running) > 1 and not model.has_room(size):
@@ -274,8 +273,8 @@ class Engine:
         return self.autocomplete.open()
 
     def _inherited(self, request: DraftRequest) -> Session | None:
-        """For a tab that says so, the session of the other such tab whose text agrees furthest; a fork of it where that
-        tab is busy, or its text mostly another. None where little agrees."""
+        """For a tab with `by_text`, the session of another such tab whose text has the longest common prefix; a fork of
+        it if that tab is busy or most of its text differs. None if too little is common."""
         if not request.by_text:
             return None
         found = closest(request.before, self._texts, busy=self._running)
@@ -289,10 +288,10 @@ class Engine:
         try:
             return self._sessions[other].fork() if self.autocomplete.model.has_room(common + ROOM) else None
         except ContextFull:
-            return None  # an empty one may still find room
+            return None  # there may be room for an empty one
 
     def _show(self, job: Job) -> None:
-        """Send the drafts where they are new, and the figures at the end."""
+        """Sends the drafts if they have changed, and the statistics at the end."""
         completion, request = job.completion, job.request
         assert completion is not None
         now = time.perf_counter()
@@ -358,7 +357,7 @@ class Engine:
     # ---------------------------------------------------------------- errors, and room in the cache
 
     def _attempt(self, tab: str, action: Callable[[Job], Any]) -> Any:
-        """Run one part of a request; an error in it ends that request alone."""
+        """Runs one part of a request. An error ends only that request."""
         try:
             return action(self._running.get(tab) or self._waiting[tab])
         except Exception as error:  # noqa: BLE001 an error in one request must not end the engine
@@ -366,7 +365,7 @@ class Engine:
             return None
 
     def _recover(self, tab: str, error: Exception) -> None:
-        """After an error: without room, make some or wait for it, and begin again; otherwise say what is wrong."""
+        """After an error: if the cache had no room, queues the request again; otherwise ends it with a message."""
         if not isinstance(error, PolydraftError):
             log.warning("A request failed: %r", error, exc_info=error)
         job = self._running.pop(tab, None)
@@ -377,12 +376,12 @@ class Engine:
         else:
             self._full = False
             job.fail(*request_failure(error))
-            _closed(job)
-            self.forget(tab)  # what it has in the cache may be half-way; the tab's next request starts afresh
+            _close_completion(job)
+            self.forget(tab)  # its cache may be in an undefined state; the tab's next request opens a new session
 
     def _may_try_again(self, tab: str, job: Job) -> bool:
-        """After the cache had no room for a request: whether there may be some, now or when another request ends."""
-        if not _closed(job):
+        """After the cache had no room for a request: whether there is some now, or may be when another request ends."""
+        if not _close_completion(job):
             return False
         if self._evict(tab):
             return True
@@ -390,8 +389,8 @@ class Engine:
         return self._full
 
     def _evict(self, but: str = "") -> bool:
-        """Close the session that was used longest ago, of those at rest; last of all those with a request that waits.
-        False when there is none."""
+        """Closes the least recently used idle session, preferably one without a waiting request. Returns whether there
+        was one."""
         idle = [tab for tab in self._sessions if tab not in self._running and tab != but]
         if not idle:
             return False
@@ -403,37 +402,37 @@ class Engine:
         self._latest.pop(tab, None)
         self._texts.pop(tab, None)
         if session:
-            _done(session.close)
+            _close_logged(session.close)
 
 
-def _closed(job: Job) -> bool:
-    """Close what the request has begun; whether that went well."""
+def _close_completion(job: Job) -> bool:
+    """Closes the request's completion, if it has begun; returns whether that succeeded."""
     completion, job.completion, job.rows = job.completion, None, None
-    return completion is None or _done(completion.close)
+    return completion is None or _close_logged(completion.close)
 
 
-def _done(close: Callable[[], None]) -> bool:
-    """Call what gives something back; whether it went well. An error there is logged and concerns no request."""
+def _close_logged(close: Callable[[], None]) -> bool:
+    """Calls a close method and logs its error; returns whether it succeeded."""
     try:
         close()
     except Exception as error:
-        log.warning("Something could not be given back: %r", error, exc_info=error)
+        log.warning("A session could not be closed: %r", error, exc_info=error)
         return False
     return True
 
 
 def request_failure(error: Exception) -> tuple[str, str]:
-    """What the page is told about a request that failed: the message, and what to do."""
+    """The message and the remedy for a request that failed."""
     if isinstance(error, PolydraftError):
         return str(error), ""
     return (
         f"An error ended these drafts: {named_line(error)}",
-        "Type on to try again; if it stays so, start Polydraft again.",
+        "Type on to try again; if that fails too, restart Polydraft.",
     )
 
 
 def named_line(error: Exception) -> str:
-    """The error in one line, with its kind where its text alone says little."""
+    """The error in one line, with its type unless the text suffices."""
     text = (str(error).strip().splitlines() or [""])[0]
     if isinstance(error, RuntimeError | OSError | ValueError | MemoryError | ImportError) and text:
         return text

@@ -1,7 +1,7 @@
-"""llama-server's `POST /infill` and `GET /health`, for the editors that know them: llama.vim and llama.vscode.
+"""llama-server's `POST /infill` and `GET /health`, for the editor plugins llama.vim and llama.vscode.
 
 The text before the caret is `input_prefix` + `prompt`, the text after it `input_suffix`; `input_extra` are parts of
-other files, which are read before it. The answer is compact JSON, for one client looks for `"content":"`.
+other files, which are fed before it. The response is compact JSON, because one client searches it for `"content":"`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from app.settings import DraftSettings
 
 NAMES = {"k": "n_cmpl", "length": "n_predict"}
-TOKENS = 16  # where no number is given
+TOKENS = 16  # if the request gives no number
 SAMPLERS = ("top_k", "top_p", "min_p", "temperature", "infill")
 
 
 class Extra(BaseModel):
-    """A part of another file; what else is said of it is not needed."""
+    """A part of another file; its other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -42,12 +42,12 @@ class InfillRequest(ClientOptions):
     """The body of a request, as both editors send it.
 
     Attributes:
-        n_predict: drafts are short; a larger number, or -1, gives the longest. 0 only reads the text.
-        n_cmpl: how many texts; the answer is an array from 2 on.
-        t_max_prompt_ms, t_max_predict_ms: how long the text may be read, and the drafts be made; 0 is for ever.
-        top_k, top_p, samplers: of drawn drafts. Others are not drawn.
-        cache_prompt, id_slot: the cache is shared by what texts have in common, whatever is said here.
-        n_indent: drafts end with their line, so there is no indentation to look at.
+        n_predict: tokens of a draft; a number above the maximum, or -1, is the maximum. 0 only caches the text.
+        n_cmpl: number of texts; from 2 on the response is an array.
+        t_max_prompt_ms, t_max_predict_ms: time limits for feeding the text and for drafting; 0 is no limit.
+        top_k, top_p, samplers: for sampled drafts only.
+        cache_prompt, id_slot: ignored; texts with a common prefix always share the cache.
+        n_indent: ignored; drafts end with their line, so indentation is irrelevant.
     """
 
     input_prefix: str = ""
@@ -76,7 +76,7 @@ class InfillRequest(ClientOptions):
         if self.lora:
             raise Refused(422, "lora is not supported.", "Leave it out.", "lora")
         if not all(self.stop):
-            raise Refused(422, "stop holds an empty text.", "Leave it out.", "stop")
+            raise Refused(422, "stop contains an empty text.", "Leave it out.", "stop")
         if unknown := [name for name in self.samplers if name not in SAMPLERS]:
             raise Refused(422, f"The sampler {unknown[0]} is not known; {', '.join(SAMPLERS)} are.", param="samplers")
 
@@ -87,7 +87,7 @@ class InfillRequest(ClientOptions):
         return "".join([*extras, self.input_prefix, self.prompt])
 
     def drafting(self) -> DraftSettings:
-        if self.n_predict == 0:  # the cheapest drafts there are: the text is read, and no more
+        if self.n_predict == 0:  # the cheapest drafts, only to cache the text
             return self.settings(1, 1, NAMES, {"forks": 0, "exact-steps": 0})
         tokens = MOST_TOKENS if self.n_predict < 0 else min(self.n_predict, MOST_TOKENS)
         drawn = {
@@ -117,7 +117,7 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
 
 
 async def answered(service: DraftService, body: InfillRequest) -> list[dict[str, Any]]:
-    """The texts, each as an object with the fields that were asked for; at least one."""
+    """The texts, each as an object with the requested fields; at least one."""
     settings, began = body.drafting(), time.perf_counter()
     choices = Choices(body.n_cmpl, settings.length, body.stop)
     told = events(service, draft_request(body.before, settings, heal=body.heal, stores=body.stores))
@@ -133,7 +133,7 @@ async def answered(service: DraftService, body: InfillRequest) -> list[dict[str,
                     first, predicting = time.perf_counter(), body.t_max_predict_ms / 1000
                     limit.reschedule(asyncio.get_running_loop().time() + predicting if predicting else None)
     except TimeoutError:
-        pass  # what is there is the answer
+        pass  # the drafts so far are the response
     finally:
         await told.aclose()
     now = time.perf_counter()
@@ -155,28 +155,28 @@ async def answered(service: DraftService, body: InfillRequest) -> list[dict[str,
         text = choice.text if choices.done or choice.finish else whole_words(choice.text)
         if body.n_predict and (text or not found):
             ended = {"stop": "eos", "length": "limit", None: "limit"}[choice.finish]
-            told_of = {"content": text, "stop": True, "stop_type": ended, "tokens_predicted": choice.tokens}
-            found.append(_chosen(common | told_of | {"index": len(found)}, body.response_fields))
-    return found or [_chosen(common | {"content": "", "stop": True, "tokens_predicted": 0}, body.response_fields)]
+            own = {"content": text, "stop": True, "stop_type": ended, "tokens_predicted": choice.tokens}
+            found.append(_selected(common | own | {"index": len(found)}, body.response_fields))
+    return found or [_selected(common | {"content": "", "stop": True, "tokens_predicted": 0}, body.response_fields)]
 
 
-def _timing(what: str, n: int, seconds: float) -> dict[str, float]:
+def _timing(phase: str, n: int, seconds: float) -> dict[str, float]:
     return {
-        f"{what}_n": n,
-        f"{what}_ms": 1000 * seconds,
-        f"{what}_per_token_ms": 1000 * seconds / max(n, 1),
-        f"{what}_per_second": n / seconds if seconds else 0.0,
+        f"{phase}_n": n,
+        f"{phase}_ms": 1000 * seconds,
+        f"{phase}_per_token_ms": 1000 * seconds / max(n, 1),
+        f"{phase}_per_second": n / seconds if seconds else 0.0,
     }
 
 
-def _chosen(answer: dict[str, Any], fields: list[str] | None) -> dict[str, Any]:
-    """The fields that were asked for; "a/b" is the field b of a, under that very name. Fields that are not there are
-    left out, as llama-server does."""
+def _selected(response: dict[str, Any], fields: list[str] | None) -> dict[str, Any]:
+    """The requested fields; "a/b" selects the field b of a, and is its name in the result. As in llama-server, unknown
+    fields are omitted."""
     if fields is None:
-        return answer
+        return response
     found = {}
     for name in fields:
-        value: Any = answer
+        value: Any = response
         for part in name.split("/"):
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:

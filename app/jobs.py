@@ -1,6 +1,6 @@
-"""What tabs hand to the engine thread: a request on its way, and a look at a tab's position.
+"""What the service passes to the engine thread: a request for drafts, or a visit to a tab's position.
 
-Both are made on an asyncio loop and answered there; the engine thread fills them.
+An asyncio loop creates both and receives their results, which the engine thread sends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Event = dict[str, Any]
 
 
 class Job:
-    """One request on its way. `dropped` may be set by any thread; the rest belongs to the engine thread."""
+    """One request in the service. Any thread may set `dropped`; only the engine thread uses the other attributes."""
 
     def __init__(self, request: DraftRequest) -> None:
         self.request = request
@@ -32,11 +32,11 @@ class Job:
         self.completion: Completion | None = None
         self.rows: list[Row] | None = None  # what the completion needs next and was not fed yet
         self.step = 0
-        self.settled = False  # what was sent last only grows
+        self.settled = False  # whether the drafts sent last only grow from now on
         self.sent: list[Event] = []
         self.sent_at = 0.0
-        self.first: tuple[float, int] | None = None  # when the first drafts were there, and their step
-        self.figures: Event | None = None  # of speculation, while the drafts have none of their own
+        self.first: tuple[float, int] | None = None  # time and step of the first drafts
+        self.figures: Event | None = None  # figures of speculation to send while the drafts have none
         self._loop = asyncio.get_running_loop()
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
 
@@ -44,8 +44,8 @@ class Job:
         return await self._events.get()
 
     def post(self, event: Event | None) -> None:
-        """Hand an event to the request's own loop; None ends the stream."""
-        with suppress(RuntimeError):  # that loop is closed, so there is no listener left
+        """Sends an event to the request's loop; None ends the stream."""
+        with suppress(RuntimeError):  # that loop is closed
             self._loop.call_soon_threadsafe(self._events.put_nowait, event)
 
     def fail(self, message: str, fix: str = "") -> None:
@@ -55,12 +55,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Position:
-    """Where a tab's newest drafts begin.
+    """The position at which a tab's newest drafts begin.
 
     Attributes:
-        n: of the request that they answer.
-        logits: (V,) of the next token, as `Completion.next_logits` has them.
-        autocomplete: whose they are.
+        n: number of their request.
+        logits: (V,) of the next token; see `Completion.next_logits`.
+        autocomplete: which computed them.
     """
 
     n: int
@@ -69,21 +69,21 @@ class Position:
 
 
 class Visit:
-    """A wish to look at a tab's position, in the engine thread."""
+    """A call of `look` on a tab's position, which the engine thread runs."""
 
     def __init__(self, tab: str, look: Callable[[Position], Any]) -> None:
         self.tab, self.look = tab, look
         self._loop = asyncio.get_running_loop()
-        self.answer: asyncio.Future[Any] = self._loop.create_future()
+        self.result: asyncio.Future[Any] = self._loop.create_future()
 
     def end(self, result: Any, error: Exception | None = None) -> None:
         with suppress(RuntimeError):  # that loop is closed
             self._loop.call_soon_threadsafe(self._end, result, error)
 
     def _end(self, result: Any, error: Exception | None) -> None:
-        if self.answer.done():  # the caller no longer waits
+        if self.result.done():  # the caller no longer waits
             return
         if error is None:
-            self.answer.set_result(result)
+            self.result.set_result(result)
         else:
-            self.answer.set_exception(error)
+            self.result.set_exception(error)

@@ -1,7 +1,7 @@
 """OpenAI's completion interface over the draft service: `POST /v1/completions` and `GET /v1/models`.
 
-`n` texts are the drafts of one request, so they cost little more than one. What the interface has and Polydraft lacks
-is refused in words.
+`n` texts are the drafts of one request, so they cost little more than one. Fields of the interface that Polydraft does
+not support are refused with a message.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 MOST_PROMPTS = 16
 MOST_STOPS = 4
-TOKENS = 16  # of a completion, where no number is given: OpenAI's default
+TOKENS = 16  # of a completion, if the request gives no number: OpenAI's default
 NAMES = {"k": "n", "length": "max_tokens"}
-NEUTRAL = {"frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}}  # values that ask for nothing
+NEUTRAL = {"frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}}  # values without effect, which are accepted
 
 
 class StreamOptions(BaseModel):
@@ -47,11 +47,11 @@ class CompletionRequest(ClientOptions):
     """The body of a request, as the official client sends it.
 
     Attributes:
-        max_tokens: drafts are short; a larger number than they can have gives the longest.
-        best_of: so many drafts are made, of which the `n` best are answered.
-        logprobs: of the model alone, with so many of the likeliest tokens at each place.
+        max_tokens: tokens of a draft; a number above the maximum is the maximum.
+        best_of: number of drafts, of which the `n` best are returned.
+        logprobs: return the model's own log-probabilities, with so many most probable tokens at each position.
         suffix: the text after the caret.
-        user: names a session; a newer request of the same user takes the place of an older one.
+        user: names a session; a newer request of the same user replaces an older one.
     """
 
     prompt: str | list[str]
@@ -98,7 +98,7 @@ class CompletionRequest(ClientOptions):
 
 @dataclass(frozen=True)
 class Asked:
-    """One prompt of a request: what is asked of the service, and where its texts stand in the answer."""
+    """One prompt of a request: its request to the service, and the position of its texts in the response."""
 
     prompt: str
     request: DraftRequest
@@ -147,7 +147,7 @@ def as_event(data: dict[str, Any] | None) -> bytes:
 
 
 class Answer:
-    """One answer while it is made. Raises Refused where the request asks for what cannot be had."""
+    """One response. Raises Refused for an invalid or unsupported request."""
 
     def __init__(self, service: DraftService, body: CompletionRequest) -> None:
         body.refuse_what_is_missing()
@@ -159,7 +159,7 @@ class Answer:
             "model": body.model or model_names(service)[0],
         }
         n, tokens = body.n or 1, min(body.max_tokens or TOKENS, MOST_TOKENS)
-        # An answer has n texts, also where some are unlikely.
+        # A response has n texts, even if some are improbable.
         settings = body.settings(body.best_of or n, tokens, NAMES, {"min-branch": DEFAULT["min_branch"]})
         growing = bool(body.stream) and body.logprobs is None and not body.suffix and only_grows(settings)
         prompts, stops = body.prompts(), body.stops()
@@ -177,7 +177,7 @@ class Answer:
         self._usage = Usage()
 
     async def whole(self) -> dict[str, Any]:
-        """The answer in one piece."""
+        """The complete response."""
 
         async def filled(asked: Asked) -> None:
             async for _ in self._events(asked):
@@ -196,7 +196,7 @@ class Answer:
         return {**self._head, "choices": choices, "usage": self._usage.as_dict()}
 
     async def stream(self) -> AsyncGenerator[dict[str, Any] | None]:
-        """The answer as it grows: chunks of one choice each, the choices by turns; then None."""
+        """The response as it grows: chunks of one choice each, in any order; then None."""
         chunks: asyncio.Queue[dict[str, Any] | Refused | None] = asyncio.Queue()
 
         async def send(asked: Asked) -> None:
@@ -243,9 +243,9 @@ class Answer:
                 yield {**self._head, "choices": [self._choice(asked, choice, new, finish)]}
 
     async def _events(self, asked: Asked) -> AsyncGenerator[None]:
-        """After each change of the choices."""
-        async with aclosing(events(self._service, asked.request)) as told:
-            async for event in told:
+        """Runs the request; yields after each change of the choices."""
+        async with aclosing(events(self._service, asked.request)) as stream:
+            async for event in stream:
                 if event["type"] == "drafts":
                     asked.choices.take(event)
                     if asked.choices.growing or asked.choices.done:

@@ -12,7 +12,7 @@ MOST_DRAFTS = int(DRAFTING["k"].high)
 
 
 class KeptDraft(BaseModel):
-    """A row that the page still shows and that agrees with the text: its number, and what is left of it."""
+    """A row that the page still shows and that agrees with the text: its number, and its rest after the caret."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -24,15 +24,15 @@ class DraftRequest(BaseModel):
     """A tab requests drafts after the text before its caret.
 
     Attributes:
-        tab: whose text it is; a newer request of the same tab takes the place of an older one.
-        n: grows with every request of the tab.
+        tab: identifies the text; a newer request of the same tab replaces an older one.
+        n: a number that grows with every request of the tab.
         kept: rows that keep their places; the others are filled.
         grow: every row is to grow to the full length on its own.
         heal: finish a half-typed word.
         stores: personal stores to use, instead of those that are on.
-        by_text: the tab is new, and begins with the cached text of another such tab that agrees furthest.
-        detailed: tell every step, and the tokens of each draft; for programs.
-        likeliest: at the end, tell what the model alone says of each token, and of so many of the likeliest ones.
+        by_text: the tab has no session; start from the cached text with the longest common prefix.
+        detailed: send every step, and the tokens of each draft; for programs.
+        likeliest: at the end, send the model's own log-probabilities of each token and of so many most probable ones.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)

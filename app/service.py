@@ -1,8 +1,8 @@
-"""The draft service: what asyncio loops ask of it reaches the engine thread, which alone touches the model.
+"""The draft service: passes requests from asyncio loops to the engine thread, the only thread that uses the model.
 
-Requests come from an asyncio loop (`DraftService.stream`) and events go back to it. A thread of its own loads a model
-while another one may still draft. In between, the engine thread does the same few things over and over: stop the
-requests that are no longer wanted, begin what is new, run one pass for all.
+Requests come from an asyncio loop (`DraftService.stream`), and their events return to it. A separate thread loads a
+model, while another one may still draft. The engine thread runs a loop: stop cancelled requests, begin new ones, run
+one pass for all.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from core.errors import InputError, PolydraftError
 if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
 
-PACE = 0.1  # seconds between two states of growing drafts: what a page draws costs the model a core
-REMEMBERED = 1024  # tabs whose newest request is known, so that a late older one can be told
+PACE = 0.1  # seconds between two events of growing drafts, because drawing in the page takes a core from the model
+REMEMBERED = 1024  # tabs whose newest request number is stored, to detect older requests that arrive late
 
 CLOSING = ("Polydraft is closing.", "")
 
@@ -37,37 +37,37 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A model that was loaded, and who is told once it drafts: with None, or with the error that prevented it."""
+    """A loaded model, and a callback: called with None once the model drafts, or with the error that prevented it."""
 
     autocomplete: Autocomplete
-    answer: Callable[[Exception | None], None]
+    report: Callable[[Exception | None], None]
 
 
 @dataclass
 class _Inbox:
-    """What came since the engine thread last looked."""
+    """Everything that arrived since the engine thread last emptied it."""
 
-    jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)  # by tab: only its newest request counts
-    left: set[str] = field(default_factory=set)
+    jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)  # by tab: its newest request
+    left: set[str] = field(default_factory=set)  # tabs that were closed
     visits: list[Visit] = field(default_factory=list)
-    model: _Loaded | None = None  # takes the place of the one that drafts
+    model: _Loaded | None = None  # replaces the present model
 
     def refuse(self, reason: tuple[str, str]) -> None:
-        """Tell everyone in it that nothing will come, and why."""
+        """Ends everything in it with an error."""
         for job in self.jobs.values():
             job.fail(*reason)
         error = InputError(" ".join(reason).strip())
         for visit in self.visits:
             visit.end(None, error)
         if self.model:
-            self.model.answer(error)
+            self.model.report(error)
 
 
 class DraftService:
-    """Answers `stream` and `leave` from one model, which `load` returns.
+    """Serves requests for drafts with one model, which `load` returns.
 
-    Until the model is there requests wait. When it can't be loaded they are answered with the reason, and `change`
-    can load another one.
+    Requests wait until the model is loaded. If it cannot be loaded they end with the reason, and `change` can load
+    another one.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class DraftService:
         by_name: Callable[[str], Autocomplete] | None = None,
     ) -> None:
         """Args:
-        load: called in a thread of its own.
-        name: of what `load` loads, for the status line.
-        by_name: loads any other model for `change`; None where there is no choice.
+        load: called in a separate thread.
+        name: of the model that `load` loads, for the status line.
+        by_name: loads another model, for `change`; None if there is no choice.
         """
         self._first, self._by_name = load, by_name
         self._pace = pace
@@ -91,25 +91,25 @@ class DraftService:
         self._stopping = self._closing = False
         self._name = name
         self._loading: threading.Thread | None = None
-        self._failure: tuple[str, str] | None = None  # why there is no model
-        # The engine thread alone writes it, and uses all of it; `status` and `loaded` only read.
+        self._failure: tuple[str, str] | None = None  # the reason why there is no model
+        # Only the engine thread sets it and calls its methods; `status` and `loaded` only read.
         self._engine: Engine | None = None
         self._thread = threading.Thread(target=self._run, name="polydraft-engine", daemon=True)
 
     def start(self) -> None:
-        """Begin to load the model."""
+        """Begins to load the model."""
         self._thread.start()
         with self._wake:
             self._load(self._name, self._first, lambda error: None)
 
     def stop(self) -> None:
-        """End every request and refuse what comes; the model stays for threads that still need its tokenizer."""
+        """Ends every request and refuses new ones; the model stays open for threads that still use its tokenizer."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
 
     def close(self, timeout: float = 10) -> None:
-        """End every request, give the model back and wait for that."""
+        """Ends every request, closes the model and waits until that is done."""
         with self._wake:
             self._stopping = self._closing = True
             self._wake.notify()
@@ -120,11 +120,11 @@ class DraftService:
 
     @property
     def stopping(self) -> bool:
-        """Whether Polydraft ends; long work beside the engine ends too."""
+        """Whether Polydraft is closing; long work in other threads must end too."""
         return self._stopping
 
     def status(self) -> dict[str, Any]:
-        """What the page's status line shows; also while the model is loading and when it could not be."""
+        """The data of the page's status line, with or without a loaded model."""
         with self._wake:
             engine, failure, name = self._engine, self._failure, self._name
         if engine is None:
@@ -141,10 +141,11 @@ class DraftService:
         }
 
     async def stream(self, request: DraftRequest) -> AsyncGenerator[Event]:
-        """Events for one request: "drafts", the first at once and then what grew within `pace`, "stats"; or "error".
+        """Yields the events of one request: "drafts", the first immediately and later ones at most every `pace`
+        seconds, then "stats"; or "error".
 
-        Ends early, without a word, when a newer request of the same tab arrives. Closing the generator cancels
-        the request before the next model step.
+        Ends without further events when a newer request of the same tab arrives. Closing the generator cancels the
+        request before the next step of the model.
         """
         job = self._admit(request)
         if job is None:
@@ -156,10 +157,10 @@ class DraftService:
             job.dropped = True
 
     async def visit(self, tab: str, look: Callable[[Position], Seen]) -> Seen:
-        """What `look` makes of the position after which the tab's newest drafts begin. No pass of the model is made.
+        """Runs `look` on the position at which the tab's newest drafts begin, and returns its result. Runs no pass.
 
-        `look` runs in the engine thread between two passes, so it should take a few milliseconds only.
-        Raises: InputError where the tab has no drafts yet, or no longer; what `look` raises.
+        `look` runs in the engine thread between two passes, so it should take only a few milliseconds.
+        Raises: InputError if the tab has no drafts yet, or no longer; and the exceptions of `look`.
         """
         visit = Visit(tab, look)
         with self._wake:
@@ -168,14 +169,13 @@ class DraftService:
                 raise InputError(" ".join(refusal).strip())
             self._inbox.visits.append(visit)
             self._wake.notify()
-        return await visit.answer
+        return await visit.result
 
     async def change(self, name: str) -> dict[str, Any]:
-        """Load another model, while the present one, if there is one, goes on drafting; then it takes its place.
+        """Loads another model, which then replaces the present one. The present one, if any, drafts meanwhile.
 
         Returns: the new status.
-        Raises: InputError while another model is being loaded, or where there is no choice; what loading raises, as a
-            PolydraftError in words.
+        Raises: InputError while another model is being loaded, if there is no choice, or if loading fails.
         """
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._wake:
@@ -186,13 +186,13 @@ class DraftService:
             if self._loading is not None:
                 raise InputError(f"A model is being loaded; wait until it is loaded, then load {name}.")
             load = self._by_name
-            self._load(name, lambda: load(name), _telling(done))
+            self._load(name, lambda: load(name), _resolving(done))
         await done
         return self.status()
 
     def stores(self) -> PersonalStores:
-        """The user's personal stores, for any thread but the engine's. Raises InputError until the model is there,
-        whose tokenizer they need."""
+        """The user's personal stores, for any thread but the engine's. Raises InputError until the model is loaded,
+        because they need its tokenizer."""
         loaded = self.loaded
         if loaded is None:
             raise InputError("The model is not loaded yet; its tokenizer is needed for personal stores.")
@@ -200,12 +200,12 @@ class DraftService:
 
     @property
     def loaded(self) -> Autocomplete | None:
-        """What drafts, once it is there; the engine thread owns it."""
+        """The loaded model and its stores, which the engine thread owns; None until they are loaded."""
         engine = self._engine
         return None if engine is None else engine.autocomplete
 
     def leave(self, tab: str) -> None:
-        """The tab is gone: stop its request and free its place in the cache."""
+        """The tab was closed: stops its request and frees its place in the cache."""
         with self._wake:
             job = self._inbox.jobs.pop(tab, None)
             if job:
@@ -214,7 +214,7 @@ class DraftService:
             self._wake.notify()
 
     def _admit(self, request: DraftRequest) -> Job | None:
-        """Queue a request in place of its tab's older one; None for one that is itself older."""
+        """Queues a request in place of its tab's older one. Returns None if the request itself is older."""
         job = Job(request)
         with self._wake:
             refusal = self._refusal()
@@ -223,7 +223,7 @@ class DraftService:
                 return job
             if request.n < self._newest.get(request.tab, 0):
                 return None
-            if not request.by_text:  # such a tab has one request
+            if not request.by_text:  # a tab with `by_text` sends only one request
                 self._newest[request.tab] = request.n
                 self._newest.move_to_end(request.tab)
                 if len(self._newest) > REMEMBERED:
@@ -237,41 +237,41 @@ class DraftService:
         return job
 
     def _refusal(self) -> tuple[str, str] | None:
-        """Why no request can be taken, if so: the message, and what to do."""
+        """The message and the remedy for requests that cannot be served now; None if they can."""
         return CLOSING if self._stopping else self._failure
 
-    # ---------------------------------------------------------------- loading, in a thread of its own
+    # ---------------------------------------------------------------- loading, in a separate thread
 
-    def _load(self, name: str, load: Callable[[], Autocomplete], answer: Callable[[Exception | None], None]) -> None:
-        """Begin to load; `_wake` is held."""
+    def _load(self, name: str, load: Callable[[], Autocomplete], report: Callable[[Exception | None], None]) -> None:
+        """Begins to load. The caller has locked `_wake`."""
         if self._engine is None:
             self._name, self._failure = name, None  # requests wait again
         self._loading = threading.Thread(
-            target=self._load_here, args=(name, load, answer), name="polydraft-loading", daemon=True
+            target=self._run_load, args=(name, load, report), name="polydraft-loading", daemon=True
         )
         self._loading.start()
 
-    def _load_here(
-        self, name: str, load: Callable[[], Autocomplete], answer: Callable[[Exception | None], None]
+    def _run_load(
+        self, name: str, load: Callable[[], Autocomplete], report: Callable[[Exception | None], None]
     ) -> None:
         try:
             loaded = load()
         except Exception as error:
             if not isinstance(error, PolydraftError):
                 log.warning("The model %s could not be loaded: %r", name, error, exc_info=error)
-            self._without(name, load_failure(error), answer)
+            self._load_failed(name, load_failure(error), report)
             return
         with self._wake:
             self._loading = None
             late = self._closing
             if not late:
-                self._inbox.model = _Loaded(loaded, answer)
+                self._inbox.model = _Loaded(loaded, report)
                 self._wake.notify()
         if late:
             loaded.model.close()
 
-    def _without(self, name: str, reason: tuple[str, str], answer: Callable[[Exception | None], None]) -> None:
-        """Loading failed: where no other model drafts, every request is told why."""
+    def _load_failed(self, name: str, reason: tuple[str, str], report: Callable[[Exception | None], None]) -> None:
+        """Reports the reason; if there is no other model, every waiting request ends with it too."""
         with self._wake:
             self._loading = None
             waiting = _Inbox()
@@ -279,17 +279,18 @@ class DraftService:
                 self._name, self._failure = name, reason
                 waiting, self._inbox = self._inbox, _Inbox()
         waiting.refuse(reason)
-        answer(InputError(" ".join(reason).strip()))
+        report(InputError(" ".join(reason).strip()))
 
     # ---------------------------------------------------------------- the engine thread
 
     def _run(self) -> None:
-        """Take what arrived and make a pass, over and over; at the end tell every request and give the model back."""
+        """The engine thread: handles the inbox and runs a pass, repeatedly; at the end closes all requests and the
+        model."""
         while (inbox := self._take()) is not None:
             try:
                 self._work(inbox)
             except Exception as error:
-                log.error("An error ended all drafts that were being made: %r", error, exc_info=error)
+                log.error("An error ended all running requests: %r", error, exc_info=error)
                 inbox.refuse(request_failure(error))
                 if self._engine is not None:
                     self._engine.fail_all(error)
@@ -298,24 +299,24 @@ class DraftService:
                 job.fail(*CLOSING)
         with self._wake:
             self._inbox.refuse(CLOSING)
-            self._wake.wait_for(lambda: self._closing)  # until then other threads may need the model's tokenizer
+            self._wake.wait_for(lambda: self._closing)  # until then other threads may use the model's tokenizer
             engine, late = self._engine, self._inbox.model
         if engine is not None:
             engine.close()
         if late is not None:
-            late.answer(InputError(CLOSING[0]))
+            late.report(InputError(CLOSING[0]))
             late.autocomplete.model.close()
 
     def _take(self) -> _Inbox | None:
-        """Wait for work that a model can do. None when Polydraft ends."""
+        """Waits for work, and returns it; None when Polydraft closes."""
         with self._wake:
-            self._wake.wait_for(self._something_to_do)
+            self._wake.wait_for(self._has_work)
             if self._stopping:
                 return None
             inbox, self._inbox = self._inbox, _Inbox()
             return inbox
 
-    def _something_to_do(self) -> bool:
+    def _has_work(self) -> bool:
         arrived, engine = self._inbox, self._engine
         if self._stopping or arrived.model:
             return True
@@ -338,19 +339,19 @@ class DraftService:
         engine.step()
 
     def _adopt(self, loaded: _Loaded) -> None:
-        """Draft with another model from now on; requests that run begin again with it."""
+        """Replaces the model; running requests begin again with the new one."""
         jobs = self._engine.close() if self._engine is not None else []
         leave_cores_to(loaded.autocomplete.model)
         engine = Engine(loaded.autocomplete, self._pace)
         with self._wake:
             self._engine, self._failure = engine, None
-        loaded.answer(None)
+        loaded.report(None)
         for job in jobs:
             engine.begin(job.request.tab, job)
 
 
-def _telling(done: asyncio.Future[None]) -> Callable[[Exception | None], None]:
-    """What ends the wait of `done`, for any thread."""
+def _resolving(done: asyncio.Future[None]) -> Callable[[Exception | None], None]:
+    """A callback for any thread that resolves the future: with None, or with an error."""
     loop = done.get_loop()
 
     def end(error: Exception | None) -> None:
@@ -361,15 +362,15 @@ def _telling(done: asyncio.Future[None]) -> Callable[[Exception | None], None]:
         else:
             done.set_exception(error)
 
-    def tell(error: Exception | None) -> None:
+    def resolve(error: Exception | None) -> None:
         with suppress(RuntimeError):  # that loop is closed
             loop.call_soon_threadsafe(end, error)
 
-    return tell
+    return resolve
 
 
 def load_failure(error: Exception) -> tuple[str, str]:
-    """What the user is told about a model that could not be loaded: the message, and what to do."""
+    """The message and the remedy for a model that could not be loaded."""
     if isinstance(error, PolydraftError):
         return str(error), ""
     return f"The model could not be loaded: {named_line(error)}", "Run `polydraft doctor` to see what works."

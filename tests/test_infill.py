@@ -161,7 +161,7 @@ def test_a_closed_connection_stops_the_request(site: Editor) -> None:
         ({"stream": True}, "stream is not supported by /infill."),
         ({"lora": [{"id": 0, "scale": 1}]}, "lora is not supported."),
         ({"samplers": ["dry"]}, "The sampler dry is not known"),
-        ({"stop": [""]}, "stop holds an empty text."),
+        ({"stop": [""]}, "stop contains an empty text."),
         ({"n_cmpl": 12}, "n_cmpl is 12; at most 9 is accepted."),
         ({"n_predict": -5}, "n_predict is -5; at least -1 is accepted."),
         ({"model": "other"}, "The model other is not loaded."),
