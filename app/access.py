@@ -127,8 +127,7 @@ def _is_own(client: Address | None, server: Address) -> bool:
     anyway.
 
     Only Linux provides this. Elsewhere the result is True: on a Mac the browser receives the address as a message,
-    which
-    no other user can read.
+    which no other user can read.
     """
     if not sys.platform.startswith("linux"):
         return True

@@ -1,4 +1,4 @@
-"""The Chromium that browser tests and benchmarks of the page drive: the system's own, none is downloaded."""
+"""The Chromium for browser tests and benchmarks of the page: the system's own; none is downloaded."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def chromium(shell: bool = False) -> Iterator[Browser]:
     """Headless Chromium, driven by Playwright.
 
     Args:
-        shell: take one of `SHELLS` where there is one.
+        shell: use one of `SHELLS` if there is one.
 
     Raises:
-        PolydraftError: where one of the two is missing.
+        PolydraftError: if Chromium or Playwright is missing.
     """
     path = (_first(SHELLS) if shell else None) or find_browser()
     if path is None:
@@ -62,7 +62,7 @@ def chromium(shell: bool = False) -> Iterator[Browser]:
 
 
 def open_editor(browser: Browser, url: str) -> Page:
-    """A window with the page, once its editor runs."""
+    """Opens the page in a window and waits until its editor runs."""
     page = browser.new_page(viewport={"width": 1280, "height": 800})
     page.goto(url)
     page.wait_for_function("window.polydraft !== undefined")

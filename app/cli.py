@@ -406,8 +406,7 @@ def main() -> None:
 
 
 def _without_surrogates(text: str) -> str:
-    """Replaces the lone surrogates that stand for bytes which the terminal's encoding cannot decode; no tokenizer
-    accepts
+    """Replaces lone surrogates, which represent bytes that the terminal's encoding cannot decode; no tokenizer accepts
     them."""
     clean = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if clean != text:

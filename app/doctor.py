@@ -121,8 +121,8 @@ def _memory() -> Check:
     free = os.sysconf("SC_AVPHYS_PAGES") * page
     try:  # free pages exclude the file cache, which the system releases on demand
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        told = dict(line.split(":", 1) for line in lines)
-        free = int(told["MemAvailable"].split()[0]) * 1024 / 1e9
+        values = dict(line.split(":", 1) for line in lines)
+        free = int(values["MemAvailable"].split()[0]) * 1024 / 1e9
     except (OSError, KeyError, ValueError):
         pass
     found = f"{total:.1f} GB, {free:.1f} GB of it free"
@@ -223,7 +223,7 @@ def table(report: Diagnosis) -> Table:
     """The report for a terminal."""
     shown = Table(title=f"Polydraft on this machine, model {escape(report.model)}", title_justify="left")
     shown.add_column("")
-    shown.add_column("What")
+    shown.add_column("Check")
     shown.add_column("Found", overflow="fold")
     shown.add_column("What to do", overflow="fold")
     for check in report.checks:

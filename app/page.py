@@ -126,7 +126,7 @@ class OnlyNeeded:
         await JSONResponse(what, 404, {"Connection": "close"})(scope, receive, send)
 
     async def _page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Holds the response back: the policy lists the scripts in the page's text, so all of it is needed before the
+        """Delays the response: the policy lists the scripts in the page's text, so all of it is needed before the
         headers."""
         status, body = 500, bytearray()
 

@@ -133,8 +133,7 @@ class PersonalStores:
     def search(self, text: str) -> list[dict[str, Any]]:
         """Searches words in the stores. One entry for each store that contains them: "store"; "places", the number of
         occurrences per origin; "after", the longest suffix of the words with a continuation; "following", the most
-        frequent
-        next words as {"text", "count", "from": {origin: count}}. The entries contain texts, not tokens.
+        frequent next words as {"text", "count", "from": {origin: count}}. The entries contain texts, not tokens.
         """
         rows = []
         self._shelf.active()

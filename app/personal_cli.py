@@ -177,10 +177,10 @@ def delete(
     except StoreError as error:
         if not path.is_file():
             raise
-        opened, said = None, f"{store} cannot be read ({error}); its files will be deleted."
+        opened, message = None, f"{store} cannot be read ({error}); its files will be deleted."
     else:
-        said = f"{store} holds {opened.summary()['tokens']:,} tokens."
-    if not yes and not typer.confirm(f"{said} Delete it?"):
+        message = f"{store} contains {opened.summary()['tokens']:,} tokens."
+    if not yes and not typer.confirm(f"{message} Delete it?"):
         raise typer.Exit(1)
     if opened:
         opened.delete()
@@ -276,5 +276,5 @@ def _words(name: str) -> Tokenizer:
     return load_model(name).tokenizer
 
 
-def _print(as_json: bool, name: str, row: dict[str, Any], said: str) -> None:
-    typer.echo(json.dumps({"name": name, "rows": [row]}, ensure_ascii=False) if as_json else said)
+def _print(as_json: bool, name: str, row: dict[str, Any], message: str) -> None:
+    typer.echo(json.dumps({"name": name, "rows": [row]}, ensure_ascii=False) if as_json else message)

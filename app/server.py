@@ -279,8 +279,8 @@ def tell_programs(words: str, host: str, port: int, access: Access | None) -> No
     address = f"http://{host}:{port}"
     if elsewhere:
         typer.echo(
-            f"Warning: --host {host} lets other machines in. What they send and receive is not encrypted: "
-            "use it in a network that you trust.",
+            f"Warning: --host {host} gives other machines access. The traffic is not encrypted: "
+            "use it only in a network that you trust.",
             err=True,
         )
     if access is None:

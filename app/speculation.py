@@ -1,6 +1,5 @@
 """Speculation as set in the settings: creates drafters, keeps their estimates beside the model, and describes the
-choices
-to the page."""
+choices to the page."""
 
 from __future__ import annotations
 

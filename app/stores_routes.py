@@ -224,18 +224,18 @@ async def _adding(
     """Lines: {"type": "progress", "share"}, then {"type": "added", …}, {"type": "stopped"}, when nothing was added, or
     {"type": "error", "message"}."""
     loop, lines, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None](), False
-    said = -1.0
+    reported = -1.0
 
     def post(line: dict[str, Any] | None) -> None:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(lines.put_nowait, line)
 
     def progress(share: float) -> None:
-        nonlocal said
+        nonlocal reported
         if left or stopped() or ending():
             raise _Stopped
-        if share - said >= STEP:
-            said = share
+        if share - reported >= STEP:
+            reported = share
             post({"type": "progress", "share": round(share, 3)})
 
     def work() -> None:

@@ -1,12 +1,12 @@
-"""`bench gpu`: what a step costs on a CUDA device beside what its memory allows, and drafts beside Hugging Face's.
+"""`bench gpu`: times of a step on a CUDA device beside its bandwidth's bound, and of drafts beside Hugging Face's.
 
-Random weights in the shapes of Llama-2-7B and Llama-3.1-8B (bfloat16, nothing is downloaded), then the default model.
-A step is taken through the static cache, captured, and captured after compilation. Its floor is the bytes of weights
-divided by the copy bandwidth measured in the same run. Peers are `generate` of transformers on the same weights:
-k sampled sequences in one batch, k in a row, and beam search. The verification of a tree of 16 tokens stands beside a
-step, and an EAGLE-3 head's tree, captured on the device, beside the one that its other engine grows on the CPU (random
-weights; for the default model its own head). With --tiny the same runs in a tiny shape, on the CPU
-too; such figures say that the measurement works, no more.
+Models: random weights in the shapes of Llama-2-7B and Llama-3.1-8B (bfloat16, nothing is downloaded), then the default
+model. A step uses the static cache: captured, and captured after compilation. Its floor is the bytes of weights divided
+by the copy bandwidth measured in the same run. Peers are `generate` of transformers on the same weights: k sampled
+sequences in one batch, k in a row, and beam search. The verification of a tree of 16 tokens is compared with a step,
+and an EAGLE-3 head's tree, captured on the device, with the tree grown by the head's other engine on the CPU (random
+weights; for the default model its own head). With --tiny the same runs in a tiny shape, also on a CPU; its figures only
+show that the measurement works.
 """
 
 from __future__ import annotations
@@ -381,7 +381,7 @@ def _bandwidth(device: torch.device, size: int) -> float:
 
 
 def _memory(model: TorchModel, run: Callable[[], object]) -> float | None:
-    """MB that a run takes at most beyond what is there before it; None where torch keeps no account."""
+    """The peak of memory in MB during a run, minus the memory before it; None if torch does not record it."""
     if model.layers.device.type != "cuda":
         return None
     before = torch.cuda.memory_allocated()

@@ -89,8 +89,7 @@ def build(options: BenchOptions, path: Path) -> tuple[float, float, int]:
 
 def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[list[int]], list[list[int]]]]:
     """For each round DRAFTS contexts, and CANDIDATES for each. Half the contexts are stored ones with one candidate
-    that
-    followed, half have their tokens shuffled; candidates are sampled by their frequency."""
+    that followed, half have their tokens shuffled; candidates are sampled by their frequency."""
     chance = random.Random(seed)
     longest = [ids for ids, count, _ in store.ngrams() if len(ids) == store.orders[-1] and count]
     single = [(ids[0], count) for ids, count, _ in store.ngrams() if len(ids) == 1]
