@@ -57,7 +57,7 @@ NO_GPU = (
 
 
 def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    """Raises BackendUnavailable where there is no CUDA device, unless `options.tiny`."""
+    """Runs the measurement. Raises BackendUnavailable without a CUDA device, unless `options.tiny`."""
     if not torch.cuda.is_available() and not options.tiny:
         raise BackendUnavailable(NO_GPU)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -105,7 +105,7 @@ def _one_model(
     _row(report, model, "floor of a step: weights / bandwidth, ms", floor * 1000)
     best: StaticModel | None = None
     fastest, steps = float("inf"), dict[int, float]()
-    # Compiling matters where kernels are launched; on a CPU it would take longer than all the rest.
+    # On a CPU compiling would take longer than all the rest, and save nothing.
     for compiler in (None, "inductor") if model.device.startswith("cuda") else (None,):
         kind = "captured" if compiler is None else "compiled and captured"
         progress(f"{model.name}: steps, {kind}")
@@ -136,7 +136,7 @@ def _one_model(
 
 
 def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, float]:
-    """Seconds per superposed step for each k, the synchronisation included: medians."""
+    """Median seconds per superposed step for each k, including the synchronisation."""
     sequence = static.open()
     sequence.feed(prefix)
     runs = {}
@@ -156,7 +156,7 @@ def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, floa
 def _verification(
     report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: BenchOptions
 ) -> None:
-    """A binary tree below one token, read and forgotten, beside one token; the synchronisation included."""
+    """Times of feeding and dropping a binary tree below one token, and of one token; including the synchronisation."""
     sequence = static.open()
     sequence.feed(prefix)
     ids = [prefix[i % PREFIX] for i in range(1 + TREE)]
@@ -178,7 +178,8 @@ def _verification(
 
 
 def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: BenchOptions) -> None:
-    """A tree of the drafter's default size after three new positions, as after a cycle of which two were accepted."""
+    """Times of a tree of the drafter's default size after three new positions, as after a cycle with two accepted
+    tokens."""
     try:
         head = Eagle3Head.load(DEFAULT_HEAD) if model.name == DEFAULT_NAME else _random_head(model)
         runs: dict[str, Callable[[], object]] = {}
@@ -204,7 +205,7 @@ def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[
 
 
 def _trees(drafter: Eagle3Drafter, text: list[int], features: Tensor) -> None:
-    """CALLS trees, each after a text that differs from the one before it in its last three positions."""
+    """Grows CALLS trees, each after a text that differs from the previous one in its last three positions."""
     chance = np.random.default_rng(0)
     for call in range(CALLS):
         other = [*text[:-3], *(text[call % 2 : call % 2 + 3])]
@@ -212,7 +213,7 @@ def _trees(drafter: Eagle3Drafter, text: list[int], features: Tensor) -> None:
 
 
 def _random_head(model: TorchModel) -> Eagle3Head:
-    """One layer in the shape of the model's own."""
+    """A head of one layer in the shape of the model's layers."""
     config = model.layers.module.config
     torch.manual_seed(0)
     return Eagle3Head(
@@ -230,7 +231,7 @@ def _random_head(model: TorchModel) -> Eagle3Head:
 def _drafts(
     report: Report, model: TorchModel, static: StaticModel, prefixes: list[list[int]], options: BenchOptions
 ) -> None:
-    """10 tokens after 15, the reading of the 15 included."""
+    """Times of 10 tokens after 15, including feeding the 15."""
     prefix = prefixes[0]
 
     def before(number: int) -> None:
@@ -277,7 +278,7 @@ def _ngrams(
 
 
 def _users(report: Report, model: TorchModel, best: StaticModel, options: BenchOptions) -> None:
-    """B people press a key at once; each has a text of another length. Everyone waits for the whole batch."""
+    """B users press a key at the same time, in texts of different lengths. Each waits for the whole batch."""
     chance = np.random.default_rng(1)
     compiler = "inductor" if best.compiled else None
     for users in USERS[:3] if options.tiny else USERS:
@@ -287,7 +288,7 @@ def _users(report: Report, model: TorchModel, best: StaticModel, options: BenchO
             static = StaticModel(model, lines=users, capacity=128, compiler=compiler, check=False)
             held = [static.open() for _ in prefixes]
             for number in range(-2, options.repetitions or 3 * ROUNDS):
-                for sequence, prefix in zip(held, prefixes, strict=True):  # the last key: one token is new
+                for sequence, prefix in zip(held, prefixes, strict=True):  # the last key adds one token
                     if number == -2:
                         static.forward([Row(sequence, prefix[:-1])])
                     sequence.rewind(len(prefix) - 1)
@@ -305,7 +306,7 @@ def _users(report: Report, model: TorchModel, best: StaticModel, options: BenchO
 
 
 def _samplers(report: Report, model: TorchModel, options: BenchOptions, progress: Callable[[str], None]) -> None:
-    """Each rule on (1, V) logits where they are; and whether any of it waits for the device."""
+    """Times of each rule on (1, V) logits on their device, and whether it waits for the device."""
     progress(f"{model.name}: samplers")
     device, vocabulary = model.layers.device, model.vocab_size
     logits = torch.randn(1, vocabulary, device=device, generator=torch.Generator(device).manual_seed(0)) * 2.5
@@ -367,7 +368,7 @@ def _generate(model: TorchModel, prefix: list[int], **how: Any) -> Tensor:
 
 
 def _bandwidth(device: torch.device, size: int) -> float:
-    """Bytes per second of a copy, read and written ones together: the best of ten."""
+    """Bytes read and written per second by a copy: the best of ten."""
     source = torch.ones(size, dtype=torch.uint8, device=device)  # zeros might be one page many times
     target = torch.empty_like(source)
     taken = []

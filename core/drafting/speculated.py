@@ -1,4 +1,4 @@
-"""Drafts of the greedy and the sampled mode with several tokens per pass: each draft has a row of its own, in which a
+"""Drafts of the greedy and the sampled mode with several tokens per pass: each draft has a separate row, in which a
 drafter's proposals are verified.
 
 Lossless, the drafts are those that the mode makes without speculation: seed, draft and position fix a sampled draft's
@@ -164,7 +164,7 @@ def _figures(by: Speculator, statistics: Iterable[Statistics], ms: float) -> Fig
     s = list(statistics)
     tokens, cycles, spent = sum(one.tokens for one in s), sum(one.cycles for one in s), sum(one.ms for one in s)
     for one in s:
-        # A draft without a pass of its own found speculation switched off already: the earlier notice stays.
+        # A draft without cycles found speculation switched off already, so the earlier notice stays.
         if one.notice and (one.cycles or by.notice is None):
             by.notice = one.notice
     return Figures(
