@@ -1,16 +1,16 @@
-"""Superposed Decoding: k drafts out of one forward pass per token (Shen et al., arXiv 2405.18400).
+"""Superposed Decoding: k drafts from one forward pass per token (Shen et al., arXiv 2405.18400).
 
-The model is fed one mixed embedding per step, the average of the drafts' latest tokens weighted by the drafts'
-probabilities (eqs. 3-4), and the k drafts are read out of the one distribution it returns. Three things are ours and
-can be switched off:
+At each step the model receives one mixed embedding: the average of the drafts' latest tokens, weighted by the drafts'
+probabilities (eqs. 3-4). The k drafts are continued from the one distribution that it returns. Three extensions are
+ours and can be switched off:
 
-* *distinct*: each draft is a lineage of its own and is kept alive;
-* *forks*: the drafts part where the probability is (`core.drafting.forks`), not all at their first token;
-* *exact steps*: for r tokens after it has parted, each draft's own token runs beside the superposed row, in one batch.
+* *distinct*: each draft is a separate lineage, continued at every step;
+* *forks*: the drafts branch where the expected match is largest (`core.drafting.forks`), not all at their first token;
+* *exact steps*: for r tokens after a draft has branched, its own token runs beside the superposed row, in one batch.
 
 `distinct=False, forks=0, exact_steps=0, mixing="geometric"` is the paper's method.
 
-Knows ids and logits; nothing of text, files or widgets. Shapes: V vocabulary, D width, d drafts, m candidates.
+This module handles ids and logits, no text, files or widgets. Shapes: V vocabulary, D width, d drafts, m candidates.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def mixed_embedding(embeddings: Tensor, ids: list[int], gamma: np.ndarray) -> Te
 
 
 def weights(logprobs: Ids[float]) -> np.ndarray:
-    """γ_i = p_i / Σ p_j (eq. 4), (d,), from the drafts' natural logarithms."""
+    """γ_i = p_i / Σ p_j (eq. 4), (d,), from the drafts' log-probabilities."""
     x = np.array(logprobs)
     return np.exp(x - np.logaddexp.reduce(x))
 
@@ -55,20 +55,21 @@ def superposed(
     places: Places | None = None,
     kept: Ids[Kept] = (),
 ) -> Drafting:
-    """Algorithm 1 for one prefix: yields the rows of the next pass and the drafts so far, and is sent their logits.
+    """Algorithm 1 for one prefix: yields the rows of the next pass and the drafts so far, and receives their logits.
 
     Args:
-        logits: (V,) after the prefix, then after each of the first tokens of a half-typed word, as many as are known.
-        sequence: holds the prefix, and the tokens of the word whose logits are given; afterwards the prefix alone.
-        places: where the drafts may begin; None: after the prefix.
-        kept: rows of an earlier request that stay where they are.
+        logits: (V,) after the prefix, then after each of the first tokens of a half-typed word, as far as they are
+            known.
+        sequence: contains the prefix, and the tokens of the word whose logits are given; afterwards only the prefix.
+        places: where the drafts may begin; None is after the prefix.
+        kept: rows of an earlier request that keep their places.
     """
     o, prefix, floor = options, list(prefix_ids), len(prefix_ids)
     places, score = places or Places.of(o), Candidates(o)
     embeddings, pieces = sequence.model.embeddings, sequence.model.tokenizer.pieces
     stop = o.stops(sequence.model)
     random = np.random.default_rng(o.seed)
-    settled_on = Draft([], [], 0)  # the drafts that resets have made part of the text
+    settled_on = Draft([], [], 0)  # the drafts that resets have appended to the prefix
     drafts: list[Draft] = []  # best first
     finished: list[Draft] = []
     step = 0
@@ -81,18 +82,18 @@ def superposed(
         return best_of(finished + [d.after(settled_on) for d in over], o.k)
 
     try:
-        while True:  # once, or once for every reset
+        while True:  # one iteration, or one for each reset
             # 1. The first token: one pass gives the beginnings of all drafts (eq. 1).
             step, length = step + 1, o.length - len(settled_on.ids)
             found = beginnings(logits, prefix, score, pieces, places, [row.ids for row in kept])
             tree = Continuations(found, pieces, stop)
             kept = worth_keeping(tree, o, kept)
-            parting = o.forks > 0 and o.distinct and len(kept) < o.k
-            drafts, over = first_drafts(tree, o, kept, fill=not (parting and kept))
+            forking = o.forks > 0 and o.distinct and len(kept) < o.k
+            drafts, over = first_drafts(tree, o, kept, fill=not (forking and kept))
             finished = best_finished(over)
 
-            # 2. Forks: each pass expands the likeliest node of the tree; then the best k paths become the drafts.
-            if parting:
+            # 2. Forks: each pass expands the most probable node of the tree; then the best k paths become the drafts.
+            if forking:
                 for _ in range(o.forks):
                     node = tree.unexpanded(length)
                     if node is None:
@@ -104,18 +105,18 @@ def superposed(
                 kept = worth_keeping(tree, o, kept)
                 drafts = forked_drafts(tree, o, drafts, kept)
 
-            # 3. The drafts grow: each by its own best token (distinct), or the best k of d × m (eq. 2).
+            # 3. Growth: each draft by its best token (distinct), or the best k of d × m (eq. 2).
             fed = 0  # superposed positions in the cache
             while growing := [d for d in drafts if not d.ended and not d.rests and d.tokens < length]:
                 at = min(d.tokens for d in growing)
-                due = [d for d in growing if d.tokens == at]  # the others have this token already, and wait
+                due = [d for d in growing if d.tokens == at]  # the others are longer, and wait
                 exact = [d for d in due if at < d.stem + o.exact_steps]
                 for draft in drafts:
                     if draft not in exact:
                         draft.close()
                 rows = [own_row(d, sequence, prefix) for d in exact]
                 if len(exact) < len(due):
-                    # The superposed row begins where the best draft does, and is fed all tokens since its last pass.
+                    # The superposed row begins where the best draft does, and feeds all tokens since its last pass.
                     before = before_mixtures(sequence, prefix, growing[0]) if not fed else []
                     mixed = mixtures(growing, range(fed, at), embeddings)
                     rows.insert(0, Row(sequence, torch.cat([*before, *mixed])))
@@ -125,14 +126,14 @@ def superposed(
                 gamma = dict(zip(growing, weights([d.totals[at - 1] for d in growing]).tolist(), strict=True))
                 growth = Growth(due, exact, logits, gamma, prefix, score, stop, pieces)
                 if o.distinct:
-                    drafts = each_its_best(drafts, growth, by_score=not o.forks)
+                    drafts = best_of_each(drafts, growth, by_score=not o.forks)
                 else:
-                    drafts, over = the_best_of_all(drafts, growth, o.k)
+                    drafts, over = best_hypotheses(drafts, growth, o.k)
                     finished = best_finished(over)
                 if at + 1 == o.reset_every:
                     break
 
-            # 4. Done; or a reset (section 5.3): one draft, drawn by its probability, becomes text.
+            # 4. End; or a reset (section 5.3): one draft, sampled by its probability, is appended to the prefix.
             alive = [d for d in drafts if not d.ended and d.tokens < length]
             if not o.reset_every or not alive:
                 break
@@ -153,20 +154,20 @@ def superposed(
 
 
 def mixtures(growing: Ids[Draft], places: range, embeddings: Tensor) -> list[Tensor]:
-    """The inputs of the superposed row at some places: the drafts' tokens there, mixed by eqs. 3-4."""
+    """The inputs of the superposed row at these places: the drafts' tokens, mixed by eqs. 3-4."""
     tokens = [[d.ids[d.start + i] for d in growing] for i in places]
     gammas = [weights([d.totals[i] for d in growing]) for i in places]
     return [mixed_embedding(embeddings, *both) for both in zip(tokens, gammas, strict=True)]
 
 
-def each_its_best(drafts: list[Draft], growth: Growth, by_score: bool) -> list[Draft]:
-    """Each lineage goes on with its own best token; drafts that wait stay as they are."""
+def best_of_each(drafts: list[Draft], growth: Growth, by_score: bool) -> list[Draft]:
+    """Continues each draft with its best token; drafts that wait are unchanged."""
     drafts = list(drafts)
     for i, draft in enumerate(drafts):
         if draft not in growth.choices:
             continue
         best = growth.choices[draft].best
-        if best is None:  # everything was ruled out
+        if best is None:  # no token is possible
             draft.ended = True
         elif growth.unlikely_word(draft, best):
             draft.rests = True
@@ -176,8 +177,8 @@ def each_its_best(drafts: list[Draft], growth: Growth, by_score: bool) -> list[D
     return sorted(drafts, key=lambda d: -d.logprob) if by_score else drafts
 
 
-def the_best_of_all(drafts: list[Draft], growth: Growth, k: int) -> tuple[list[Draft], list[Draft]]:
-    """The best k of d × m hypotheses (eq. 2), and besides them those that met a stop token."""
+def best_hypotheses(drafts: list[Draft], growth: Growth, k: int) -> tuple[list[Draft], list[Draft]]:
+    """The best k of d × m hypotheses (eq. 2), and separately those that reached a stop token."""
     totals = [
         (draft.logprob + float(s), n, c)
         for n, (draft, choices) in enumerate(growth.choices.items())
@@ -186,12 +187,12 @@ def the_best_of_all(drafts: list[Draft], growth: Growth, k: int) -> tuple[list[D
     parents = list(growth.choices)
     best = sorted((t for t in totals if np.isfinite(t[0])), key=lambda t: (-t[0], t[1], t[2]))[: 2 * k]
     children = [(parents[n], growth.child(parents[n], c)) for _, n, c in best]
-    if not children:  # everything was ruled out: the drafts end here
+    if not children:  # no token is possible: the drafts end here
         for draft in parents:
             draft.ended = True
         return drafts, []
     alive = [(parent, child) for parent, child in children if not child.ended][:k]
-    for parent, child in alive:  # a parent's own sequence goes to its first child; later ones fork theirs anew
+    for parent, child in alive:  # the first child inherits its parent's sequence; the others fork one later
         child.sequence, parent.sequence = parent.sequence, None
     for draft in parents:
         draft.close()
@@ -207,12 +208,12 @@ def superpose(
     sequence: Sequence | None = None,
     **options: Any,
 ) -> Generator[Drafts, None, None]:
-    """Grow k drafts after `prefix_ids`; yields all of them after every pass and may be stopped at any.
+    """Computes k drafts after `prefix_ids`; yields all of them after every pass, and may be closed at any.
 
     Args:
         k, length: number of drafts, tokens per draft.
-        sequence: one that may hold part of the prefix already; it holds the prefix, and nothing else, afterwards.
-        options: fields of `core.drafting.drafts.Options`, which explains each.
+        sequence: may contain part of the prefix; afterwards it contains exactly the prefix.
+        options: fields of `core.drafting.drafts.Options`.
     Raises: InputError for an empty prefix or a value out of range; ContextFull.
     """
     batch = [prefix_ids]
@@ -231,6 +232,6 @@ def superpose_batch(
     sequences: list[Sequence] | None = None,
     **options: Any,
 ) -> Iterator[list[Drafts]]:
-    """`superpose` for several prefixes, all of them in one pass per step; yields the drafts of each."""
+    """`superpose` for several prefixes, with one pass per step for all; yields the drafts of each."""
     made = Options(k=k, length=length, **options)
     return grown(model, list(prefixes), lambda s, ids: lambda logits: superposed(logits, s, ids, made), sequences)
