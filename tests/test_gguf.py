@@ -115,7 +115,7 @@ LIES: dict[str, tuple[Change, str]] = {
         "rms_epsilon is nan",
     ),
     "no tokens": (both(without("tokenizer.ggml.tokens"), without(TYPES)), "no tokens"),
-    "a type for some tokens only": (set_to(TYPES, (I32, [1, 1]), ARRAY), "token_type does not say"),
+    "a type for some tokens only": (set_to(TYPES, (I32, [1, 1]), ARRAY), "token_type is not a list"),
     "no architecture": (without("general.architecture"), "architecture is None"),
     "a tensor missing": (lambda made: made.tensors.pop("blk.1.ffn_up.weight") and None, "no tensor blk.1.ffn_up"),
     "a list without end": (announced("tokenizer.ggml.tokens", 1 << 40), "1099511627776 texts of .* announced"),
