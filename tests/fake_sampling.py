@@ -1,5 +1,5 @@
-"""An `Autocomplete` whose next-token distributions are made up from the text, for real rules to crop: what the sampling
-panel shows can be computed a second time, and nothing has to be loaded."""
+"""An `Autocomplete` whose next-token distributions are computed from the text, for real rules: tests can compute the
+sampling panel's figures a second time, and no model is loaded."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class SamplingSession(FakeSession):
 
 
 class SamplingCompletion(FakeCompletion):
-    """The k likeliest tokens that the rule keeps, each with a few words behind it; what was asked before is known."""
+    """The k most probable tokens that the rule keeps, each followed by a few words; earlier requests are cached."""
 
     @property
     def next_logits(self) -> Tensor | None:

@@ -1,8 +1,8 @@
-"""Stands between Playwright and the system's Firefox, so that browser tests run in it: `pytest --firefox`.
+"""A relay between Playwright and the system's Firefox, so that browser tests run in it: `pytest --firefox`.
 
 Playwright drives a Firefox that it has not built itself by WebDriver BiDi. It sends one command that released versions
-of Firefox do not know yet (it would set the colour scheme), and gives up at their answer. This program is what
-Playwright starts in place of Firefox: it starts Firefox, passes every message on, and answers that command itself.
+of Firefox do not support yet (it would set the colour scheme), and fails at their answer. Playwright starts this
+program in place of Firefox: it starts Firefox, forwards every message, and answers that command itself.
 """
 
 from __future__ import annotations

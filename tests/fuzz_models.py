@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Found:
-    """Verdicts of all cases, and what each case that went wrong said."""
+    """Verdicts of all cases, and the output of each case that went wrong."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     wrong: dict[int, str] = field(default_factory=dict)
@@ -139,7 +139,7 @@ class Child:
             return None
 
     def ask(self, seed: int) -> str | None:
-        """What the child found, or None where it is gone or does not answer; then it is ended."""
+        """The child's verdict; None if it has ended or does not answer, in which case it is killed."""
         assert self._process.stdin is not None
         said = None
         if self._started:
@@ -224,9 +224,9 @@ PASS = ("lines", "n", "past", "threads", "of_plane", "of_line", "of_head", "cach
 
 
 def of_sizes(seed: int) -> str:
-    """A pass of a small model with one to three numbers changed in what compiled code is given.
+    """A pass of a small model with one to three of the compiled code's arguments changed.
 
-    Left out are those of which it cannot know better: how many layers, output rows and watched layers there are.
+    The numbers of layers, output rows and watched layers are not changed, because the code cannot check them.
     """
     import torch
     from tiny_gguf import NUMBERS
@@ -287,7 +287,7 @@ def of_sizes(seed: int) -> str:
         if name == "eps":
             found = rng.choice((0.0, -1.0, float("nan"), float("inf"), 1.0))
         elif name == "cache_size":
-            found = min(found, near)  # it says what memory there is
+            found = min(found, near)  # it states the size of the memory
         elif name in ("n", "lines") and found > 0:
             found = max(found, 10_000)  # the memory of inputs is the caller's word; more than the cache has is not
         setattr(target, name, found if isinstance(found, float) else (found + 2**63) % 2**64 - 2**63)

@@ -23,12 +23,12 @@ LONGEST = 0.01  # seconds until the kill, at most
 
 
 def phrase(number: int) -> str:
-    """Three words that stand in no other phrase's place: decimal digits of the number."""
+    """Three words that occur in no other phrase: decimal digits of the number."""
     return f"{1000 + number // 1000} {2000 + number % 1000} {3000 + number % 7}"
 
 
 def write(path: Path, first: int, out: int) -> None:
-    """Write until killed. Each line says what has been committed."""
+    """Writes until killed. Prints a line for each commit."""
     with PersonalStore.open(path, TOKENIZER) as store:
         os.write(out, b"o\n")
         number = first
@@ -80,7 +80,7 @@ def main(path: Path, kills: int, seed: int) -> None:
                     n = int(line[1:])
                     {"+": kept, "?": unsure, "-": gone}[line[0]].add(n)
                     number = max(number, n + 1)
-        number += 1  # what was under way when the writer died may be there or not
+        number += 1  # the commit during which the writer was killed may be complete or not
         cycles += 1
         with PersonalStore.open(path, TOKENIZER) as store:
             wrong = store.check()

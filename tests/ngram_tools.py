@@ -1,5 +1,4 @@
-"""What the n-gram tests share: a word tokenizer, counting by brute force, and stores made of given
-n-grams."""
+"""Helpers of the n-gram tests: a word tokenizer, counting by brute force, and stores of given n-grams."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 
 TEXT = "I am looking forward to the meeting, and I hope that we can"
 
-# `polydraft` under an audit hook that writes down every address asked for beyond this machine.
+# `polydraft` under an audit hook that records every requested address beyond this machine.
 WATCHED = """
     import sys
     LOCAL = {"127.0.0.1", "::1", "localhost", None, ""}
@@ -63,7 +63,7 @@ class App:
             return json.load(answer)["ready"]
 
     def close(self) -> str:
-        """What it had printed since it was there."""
+        """Ends the process; returns its output since the start."""
         self.process.terminate()
         return self.process.communicate(timeout=30)[0]
 
@@ -73,7 +73,7 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
     folder = tmp_path_factory.mktemp("data")
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", textwrap.dedent(WATCHED).replace("PORT", repr(str(free_port())))],
-        # Personal stores of these tests' own; HOME for a Mac, where platformdirs asks for no XDG folder.
+        # A separate folder of personal stores; HOME for a Mac, where platformdirs reads no XDG variable.
         env={**os.environ, "XDG_DATA_HOME": str(folder), **({"HOME": str(folder)} if sys.platform == "darwin" else {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -110,7 +110,7 @@ def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autoco
         other = run(autocomplete, fresh, text, mode=Mode(mode), rule=autocomplete.sampler("top-k", {"top_k": 3}))
         assert again.drafts[0].text == other.drafts[0].text
         fresh.close()
-    assert run(autocomplete, session, text + "d").reused >= 4  # what was typed is still in the cache
+    assert run(autocomplete, session, text + "d").reused >= 4  # the typed letters are still in the cache
 
 
 def test_one_more_word_feeds_only_that_word(autocomplete, session):
@@ -193,7 +193,7 @@ def test_drafts_are_whole_text_whatever_is_typed(autocomplete, text):
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=20), st.integers(0, 40))
 def test_a_cut_inside_a_character_shows_no_part_of_it(autocomplete, text, cut):
-    """Any tokens, cut anywhere: what is shown is a beginning of what they say."""
+    """Any tokens, cut anywhere: the visible text is a beginning of their text."""
     tokenizer = autocomplete.model.tokenizer
     ids = tokenizer.encode(text)[:cut]
     whole = b"".join(tokenizer.pieces[i] for i in ids).decode("utf-8", errors="ignore")
@@ -272,7 +272,8 @@ def test_rows_grow_to_the_full_length_when_they_are_asked_to(autocomplete, sessi
 
 
 def test_kept_rows_tell_the_probability_of_their_own_branch(autocomplete_as_shipped):
-    """Rows that part behind what the new request looked at: their chances are not those of what they share."""
+    """Rows that branch beyond the tokens of the new request's passes: their probability is not that of their common
+    part."""
     a, options = autocomplete_as_shipped, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}
     before = (
         "Dear Ms. Alvarez,\n\nThank you for your letter of 3 May. We have read it with great interest, and I am wri"

@@ -1,4 +1,4 @@
-"""`bench gpu` in its tiny shape, and what it says where there is no GPU."""
+"""`bench gpu` in its tiny shape, and its message without a GPU."""
 
 from __future__ import annotations
 

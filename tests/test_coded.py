@@ -1,4 +1,4 @@
-"""Weights in a few bits: what a GGUF file has is what the compiled code computes with, bit for bit."""
+"""Weights in a few bits: the compiled code computes with exactly the values of the GGUF file."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_a_file_read_straight_is_what_transformers_reads(
     plain_torch_model: TorchModel, default_gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def not_needed(*_: object) -> None:
-        raise AssertionError("transformers was asked to unpack it")
+        raise AssertionError("transformers unpacked it")
 
     monkeypatch.setattr(hf, "_load_module", not_needed)
     model = hf.load(default_gguf, "default")

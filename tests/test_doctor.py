@@ -1,4 +1,4 @@
-"""`polydraft doctor`: every line says ok, or what to do; the exit code says whether any backend works."""
+"""`polydraft doctor`: every line is ok or has a remedy; the exit code reports whether any backend works."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MISSING = ProbeResult(False, "llama-cpp-python is not installed")
 
 @pytest.fixture
 def results(monkeypatch: pytest.MonkeyPatch) -> dict[Backend, ProbeResult]:
-    """What each backend's probe finds; change it before the call. Nothing is loaded."""
+    """The result of each backend's probe; change it before the call. No model is loaded."""
     found: dict[Backend, ProbeResult] = {"torch": GOOD, "llama.cpp": GOOD}
     monkeypatch.setattr(doctor.probe, "probe", lambda backend, model, timeout: found[backend])
     return found

@@ -221,7 +221,7 @@ def test_the_training_pass_is_what_drafting_does(teacher: ModuleTeacher) -> None
                     q = head.logits(f[0, 0]).softmax(-1)
                     share = p[row, t + 1 + j][head.vocabulary]
                     overlaps[j].append(float(torch.minimum(share, q).sum()))
-                    if t + 2 + j < 12:  # the text's own next token stands for an accepted one
+                    if t + 2 + j < 12:  # the text's own next token represents an accepted one
                         x = teacher.embeddings[ids[row, t + 2 + j]][None, None]
                         f, held = one_pass(head, x, f, torch.tensor([t + 1 + j]), held)
     assert found.overlaps == pytest.approx([float(np.mean(each)) for each in overlaps], abs=1e-5)
@@ -313,7 +313,8 @@ def test_what_the_compiled_teacher_wrote_it_need_not_read_again(teacher: ModuleT
 
 
 def test_the_compiled_teacher_draws_what_the_module_says(teacher: ModuleTeacher) -> None:
-    """χ² of the first token that is drawn, 4,000 times, against what it says; a true one fails once in 1,000."""
+    """χ² of the first sampled token, 4,000 times, against the module's distribution; a correct one fails once in
+    1,000."""
     if reason := why_not(teacher.module):
         pytest.skip(reason)
     compiled = CompiledTeacher(teacher.module)

@@ -153,7 +153,7 @@ def test_the_cache_takes_its_share_of_free_memory_and_no_more() -> None:
     gigabyte, small = 1 << 30, 1 << 20
     assert room_in_cache(0, int(CACHE_SHARE * gigabyte), gigabyte, small)
     assert not room_in_cache(0, int(CACHE_SHARE * gigabyte) + 1, gigabyte, small)
-    # What the cache takes is no longer free: the limit stays where it was.
+    # The memory of the cache is no longer free, so the limit does not change.
     taken = int(CACHE_SHARE * gigabyte) // 2
     assert room_in_cache(taken, taken, gigabyte - taken, small)
     assert not room_in_cache(taken, taken + 4, gigabyte - taken, small)

@@ -1,4 +1,4 @@
-"""Forks: the k paths that cover most probability, rows that keep their places, and what a pass is spent on."""
+"""Forks: the k paths with the highest expected match, rows that keep their places, and the nodes that passes expand."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _common(a: list[int], b: list[int]) -> int:
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 1000), st.integers(2, 4))
 def test_forks_cover_more_than_distinct_beginnings(seed, k):
-    """To the depth that the passes have seen, k drafts that fork are worth at least what k distinct beginnings are."""
+    """To the depth of the passes, k drafts that fork have at least the value of k distinct beginnings."""
     model, prefix = TableModel(seed=seed), [1, 2]
 
     def worth(drafts: list[list[int]]) -> float:

@@ -1,4 +1,5 @@
-"""GGUF files from anywhere: what a file says is compared with what it has; one that lies is refused in a sentence."""
+"""GGUF files from any source: metadata is compared with the contents; an inconsistent file is refused with a
+message."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def written(folder: Path, change: Change | None = None) -> Path:
 
 
 def test_the_tiny_model_runs_in_compiled_code(tmp_path: Path) -> None:
-    """What is changed below is refused for the change, and not because the file was never a model."""
+    """The unchanged file is a model, so the changed ones below are refused for their change."""
     model = load_model(str(written(tmp_path)), "torch")
     assert isinstance(model, TorchModel)
     assert isinstance(model.layers.module, NativeLlama)
@@ -204,7 +205,7 @@ def test_other_architectures_are_compared_in_the_sizes_that_all_have(tmp_path: P
 
 
 def test_compiled_code_refuses_sizes_that_do_not_fit_before_it_touches_anything() -> None:
-    """Past every check of a file: what a mistake of ours would hand to it."""
+    """Arguments that no checked file leads to, as a mistake in our own code could pass them."""
 
     def weight(out: int, inputs: int) -> native.Map:
         return torch.randn(out, inputs), None

@@ -1,4 +1,4 @@
-"""Who is let in: the token and its three forms, what other users of the machine reach, which routes are closed."""
+"""Access: the token and its three forms, the routes that other users of the machine reach, the closed routes."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from app.server import serve
 from core.errors import InputError
 from tests.test_server import Site, address_of, asked, child
 
-linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells whose a connection is")
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux reports the owner of a connection")
 posix = pytest.mark.skipif(os.name != "posix", reason="Windows has no file modes")
 as_root = pytest.mark.skipif(
     not hasattr(os, "geteuid") or os.geteuid() != 0,
     reason="only root can become another user; file modes and tickets are tested without",
 )
-ANOTHER = 65534  # number of a user: nobody's
+ANOTHER = 65534  # the number of the user nobody
 
 
 @pytest.fixture(scope="module")
@@ -294,7 +294,8 @@ def test_the_command_prints_the_token_and_makes_another(home: Path) -> None:
 
 
 def as_another_user(work: Callable[[], Any]) -> Any:
-    """What `work` returns in a process of another user. The process is forked: Python itself may lie out of reach."""
+    """Runs `work` in a process of another user. The process is forked, because that user may have no access to
+    Python."""
     receiver, sender = multiprocessing.Pipe(duplex=False)
     child = os.fork()
     if child == 0:
@@ -313,7 +314,7 @@ def as_another_user(work: Callable[[], Any]) -> Any:
 
 
 def readable(folder: Path) -> list[str]:
-    """What this process can list or read below a folder."""
+    """The files that this process can list or read below a folder."""
     seen = []
     try:
         inside = list(folder.iterdir())
@@ -330,7 +331,7 @@ def readable(folder: Path) -> list[str]:
 
 @pytest.fixture
 def open_home() -> Iterator[Path]:
-    """A folder that every user can look into: what is private in it is so by itself. pytest's own are closed."""
+    """A folder that every user can read, unlike pytest's: private files in it must be protected by themselves."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
@@ -382,7 +383,7 @@ def test_gradios_routes_are_closed_but_those_the_page_needs(site: Site) -> None:
     found = set(routes(gradio.routes))
     assert len(found) > 50
     closed = {(method, path) for method, path in found if method not in ("GET", "HEAD") or not NEEDED.fullmatch(path)}
-    ours = {("GET", "/manifest.json"), ("HEAD", "/manifest.json")}  # answered before Gradio is asked
+    ours = {("GET", "/manifest.json"), ("HEAD", "/manifest.json")}  # answered before Gradio's routes
     for method, path in sorted(closed - ours):
         assert site.ask(method, path)[0].status == 404, (method, path)
     assert {path for method, path in found - closed} == {"/", "/theme.css", "/favicon.ico", "/assets/x"}

@@ -1,4 +1,4 @@
-"""The token and the page's policy in real Chromium: how a browser is let in, what it asks for, what it refuses."""
+"""The token and the page's policy in real Chromium: access, the requests of the page, and what the policy blocks."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_printed_address_opens_the_page_and_is_not_kept(context: BrowserCont
     page = context.new_page()
     page.goto(site.printed)
     is_open(page, site)
-    assert page.evaluate("document.cookie + document.referrer") == ""  # no script can read it, no page is told
+    assert page.evaluate("document.cookie + document.referrer") == ""  # no script and no other page can read it
     assert site.access.token not in page.content()
     (cookie,) = context.cookies()
     assert cookie.get("sameSite") == "Strict"
@@ -125,7 +125,7 @@ def test_the_installed_app_opens_after_browser_and_server_were_started_again(
     site.server.start()
     context = kind.launch_persistent_context(tmp_path, **options)
     page = context.new_page()
-    page.goto(site.url)  # what the manifest names as its start
+    page.goto(site.url)  # the start address in the manifest
     is_open(page, site)
     context.close()
 
@@ -215,7 +215,7 @@ def test_the_page_asks_for_no_more_of_gradio_than_is_open(context: BrowserContex
     ours = re.compile(r"/page/|/api/|/manifest\.json")
     gradios = {path for path in asked if not ours.match(path)}
     assert all(NEEDED.fullmatch(path) for path in gradios), gradios
-    # Each part of the list is needed, but for what a browser with a window asks for.
+    # Each part of the list is needed, except the favicon, which only a browser with a window requests.
     parts = [part for part in NEEDED.pattern.split("|") if "favicon" not in part]
     assert all(any(re.fullmatch(part, path) for path in gradios) for part in parts)
     assert refused == []

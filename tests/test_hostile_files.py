@@ -1,4 +1,4 @@
-"""Files made to break a reader, or to make it work or hold without end: each costs its own document, and no more."""
+"""Files made to break a reader, or to use unlimited time or memory: each loses only its own document."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def zst_bomb(size: int) -> bytes:
 
 
 def rle_bomb(blocks: int) -> bytes:
-    """A frame of .zst in which four bytes stand for 128 KiB."""
+    """A frame of .zst in which four bytes unpack to 128 KiB."""
     header = struct.pack("<IBB", 0xFD2FB528, 0, 0x38)
     block = ((128 << 10) << 3 | 1 << 1).to_bytes(3, "little") + b"x"
     last = (1 << 3 | 1 << 1 | 1).to_bytes(3, "little") + b"\n"

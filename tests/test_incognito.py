@@ -1,6 +1,6 @@
-"""Incognito in real Chromium: nothing typed while it is on reaches the stores, whatever is done later.
+"""Incognito in real Chromium: text typed while it is on never reaches the stores.
 
-What is typed in incognito here is Greek, everything else is not; so a Greek letter in what is learned is a leak.
+These tests type Greek in incognito, and Latin otherwise, so a Greek letter in learned text is a leak.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DRAFTS, SECRET_DRAFTS = (" on and on", " again", " no more"), (" και πάλι
 
 
 class Learner(Editor):
-    """A page whose store learns; `learned` is what reached it."""
+    """A page whose store learns; `learned` lists the texts that reached it."""
 
     @property
     def learned(self) -> list[str]:
@@ -59,7 +59,7 @@ def learner(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterat
     learner.write("x")
     learner.wait(lambda: learner.page.locator(".pd-learns").text_content() == "Learning into me", "a store that learns")
     learner.press("Backspace")
-    learner.page.evaluate("navigator.clipboard.writeText('copied elsewhere')")  # not what another test has copied
+    learner.page.evaluate("navigator.clipboard.writeText('copied elsewhere')")  # replaces the copy of another test
     yield learner
     assert learner.errors == []
     assert not [text for text in learner.learned if GREEK.search(text)]
@@ -262,7 +262,7 @@ def test_what_says_it_is_private_and_cannot_be_read_is_private(learner: Learner)
 
 
 def assert_covered(learner: Learner) -> None:
-    """Every Greek letter of the text lies in one of the private ranges."""
+    """Every Greek letter of the text is in one of the private ranges."""
     text, ranges = learner.page.evaluate("[polydraft.editor.textarea.value, polydraft.editor.privacy.ranges]")
     letters = (match.start() for match in GREEK.finditer(text))
     open_ones = [at for at in letters if not any(start <= at < end for start, end in ranges)]

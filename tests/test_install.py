@@ -44,8 +44,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the programs of a fresh environment. What Polydraft depends on, it finds here, without the folder
-    that this project was installed from."""
+    """The folder of the programs of a fresh environment, with Polydraft's dependencies from this one, but without the
+    folder from which this project was installed."""
     folder = tmp_path_factory.mktemp("clean")
     venv.create(folder, with_pip=False)
     (libraries,) = folder.glob("lib/python*/site-packages")
@@ -56,7 +56,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(command: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    # The cache may hold the compiled code already.
+    # The cache may already contain the compiled code.
     cache = os.environ.get("XDG_CACHE_HOME", str(Path.home() / ".cache"))
     env |= {"XDG_DATA_HOME": str(folder / "data"), "HOME": str(folder), "XDG_CACHE_HOME": cache}
     return subprocess.run(list(map(str, command)), cwd=folder, env=env, capture_output=True, text=True, timeout=200)

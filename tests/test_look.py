@@ -1,4 +1,4 @@
-"""What the model alone says of finished drafts: exact, token by token."""
+"""The model's own probabilities of finished drafts: exact, token by token."""
 
 from __future__ import annotations
 

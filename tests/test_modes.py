@@ -101,7 +101,7 @@ def test_draws_are_independent_of_how_many_and_of_what_was_typed(llama_model, pr
     assert three.ids != last(llama_model, prefix, "sampled", k=3, seed=6).ids
     first = three.ids[three.lineages.index(0)]
     assert last(llama_model, prefix, "sampled", k=1, seed=5).ids == [first]
-    # Typing along a draft: its token is part of the text now, and the rest of the draft stays what it was.
+    # Typing along a draft: its token is part of the text now, and the rest of the draft is unchanged.
     assert last(llama_model, prefix + first[:1], "sampled", k=1, seed=5, length=3).ids == [first[1:]]
 
 
@@ -130,7 +130,7 @@ def test_draws_follow_the_distribution():
 
 
 class Silent:
-    """A sequence of a model that is never asked anything."""
+    """A sequence of a model that is never used."""
 
     class model:
         class tokenizer:

@@ -1,4 +1,4 @@
-"""Compiled code for the Llama family: how it is built and kept, and that it computes what transformers computes."""
+"""Compiled code for the Llama family: its build and cache, and that it computes the same as transformers."""
 
 from __future__ import annotations
 

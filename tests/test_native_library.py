@@ -1,4 +1,4 @@
-"""The compiled library in the user's cache: nothing but what this user compiled for this machine is ever loaded."""
+"""The compiled library in the user's cache: only code that this user compiled for this machine is loaded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIONS = ("-shared", "-fPIC")
 
 
 class Kept:
-    """An empty cache, a small source, and a compiler that writes down what it is asked."""
+    """An empty cache, a small source, and a compiler that records its arguments."""
 
     def __init__(self, folder: Path) -> None:
         self.root, self.source, self.asked = folder, folder / "answer.cpp", folder / "asked"
@@ -116,7 +116,7 @@ def writable_for_others(path: Path) -> None:
 def test_a_damaged_library_is_compiled_anew_once_and_never_loaded(kept: Kept, damage: Callable[[Path], None]) -> None:
     kept.answer()
     path, whole = kept.library, kept.library.read_bytes()
-    path.unlink()  # what this process has loaded stays as it is
+    path.unlink()  # the library that this process has loaded is unaffected
     path.write_bytes(whole)
     path.chmod(0o700)
     damage(path)

@@ -100,7 +100,7 @@ def test_a_cut_off_shard_is_read_up_to_the_cut(tmp_path, pack):
     texts, damage = read(path)
     assert texts
     assert texts == whole[: len(texts)]
-    (place,) = damage  # the line in which the cut lies is no further damage
+    (place,) = damage  # the line with the cut is not reported separately
     assert "truncated" in place.reason
 
 

@@ -1,4 +1,4 @@
-"""The two rules: the paper's against its authors' numbers, ours against what it promises."""
+"""The two rules: the paper's against its authors' numbers, ours against its properties."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.ngram_tools import store_of
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "spd_ngrams.json").read_text())
 VOCAB = 49_152
-FILLER = VOCAB - 1  # stands for all continuations that the golden cases do not look at
+FILLER = VOCAB - 1  # represents all continuations that are not in the golden cases
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Builds that are killed, or lack room: what is there afterwards, and that the same command ends in the same bytes."""
+"""Builds that are killed, or lack room: the files afterwards, and that the same command ends in the same bytes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def build(sources: list[str], out: Path, **options) -> BuildReport:
 def forked(
     run: Callable[[], object], before: Callable[[], object] = lambda: None, kill_after: float | None = None
 ) -> bool:
-    """Run in a process of its own, and say whether it came to its end: not if it was killed."""
+    """Runs in a separate process. Returns whether it ended normally, and was not killed."""
     pid = os.fork()
     if pid == 0:
         try:
@@ -100,7 +100,7 @@ def dying(step: int, durable: Path) -> Callable[[], None]:
 
 
 def cut_power(folder: Path, durable: Path, rng: random.Random) -> None:
-    """What was never synced may be there in part, empty, or as zeros."""
+    """Files that were never synced are truncated, emptied, or filled with zeros."""
     synced = set(map(int, durable.read_text().split())) if durable.exists() else set()
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
@@ -306,7 +306,7 @@ def test_memory_stays_under_what_was_given(tmp_path):
         report = ngram_builder.build([folder / "s.txt"], folder / "s.ngram", Letters(30_000), memory=400 << 20)
         assert report.tokens == 6_000_000
         status = Path("/proc/self/status")
-        if status.exists():  # Linux counts what this process was before exec, a copy of the parent, into ru_maxrss
+        if status.exists():  # on Linux ru_maxrss includes the copy of the parent before exec
             print(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) << 10)
         else:
             print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

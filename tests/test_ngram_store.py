@@ -294,7 +294,7 @@ def test_what_is_no_store_is_refused(tmp_path):
     ],
 )
 def test_sections_that_do_not_lie_in_the_file_are_refused(tmp_path, sections):
-    """The checksum of the manifest is right: whoever wrote the file meant it."""
+    """The checksum of the manifest is right, as if the file were written on purpose."""
     text = json.dumps({"sections": sections}).encode()
     head = struct.pack("<8sII32s", b"NGRAMS\r\n", 1, len(text), hashlib.sha256(text).digest())
     (tmp_path / "odd.ngram").write_bytes((head + text).ljust(512, b"\0"))

@@ -54,7 +54,7 @@ class Editor:
         page.on("pageerror", lambda error: self.errors.append(str(error)))
 
     def watch_hosts(self) -> set[str]:
-        """The hosts that the page asks from now on."""
+        """The hosts that the page requests from now on."""
         hosts: set[str] = set()
         self.page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
         return hosts
@@ -139,7 +139,7 @@ class Editor:
         self.wait(lambda: self.drafts() == list(texts), f"the drafts {texts}")
 
     def settle(self) -> None:
-        """Longer than any timer of the editor that asks for drafts."""
+        """Waits longer than any timer of the editor that requests drafts."""
         self.page.wait_for_timeout(700)
 
 
@@ -199,7 +199,7 @@ def test_an_unfinished_word_is_finished_exactly(editor: Editor) -> None:
     editor.write("I am wri")
     editor.wait_for_drafts("ting a long letter", "tten in a hurry", "ter of short stories")
     stem = editor.page.locator(".pd-draft").first.evaluate("e => getComputedStyle(e, '::before').content")
-    assert stem == '"wri"'  # drawn for the eye, no part of what is taken
+    assert stem == '"wri"'  # shown, but not part of the inserted text
     editor.press("Tab")
     assert editor.text == "I am writing a long letter"
 
@@ -510,7 +510,7 @@ def test_digits_are_told_by_their_place_on_every_keyboard(drafting: Editor) -> N
 
 
 def word_of(editor: Editor, row: int, word: str) -> tuple[float, float]:
-    """Where a word of a draft stands on the screen."""
+    """The position of a word of a draft on the screen."""
     x, y = editor.page.evaluate(
         """([row, word]) => {
             const texts = document.createTreeWalker(
@@ -574,7 +574,7 @@ def test_alt_right_returns_and_nothing_is_changed(drafting: Editor) -> None:
     assert drafting.caret() == len(text)
 
 
-# ---------------------------------------------------------------- what rows say
+# ---------------------------------------------------------------- the text of rows
 
 
 def test_when_all_drafts_are_too_unlikely_the_page_says_so_and_shows_them_on_demand(drafting: Editor) -> None:
@@ -681,7 +681,7 @@ def test_freed_rows_stay_dimmed_until_they_are_filled_where_they_stand(drafting:
     drafting.fake.step_s = 1.5
     drafting.write(" to")
     assert drafting.drafts() == [MARKET.removeprefix(" to"), RIVER.removeprefix(" to")]
-    assert drafting.freed() == [HOME.lstrip()]  # as it stood when it last agreed
+    assert drafting.freed() == [HOME.lstrip()]  # as it was when it last agreed
     drafting.press("Alt+Digit3")  # a freed row cannot be taken
     assert drafting.text == BEFORE + " to"
     drafting.fake.step_s = 0.004
@@ -718,7 +718,7 @@ def test_places_that_the_settled_answer_leaves_out_are_empty(drafting: Editor) -
     assert drafting.page.locator(".pd-list").evaluate("list => list.childElementCount") == 3
 
 
-# Notes every state in which something that was there is gone, or stands elsewhere.
+# Records every state in which a part has disappeared, or has moved.
 STILL = """() => {
     const find = (selector) => document.querySelector(selector);
     const places = () => ['.pd-list', '.pd-hints', '.pd-foot', '.pd-sheet'].map((selector) => {
@@ -923,7 +923,7 @@ def test_text_after_the_caret_is_left_alone(editor: Editor) -> None:
 
 
 def test_remembered_places_are_right_after_any_edit(editor: Editor) -> None:
-    """The caret's place, measured from what is remembered, equals a measurement from scratch."""
+    """The caret's place, measured from cached values, equals a full measurement."""
     wrong, remembered = editor.page.evaluate(
         """async ([paragraph, hebrew]) => {
             const { CaretMap } = await import('/page/caret.js');
@@ -963,7 +963,7 @@ def test_the_pointer_finds_the_text_where_it_is(editor: Editor) -> None:
     editor.wait(lambda: editor.ghost() != "" and editor.page.evaluate("polydraft.editor.request === null"))
     editor.page.mouse.move(500, 100)
     editor.page.mouse.move(510, 102)
-    editor.wait(lambda: editor.ghost() == "")  # what follows the caret is back in its place, ready to be clicked
+    editor.wait(lambda: editor.ghost() == "")  # the text after the caret is back in its place, and can be clicked
 
 
 def test_a_selection_has_no_drafts(drafting: Editor) -> None:

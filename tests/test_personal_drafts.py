@@ -1,4 +1,4 @@
-"""Personal stores in the drafts: a shelf of them, mixed with the base store, and what they chose told."""
+"""Personal stores in the drafts: a shelf of them, mixed with the base store, and the marks of their words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Large personal stores: counts are brought up to date by what changed, beside the one who looks things up."""
+"""Large personal stores: a thread updates the counts by the changes, while another looks up."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_vocabulary_that_does_not_fit_a_window_is_refused() -> None:
         Counts.of(1 << 21)
 
 
-# ---------------------------------------------------------------- what changed, and no more
+# ---------------------------------------------------------------- only the changes
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_large_texts_are_counted_in_chunks(store: PersonalStore, monkeypatch: py
 
 
 class Slow:
-    """Holds the counting back until it is let go."""
+    """Delays the counting until it is released."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.go, self.threads = threading.Event(), set[str]()

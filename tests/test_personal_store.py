@@ -1,4 +1,4 @@
-"""Personal stores: counts against brute force, what a kill leaves behind, what forgetting leaves behind."""
+"""Personal stores: counts against brute force, the file after a kill, the file after forgetting."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_store_counts_what_stands_in_it(
     with PersonalStore.open(path, TOKENIZER, create=True) as store:
         standing: dict[str, list[list[int]]] = {}
         for kind, ids in steps:
-            phrases = [ids, ids[:6]]  # the phrase again from its beginning, as it would stand within a line
+            phrases = [ids, ids[:6]]  # the phrase once more from its beginning, as within a line
             if kind == "add":
                 origin = f"file {ids[0] % 2}"
                 store.add(origin, [text_of(ids), text_of(ids[1:])])

@@ -1,4 +1,4 @@
-"""The probe says in one sentence what a child process did: crashed, hung, failed or worked."""
+"""The probe describes in one sentence how a child process ended: crashed, hung, failed or worked."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def child(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.fixture
 def gguf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file that stands for a model; what the key is made of beyond it does not matter here."""
+    """A file in place of a model; the other parts of the key are irrelevant here."""
     file = tmp_path / "model.gguf"
     file.write_bytes(b"GGUF")
     monkeypatch.setattr(probe, "_key", lambda path: f"{path} {path.stat().st_size}")
@@ -155,7 +155,7 @@ def test_cache_does_not_grow_without_end(child: Any, gguf: Path, tmp_path: Path)
     assert len(json.loads((tmp_path / "probe.json").read_bytes())) == probe.REMEMBERED
 
 
-# --- what the child does with a model ----------------------------------------------------------------------
+# --- the child's test of a model ----------------------------------------------------------------------
 
 
 class FakeTokenizer(Tokenizer):
@@ -183,7 +183,7 @@ class FakeSequence(Sequence):
 
 
 class FakeModel(LanguageModel):
-    """Logits are a fixed map of the last embedding; `scale` is what it does to a token's embedding inside."""
+    """Logits are a fixed map of the last embedding; it multiplies a token's embedding by `scale`."""
 
     name, backend, device = "fake", "llama.cpp", "cpu"
     vocab_size, dim, context_length = 256, 8, 512

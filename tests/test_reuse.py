@@ -80,7 +80,7 @@ def test_a_kept_copy_is_not_the_callers_tensor():
 
 
 def test_another_rule_or_store_reads_the_same_logits(autocomplete):
-    """What is kept are the model's own logits: settings act behind them."""
+    """The cache contains the model's own logits; settings are applied after it."""
     session = autocomplete.open()
 
     def texts(**options):

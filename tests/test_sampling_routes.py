@@ -1,4 +1,4 @@
-"""What the server says about rules, positions and presets; and that the engine answers between two passes."""
+"""The routes for rules, positions and presets; and that the engine answers between two passes."""
 
 from __future__ import annotations
 

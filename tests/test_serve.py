@@ -1,4 +1,4 @@
-"""`polydraft serve`: the service without the page, who may use it, and what it prints."""
+"""`polydraft serve`: the service without the page, its access control, and its output."""
 
 from __future__ import annotations
 

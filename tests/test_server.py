@@ -1,4 +1,4 @@
-"""The HTTP side: what is answered, what is refused and in which words, and that nothing leaves the machine."""
+"""The HTTP routes: responses, refusals and their messages, and that no data leaves the machine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Site:
-    """A real server over a scripted autocomplete, asked by a program that knows the token."""
+    """A real server with a scripted autocomplete, and a client that has the token."""
 
     def __init__(self) -> None:
         self.fake = FakeAutocomplete()
@@ -52,7 +52,7 @@ class Site:
     def ask_as(
         self, method: str, path: str, body: Any, headers: dict[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
-        """With these headers alone; underscores stand for hyphens."""
+        """A request with only these headers; underscores represent hyphens."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()

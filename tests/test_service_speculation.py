@@ -1,5 +1,5 @@
-"""Speculation as the page asks for it, through the service, on a tiny model of torch: the same drafts, costs that are
-measured between the drafts, and a head that sees the whole text."""
+"""Speculation as the page requests it, through the service, on a tiny model of torch: the same drafts, measurements
+between the drafts, and a head that is fed the whole text."""
 
 from __future__ import annotations
 

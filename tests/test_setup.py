@@ -83,7 +83,7 @@ def test_make_test_runs_every_check_and_pytest_last() -> None:
         assert f"$(BIN)/{check}" in makefile
 
 
-# What Python, the venv and pip would do, as far as the Makefile can tell; every call is noted in calls.txt.
+# Imitates Python, the venv and pip, as far as the Makefile uses them; records every call in calls.txt.
 STAND_IN = r"""#!/bin/sh
 echo "$*" >> "$CALLS"
 case "$*" in
@@ -112,7 +112,7 @@ class Checkout:
         self.python.chmod(0o755)
 
     def make(self, *arguments: str, **environment: str) -> tuple[int, str, str]:
-        """Exit code, what was printed, and what the stand-in was called for."""
+        """Exit code, output, and the calls of the stand-in."""
         self.calls.write_text("")
         path = f"{self.python.parent}{os.pathsep}{os.environ['PATH']}"
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "ARGS", "VENV"))}
@@ -176,7 +176,7 @@ def test_failed_compilation_is_tried_again_on_request_and_for_a_new_lock(checkou
 
 
 def ready_to_run(checkout: Checkout, machine: str) -> None:
-    """All but llama.cpp is installed; polydraft is a stand-in that does what it is told to do once it has loaded."""
+    """All but llama.cpp is installed; polydraft is a stand-in that runs its command for a loaded model."""
     name = checkout.python.parent / "uname"
     name.write_text(f"#!/bin/sh\necho {machine}\n")
     name.chmod(0o755)

@@ -1,4 +1,4 @@
-"""`bench soak`: a short run on a tiny model, and that its accounting sees what it is there to see."""
+"""`bench soak`: a short run on a tiny model, and that lost and refused requests and lasting effects are counted."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 def typed_at(answer: bytes, keys: int = 3) -> Seen:
-    """What a typist sees of a server that gives this answer to every request for drafts."""
+    """The results of a typist with a server that returns this answer to every request for drafts."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

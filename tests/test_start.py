@@ -1,4 +1,4 @@
-"""What a start imports, and when: seconds and megabytes that the default way does not need."""
+"""The imports of a start: modules that cost seconds and megabytes are loaded only if needed."""
 
 from __future__ import annotations
 

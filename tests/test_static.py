@@ -1,4 +1,4 @@
-"""The static cache against the plain path: any program of passes, drafts of many prefixes, and what is refused."""
+"""The static cache against the plain path: any program of passes, drafts of many prefixes, and unsupported models."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_what_cannot_be_static_is_served_as_before_and_says_so(monkeypatch: pyte
 
 
 def test_a_step_of_some_leaves_what_idle_lines_hold_alone(llama: StaticModel) -> None:
-    """Also what stands behind the end of an idle line: a tree there is waiting for its path to be kept."""
+    """Also the columns after the end of an idle line, where a tree may be waiting until its path is kept."""
     held = [llama.open() for _ in range(3)]
     for sequence, ids in zip(held, ([1, 2, 3], [4, 5], [6]), strict=True):
         sequence.feed(ids)
@@ -265,7 +265,7 @@ def test_a_closed_sequence_is_refused(llama: StaticModel) -> None:
 
 
 def test_a_compiled_step_gives_the_same() -> None:
-    """With a compiler that only traces: what it traces is what a GPU's compiler gets."""
+    """With a compiler that only traces: a GPU's compiler receives the same trace."""
     plain = plain_model("llama")
     traced = StaticModel(plain, lines=2, capacity=CONTEXT, compiler="aot_eager")
     a, b = traced.open(), traced.open()

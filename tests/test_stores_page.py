@@ -39,7 +39,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, F
 
 @pytest.fixture
 def stores(shared: tuple[Server, FakeDrafts, Path]) -> PersonalStores:
-    """What is on the disk, as another program sees it; nothing, to begin with."""
+    """The stores on the disk, as another program reads them; none at first."""
     stores = PersonalStores(cast(Any, ByteTokenizer()), shared[2])
     for row in stores.list():
         stores.delete(row["store"])
@@ -100,7 +100,7 @@ def sure(page: Page, answer: str) -> None:
 
 
 def typed(stores: PersonalStores, name: str = "me") -> list[str]:
-    """What was learned from use, oldest first."""
+    """The texts learned from use, oldest first."""
     with stores._open(name) as opened:
         return ["".join(text.passages) for text in opened.texts() if text.origin == "typed"]
 
@@ -228,8 +228,8 @@ def test_a_file_of_which_nothing_is_read_replaces_nothing(page: Page, stores: Pe
 
 
 class Held(threading.Event):
-    """While it is not set, adding stands half-way; then it goes on, after `patience` seconds in which it reports how
-    far it is, as a larger file would, so that a stop is noticed."""
+    """Until it is set, adding waits half-way. Then it continues, after `patience` seconds in which it reports progress,
+    as a larger file would, so that a stop is noticed."""
 
     patience = 0.0
 
@@ -447,7 +447,7 @@ def test_incognito_holds_for_the_tab_and_for_nothing_else(
     other = Editor(learner.page.context.new_page(), learner.fake).open(shared[0].url)
     assert "secret" not in other.text
     expect(other.page.get_by_role("button", name="Incognito")).to_have_attribute("aria-pressed", "false")
-    # What was begun incognito is not learned when it is finished.
+    # A paragraph begun in incognito is not learned when it is finished.
     switch.click()
     learner.box.focus()
     learner.press("Control+End")
@@ -496,7 +496,7 @@ def test_whole_words_are_marked(editor: Editor) -> None:
 # ---------------------------------------------------------------- looks and access
 
 
-# Elements of the tab that stand outside the window, have no name, or too little contrast.
+# Elements of the tab that are outside the window, have no name, or too little contrast.
 FAULTS = """() => {
     const shown = [...document.querySelectorAll('#pd *')]
         .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen'));

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("app", "core", "ngram_builder", "training")
-ALLOWED = {  # package -> what it may import of the others
+ALLOWED = {  # package -> the packages that it may import
     "app": {"core", "ngram_builder", "training"},
     "ngram_builder": {"core.errors", "core.models", "core.ngram"},
     "training": {"core"},

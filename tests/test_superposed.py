@@ -1,4 +1,4 @@
-"""Superposed Decoding: the authors' outputs, the paper's bookkeeping, and what distinct beginnings promise."""
+"""Superposed Decoding: the authors' outputs, the paper's bookkeeping, and the properties of distinct beginnings."""
 
 from __future__ import annotations
 

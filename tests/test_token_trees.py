@@ -55,7 +55,7 @@ def close_to(a: Tensor, b: Tensor) -> bool:
 def test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed(
     load: Callable[[str], LanguageModel], kind: str, data: st.DataObject
 ) -> None:
-    """Several sequences at once, trees and plain rows in one pass, forks that stand on the same line."""
+    """Several sequences at once, trees and plain rows in one pass, forks that are on the same line."""
     model = load(kind)
     token = st.integers(0, VOCAB - 1)
     held = [model.open()]
@@ -177,7 +177,7 @@ def load_static(plain: LanguageModel) -> StaticModel:
 @settings(max_examples=12, deadline=None)
 @given(data=st.data())
 def test_llama_cpp_trees(llama_model: LanguageModel, data: st.DataObject) -> None:
-    """The same, with what llama.cpp's order of cells costs in exactness; every sequence id comes back."""
+    """The same, within the rounding of llama.cpp's order of cells; every sequence id is released."""
     gc.collect()  # sequences that other tests dropped
     free = len(llama_model._free_ids)  # type: ignore[attr-defined]
     sequence, other = llama_model.open(), llama_model.open()

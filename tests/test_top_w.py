@@ -30,7 +30,7 @@ def one_thread():
 
 
 def golden_logits(row: int, vocabulary: int) -> torch.Tensor:
-    """The 1,300 largest logits; all others share what those others weighed together."""
+    """The 1,300 largest logits; all others share the remaining probability equally."""
     logits = torch.full((vocabulary,), float(GOLDEN["rest"][row]))
     logits[torch.from_numpy(GOLDEN["ids"][row].astype(np.int64))] = torch.from_numpy(GOLDEN["logits"][row])
     return logits
@@ -150,7 +150,7 @@ class Scripted:
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6), lam=st.floats(0, 4), c=st.floats(0.01, 4), sharp=st.floats(0.2, 4))
 def test_the_lean_s_step_is_the_scan_of_the_whole_pool(seed, lam, c, sharp):
-    """Theorem I.1: what it doesn't look at would change nothing."""
+    """Theorem I.1: the candidates that it skips would change nothing."""
     chance = np.random.default_rng(seed)
     p = np.sort(np.exp(chance.normal(size=700) * sharp))[::-1]
     p /= p.sum()
@@ -170,7 +170,7 @@ def test_the_lean_s_step_is_the_scan_of_the_whole_pool(seed, lam, c, sharp):
 
 
 def test_the_lean_s_step_looks_at_few_candidates():
-    """A peaked distribution is settled by its head: geometry of the tail is never asked for."""
+    """A peaked distribution is decided by its head: distances of the tail are never computed."""
     asked = []
 
     class Watched(Scripted):
@@ -208,7 +208,7 @@ def test_uniform_metric_with_a_budget_is_top_k(data):
 @settings(max_examples=60, deadline=None)
 @given(data=st.data(), lam=st.floats(0.05, 2))
 def test_uniform_metric_without_beta_is_top_h(data, lam):
-    """What minimises (1 - Γ) + λH(q) is what Top-H keeps at the entropy it came to, wherever that is a run."""
+    """The minimiser of (1 - Γ) + λH(q) is the set that Top-H keeps at the resulting entropy, if that is a run."""
     p, _ = small(data.draw)
     n = len(p)
     S = min(subsets(n), key=lambda S: objective(S, p, lam, 0))

@@ -93,7 +93,7 @@ def test_any_program_of_passes_rewinds_and_forks_equals_computing_everything_ane
     loaded: Callable[[str], Loaded], kind: str, data: st.DataObject
 ) -> None:
     model, reference = loaded(kind).model, loaded(kind).reference
-    held: list[tuple[TorchSequence, Tensor]] = [(model.open(), torch.empty(0, model.dim))]  # with what it was fed
+    held: list[tuple[TorchSequence, Tensor]] = [(model.open(), torch.empty(0, model.dim))]  # with its inputs
     for _ in range(data.draw(st.integers(3, 9), label="steps")):
         kind_of_step = data.draw(
             st.sampled_from(["pass", "fork", "step", "rewind", "pass", "step", "open", "close"]), label="do"
@@ -278,7 +278,7 @@ def test_a_pass_that_fails_half_way_leaves_every_sequence_as_it_was(
 def test_logits_belong_to_the_caller(llama: TorchModel) -> None:
     sequence = llama.open()
     for logits in (sequence.feed([1, 2]), sequence.sync([1, 2])):
-        logits[:] = 0  # must be allowed, and must not reach what the sequence remembers
+        logits[:] = 0  # must be allowed, and must not change the cached logits
     assert close_to(sequence.sync([1, 2]), llama.open().feed([1, 2]))
     assert close_to(sequence.feed([3]), llama.open().feed([1, 2, 3]))
 
