@@ -259,7 +259,7 @@ def test_rows_that_agree_stay_and_the_others_are_filled(autocomplete, session):
     assert all(after[row.id].text.startswith(row.text) for row in kept)
 
 
-def test_rows_grow_to_the_full_length_when_they_are_asked_to(autocomplete, session):
+def test_rows_grow_to_the_full_length_on_request(autocomplete, session):
     options = {"forks": 3, "exact_steps": 2, "end_below": 0.3}
     before = run(autocomplete, session, "The weather is", length=8, **options).drafts
     kept = [KeptRow(d.id, d.text) for d in before]
@@ -271,7 +271,7 @@ def test_rows_grow_to_the_full_length_when_they_are_asked_to(autocomplete, sessi
     assert all(n >= 15 for n in tokens), tokens
 
 
-def test_kept_rows_tell_the_probability_of_their_own_branch(autocomplete_as_shipped):
+def test_kept_rows_have_the_probability_of_their_own_branch(autocomplete_as_shipped):
     """Rows that branch beyond the tokens of the new request's passes: their probability is not that of their common
     part."""
     a, options = autocomplete_as_shipped, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}

@@ -113,7 +113,7 @@ def test_every_file_has_the_same_say() -> None:
     assert chosen.count("short") == chosen.count("things") == 20
 
 
-def test_no_text_is_said_in_words(tmp_path: Path) -> None:
+def test_a_missing_text_is_reported(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text(" \n", "utf-8")
     with pytest.raises(InputError, match="No text to measure on"):
         text.load(tmp_path / "empty.txt")
@@ -138,7 +138,7 @@ def test_every_measurement_is_there() -> None:
         assert callable(bench.module_of(name).measure)
 
 
-def test_an_unknown_measurement_is_said_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_measurement_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert bench.run("nonsense", as_json=True) == 1
     out, err = capsys.readouterr()
     assert out == "" and "drafts, keystroke, stillness, startup, healing" in err

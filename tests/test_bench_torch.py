@@ -39,7 +39,7 @@ def test_a_tiny_shape_goes_through_the_whole_measurement():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="There is a CUDA device here.")
-def test_without_a_gpu_it_says_so_in_one_sentence(capsys):
+def test_a_missing_gpu_is_reported_in_one_sentence(capsys):
     assert bench.run("gpu", as_json=True) == 1
     out, err = capsys.readouterr()
     assert out == "" and "no CUDA device" in err and "bench cpu-torch" in err and "--tiny" in err

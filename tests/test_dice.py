@@ -44,7 +44,7 @@ def test_a_draw_is_the_gumbel_max_trick_and_never_what_has_no_probability(p: np.
     assert dice.draw(p * 3, place) == token
 
 
-def test_a_token_has_its_number_whichever_others_are_asked_for() -> None:
+def test_the_noise_of_a_token_does_not_depend_on_the_others_requested() -> None:
     dice = Dice(11)
     every = dice.gumbel(3, np.arange(50))
     assert np.array_equal(dice.gumbel(3, np.array([40, 2])), every[[40, 2]])

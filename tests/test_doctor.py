@@ -45,7 +45,7 @@ def test_machine_where_both_backends_work(results: dict[Backend, ProbeResult], m
     assert doctor.run(model, json=True) == 0
 
 
-def test_one_working_backend_is_enough_and_the_other_says_what_to_do(
+def test_one_working_backend_is_enough_and_the_other_has_a_remedy(
     results: dict[Backend, ProbeResult], model: str
 ) -> None:
     results["llama.cpp"] = CRASHED
@@ -68,7 +68,7 @@ def test_no_working_backend_gives_exit_code_one_and_advice(
     assert "[torch]" in said  # brackets are text, not markup
 
 
-def test_every_line_that_is_not_ok_says_what_to_do(
+def test_every_line_that_is_not_ok_has_a_remedy(
     results: dict[Backend, ProbeResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def missing(name: str) -> Any:

@@ -124,7 +124,7 @@ def test_a_deleted_file_is_not_written_again_in_silence(folder: DocumentFolder) 
     assert folder.entries() == []
 
 
-def test_of_many_writers_at_once_one_wins_and_the_others_are_told(folder: DocumentFolder) -> None:
+def test_of_many_writers_at_once_one_wins_and_the_others_get_an_error(folder: DocumentFolder) -> None:
     base = folder.write(Entry(KEEPER), TEXT, None).digest
     told: list[str] = []
 
@@ -267,7 +267,7 @@ RECORD = {
 }  # fmt: skip
 
 
-def test_nothing_is_kept_as_files_until_the_writer_says_so(client: TestClient, tmp_path: Path) -> None:
+def test_nothing_is_kept_as_files_before_the_writer_chooses_it(client: TestClient, tmp_path: Path) -> None:
     said = client.get("/api/documents").json()
     assert said == {"kept": "browser", "folder": str(tmp_path / "documents"), "documents": []}
     assert not (tmp_path / "documents").exists()

@@ -181,7 +181,7 @@ def test_the_text_of_older_versions_becomes_a_document_once(
     assert first.page.evaluate("localStorage['polydraft.text']") is None
 
 
-def test_a_text_that_cannot_be_saved_is_said_in_words(editor: Editor) -> None:
+def test_a_text_that_cannot_be_saved_shows_a_notice(editor: Editor) -> None:
     editor.page.evaluate(
         "() => { IDBDatabase.prototype.transaction = () => { throw new DOMException('The disk is full.') } }"
     )
@@ -613,7 +613,7 @@ def test_five_megabytes_are_opened_kept_and_typed_into(editor: Editor) -> None:
 # ---------------------------------------------------------------- the first ten seconds
 
 
-def test_an_empty_page_says_what_it_is_and_which_key_to_press(editor: Editor) -> None:
+def test_an_empty_page_explains_itself_and_names_the_key(editor: Editor) -> None:
     expect(editor.box).to_have_attribute(
         "placeholder", "Start writing. Suggestions appear below; press Tab to accept one."
     )
@@ -650,7 +650,7 @@ def test_a_draft_that_is_undone_saves_no_keys_and_pasted_text_counts_nowhere(edi
     assert (keys["taken"], keys["takes"]) == (0, 0)
 
 
-def test_while_the_model_loads_the_page_says_so_quietly(
+def test_while_the_model_loads_the_page_shows_a_quiet_line(
     context: BrowserContext, server: Server, fake: FakeDrafts
 ) -> None:
     loading = {
@@ -795,7 +795,7 @@ def test_find_goes_from_match_to_match(editor: Editor) -> None:
     assert editor.text == text
 
 
-def test_the_mark_stands_over_the_match(editor: Editor) -> None:
+def test_the_mark_is_over_the_match(editor: Editor) -> None:
     editor.put("Ten keepers sat by the window and thought about the sea, which was grey. " * 3)
     editor.press("Control+f")
     editor.write("which was")
@@ -886,7 +886,9 @@ def test_a_click_beside_a_panel_closes_it(editor: Editor) -> None:
     expect(editor.box).to_be_focused()
 
 
-def test_the_page_of_documents_asks_no_other_server(context: BrowserContext, server: Server, fake: FakeDrafts) -> None:
+def test_the_page_of_documents_requests_no_other_server(
+    context: BrowserContext, server: Server, fake: FakeDrafts
+) -> None:
     editor = Editor(context.new_page(), fake)
     hosts = editor.watch_hosts()
     editor.open(server.url)

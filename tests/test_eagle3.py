@@ -285,7 +285,7 @@ def compiled(teacher: ModuleTeacher) -> CompiledTeacher:
     return CompiledTeacher(teacher.module, remembered=3)
 
 
-def test_the_compiled_teacher_says_what_the_module_says(teacher: ModuleTeacher, compiled: CompiledTeacher) -> None:
+def test_the_compiled_teacher_equals_the_module(teacher: ModuleTeacher, compiled: CompiledTeacher) -> None:
     ids = torch.from_numpy(texts_of(teacher, 4, 9).astype(np.int64))
     logits, features = teacher(ids)
     for some in (ids[:2], ids[2:], ids[:2], ids):  # remembered, and forgotten
@@ -312,7 +312,7 @@ def test_what_the_compiled_teacher_wrote_it_need_not_read_again(teacher: ModuleT
         torch.testing.assert_close(ours.float(), theirs.float(), atol=0.05, rtol=0.05)
 
 
-def test_the_compiled_teacher_draws_what_the_module_says(teacher: ModuleTeacher) -> None:
+def test_the_compiled_teacher_samples_from_the_modules_distribution(teacher: ModuleTeacher) -> None:
     """χ² of the first sampled token, 4,000 times, against the module's distribution; a correct one fails once in
     1,000."""
     if reason := why_not(teacher.module):

@@ -67,9 +67,7 @@ def texts(events: list[dict[str, Any]]) -> list[str]:
     return [draft["text"] for draft in last["drafts"]]
 
 
-def test_errors_anywhere_leave_everybody_elses_drafts_as_they_are(
-    model: TorchModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_errors_anywhere_leave_other_tabs_drafts_unchanged(model: TorchModel, monkeypatch: pytest.MonkeyPatch) -> None:
     service = DraftService(lambda: Autocomplete(model), pace=0)
     monkeypatch.setattr(TorchModel, "close", lambda self: None)  # the fixture's
     service.start()

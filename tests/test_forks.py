@@ -184,7 +184,7 @@ def test_only_what_is_missing_is_computed():
     assert dict(zip(last.lineages, map(len, last.ids), strict=True)) == {row.row: 6 for row in every}
 
 
-def test_a_kept_row_that_nobody_would_take_gives_its_place_up():
+def test_an_improbable_kept_row_is_replaced():
     model, prefix = TableModel(seed=3, spread=4), [1, 2]
     unlikely = int(model.after(prefix).argmin())
     options = Options(k=3, length=6, forks=3, candidates=6, stop_ids=NEVER, min_branch=0.01)

@@ -149,7 +149,7 @@ LIES: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_file_that_lies_is_refused_in_one_sentence_at_once(tmp_path: Path, lie: str) -> None:
+def test_an_inconsistent_file_is_refused_in_one_sentence_at_once(tmp_path: Path, lie: str) -> None:
     change, said = LIES[lie]
     path = written(tmp_path, change)
     begun = time.process_time()

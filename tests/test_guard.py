@@ -136,7 +136,7 @@ def test_the_printed_address_leaves_a_cookie_and_no_token_behind(site: Site) -> 
     assert (response.status, response.headers["location"]) == (303, "/")
 
 
-def test_without_the_token_a_browser_gets_a_page_that_says_what_to_do(site: Site) -> None:
+def test_without_the_token_a_browser_gets_a_page_with_instructions(site: Site) -> None:
     for path in ("/", "/?token=wrong", "/?ticket=1.wrong", "/?token=%ff", "/config"):
         response, content = site.ask_as("GET", path, None, {"Accept": "text/html,*/*"})
         assert response.status == 401
@@ -202,7 +202,7 @@ def test_the_owner_of_a_connection_is_known(site: Site) -> None:
 
 
 @posix
-def test_the_token_lies_where_its_user_alone_can_read(home: Path) -> None:
+def test_only_its_user_can_read_the_token(home: Path) -> None:
     os.umask(before := os.umask(0))
     try:
         token = tokens.token()
@@ -427,7 +427,7 @@ def test_a_route_that_the_page_does_not_need_is_not_there(site: Site, method: st
         ("GET", "/nothing", 404),
     ],
 )
-def test_every_answer_tells_the_browser_what_it_may_do(site: Site, method: str, path: str, status: int) -> None:
+def test_every_response_has_the_security_headers(site: Site, method: str, path: str, status: int) -> None:
     body = asked("headers", length=1) if path == "/api/drafts" else None
     allowed, _ = site.ask(method, path, body)
     assert allowed.status == status
@@ -523,7 +523,7 @@ def test_a_second_start_opens_the_app_that_runs(
     assert running.at(port) is None  # also when it was killed
 
 
-def test_without_a_token_everybody_is_let_in_and_told_so(home: Path) -> None:
+def test_without_a_token_every_user_has_access_and_a_warning_is_printed(home: Path) -> None:
     process = child(SERVES.format(opens=False, token=False), home)
     try:
         assert process.stdout

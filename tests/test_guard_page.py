@@ -85,7 +85,7 @@ def test_the_printed_address_opens_the_page_and_is_not_kept(context: BrowserCont
     is_open(page, site)
 
 
-def test_without_the_token_the_page_says_what_to_do_and_takes_it(context: BrowserContext, site: Site) -> None:
+def test_without_the_token_the_page_has_instructions_and_a_field_for_it(context: BrowserContext, site: Site) -> None:
     page = context.new_page()
     page.goto(site.url)
     is_closed(page)
@@ -200,7 +200,7 @@ def test_other_pages_can_neither_frame_it_nor_ask_it(context: BrowserContext, si
             assert frame.locator("#pd").count() == 0
 
 
-def test_the_page_asks_for_no_more_of_gradio_than_is_open(context: BrowserContext, site: Site) -> None:
+def test_the_page_requests_only_the_open_paths_of_gradio(context: BrowserContext, site: Site) -> None:
     page, asked, refused = context.new_page(), set(), []
     page.add_init_script(VIOLATIONS)
     page.on("request", lambda request: asked.add(request.url.removeprefix(site.url[:-1]).partition("?")[0]))

@@ -282,7 +282,7 @@ def test_entities_are_not_replaced_nor_files_read(tmp_path: Path) -> None:
         assert all(len(document.text) < 20 and "secret" not in document.text for document in found)
 
 
-def test_what_word_says_twice_for_old_programs_is_read_once(tmp_path: Path) -> None:
+def test_text_that_word_repeats_for_old_programs_is_read_once(tmp_path: Path) -> None:
     mc = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'
     run = "<w:r><w:t>{}</w:t><w:tab/><w:t>x</w:t></w:r>"
     twice = f"<mc:Choice>{run.format('new')}</mc:Choice><mc:Fallback>{run.format('old')}</mc:Fallback>"

@@ -243,7 +243,7 @@ def test_dragged_within_the_text(learner: Learner) -> None:
     finish(learner)
 
 
-def test_what_says_it_is_private_and_cannot_be_read_is_private(learner: Learner) -> None:
+def test_a_paste_with_unreadable_ranges_is_private(learner: Learner) -> None:
     for carried in ("7", "[[0]]", "[[0,1.5]]", "null", "x", '[["0","7"]]', "{}"):
         learner.put("")
         learner.write("Openly ")

@@ -49,7 +49,7 @@ def asked(server: Server, body: Any) -> tuple[int, dict[str, Any]]:
         return error.code, json.load(error)
 
 
-def test_the_route_loads_a_model_or_says_why_not(server: Server) -> None:
+def test_the_route_loads_a_model_or_returns_the_reason(server: Server) -> None:
     assert asked(server, {"model": "/models/bad.gguf"}) == (
         409,
         {"message": "There is no model at /models/bad.gguf.", "fix": ""},

@@ -336,7 +336,7 @@ def after(autocomplete, prefix):
     return logits
 
 
-def test_a_view_says_what_the_rules_do(autocomplete, after):
+def test_a_view_shows_the_effect_of_the_rules(autocomplete, after):
     tokenizer = autocomplete.model.tokenizer
     view = look(after, tokenizer, 1.5, None, autocomplete.geometries)
     p = (after.double() / 1.5).softmax(0)

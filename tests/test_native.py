@@ -155,7 +155,7 @@ def test_bfloat16_rounds_the_weights_and_nothing_else() -> None:
     torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
-def test_what_it_cannot_run_is_said() -> None:
+def test_unsupported_models_are_reported() -> None:
     narrow = LlamaConfig(**{**SHAPE, "head_dim": 6})
     module = AutoModelForCausalLM.from_config(narrow)
     assert "heads are 6 wide" in why_not(module)
@@ -231,9 +231,7 @@ def test_no_second_pool_of_threads_comes_with_it() -> None:
     assert len(pools) == 1, pools
 
 
-def test_where_it_is_compiled_nothing_is_said(
-    tiny_folder: Callable[[str], Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_compiled_code_needs_no_notice(tiny_folder: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         model = hf.load(tiny_folder("compiled llama"), "tiny")
     assert isinstance(model, TorchModel)

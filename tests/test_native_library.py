@@ -187,7 +187,7 @@ def test_a_compile_that_failed_is_not_tried_again_by_this_process(kept: Kept) ->
         ("{folder}/liar", "or loaded from it"),
     ],
 )
-def test_without_a_compiler_that_works_the_model_runs_on_transformers_layers_and_says_so(
+def test_without_a_working_compiler_the_model_runs_on_transformers_layers_with_a_notice(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, compiler: str, said: str
 ) -> None:
     broken, liar = kept.root / "broken", kept.root / "liar"

@@ -105,7 +105,7 @@ def test_a_cut_off_shard_is_read_up_to_the_cut(tmp_path, pack):
 
 
 @pytest.mark.parametrize("name", ["s.jsonl.zst", "s.jsonl.gz"])
-def test_what_is_not_packed_as_its_name_says_is_reported(tmp_path, name):
+def test_a_file_that_is_not_packed_as_its_name_states_is_reported(tmp_path, name):
     (tmp_path / name).write_bytes(shard("plain"))
     texts, (place,) = read(tmp_path / name)
     assert texts == []

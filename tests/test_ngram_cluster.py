@@ -119,7 +119,7 @@ def _sees_nothing(path: str) -> bool:
     return False
 
 
-def test_a_scheduler_that_does_not_answer_is_said(monkeypatch):
+def test_a_scheduler_that_does_not_answer_is_reported(monkeypatch):
     monkeypatch.setattr(clusters, "PATIENCE", 0.5)
     with (
         pytest.raises(InputError, match=r"No Dask scheduler answers at tcp://127\.0\.0\.1:1"),

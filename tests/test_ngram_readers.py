@@ -324,7 +324,7 @@ def test_signals_beside_documents_are_not_documents(tmp_path):
     assert NgramStore.open(tmp_path / "s.ngram").count([1, 1]) == 1
 
 
-def test_documents_without_signals_are_refused_when_signals_are_asked_for(tmp_path):
+def test_documents_without_signals_are_refused_when_signals_are_requested(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "1 2"}\n')
     with pytest.raises(InputError, match="has no quality signals"):
         ngram_builder.build([tmp_path], tmp_path / "s.ngram", WordTokenizer(), signals=Signals.parse(["words=5-"]))

@@ -128,7 +128,7 @@ def test_probabilities_are_equation_5(tmp_path, documents, orders, minima, conte
         np.testing.assert_allclose(store.probabilities(context, candidates, weights), row, rtol=1e-12)
 
 
-def test_evidence_tells_how_much_of_a_context_was_kept(tmp_path):
+def test_evidence_includes_how_much_of_a_context_was_kept(tmp_path):
     # "1" goes on with 2 three times, and once each with 3 and 4, which are pruned
     store = build(tmp_path, [[1, 2]] * 3 + [[1, 3], [1, 4]], min_count=2)
     known = store.evidence([[9, 1], [2]], [2, 3, 99])

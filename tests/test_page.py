@@ -212,9 +212,7 @@ def test_status_line_shows_model_backend_and_times(drafting: Editor) -> None:
     expect(status).to_contain_text(f"reused {len(BEFORE)} of {len(BEFORE) + 1} tokens")
 
 
-def test_the_servers_notice_stands_in_the_status_line(
-    context: BrowserContext, server: Server, fake: FakeDrafts
-) -> None:
+def test_the_servers_notice_is_in_the_status_line(context: BrowserContext, server: Server, fake: FakeDrafts) -> None:
     fake.notice = "llama.cpp is not available; running on torch."
     editor = Editor(context.new_page(), fake).open(server.url)
     expect(editor.page.get_by_role("group", name="Status")).to_contain_text(fake.notice)
@@ -276,7 +274,7 @@ def test_plain_arrows_stay_with_the_caret(drafting: Editor) -> None:
     assert drafting.text == BEFORE
 
 
-def test_ctrl_right_takes_words_without_a_request_where_not_every_key_asks(drafting: Editor) -> None:
+def test_ctrl_right_takes_words_without_a_request_if_not_every_key_sends_one(drafting: Editor) -> None:
     drafting.ask_only_where_nothing_agrees()
     drafting.settle()
     asked = len(drafting.fake.requests)
@@ -412,7 +410,7 @@ def press_elsewhere(drafting: Editor, key: str) -> None:
     )
 
 
-def test_alt_down_requests_drafts_for_where_the_caret_stands(drafting: Editor) -> None:
+def test_alt_down_requests_drafts_at_the_caret(drafting: Editor) -> None:
     press_elsewhere(drafting, "Alt+ArrowDown")
     drafting.wait(lambda: drafting.fake.requests[-1]["before"] == BEFORE[:3], "a request for the new place")
     drafting.wait(lambda: len(drafting.drafts()) == 3)
@@ -498,7 +496,7 @@ KEYS = [
 ]
 
 
-def test_digits_are_told_by_their_place_on_every_keyboard(drafting: Editor) -> None:
+def test_digits_are_identified_by_their_place_on_every_keyboard(drafting: Editor) -> None:
     for event, taken in KEYS:
         drafting.box.evaluate(
             "(box, key) => box.dispatchEvent(new KeyboardEvent('keydown', {...key, bubbles: true, cancelable: true}))",
@@ -577,7 +575,7 @@ def test_alt_right_returns_and_nothing_is_changed(drafting: Editor) -> None:
 # ---------------------------------------------------------------- the text of rows
 
 
-def test_when_all_drafts_are_too_unlikely_the_page_says_so_and_shows_them_on_demand(drafting: Editor) -> None:
+def test_drafts_that_are_all_improbable_are_shown_on_demand(drafting: Editor) -> None:
     drafting.open_settings()
     drafting.page.get_by_role("slider", name="Minimum confidence").fill("0.5")
     expect(drafting.page.get_by_text("All drafts are below 50 %.")).to_be_visible()
@@ -614,7 +612,7 @@ def test_tools_leave_the_focus_with_the_text(drafting: Editor) -> None:
     assert drafting.text == BEFORE
 
 
-def test_the_list_stands_at_the_caret_in_the_middle_of_a_text(editor: Editor) -> None:
+def test_the_list_is_at_the_caret_in_the_middle_of_a_text(editor: Editor) -> None:
     for caret in (30, 3000, 5900):
         editor.put((PARAGRAPH + "\n") * 30, caret)
         editor.press("Alt+ArrowDown")
@@ -648,7 +646,7 @@ def test_typing_along_trims_the_drafts_before_any_answer(drafting: Editor) -> No
     assert len(drafting.counters()["alongMs"]) >= len(" to the market an")
 
 
-def test_without_a_request_at_every_key_typing_along_asks_nobody(drafting: Editor) -> None:
+def test_without_a_request_at_every_key_typing_along_a_draft_sends_none(drafting: Editor) -> None:
     drafting.ask_only_where_nothing_agrees()
     drafting.settle()
     asked = len(drafting.fake.requests)
@@ -666,7 +664,7 @@ def test_without_a_request_at_every_key_typing_along_asks_nobody(drafting: Edito
     assert drafting.counters()["avoided"] >= len(" to the market an")
 
 
-def test_every_key_asks_and_says_what_is_left_of_the_rows_that_stay(drafting: Editor) -> None:
+def test_every_key_sends_a_request_with_the_rest_of_the_rows_that_stay(drafting: Editor) -> None:
     asked = len(drafting.fake.requests)
     drafting.write(" to")
     drafting.wait(lambda: drafting.fake.requests[-1]["before"] == BEFORE + " to", "a request at the last key")
@@ -768,7 +766,7 @@ def test_after_a_pause_drafts_grow_to_their_length(editor: Editor) -> None:
     assert last["kept"] == [{"id": i, "text": text} for i, text in enumerate((" to the", " to the", " home before"))]
 
 
-def test_after_a_pause_dropped_drafts_are_replaced_where_not_every_key_asks(drafting: Editor) -> None:
+def test_after_a_pause_dropped_drafts_are_replaced_if_not_every_key_sends_a_request(drafting: Editor) -> None:
     drafting.ask_only_where_nothing_agrees()
     drafting.write(" to the m")
     drafting.fake.script[" to the m"] = ("arket and bought some bread", "ountains", "oon")
@@ -784,7 +782,7 @@ def test_a_backspace_brings_trimmed_drafts_back_without_a_request(drafting: Edit
     assert drafting.page.evaluate("polydraft.editor.request") is None
 
 
-def test_a_letter_that_no_draft_has_asks_at_once(drafting: Editor) -> None:
+def test_a_letter_that_no_draft_has_sends_a_request_at_once(drafting: Editor) -> None:
     drafting.write("x")
     drafting.wait(lambda: drafting.fake.requests[-1]["before"] == BEFORE + "x", "a request")
     assert drafting.fake.requests[-1].get("kept") == []
@@ -841,7 +839,7 @@ def test_two_tabs_do_not_disturb_each_other(context: BrowserContext, server: Ser
     assert (one.text, two.text) == ("The first", "The second")
 
 
-def test_a_closed_tab_says_so(editor: Editor) -> None:
+def test_a_closed_tab_notifies_the_server(editor: Editor) -> None:
     editor.write(BEFORE)
     editor.wait(lambda: editor.fake.requests)
     tab = editor.fake.requests[0]["tab"]
@@ -872,7 +870,7 @@ PLACES = {
 }
 
 
-def test_the_ghost_stands_where_the_text_will(editor: Editor) -> None:
+def test_the_ghost_is_where_the_text_will_be(editor: Editor) -> None:
     """Ghost text drawn in ink looks, pixel for pixel, like the page after taking it."""
     editor.page.add_style_tag(
         content="#pd { --ghost: var(--ink) !important } #pd-text { caret-color: transparent !important }"
@@ -1040,7 +1038,7 @@ def test_text_and_settings_survive_a_reload(drafting: Editor) -> None:
     drafting.wait_for_drafts(*PHRASES[:5])
 
 
-def test_copy_says_so(drafting: Editor) -> None:
+def test_copying_shows_a_toast(drafting: Editor) -> None:
     drafting.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     drafting.page.get_by_role("button", name="Copy").click()
     expect(drafting.page.get_by_text("Copied.")).to_be_visible()
@@ -1068,7 +1066,7 @@ def test_an_error_inside_the_stream_appears_in_words(editor: Editor) -> None:
     expect(editor.page.get_by_role("alert")).to_contain_text("The backend stopped. Start Polydraft again.")
 
 
-def test_a_lost_connection_is_told_and_found_again(drafting: Editor, server: Server) -> None:
+def test_a_lost_connection_is_reported_and_restored(drafting: Editor, server: Server) -> None:
     server.stop()
     try:
         drafting.write("x")

@@ -67,7 +67,7 @@ def test_forget_a_document_or_a_phrase(tmp_path: Path, monkeypatch: pytest.Monke
     assert rows("query", "1 2", "--store", "me") == []
 
 
-def test_delete_asks_first_and_takes_a_damaged_store_too(data: Path) -> None:
+def test_delete_needs_confirmation_and_works_for_a_damaged_store(data: Path) -> None:
     ngram("add", "--store", "me", "--phrase", "7 8 9")
     assert runner.invoke(app, ["ngram", "delete", "me"], input="n\n").exit_code == 1
     assert rows("query", "7", "--store", "me")
@@ -128,7 +128,7 @@ def test_switches() -> None:
     assert "on or off" in ngram("switch", "maybe", "--store", "me", status=1)
 
 
-def test_what_is_wrong_is_said_in_one_sentence() -> None:
+def test_errors_are_reported_in_one_sentence() -> None:
     assert "no personal store called 'none'" in ngram("forget", "x", "--store", "none", status=1)
     assert "Nothing to add" in ngram("add", "--store", "me", status=1)
     assert "name of a store" in ngram("add", "--store", "../x", "--phrase", "1", status=1)

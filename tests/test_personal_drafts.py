@@ -101,7 +101,7 @@ def test_stores_count_as_soon_as_they_come_go_or_are_switched(tmp_path: Path) ->
     shelf.close()
 
 
-def test_a_store_that_cannot_be_used_stands_in_nobodys_way(tmp_path: Path) -> None:
+def test_an_unusable_store_does_not_affect_the_others(tmp_path: Path) -> None:
     Shelf(WordTokenizer(9), tmp_path).open("foreign", create=True).close()
     (tmp_path / "junk.sqlite").write_text("junk" * 2000)
     shelf = Shelf(WordTokenizer(8), tmp_path)

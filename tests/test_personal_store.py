@@ -110,7 +110,7 @@ def test_an_order_that_is_not_there_is_refused() -> None:
     )
 )
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_the_store_counts_what_stands_in_it(
+def test_the_counts_are_those_of_the_contents(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, list[int]]]
 ) -> None:
     path = tmp_path_factory.mktemp("store") / "me.sqlite"
@@ -195,7 +195,7 @@ def test_a_file_that_fails_half_way_changes_nothing(store: PersonalStore) -> Non
     assert [text for stored in store.texts() for text in stored.passages] == ["1 2 3"]
 
 
-def test_it_says_where_words_stand(store: PersonalStore) -> None:
+def test_places_of_words_are_counted_by_origin(store: PersonalStore) -> None:
     store.add("a", ["1 2 1 2 1 2"])
     store.add("b", ["0 1 2", "2 1"])
     store.learn("3 4")
@@ -258,9 +258,7 @@ def test_forgetting_takes_whole_words_in_any_case(tmp_path: Path) -> None:
             store.forget("  ")
 
 
-def test_a_reader_that_holds_on_is_told_of_and_cleared_up_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forgetting_reports_an_open_reader_and_completes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.ngram.personal.PATIENCE", 0.05)
     path = tmp_path / "me.sqlite"
     with PersonalStore.open(path, WIDE, create=True) as store:
@@ -365,7 +363,7 @@ def test_a_later_version_and_another_tokenizer_are_refused(tmp_path: Path) -> No
         PersonalStore.open(path, TOKENIZER)
 
 
-def test_a_damaged_file_is_told(tmp_path: Path) -> None:
+def test_a_damaged_store_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "me.sqlite"
     with PersonalStore.open(path, TOKENIZER, create=True) as store:
         store.add("file", [text_of([1, 2, 3, 4] * 20000)])

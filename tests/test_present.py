@@ -34,7 +34,7 @@ def page(**more) -> Page:
     return Page(Words(), b"", most=3, **more)
 
 
-def test_rows_stand_by_number_and_no_text_stands_twice():
+def test_rows_are_ordered_by_number_and_no_text_appears_twice():
     found = Drafts([draft([4, 0], 2), draft([0], 0), draft([0], 1)], step=2)
     assert [(row.id, row.text) for row in present(found, page())] == [(0, " sea"), (2, " old sea")]
 

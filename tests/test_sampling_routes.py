@@ -146,7 +146,7 @@ def test_every_rule_and_mode_reaches_the_drafting(client: TestClient, rule: str,
     assert len(lines[0]["drafts"]) == min(3, int(kept))
 
 
-def test_without_a_choice_drafting_is_told_nothing_new() -> None:
+def test_without_a_choice_drafting_gets_no_options() -> None:
     assert DraftSettings().plain
     assert "rule" not in DraftSettings().drafting()
     assert not DraftSettings(temperature=1.1).plain
@@ -174,7 +174,7 @@ def test_the_engine_answers_between_two_passes() -> None:
         service.close()
 
 
-def test_who_looks_is_told_when_nothing_can_be_seen() -> None:
+def test_a_visit_without_drafts_gets_an_error() -> None:
     service = DraftService(FakeAutocomplete().real)
     service.start()
 
@@ -234,7 +234,7 @@ def test_bad_files_are_refused_whole(tmp_path: Path, content: Any, words: str) -
     assert own.all() == []
 
 
-def test_a_damaged_file_is_said_in_words(tmp_path: Path) -> None:
+def test_damaged_presets_are_reported(tmp_path: Path) -> None:
     file = tmp_path / "presets.sqlite"
     file.write_bytes(b"not a database" * 100)
     with pytest.raises(InputError, match="cannot be used"):

@@ -32,7 +32,7 @@ SCRIPT = """
 """
 
 
-def test_it_says_where_it_is_and_ends_quietly(tmp_path: Path) -> None:
+def test_it_prints_its_address_and_ends_quietly(tmp_path: Path) -> None:
     process = child(SCRIPT, tmp_path)
     assert process.stdout
     line = process.stdout.readline()
@@ -76,7 +76,7 @@ def test_an_address_of_another_machine_is_refused() -> None:
 
 
 @pytest.mark.parametrize("elsewhere", [False, True])
-def test_other_machines_are_let_in_by_address_alone_where_that_was_said(elsewhere: bool) -> None:
+def test_other_machines_have_access_by_ip_address_only_with_the_option(elsewhere: bool) -> None:
     """A page elsewhere can point a name of its own to this machine, but not an address."""
     service = DraftService(FakeAutocomplete().real)
     service.start()

@@ -112,7 +112,7 @@ def test_a_measurement_that_fails_is_begun_again(service: DraftService, monkeypa
     assert events[-2]["speculation"]["notice"] is None or "switched off" in events[-2]["speculation"]["notice"]
 
 
-def test_a_head_is_asked_about_a_text_that_was_read_before_it_was_chosen(
+def test_a_head_drafts_after_a_text_that_was_fed_before_it_was_chosen(
     service: DraftService, model: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head_for(model).save(tmp_path / "head")

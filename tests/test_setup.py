@@ -147,7 +147,7 @@ def test_setup_installs_the_locks_and_the_second_call_does_nothing(checkout: Che
     assert time.perf_counter() - start < 2
 
 
-def test_failed_compilation_is_said_at_every_setup_and_not_tried_again(checkout: Checkout) -> None:
+def test_failed_compilation_is_reported_at_every_setup_and_not_repeated(checkout: Checkout) -> None:
     code, said, calls = checkout.make("setup", LLAMA_FAILS="1")
     assert code == 0, said
     assert "llama-cpp-python==" in calls
@@ -212,7 +212,7 @@ def test_the_app_waits_for_llama_cpp_where_it_may_need_it(checkout: Checkout, ma
     assert (code, ran(calls)) == (0, ["llama.cpp", "app"]), said
 
 
-def test_a_failure_beside_the_app_is_told(checkout: Checkout) -> None:
+def test_a_failure_beside_the_app_is_reported(checkout: Checkout) -> None:
     ready_to_run(checkout, "x86_64")
     code, said, calls = checkout.make("run", LLAMA_FAILS="1")
     assert (code, ran(calls)) == (0, ["app", "llama.cpp"])

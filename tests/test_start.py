@@ -55,7 +55,7 @@ import own
     assert not (tmp_path / "own.pyi").exists()
 
 
-def test_a_command_beside_the_app_starts_when_asked_and_ends_with_it(tmp_path: Path) -> None:
+def test_a_command_beside_the_app_starts_on_request_and_ends_with_it(tmp_path: Path) -> None:
     left = tmp_path / "pid"
     with running.beside(f"sh -c 'sleep 60 & echo $! > {left}; wait'") as start:
         time.sleep(0.05)
@@ -88,7 +88,7 @@ def test_without_a_command_nothing_runs_beside_the_app() -> None:
         (False, "llama-cpp-python is not installed; run `make setup-llama`, or use --backend torch."),
     ],
 )
-def test_llama_cpp_that_is_not_there_yet_is_told_apart(
+def test_llama_cpp_that_is_being_compiled_is_distinguished(
     compiling: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_gguf: Path
 ) -> None:
     (tmp_path / "llama.building").write_text(str(os.getpid() if compiling else 2**22 + 1))

@@ -222,7 +222,7 @@ def test_a_model_that_needs_another_mask_is_refused_in_one_sentence() -> None:
         StaticModel(plain_model("bloom"), lines=2, capacity=CONTEXT)
 
 
-def test_what_cannot_be_static_is_served_as_before_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_models_run_as_before_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(static, "LEAST_POSITIONS", 8)
     assert isinstance(static.on_static_cache(plain_model("llama"), lines=2), StaticModel)
     served = static.on_static_cache(plain_model("bloom"), lines=2)
@@ -243,7 +243,7 @@ def test_a_step_of_some_leaves_what_idle_lines_hold_alone(llama: StaticModel) ->
         sequence.close()
 
 
-def test_lines_and_positions_are_finite_and_that_is_said(llama: StaticModel) -> None:
+def test_full_lines_and_positions_are_reported(llama: StaticModel) -> None:
     held = [llama.open() for _ in range(LINES)]
     with pytest.raises(ContextFull, match=f"All {LINES} lines"):
         llama.open()

@@ -167,7 +167,7 @@ def test_a_name_that_is_none_is_refused_in_words(page: Page) -> None:
     expect(field).not_to_have_attribute("aria-invalid", "true")
 
 
-def test_a_store_that_cannot_be_used_says_why_and_can_be_deleted(
+def test_an_unusable_store_shows_the_reason_and_can_be_deleted(
     editor: Editor, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores
 ) -> None:
     (shared[2] / "junk.sqlite").write_text("junk" * 2000)
@@ -278,7 +278,7 @@ def test_adding_can_be_stopped_and_leaves_nothing_half(page: Page, held: Held, s
     assert stores.list()[0]["documents"] == []
 
 
-def test_a_file_that_was_in_before_it_was_stopped_is_said_to_be_in(
+def test_a_file_that_was_added_before_the_stop_is_reported_as_added(
     page: Page, held: Held, stores: PersonalStores
 ) -> None:
     add(page, "letter.txt", "notes.md")
@@ -321,7 +321,7 @@ def search(page: Page, text: str) -> None:
     page.get_by_role("button", name="Search", exact=True).click()
 
 
-def test_search_says_what_follows_how_often_and_from_where(filled: Page) -> None:
+def test_search_shows_continuations_counts_and_sources(filled: Page) -> None:
     search(filled, "thank  YOU for")
     found = filled.locator(".ps-result")
     expect(found).to_contain_text("Found 4 times: letter.txt (3), notes.md (1).")
@@ -423,7 +423,7 @@ def test_a_draft_that_is_undone_teaches_nothing(learner: Editor, stores: Persona
     assert typed(stores) == [BEFORE + " on."]
 
 
-def test_incognito_holds_for_the_tab_and_for_nothing_else(
+def test_incognito_applies_to_one_tab_only(
     learner: Editor, stores: PersonalStores, shared: tuple[Server, FakeDrafts, Path]
 ) -> None:
     learner.write("Seen by all.\n")

@@ -195,7 +195,7 @@ def test_steps_of_forks_copy_the_cache_once_and_then_grow_in_place(
     assert close_to(last, again.feed([7]))
 
 
-def test_padding_never_asks_for_a_position_that_the_model_has_not_learnt(
+def test_padding_never_uses_a_position_that_the_model_has_not_learnt(
     loaded: Callable[[str], Loaded],
 ) -> None:
     model = loaded("gpt2").model
@@ -215,7 +215,7 @@ def test_a_fork_that_is_dropped_without_closing_does_not_move_its_parent(llama: 
     assert parent.store is store
 
 
-def test_only_the_logits_somebody_wants_are_computed(loaded: Callable[[str], Loaded]) -> None:
+def test_only_the_requested_logits_are_computed(loaded: Callable[[str], Loaded]) -> None:
     llama = loaded("llama").model
     widths: list[int] = []
     hook = llama.layers.module.get_output_embeddings().register_forward_hook(
