@@ -176,6 +176,17 @@ def serve(
 
 
 @app.command()
+def lsp() -> None:
+    """Serve drafts to an editor that speaks the Language Server Protocol, on standard input and output.
+
+    It asks a running Polydraft, or starts one. docs/clients.md shows how editors start it.
+    """
+    from app.lsp.server import run
+
+    run()
+
+
+@app.command()
 @flags.with_flags(flags.ALL_FLAGS)
 def complete(
     text: Annotated[

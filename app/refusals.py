@@ -68,7 +68,7 @@ async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> B
         if of_programs(request.url.path):
             fix = "docs/clients.md names the fields."
         param = ".".join(map(str, details[0]["loc"])) or None
-        raise Refused(422, " ".join(map(_in_words, details)), fix, param) from None
+        raise Refused(422, " ".join(map(in_words, details)), fix, param) from None
 
 
 def _mended(data: Any) -> Any:
@@ -95,9 +95,9 @@ async def body_of(request: Request, limit: int) -> bytes:
     return bytes(body)
 
 
-def _in_words(detail: dict[str, Any]) -> str:
-    """One of pydantic's errors as a sentence that names the field."""
-    name = ".".join(map(str, detail["loc"])).removeprefix("settings.") or "The request"
+def in_words(detail: dict[str, Any], whole: str = "The request") -> str:
+    """One of pydantic's errors as a sentence that names the field, or `whole` if it is about no single field."""
+    name = ".".join(map(str, detail["loc"])).removeprefix("settings.") or whole
     limits, given = detail.get("ctx", {}), detail.get("input")
     shown = json.dumps(given) if isinstance(given, int | float | bool | None) else f"a {type(given).__name__}"
     match detail["type"]:
@@ -115,13 +115,24 @@ def _in_words(detail: dict[str, Any]) -> str:
             return f"{name} is empty."
         case "value_error":
             return f"{name}: {str(limits['error']).removesuffix('.')}."
-        case "int_type" | "float_type" | "bool_type" | "string_type" | "model_type" | "finite_number" as kind:
+        case (
+            "int_type"
+            | "float_type"
+            | "bool_type"
+            | "string_type"
+            | "model_type"
+            | "dict_type"
+            | "list_type"
+            | "finite_number" as kind
+        ):
             wanted = {
                 "int_type": "a whole number",
                 "float_type": "a number",
                 "bool_type": "true or false",
                 "string_type": "text",
                 "model_type": "an object",
+                "dict_type": "an object",
+                "list_type": "a list",
                 "finite_number": "a finite number",
             }[kind]
             return f"{name} is {shown}; {wanted} is expected."

@@ -20,6 +20,8 @@ from typing import Any
 
 from app.private import data_folder
 
+PORT = 7893  # by default; not Gradio's own 7860: browsers store the user's texts per port
+
 try:
     import fcntl
 except ImportError:  # Windows: running servers are not found, and their port is reported as taken

@@ -29,6 +29,7 @@ from app.offline import stay_offline
 from app.private import gradio_folder
 from app.refusals import Refused, parsed, refuse
 from app.requests import DraftRequest
+from app.running import PORT
 from app.service import DraftService, load_failure
 from app.streaming import Streamed, as_line
 from app.threads import take_turns_quickly
@@ -37,7 +38,6 @@ from core.errors import InputError
 if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
 
-PORT = 7893  # not Gradio's own 7860: browsers store the user's texts per port
 ONCE_LOADED = (
     "POLYDRAFT_ONCE_LOADED"  # a command to run once the model is loaded: `make run` compiles llama.cpp this way
 )
@@ -104,6 +104,7 @@ def create_service_app(service: DraftService, access: Access | None = None, else
 
     openai_api.add_routes(app, service)
     infill.add_routes(app, service)
+    stores_routes.add_learning_routes(app, service.stores, parsed)
     app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere)
     return app
 
@@ -285,7 +286,11 @@ def tell_programs(words: str, host: str, port: int, access: Access | None) -> No
         )
     if access is None:
         who = "everybody who reaches this machine" if elsewhere else "every user and every program of this machine"
-        typer.echo(f"Warning: without a token {who} can have drafts from your personal stores at {address}.", err=True)
+        typer.echo(
+            f"Warning: without a token {who} can have drafts from your personal stores, and add text to those that "
+            f"learn, at {address}.",
+            err=True,
+        )
     typer.echo(f"{words} {address}: /v1/completions, /v1/models, /infill, /health.")
     if access is not None:
         typer.echo("Programs send what `polydraft token` prints as `Authorization: Bearer`, or as their API key.")

@@ -85,63 +85,50 @@ def add_routes(
         parsed: parses a request's body as a model, or raises an error for the user.
         ending: whether the server is shutting down; uploads then stop, and are rolled back.
     """
-    app.add_exception_handler(PolydraftError, _in_words)
+    add_learning_routes(app, stores, parsed)
     stopped = deque[str](maxlen=TICKETS)  # a stop may arrive before its file has been received
-
-    async def call(method: Callable[..., Answer], *arguments: Any) -> Answer:
-        """Runs blocking disk work outside the event loop."""
-        return await run_in_threadpool(method, *arguments)
 
     @app.get("/api/stores")
     async def listed() -> dict[str, Any]:
-        rows = await call(stores().list)
+        rows = await _call(stores().list)
         return {"stores": [row if "problem" in row else _by_origin(row) for row in rows]}
-
-    @app.get("/api/stores/learning")
-    async def learning() -> dict[str, Any]:
-        return {"learning": await call(stores().learning)}
 
     @app.post("/api/stores/create")
     async def create(request: Request) -> dict[str, Any]:
-        await call(stores().create, (await parsed(request, NamedStore)).store)
+        await _call(stores().create, (await parsed(request, NamedStore)).store)
         return {}
 
     @app.post("/api/stores/delete")
     async def delete(request: Request) -> dict[str, Any]:
-        await call(stores().delete, (await parsed(request, NamedStore)).store)
+        await _call(stores().delete, (await parsed(request, NamedStore)).store)
         return {}
 
     @app.post("/api/stores/switch")
     async def switch(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Switched)
-        await call(stores().switch, asked.store, asked.on)
+        await _call(stores().switch, asked.store, asked.on)
         return {}
 
     @app.post("/api/stores/switch-learning")
     async def switch_learning(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Switched)
-        await call(stores().switch_learning, asked.store, asked.on)
+        await _call(stores().switch_learning, asked.store, asked.on)
         return {}
 
     @app.post("/api/stores/add-phrase")
     async def add_phrase(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Phrase)
-        return {"tokens": await call(stores().add_phrase, asked.store, asked.text)}
+        return {"tokens": await _call(stores().add_phrase, asked.store, asked.text)}
 
     @app.post("/api/stores/forget")
     async def forget(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Forget)
-        done = await call(stores().forget, asked.store, asked.what)
+        done = await _call(stores().forget, asked.store, asked.what)
         return {"documents": done.documents, "places": done.places, "complete": done.complete}
 
     @app.post("/api/stores/search")
     async def search(request: Request) -> dict[str, Any]:
-        return {"found": await call(stores().search, (await parsed(request, Search)).text)}
-
-    @app.post("/api/stores/learn")
-    async def learn(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Learn)
-        return {"stores": await call(stores().take_in, asked.text, asked.finished)}
+        return {"found": await _call(stores().search, (await parsed(request, Search)).text)}
 
     @app.post("/api/stores/stop")
     async def stop(request: Request) -> dict[str, Any]:
@@ -166,6 +153,25 @@ def add_routes(
             media_type="application/x-ndjson",
             headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         )
+
+
+def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parsed) -> None:
+    """Adds the routes by which stores learn, for the page and for editors; for the arguments see `add_routes`."""
+    app.add_exception_handler(PolydraftError, _in_words)
+
+    @app.get("/api/stores/learning")
+    async def learning() -> dict[str, Any]:
+        return {"learning": await _call(stores().learning)}
+
+    @app.post("/api/stores/learn")
+    async def learn(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Learn)
+        return {"stores": await _call(stores().take_in, asked.text, asked.finished)}
+
+
+async def _call(method: Callable[..., Answer], *arguments: Any) -> Answer:
+    """Runs blocking disk work outside the event loop."""
+    return await run_in_threadpool(method, *arguments)
 
 
 async def _in_words(_: Request, error: Exception) -> Response:

@@ -1,0 +1,107 @@
+"""The drafting server: found at its port, or started there, and asked over HTTP.
+
+Only a server of this user is asked, as only it may have the token. A cancelled request closes its connection, and the
+drafting server stops it before the next pass.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from http import HTTPStatus
+from typing import Any
+
+import httpx
+
+from app import access, running
+from app.lsp.child import Child
+from app.lsp.settings import EditorSettings
+from core.errors import InputError
+
+START_S = 60  # seconds that a server may take to appear at its port
+LOOK_S = 0.05  # seconds between two looks
+SUPERSEDED = "superseded"  # the error code of a request that a newer one replaced
+
+
+class Connection:
+    """The drafting server of this user, for one editor."""
+
+    def __init__(self) -> None:
+        self._http = httpx.AsyncClient(timeout=None, trust_env=False)  # a proxy is not meant for this machine
+        self._child: Child | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._failure: tuple[int, InputError] | None = None  # port, and why no server could be started there
+
+    async def drafts(self, settings: EditorSettings, session: str, before: str, after: str) -> list[str]:
+        """The drafts between two texts, the best first; none if a newer request of the session replaced this one.
+
+        Raises: InputError if there is no server, or it refuses.
+        """
+        body = {
+            **settings.options,
+            "prompt": before,
+            "suffix": after,
+            "n": settings.k,
+            "max_tokens": settings.length,
+            "user": session,
+        }
+        answer = await self._post(settings, "/v1/completions", body)
+        found = answer.json()
+        if answer.is_success:
+            return list(dict.fromkeys(choice["text"] for choice in found["choices"] if choice["text"]))
+        if found["error"]["code"] == SUPERSEDED:
+            return []
+        raise InputError(found["error"]["message"])
+
+    async def learn(self, settings: EditorSettings, phrase: str) -> None:
+        """Adds an accepted draft to the stores that learn. Raises InputError if there is no server, or it refuses."""
+        answer = await self._post(settings, "/api/stores/learn", {"text": phrase, "finished": False})
+        if not answer.is_success:
+            found = answer.json()
+            raise InputError(f"{found['message']} {found['fix']}".strip())
+
+    def retry(self) -> None:
+        """Forget that no server could be started."""
+        self._failure = None
+
+    async def _post(self, settings: EditorSettings, path: str, body: dict[str, Any]) -> httpx.Response:
+        await self._reach(settings)
+        headers = {"Authorization": f"Bearer {access.token()}"}
+        try:
+            answer = await self._http.post(f"http://127.0.0.1:{settings.port}{path}", json=body, headers=headers)
+            answer.json()
+        except httpx.HTTPError as error:
+            raise InputError(f"Polydraft at port {settings.port} does not answer: {error}.") from error
+        except ValueError as error:
+            status = f"{answer.status_code} {HTTPStatus(answer.status_code).phrase}"
+            raise InputError(f"Polydraft at port {settings.port} answers {status}.") from error
+        return answer
+
+    async def _reach(self, settings: EditorSettings) -> None:
+        """Waits until a server of this user has the port; starts one if that is wanted."""
+        if running.at(settings.port) is not None:
+            return
+        if not settings.start:
+            raise InputError(
+                f"No Polydraft of yours runs at port {settings.port}. Start it with `polydraft serve`, or allow the "
+                "editor to: set start to true."
+            )
+        if self._failure is not None and self._failure[0] == settings.port:
+            raise self._failure[1]
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.create_task(self._start(settings.port))
+        await asyncio.shield(self._starting)  # the next request still needs the server if this one is cancelled
+
+    async def _start(self, port: int) -> None:
+        if self._child is not None:
+            self._child.stop()  # at another port, or ended
+        child = self._child = Child(port)
+        for _ in range(int(START_S / LOOK_S)):
+            if running.at(port) is not None:  # the child, or a server that another editor started at the same time
+                return
+            if child.ended:
+                self._failure = port, InputError(f"Polydraft could not be started: {child.said()}")
+                raise self._failure[1]
+            await asyncio.sleep(LOOK_S)
+        child.stop()
+        self._failure = port, InputError(f"Polydraft did not start at port {port} within {START_S} s.")
+        raise self._failure[1]

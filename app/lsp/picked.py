@@ -1,0 +1,33 @@
+"""Accepted drafts. A draft counts once the writing goes on with it; one that is undone at once teaches nothing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass
+from typing import Any
+
+CONTEXT = 6  # words before a draft that are learned with it, as on the page
+
+_LAST_WORDS = re.compile(rf"(?:\S+\s+){{0,{CONTEXT - 1}}}\S*\s*\Z")
+
+
+@dataclass(frozen=True)
+class Picked:
+    """A draft at its place in a document: what an editor hands back when the user accepts it."""
+
+    uri: str
+    at: int  # characters before it
+    text: str
+    phrase: str  # the draft with the words before it
+
+    @classmethod
+    def of(cls, uri: str, before: str, text: str) -> Picked:
+        line = before[before.rfind("\n") + 1 :]
+        words = _LAST_WORDS.search(line)
+        return cls(uri, len(before), text, ((words[0] if words else "") + text).strip())
+
+    def as_argument(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def stands_in(self, text: str) -> bool:
+        return text.startswith(self.text, self.at)

@@ -1,0 +1,162 @@
+"""The language server: the features of the protocol that `polydraft lsp` has.
+
+    textDocument/inlineCompletion      the drafts at the caret, each an item
+    workspace/executeCommand           the editor reports which draft the user accepted
+    workspace/didChangeConfiguration   settings; also from initializationOptions
+
+The editor sends whole documents: pygls would place the changes of a document by `str.splitlines`, which knows more line
+ends than the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from importlib.metadata import version
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.workspace import PositionCodec
+
+from app.asking import WINDOW, cropped
+from app.lsp.connection import Connection
+from app.lsp.picked import Picked
+from app.lsp.places import in_comment, is_prose
+from app.lsp.settings import SECTION, EditorSettings, parsed_settings, section, without_nulls
+from core.errors import PolydraftError
+
+ACCEPTED = "polydraft.accepted"
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+class DraftingLanguageServer(LanguageServer):
+    """What one editor has set, and what it was told."""
+
+    def __init__(self) -> None:
+        super().__init__("polydraft", version("polydraft"), text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        self.settings = EditorSettings()
+        self.connection = Connection()
+        self.first: Any = {}  # initializationOptions; later settings are added to them
+        self.picked: Picked | None = None
+        self._told = ""  # the last error, which is not repeated at every key
+
+    def change_settings(self, given: Any) -> None:
+        """Sets what the editor sent, in addition to the first settings. If something is wrong, says so and changes
+        nothing."""
+        new = without_nulls(section(given))
+        try:
+            both = self.first | new if isinstance(self.first, dict) and isinstance(new, dict) else new
+            self.settings = parsed_settings(both)
+        except PolydraftError as error:
+            self.tell(f"The settings of Polydraft are not changed: {error}")
+        else:
+            self._told = ""
+            self.connection.retry()
+
+    def tell(self, message: str) -> None:
+        """Shows an error to the user, once."""
+        if message != self._told:
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
+        self._told = message
+
+    async def drafts(self, params: types.InlineCompletionParams) -> list[types.InlineCompletionItem]:
+        document = self.workspace.get_text_document(params.text_document.uri)
+        text, language, settings = document.source, document.language_id or "", self.settings
+        codec = document.position_codec
+        caret = offset(text, params.position, codec)
+        if not is_prose(language, settings):
+            looked = (text, caret, language, document.path)
+            if not settings.comments or not await asyncio.to_thread(in_comment, *looked):
+                return []
+        start, place, chosen = caret, types.Range(params.position, params.position), ""
+        if selected := params.context.selected_completion_info:  # the editor's own list is open at this entry
+            start, place, chosen = offset(text, selected.range.start, codec), selected.range, selected.text
+        before, after = text[:start] + chosen, text[caret : caret + WINDOW]
+        session = f"polydraft lsp {os.getpid()} {document.uri}"
+        found = await self.connection.drafts(settings, session, cropped(before), after)
+        self._told = ""
+        return [
+            types.InlineCompletionItem(
+                insert_text=chosen + draft,
+                range=place,
+                command=types.Command(
+                    "Accept the draft", ACCEPTED, arguments=[Picked.of(document.uri, before, draft).as_argument()]
+                ),
+            )
+            for draft in found
+        ]
+
+    async def settle(self) -> None:
+        """The writing goes on: the draft that was accepted before is learned if it still stands."""
+        picked, self.picked = self.picked, None
+        document = self.workspace.text_documents.get(picked.uri) if picked else None
+        if picked and document and picked.stands_in(document.source):
+            await self.connection.learn(self.settings, picked.phrase)
+
+
+def offset(text: str, position: types.Position, codec: PositionCodec) -> int:
+    """The number of characters before a position. A position behind the end of its line is at its end."""
+    ends = list(_LINE_END.finditer(text))
+    if position.line > len(ends):
+        return len(text)
+    start = ends[position.line - 1].end() if position.line else 0
+    line = text[start : ends[position.line].start() if position.line < len(ends) else len(text)]
+    units = position.character
+    for at, char in enumerate(line):
+        if units <= 0:
+            return start + at
+        units -= codec.client_num_units(char)
+    return start + len(line)
+
+
+def create_server() -> DraftingLanguageServer:
+    server = DraftingLanguageServer()
+
+    @server.feature(types.INITIALIZE)
+    def initialize(params: types.InitializeParams) -> None:
+        server.first = without_nulls(section(params.initialization_options or {}))
+
+    @server.feature(types.INITIALIZED)
+    def initialized(_: types.InitializedParams) -> None:
+        server.change_settings({})
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
+    async def configured(params: types.DidChangeConfigurationParams) -> None:
+        given = params.settings
+        workspace = server.client_capabilities.workspace
+        if given is None and workspace and workspace.configuration:  # the editor wants to be asked
+            asked = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+            (given,) = await server.workspace_configuration_async(asked)
+        server.change_settings(given or {})
+
+    @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION)
+    async def complete(params: types.InlineCompletionParams) -> types.InlineCompletionList:
+        try:
+            return types.InlineCompletionList(await server.drafts(params))
+        except PolydraftError as error:
+            server.tell(str(error))
+            return types.InlineCompletionList([])
+
+    async def settled(_: Any) -> None:
+        try:
+            await server.settle()
+        except PolydraftError as error:
+            server.tell(str(error))
+
+    server.feature(types.TEXT_DOCUMENT_DID_CHANGE)(settled)
+    server.feature(types.TEXT_DOCUMENT_DID_SAVE)(settled)
+
+    @server.command(ACCEPTED)
+    async def accepted(picked: dict[str, Any]) -> None:
+        await settled(None)
+        server.picked = Picked(**picked)
+
+    return server
+
+
+def run() -> None:
+    """Serves one editor on standard input and output, until it ends the connection."""
+    create_server().start_io()

@@ -1,0 +1,73 @@
+"""The settings of the language server, as an editor sends them, validated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from app.client_options import ClientOptions
+from app.refusals import Refused, in_words
+from app.running import PORT
+from core.errors import InputError
+from core.options import DRAFTING
+
+SECTION = "polydraft"
+PROSE = [
+    "plaintext", "text", "markdown", "mdx", "rmd", "rmarkdown", "quarto", "latex", "tex", "plaintex", "context",
+    "typst", "restructuredtext", "rst", "org", "norg", "asciidoc", "asciidoctor", "mediawiki", "vimwiki", "textile",
+    "fountain", "mail", "git-commit", "gitcommit",
+]  # fmt: skip  # language identifiers of VS Code, and file types of Vim and Emacs
+ALL = "*"
+
+
+class EditorSettings(BaseModel):
+    """What an editor may set.
+
+    Attributes:
+        k, length: how many drafts, and their most tokens.
+        prose: languages that have drafts everywhere, by the identifiers of the editor; "*" names all.
+        comments: whether all other languages have drafts within comments.
+        port: of the drafting server.
+        start: whether to start a drafting server if none runs at the port.
+        options: further fields of `/v1/completions`, as docs/clients.md lists them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    k: int = Field(int(DRAFTING["k"].default), ge=DRAFTING["k"].low, le=DRAFTING["k"].high)
+    length: int = Field(int(DRAFTING["length"].default), ge=DRAFTING["length"].low, le=DRAFTING["length"].high)
+    prose: list[str] = PROSE
+    comments: bool = True
+    port: int = Field(PORT, ge=1, le=65535)
+    start: bool = True
+    options: dict[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _drafting(self) -> EditorSettings:
+        try:
+            ClientOptions.model_validate(self.options, strict=True).settings(self.k, self.length, {})
+        except Refused as error:
+            raise ValueError(error.message) from None
+        return self
+
+
+def parsed_settings(given: Any) -> EditorSettings:
+    """The settings for what the editor sent. Raises InputError, which names each wrong one."""
+    if not isinstance(given, dict):
+        raise InputError(f"{given!r} given; an object with settings expected.")
+    try:
+        return EditorSettings.model_validate(given)
+    except ValidationError as error:
+        details = error.errors(include_url=False)
+        raise InputError(" ".join(in_words(dict(detail), "options") for detail in details)) from None
+
+
+def section(given: Any) -> Any:
+    """Our part of an editor's settings: some send it alone, others under our name."""
+    return given[SECTION] if isinstance(given, dict) and SECTION in given else given
+
+
+def without_nulls(given: Any) -> Any:
+    """The settings that have a value: editors send null for those that the user did not set."""
+    return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
