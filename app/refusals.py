@@ -13,6 +13,16 @@ from pydantic import BaseModel, ValidationError
 Body = TypeVar("Body", bound=BaseModel)
 
 MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text before the caret
+EXPECTED = {  # by pydantic's name of the error
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "model_type": "an object",
+    "dict_type": "an object",
+    "list_type": "a list",
+    "finite_number": "a finite number",
+}
 
 
 class Refused(Exception):
@@ -115,25 +125,6 @@ def in_words(detail: dict[str, Any], whole: str = "The request") -> str:
             return f"{name} is empty."
         case "value_error":
             return f"{name}: {str(limits['error']).removesuffix('.')}."
-        case (
-            "int_type"
-            | "float_type"
-            | "bool_type"
-            | "string_type"
-            | "model_type"
-            | "dict_type"
-            | "list_type"
-            | "finite_number" as kind
-        ):
-            wanted = {
-                "int_type": "a whole number",
-                "float_type": "a number",
-                "bool_type": "true or false",
-                "string_type": "text",
-                "model_type": "an object",
-                "dict_type": "an object",
-                "list_type": "a list",
-                "finite_number": "a finite number",
-            }[kind]
-            return f"{name} is {shown}; {wanted} is expected."
+        case kind if kind in EXPECTED:
+            return f"{name} is {shown}; {EXPECTED[kind]} is expected."
     return f"{name}: {detail['msg']}."

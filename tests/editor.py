@@ -105,6 +105,12 @@ class Editor:
     def configure(self, settings: Any) -> None:
         self.client.workspace_did_change_configuration(types.DidChangeConfigurationParams(settings))
 
+    def kill(self) -> None:
+        """Kills the language server, without a chance to end anything."""
+        process = self.client._server
+        assert process
+        process.kill()
+
     @property
     def messages(self) -> list[str]:
         return [message.message for message in self.client.messages]
@@ -126,5 +132,6 @@ async def editor(
     try:
         yield Editor(client, result.capabilities)
     finally:
-        await asyncio.wait_for(client.shutdown_session(), 20)
+        if client._server and client._server.returncode is None:
+            await asyncio.wait_for(client.shutdown_session(), 20)
         await client.stop()

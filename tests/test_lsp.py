@@ -52,6 +52,7 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 async def test_all_drafts_are_items_at_the_caret(drafting: Drafting, writing: Editor) -> None:
+    assert writing.capabilities.inline_completion_provider is not None
     uri = writing.write("Dear Anna,\nI look for to it.")
     items = await writing.drafts(uri, 1, 10)
     assert [item.insert_text for item in items] == [word * 2 for word in WORDS]

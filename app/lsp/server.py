@@ -132,7 +132,7 @@ def create_server() -> DraftingLanguageServer:
             (given,) = await server.workspace_configuration_async(asked)
         server.change_settings(given or {})
 
-    @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION)
+    @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
     async def complete(params: types.InlineCompletionParams) -> types.InlineCompletionList:
         try:
             return types.InlineCompletionList(await server.drafts(params))
