@@ -63,8 +63,8 @@ test: setup-dev browser lint $(VSCODE) ## Everything that has to pass: format, l
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # What takes longer than 8 s in all: these load models, start servers or kill processes.
-SLOW := app autocomplete cli eagle3 evals gguf guard llamacpp modes native ngram_cluster ngram_interruption ngram_store \
-        samplers server shutdown soak speculative start static superposed token_trees torch_model verified
+SLOW := app autocomplete cli eagle3 evals gguf guard llamacpp lsp lsp_start lsp_vscode modes native ngram_cluster \
+        ngram_interruption ngram_store samplers server shutdown soak speculative start static superposed token_trees torch_model verified
 
 test-firefox: setup-dev ## The tests of the editor in Firefox (Debian: apt-get install firefox-esr)
 	@$(BIN)/python -m pytest --firefox tests/test_page.py $(ARGS)
