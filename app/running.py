@@ -31,13 +31,17 @@ except ImportError:  # Windows: running servers are not found, and their port is
 @contextmanager
 def marked(port: int, options: dict[str, Any]) -> Iterator[None]:
     """Context manager: while active, `at(port)` returns the options in any process of this user on this machine."""
+    if fcntl is None:
+        yield
+        return
     path = _file(port)
-    with path.open("w", encoding="utf-8") as file:
-        if fcntl:
-            with suppress(OSError):  # a file system without locks: as on Windows
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    with made.open("w", encoding="utf-8") as file:
+        with suppress(OSError):  # a file system without locks: as on Windows
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         json.dump(options, file)
         file.flush()
+        made.replace(path)  # locked before another process can look, whose own lock would prevent ours
         try:
             yield
         finally:

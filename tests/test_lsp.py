@@ -215,10 +215,11 @@ async def test_wrong_settings_are_named_to_the_user_and_change_nothing(
     assert len(await writing.drafts(uri, 0, 4)) == 3
 
 
-async def test_wrong_first_settings_are_named_too(drafting: Drafting) -> None:
-    async with editor({"polydraft": {"ports": drafting.port}}) as writing:
+@pytest.mark.parametrize("first", [{"polydraft": {"ports": 7893}}, ["ports"]])
+async def test_wrong_first_settings_are_named_too(first: Any) -> None:
+    async with editor(first) as writing:
         await until(lambda: bool(writing.messages))
-        assert "ports is no field" in writing.messages[0]
+        assert "ports" in writing.messages[0]
 
 
 async def test_an_editor_that_wants_to_be_asked_for_settings_is_asked(drafting: Drafting) -> None:

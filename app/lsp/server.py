@@ -24,7 +24,7 @@ from app.asking import WINDOW, cropped
 from app.lsp.connection import Connection
 from app.lsp.picked import Picked
 from app.lsp.places import in_comment, is_prose
-from app.lsp.settings import SECTION, EditorSettings, parsed_settings, section, without_nulls
+from app.lsp.settings import SECTION, EditorSettings, parsed_settings, section
 from core.errors import PolydraftError
 
 ACCEPTED = "polydraft.accepted"
@@ -46,10 +46,8 @@ class DraftingLanguageServer(LanguageServer):
     def change_settings(self, given: Any) -> None:
         """Sets what the editor sent, in addition to the first settings. If something is wrong, says so and changes
         nothing."""
-        new = without_nulls(section(given))
         try:
-            both = self.first | new if isinstance(self.first, dict) and isinstance(new, dict) else new
-            self.settings = parsed_settings(both)
+            self.settings = parsed_settings(self.first, section(given))
         except PolydraftError as error:
             self.tell(f"The settings of Polydraft are not changed: {error}")
         else:
@@ -117,7 +115,7 @@ def create_server() -> DraftingLanguageServer:
 
     @server.feature(types.INITIALIZE)
     def initialize(params: types.InitializeParams) -> None:
-        server.first = without_nulls(section(params.initialization_options or {}))
+        server.first = section(params.initialization_options)
 
     @server.feature(types.INITIALIZED)
     def initialized(_: types.InitializedParams) -> None:
@@ -130,7 +128,7 @@ def create_server() -> DraftingLanguageServer:
         if given is None and workspace and workspace.configuration:  # the editor wants to be asked
             asked = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
             (given,) = await server.workspace_configuration_async(asked)
-        server.change_settings(given or {})
+        server.change_settings(given)
 
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
     async def complete(params: types.InlineCompletionParams) -> types.InlineCompletionList:

@@ -52,22 +52,23 @@ class EditorSettings(BaseModel):
         return self
 
 
-def parsed_settings(given: Any) -> EditorSettings:
-    """The settings for what the editor sent. Raises InputError, which names each wrong one."""
-    if not isinstance(given, dict):
-        raise InputError(f"{given!r} given; an object with settings expected.")
+def parsed_settings(*given: Any) -> EditorSettings:
+    """The settings for what the editor sent; a later value replaces an earlier one. Null is no value: editors send it
+    for what the user did not set.
+
+    Raises: InputError, which names each wrong setting.
+    """
+    for one in given:
+        if not isinstance(one, dict):
+            raise InputError(f"{one!r} given; an object with settings expected.")
     try:
-        return EditorSettings.model_validate(given)
+        merged = {name: value for one in given for name, value in one.items() if value is not None}
+        return EditorSettings.model_validate(merged)
     except ValidationError as error:
         details = error.errors(include_url=False)
         raise InputError(" ".join(in_words(dict(detail), "options") for detail in details)) from None
 
 
 def section(given: Any) -> Any:
-    """Our part of an editor's settings: some send it alone, others under our name."""
-    return given[SECTION] if isinstance(given, dict) and SECTION in given else given
-
-
-def without_nulls(given: Any) -> Any:
-    """The settings that have a value: editors send null for those that the user did not set."""
-    return {name: value for name, value in given.items() if value is not None} if isinstance(given, dict) else given
+    """Our part of an editor's settings: some send it alone, others under our name; none is an empty one."""
+    return (given[SECTION] if isinstance(given, dict) and SECTION in given else given) or {}
