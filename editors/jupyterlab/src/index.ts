@@ -1,6 +1,7 @@
 /** The plugin: registers the provider of drafts, and adds a key that takes one word of the shown draft. */
 
 import { type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
+import { type CodeMirrorEditor } from "@jupyterlab/codemirror";
 import { ICompletionProviderManager, IInlineCompleterFactory, type InlineCompleter } from "@jupyterlab/completer";
 
 import { Drafts } from "./drafts";
@@ -28,8 +29,10 @@ function addAcceptWord(app: JupyterFrontEnd, factory: IInlineCompleterFactory): 
     execute: () => {
       const active = [...completers].find((completer) => completer.isActive);
       const word = WORD.exec(active?.current?.insertText ?? "");
-      // The completer shortens its items by what is typed, so what remains is still shown.
-      if (word) active?.editor?.replaceSelection?.(word[0]);
+      if (!active || !word) return;
+      // As if it was typed: the completer shortens its items by what is typed, and goes on to show the rest.
+      const view = (active.editor as CodeMirrorEditor).editor;
+      view.dispatch(view.state.replaceSelection(word[0]));
     },
   });
   app.commands.addKeyBinding({
