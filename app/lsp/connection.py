@@ -68,12 +68,11 @@ class Connection:
         headers = {"Authorization": f"Bearer {access.token()}"}
         try:
             answer = await self._http.post(f"http://127.0.0.1:{settings.port}{path}", json=body, headers=headers)
-            answer.json()
         except httpx.HTTPError as error:
             raise InputError(f"Polydraft at port {settings.port} does not answer: {error}.") from error
-        except ValueError as error:
+        if not answer.headers.get("Content-Type", "").startswith("application/json"):
             status = f"{answer.status_code} {HTTPStatus(answer.status_code).phrase}"
-            raise InputError(f"Polydraft at port {settings.port} answers {status}.") from error
+            raise InputError(f"Polydraft at port {settings.port} answers {status}.")
         return answer
 
     async def _reach(self, settings: EditorSettings) -> None:

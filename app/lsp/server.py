@@ -24,7 +24,7 @@ from app.asking import WINDOW, cropped
 from app.lsp.connection import Connection
 from app.lsp.picked import Picked
 from app.lsp.places import in_comment, is_prose
-from app.lsp.settings import SECTION, EditorSettings, parsed_settings, section
+from app.lsp.settings import SECTION, parsed_settings, section
 from core.errors import PolydraftError
 
 ACCEPTED = "polydraft.accepted"
@@ -37,7 +37,7 @@ class DraftingLanguageServer(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("polydraft", version("polydraft"), text_document_sync_kind=types.TextDocumentSyncKind.Full)
-        self.settings = EditorSettings()
+        self.settings = parsed_settings()
         self.connection = Connection()
         self.first: Any = {}  # initializationOptions; later settings are added to them
         self.picked: Picked | None = None
