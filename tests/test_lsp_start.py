@@ -28,7 +28,8 @@ async def test_the_drafting_server_is_started_shared_and_ends_with_the_editor(ki
     async with editor({"port": port}) as first:
         assert running.at(port) is None
         items = await first.drafts(first.write("I am looking forward to the mee"), 0, 31)
-        assert "ting" in {item.insert_text for item in items}
+        assert all(str(item.insert_text).startswith("ting") for item in items)
+        assert len(items) == 3
         async with editor({"port": port, "start": False}) as second:
             assert len(await second.drafts(second.write("Thank you for"), 0, 13)) > 1
         assert running.at(port) is not None
@@ -46,5 +47,5 @@ async def test_a_server_that_cannot_be_started_is_told_once_in_its_own_words() -
             for _ in range(3):
                 assert await writing.drafts(uri, 0, 4) == []
             (told,) = writing.messages
-            assert told.startswith("Polydraft could not be started: Error: ")
+            assert told.startswith("Polydraft could not be started: ")
             assert f"Port {port} is already in use by another program." in told

@@ -13,10 +13,12 @@ import sys
 import tempfile
 import threading
 
+from core.errors import PolydraftError
+
 TOLD = 2000  # characters of a failed child's output
 
 
-class Child:
+class OwnServer:
     """`polydraft serve` at a port."""
 
     def __init__(self, port: int) -> None:
@@ -48,8 +50,19 @@ def _end_with_parent() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-if __name__ == "__main__":
-    from app.cli import app
+def _main(port: int) -> None:
+    from app.offline import stay_offline
+    from app.server import serve
 
+    stay_offline()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    app(["serve", "--port", sys.argv[1]], prog_name="polydraft")
+    try:
+        serve(port=port, open_browser=False, page=False)
+    except PolydraftError as error:
+        sys.exit(str(error))
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    _main(int(sys.argv[1]))

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 
 from app import access, running
-from app.lsp.child import Child
+from app.lsp.child import OwnServer
 from app.lsp.settings import EditorSettings
 from core.errors import InputError
 
@@ -27,7 +27,7 @@ class Connection:
 
     def __init__(self) -> None:
         self._http = httpx.AsyncClient(timeout=None, trust_env=False)  # a proxy is not meant for this machine
-        self._child: Child | None = None
+        self._child: OwnServer | None = None
         self._starting: asyncio.Task[None] | None = None
         self._failure: tuple[int, InputError] | None = None  # port, and why no server could be started there
 
@@ -93,7 +93,7 @@ class Connection:
     async def _start(self, port: int) -> None:
         if self._child is not None:
             self._child.stop()  # at another port, or ended
-        child = self._child = Child(port)
+        child = self._child = OwnServer(port)
         for _ in range(int(START_S / LOOK_S)):
             if running.at(port) is not None:  # the child, or a server that another editor started at the same time
                 return
