@@ -285,9 +285,9 @@ def tell_programs(words: str, host: str, port: int, access: Access | None) -> No
             err=True,
         )
     if access is None:
-        who = "everybody who reaches this machine" if elsewhere else "every user and every program of this machine"
+        who = "every program that reaches this machine" if elsewhere else "every user and every program of this machine"
         typer.echo(
-            f"Warning: without a token {who} can have drafts from your personal stores, and add text to those that "
+            f"Warning: without a token {who} can get drafts from your personal stores, and add text to those that "
             f"learn, at {address}.",
             err=True,
         )

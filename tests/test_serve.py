@@ -56,7 +56,7 @@ def test_it_prints_its_address_and_ends_quietly(tmp_path: Path) -> None:
         ("127.0.0.1", True, []),
         ("127.0.0.1", False, ["without a token every user and every program of this machine"]),
         ("0.0.0.0", True, ["--host 0.0.0.0 gives other machines access", "not encrypted"]),
-        ("0.0.0.0", False, ["gives other machines access", "without a token everybody who reaches this machine"]),
+        ("0.0.0.0", False, ["gives other machines access", "without a token every program that reaches this machine"]),
     ],
 )
 def test_open_doors_are_warned_of_in_words(
