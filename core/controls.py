@@ -210,7 +210,14 @@ SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
                 "The lowest tolerance score that is accepted. Near 1: hardly any.",
             ),
             Control(
-                "lam", "λ", "prune-lambda", 1.0, 0.0, 4.0, 0.1, "Higher: fewer proposals where the model is unsure."
+                "lam",
+                "λ",
+                "prune-lambda",
+                1.0,
+                0.0,
+                4.0,
+                0.1,
+                "Higher: where the model is unsure, fewer proposals after the first. 0: as in the paper's equations.",
             ),
             Control(
                 "epsilon",
@@ -220,7 +227,7 @@ SPECULATIONS: dict[str, tuple[str, tuple[Control, ...]]] = {
                 0.0,
                 0.9,
                 0.01,
-                "The largest share of proposals that may be dropped at each depth.",
+                "The share of the proposals' probability that may be dropped at each depth.",
             ),
         ),
     ),

@@ -18,7 +18,7 @@ from core.errors import InputError
 from core.models.base import Row, path_to
 from core.speculative import Calibration, CalibrationError, NgramDrafter, TokenTree, arc, generate
 from core.speculative import acceptance as rules
-from core.speculative.arc import Pruning, confidence, kept, local_tolerance_score, normalised_entropy, risk
+from core.speculative.arc import Pruning, kept, local_tolerance_score, normalised_entropy, risk
 from core.speculative.budget import Estimates, Levels, best_size
 from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint
 from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
@@ -72,15 +72,14 @@ def test_pruning_keeps_paths_whole_and_each_depths_mass(
     for parent, below in children.items():  # nobody who stays loses all children
         if parent < 0 or parent in places:
             assert places & set(below)
-            assert max(below, key=lambda p: confidence(tree, h, lam)[p]) in places or leaf > 1
+            assert max(below, key=lambda p: tree.products()[p]) in places or leaf > 1
     if leaf == 1 and set(range(len(tree))) - places:
-        score = confidence(tree, h, lam)
+        score = tree.products()
         for depth in set(tree.depths):
             at = [p for p in range(len(tree)) if tree.depths[p] == depth and tree.parents[p] in places | {-1}]
             if all(tree.parents[p] in places | {-1} for p in range(len(tree)) if tree.depths[p] == depth):
-                assert sum(score[p] for p in at if p in places) >= (1 - epsilon) * sum(score[p] for p in at) * (
-                    1 - 1e-9
-                )
+                least = 1 - Pruning(lam, epsilon).share(depth, h)
+                assert sum(score[p] for p in at if p in places) >= least * sum(score[p] for p in at) * (1 - 1e-9)
 
 
 def test_pruning_by_hand() -> None:
@@ -90,7 +89,34 @@ def test_pruning_by_hand() -> None:
     assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [0, 1, 3, 5]  # 2 is the tenth that may go; 4: .03 of .72
     assert kept(tree, 0.0, Pruning(epsilon=0.0)) == list(range(6))
     assert kept(tree, 0.0, Pruning(epsilon=0.3)) == [0, 1, 3, 5]  # 5 is under θ, but 1 would lose all its children
-    assert confidence(tree, 0.5, 2.0)[3] == pytest.approx(0.54 * np.exp(-1))
+
+
+@given(trees(), st.floats(0, 1), st.floats(0, 3), st.floats(0, 0.9))
+def test_the_factor_of_eq_1_cancels_out_in_eq_3(tree: TokenTree, h: float, lam: float, epsilon: float) -> None:
+    """By the paper's equations a depth keeps the same tokens for every λ, which are those of our rule at λ = 0."""
+    for depth in set(tree.depths):
+        at = [p for p in range(len(tree)) if tree.depths[p] == depth]
+        order = sorted(at, key=lambda p: -tree.products()[p])
+        found = []
+        for factor in (1.0, math.exp(-lam * depth * h)):  # q̃ = e^ℓ · factor
+            q = np.array([tree.products()[p] * factor for p in order])
+            count = next(n for n in range(1, len(q) + 1) if q[:n].sum() >= (1 - epsilon) * q.sum() * (1 - 1e-9))
+            found.append(count)
+        assert found[0] == found[1]
+
+
+def test_uncertainty_prunes_more_the_deeper_a_token_is() -> None:
+    """Ours: λ acts on ε_d. At depth 0, at λ = 0 and where the target is sure it changes nothing."""
+    level = [0.5, 0.3, 0.2]
+    tree = TokenTree(list(range(9)), [-1, -1, -1, 0, 0, 0, 3, 3, 3], level * 3)
+
+    def at_each_depth(lam: float, h: float) -> list[int]:
+        return [sum(tree.depths[p] == d for p in kept(tree, h, Pruning(lam, 0.05))) for d in range(3)]
+
+    assert at_each_depth(0.0, 0.5) == at_each_depth(2.0, 0.0) == [3, 3, 3]
+    assert at_each_depth(0.5, 0.5) == [3, 2, 2]
+    assert at_each_depth(2.0, 0.5) == [3, 1, 1]
+    assert Pruning(2.0, 0.05).share(1, 0.5) == pytest.approx(1 - 0.95 * math.exp(-1))
 
 
 # --- bounds and LTS (eqs. 10, 13-15)

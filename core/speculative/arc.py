@@ -30,8 +30,9 @@ class Pruning:
     """The dials of pruning.
 
     Attributes:
-        lam: λ, how much uncertainty and depth count against a token (eq. 1).
-        epsilon: ε_d, the share of each depth's mass that may go (eq. 3).
+        lam: λ, by how much uncertainty and depth raise the share that may go (ours, see `share`); 0 is the paper's
+            equations.
+        epsilon: ε, the share of each depth's mass that may go where the target is sure (eq. 3).
         leaf: τ_d / θ_d, at least 1: leaves need this much more than what has children (eq. 4).
     """
 
@@ -47,25 +48,26 @@ class Pruning:
         if self.leaf < 1:
             raise InputError(f"leaf {self.leaf} given; at least 1 expected: leaves are not held to less.")
 
+    def share(self, depth: int, h: float) -> float:
+        """ε_d = 1 - (1 - ε)·exp(-λ·d·H_m). This rule is ours: eq. 1 multiplies every score of a depth by
+        exp(-λ·d·H_m), and eq. 3 compares scores of one depth with each other, so there the factor cancels out and λ
+        changes nothing. Here it reduces the mass that a depth has to keep."""
+        return 1 - (1 - self.epsilon) * math.exp(-self.lam * depth * h)
+
 
 def normalised_entropy(p: np.ndarray) -> float:
     """H_m of eq. 2: the entropy of p (V,) as a share of the largest there is."""
     return entropy(p) / math.log(len(p))
 
 
-def confidence(tree: TokenTree, h: float, lam: float) -> np.ndarray:
-    """q̃(c) = exp(ℓ(c)) · exp(-λ·d(c)·H_m), (n,) (eq. 1)."""
-    return tree.products() * np.exp(-lam * np.array(tree.depths) * h)
-
-
 def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
-    """The places that stay (eqs. 3-4). Every one's parent stays, too.
+    """The places that stay (eqs. 3-4, with the score e^ℓ(c) of eq. 1 and our ε_d). Every one's parent stays, too.
 
     θ_d is read as the *largest* threshold that covers 1 - ε_d of a depth's mass: the smallest, as the paper has it,
     would keep everything. h is H_m where the last token of the text was chosen: one step before the tree, and known
     before the pass that verifies it.
     """
-    score = confidence(tree, h, pruning.lam)
+    score = tree.products()
     children = tree.children()
     at_depth: dict[int, list[int]] = {}
     for place, depth in enumerate(tree.depths):
@@ -73,7 +75,7 @@ def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
     standing: set[int] = set()
     for depth in sorted(at_depth):
         places = at_depth[depth]
-        theta = _threshold(score[places], pruning.epsilon)
+        theta = _threshold(score[places], pruning.share(depth, h))
         for place in places:
             bound = theta if place in children else theta * pruning.leaf
             if score[place] >= bound and (depth == 0 or tree.parents[place] in standing):
