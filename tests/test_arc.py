@@ -16,12 +16,23 @@ from torch import Tensor
 
 from core.errors import InputError
 from core.models.base import Row, path_to
-from core.speculative import Calibration, CalibrationError, NgramDrafter, TokenTree, arc, generate
+from core.speculative import (
+    Calibration,
+    CalibrationError,
+    Drafter,
+    ModelDrafter,
+    NgramDrafter,
+    TokenTree,
+    arc,
+    generate,
+)
 from core.speculative import acceptance as rules
 from core.speculative.arc import Pruning, kept, local_tolerance_score, normalised_entropy, risk
 from core.speculative.budget import Estimates, Levels, best_size
 from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint
 from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
+from core.speculative.drafters import Moment
+from core.speculative.tree import DraftDistribution
 from training.calibration import Sample, calibrate, collect, corrected_level, fit_constants, wilson
 
 MODEL = TableModel()
@@ -425,11 +436,12 @@ def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: st
     from core.samplers import TopK
 
     rule = TopK(3)
-    lossless = generate(MODEL, NgramDrafter(), [0, 1, 2], length=300, rule=rule, tree_size=6)
+    drafter = ModelDrafter(TableModel(), MODEL) if tolerance == "fsd" else NgramDrafter()
+    lossless = generate(MODEL, drafter, [0, 1, 2], length=300, rule=rule, tree_size=6)
     list(lossless)
     arc = generate(
         MODEL,
-        NgramDrafter(),
+        drafter,
         [0, 1, 2],
         "arc",
         length=300,
@@ -449,6 +461,49 @@ def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: st
     else:
         assert arc.statistics.tolerated > 0
         assert arc.statistics.accept_length > lossless.statistics.accept_length
+
+
+class Perfect(Drafter):
+    """Has the target's own distribution, and guesses the dice: at each level the tokens with the largest ln p + G."""
+
+    name, tells = "perfect", True
+
+    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+        tree, ids = TokenTree(likelihood=[]), list(moment.ids)
+        assert tree.likelihood is not None
+        for level in range(2):
+            logits, at = MODEL.after(ids), len(tree) - 3 if level else -1  # after the likeliest three, the first
+            logq = logits.log_softmax(0).numpy()
+            assert moment.dice is not None
+            noisy = logq + moment.dice.gumbel(len(ids), np.arange(len(logq)))
+            best = np.argsort(-noisy)[1:4]  # all but the one that the target draws
+            tree.own[at] = DraftDistribution(logits)
+            tree.ids.extend(best.tolist())
+            tree.parents.extend([at] * 3)
+            tree.confidence.extend(np.exp(noisy[best] - np.logaddexp.reduce(noisy[best])).tolist())
+            tree.likelihood.extend(np.exp(logq[best]).tolist())
+            ids.append(int(best[0]))
+        return tree
+
+
+def test_fsd_lets_a_perfect_drafter_stand_whatever_it_knows_of_the_dice() -> None:
+    """Its distribution is the target's, so JS = 0 everywhere, and no proposal is refused."""
+    made = generate(MODEL, Perfect(), [0, 1, 2], "arc", length=200, tree_size=6, tolerance="fsd", threshold=1e-6)
+    assert {token.how for token in made} == {"plain", "tolerated", "bonus"}
+    assert made.statistics.tolerated > 100
+
+
+def test_fsd_needs_a_drafter_with_a_distribution() -> None:
+    with pytest.raises(InputError, match="n-gram, which has no distribution"):
+        generate(MODEL, NgramDrafter(), [0, 1, 2], "arc", tree_size=6, tolerance="fsd")
+
+
+def test_pruning_goes_by_the_drafters_distribution_and_not_by_the_dice() -> None:
+    """ℓ(c) of eq. 1: the dice hold the third token most probable, the drafter's own distribution the first."""
+    tree = TokenTree([0, 1, 2], [-1] * 3, [0.05, 0.05, 0.9], likelihood=[0.9, 0.06, 0.04])
+    assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [0]
+    assert arc.ranked(tree, 1, "probability") == [0]
+    assert tree.only([0, 2]).likelihood == [0.9, 0.04]
 
 
 def test_pruning_is_counted() -> None:

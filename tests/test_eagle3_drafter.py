@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +197,36 @@ def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytes
         assert all(out >= by_the_head(head, model, text, features, [other]) - 1e-4 for other in range(60, 100))
 
 
+@pytest.mark.parametrize(("dice", "temperature"), [(None, 1.0), (Dice(3), 1.0), (Dice(3), 0.5)])
+def test_a_tree_tells_the_heads_own_distributions_without_the_dice(
+    model: LanguageModel, dice: Dice | None, temperature: float
+) -> None:
+    """What the head knows of the dice is in the confidences alone; likelihoods and distributions are the module's."""
+    head = head_for(model)
+    drafter = Eagle3Drafter(head, model, beam=3, depth=3, most=9)
+    sequence = model.open()
+    sequence.feed(PREFIX[:-1])
+    assert sequence.features is not None
+    told, silent = (
+        drafter.draft(Moment(PREFIX, sequence.features, dice, temperature, whole), 3, np.random.default_rng(0))
+        for whole in (True, False)
+    )
+    assert (told.ids, told.parents) == (silent.ids, silent.parents)
+    assert told.confidence == pytest.approx(silent.confidence, rel=1e-4)
+    assert silent.likelihood is None and not silent.own
+    assert told.likelihood is not None and set(told.own) == set(told.parents)
+    assert (told.likelihood == pytest.approx(told.confidence, rel=1e-4)) == (dice is None)
+    vocabulary = head.vocabulary.tolist()
+    for place, parent in enumerate(told.parents):
+        before = [told.ids[i] for i in path_to(parent, told.parents)] if parent >= 0 else []
+        by_token = [by_the_head(head, model, PREFIX, sequence.features, [*before, token]) for token in vocabulary]
+        expected = torch.tensor(by_token).sub(max(by_token)).div(temperature).softmax(0).numpy()
+        q = told.own[parent].over(model.vocab_size)
+        assert q[vocabulary] == pytest.approx(expected, abs=2e-3)
+        assert q.sum() == pytest.approx(1.0)
+        assert told.likelihood[place] == pytest.approx(q[told.ids[place]], rel=1e-3)
+
+
 def test_what_is_proposed_is_the_likeliest_of_what_was_looked_at(model: LanguageModel) -> None:
     sequence = model.open()
     head = head_for(model)
@@ -256,15 +286,20 @@ def test_the_trees_are_those_of_the_other_engine(
         last = data.draw(token, label="last")
         dice = data.draw(st.sampled_from([None, Dice(1), Dice(2, 3)]), label="dice")
         heat = data.draw(st.sampled_from([1.0, 0.5]), label="temperature") if dice else 1.0
+        whole = data.draw(st.booleans(), label="whole")
         trees = []
         for drafter, each in zip(drafters, pair, strict=True):
             if ids:
                 each.feed(ids)
             text = [*each.inputs, last]
-            moment = Moment(text, each.features, dice, heat)  # pyright: ignore[reportArgumentType]
+            moment = Moment(text, each.features, dice, heat, whole)  # pyright: ignore[reportArgumentType]
             trees.append(drafter.draft(moment, levels, chance))
         assert len(trees[0]) and (trees[0].ids, trees[0].parents) == (trees[1].ids, trees[1].parents)
         assert trees[1].confidence == pytest.approx(trees[0].confidence, rel=1e-3)
+        if whole:
+            assert trees[1].likelihood == pytest.approx(trees[0].likelihood, rel=1e-3)
+            q, other = (tree.own[-1].over(VOCAB) for tree in trees)
+            assert other == pytest.approx(q, abs=1e-4)
     for pair in held:
         for each in pair:
             each.close()
@@ -343,8 +378,9 @@ def test_what_is_captured_asks_nothing_of_the_host(folder: Path) -> None:
     mixed = torch.empty(2, 1 + target.dim, device=nowhere)
     with torch.inference_mode(), NothingOfTheHost():
         engine._noise, engine._heat = engine._noise.to(nowhere), engine._heat.to(nowhere)
-        for noised in (False, True):
-            assert engine._grown(numbers[10][0], 8, 64, 6, noised)[0].shape == (3, 32)
+        for noised, whole in product((False, True), repeat=2):
+            found = engine._grown(numbers[10][0], 8, 64, 6, noised, whole)
+            assert [tuple(part.shape) for part in found] == [(3, 32), (2, 32), (1 + 5 * 6, 40)][: 1 + 2 * whole]
         assert target._branching(numbers[2 * 8 + 1 + 8 * 8], 0, 64, 8)[1].shape == (2, 8, 3 * target.dim)
         assert target._stepped(mixed, 0, 64)[1].shape == (2, 1, 3 * target.dim)
         target._moved(numbers[9][0])
@@ -366,7 +402,7 @@ def test_captured_trees_and_their_verification_are_what_the_same_functions_give_
     for _ in range(4):  # the first captures, the others are replays
         features = sequence.features
         assert features is not None and features.device.type == "cuda"
-        tree = drafter.draft(Moment(text, features), 4, chance)
+        tree = drafter.draft(Moment(text, features, whole=len(text) % 4 < 2), 4, chance)
         compare(drafter._trees._graphs.made.values())  # type: ignore[union-attr]
         ids, parents = tree.under(text[-1])
         target.forward([Row(sequence, ids, parents=parents)])

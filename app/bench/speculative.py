@@ -81,14 +81,15 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str
         calibration = None
     ways: dict[str, dict[str, Any]] = {
         "{} + typical": {"tolerance": "typical", "prune": False},
-        "{} + FSD": {"tolerance": "fsd", "prune": False},
         "{}, ARC prune-only": {"tolerance": "none"},
     }
+    best = found[-1] if found[-1].name == EAGLE else found[1]
+    if best.drafter is not None and best.drafter.tells:
+        ways |= {"{} + FSD": {"tolerance": "fsd", "prune": False}}
     ways |= {f"{{}}, pruned by {by}": {"tolerance": "none", "prune_by": by} for by in RULES} if options.pruning else {}
     if calibration is not None:
         ways |= {"{}, ARC LTS-only": {"calibration": calibration, "prune": False}}
         ways |= {"{} + ARC": {"calibration": calibration}}
-    best = found[-1] if found[-1].name == EAGLE else found[1]
     return found + [SpeculativeMethod(name.format(best.name), best.drafter, "arc", way) for name, way in ways.items()]
 
 

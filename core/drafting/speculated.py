@@ -112,7 +112,7 @@ def speculated(
         calibration=how.calibration,
         seed=o.seed,
     )
-    made.check(model)
+    made.check(model, by.drafter)
 
     def begun(draft: Draft) -> Cycles:
         held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token

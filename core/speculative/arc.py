@@ -67,7 +67,7 @@ def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
     would keep everything. h is H_m where the last token of the text was chosen: one step before the tree, and known
     before the pass that verifies it.
     """
-    score = tree.products()
+    score = tree.mass()
     children = tree.children()
     at_depth: dict[int, list[int]] = {}
     for place, depth in enumerate(tree.depths):
@@ -97,7 +97,7 @@ RULES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 def ranked(tree: TokenTree, count: int, by: str) -> list[int]:
     """The places that a rule for single tokens keeps, to compare `kept` with (Table 8): the best `count` by a score of
     e^ℓ and depth, without those whose parents go. by: a name of RULES."""
-    scores = RULES[by](tree.products(), np.array(tree.depths))
+    scores = RULES[by](tree.mass(), np.array(tree.depths))
     best = set(np.argsort(-scores, kind="stable")[:count].tolist())
     standing: set[int] = set()
     for place in sorted(best):

@@ -136,7 +136,7 @@ def generate(
         seed: of all draws.
         tree_size: "auto", or the number of proposals verified at most; a fixed size disables automatic switching off.
         depth: levels that are drafted at most.
-        tolerance: of mode "arc": "lts" (needs `calibration`), "typical" (Medusa), "fsd" (with `threshold`), "none".
+        tolerance: of mode "arc": "lts" (needs `calibration`), "typical" (Medusa), "fsd" (with `threshold`; the drafter must have a distribution), "none".
         theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
             rule for as many proposals, of `core.speculative.arc.RULES`, to compare with.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
@@ -146,7 +146,7 @@ def generate(
     if not ids:
         raise InputError("An empty prefix given; at least one token id expected.")
     if drafter is not None:
-        o.check(target)
+        o.check(target, drafter)
         if curve is None and o.mode != "off" and o.tree_size == "auto":
             curve = cost_curve(target)
     return Generation(ids, statistics, _tokens(target, drafter, ids, o, statistics, sequence, curve, estimates))
@@ -254,7 +254,7 @@ def cycles(
                 depth, most = limits
                 began = time.perf_counter()
                 features = sequence.features if drafter.layers else None
-                moment = Moment(ids, features, dice, temperature or o.temperature or 1.0)
+                moment = Moment(ids, features, dice, temperature or o.temperature or 1.0, o.whole)
                 tree = drafter.draft(moment, depth, chance)
                 drafting = time.perf_counter() - began
                 if s.cycles:  # a text's first draft reads all of it: no measure of the next ones

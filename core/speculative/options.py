@@ -14,8 +14,9 @@ from core.errors import InputError
 from core.models.base import LanguageModel
 from core.samplers.base import Processor
 from core.speculative import arc
-from core.speculative.acceptance import fuzzy, typical
+from core.speculative.acceptance import TINY, fuzzy, typical
 from core.speculative.calibration import Calibration
+from core.speculative.drafters.base import Drafter
 from core.speculative.target import TargetSampling
 from core.speculative.tree import TokenTree
 
@@ -66,10 +67,21 @@ class SpeculationOptions:
         """How the target's own token is chosen."""
         return TargetSampling(self.temperature, self.rule)
 
-    def check(self, target: LanguageModel) -> None:
-        """Raises InputError where LTS decides and there is no calibration; CalibrationError for another model's."""
+    def check(self, target: LanguageModel, drafter: Drafter) -> None:
+        """Raises InputError where LTS decides and there is no calibration, or FSD and the drafter has no distribution;
+        CalibrationError for another model's calibration."""
         if self.mode == "arc" and self.tolerance == "lts":
             self._calibration.check(target)
+        if self.mode == "arc" and self.tolerance == "fsd" and not drafter.tells:
+            raise InputError(
+                f"tolerance 'fsd' given with the drafter {drafter.name}, which has no distribution over the tokens to "
+                "compare with the target's; use an EAGLE-3 head or a draft model, or another tolerance."
+            )
+
+    @property
+    def whole(self) -> bool:
+        """Whether the drafter's own distributions decide something: pruning, or FSD."""
+        return self.mode == "arc" and (self.prune or self.tolerance == "fsd")
 
     @property
     def _calibration(self) -> Calibration:
@@ -102,18 +114,15 @@ class SpeculationOptions:
         fits: list[int] = []
         if self.tolerance == "typical":
             fits = [which for which, x in enumerate(ids) if typical(p, x)]
-        elif self.tolerance == "fsd" and fuzzy(p, _proposed_from(tree, places, len(p)), self.threshold):
+        elif self.tolerance == "fsd" and fuzzy(p, _own(tree, places, p), self.threshold):
             fits = [which for which, x in enumerate(ids) if p[x] > 0]
         return (max(fits, key=lambda which: p[ids[which]]), None) if fits else (None, None)
 
 
-def _proposed_from(tree: TokenTree, places: list[int], vocabulary: int) -> np.ndarray:
-    """The distribution (V,) that the drafter drew from, or its confidences, with the rest spread evenly."""
+def _own(tree: TokenTree, places: list[int], p: np.ndarray) -> np.ndarray:
+    """The drafter's own distribution (V,) at one position, among the tokens that the target's rule keeps in p."""
     parent = tree.parents[places[0]]
-    if parent in tree.drawn:
-        return tree.drawn[parent]
-    shares = np.array([tree.confidence[place] for place in places])
-    shares = shares / max(shares.sum(), 1.0)
-    q = np.full(vocabulary, (1 - shares.sum()) / vocabulary)
-    q[[tree.ids[place] for place in places]] += shares
-    return q
+    q = tree.drawn[parent] if parent in tree.drawn else tree.own[parent].over(len(p))
+    q = np.where(p > 0, q, 0.0)
+    total = q.sum()
+    return q / total if total > TINY else q

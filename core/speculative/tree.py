@@ -10,9 +10,34 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from torch import Tensor
 
 from core.errors import InputError
 from core.models.base import depths, path_to
+
+
+@dataclass(frozen=True)
+class DraftDistribution:
+    """A drafter's own distribution q after one parent, without what it knows of the dice.
+
+    Attributes:
+        logits: (V_d,) of the tokens that the drafter knows.
+        vocabulary: (V_d,) their ids; None: it knows all.
+        temperature: T of q.
+    """
+
+    logits: Tensor
+    vocabulary: Tensor | None = None
+    temperature: float = 1.0
+
+    def over(self, size: int) -> np.ndarray:
+        """q (V,) float64 for a vocabulary of this size; 0 for tokens that the drafter does not know."""
+        known = (self.logits.double() / self.temperature).softmax(0).numpy()
+        if self.vocabulary is None:
+            return known
+        q = np.zeros(size)
+        q[self.vocabulary.numpy()] = known
+        return q
 
 
 @dataclass(frozen=True)
@@ -22,21 +47,30 @@ class TokenTree:
     Attributes:
         ids: (n,) token ids; children of one parent differ.
         parents: (n,) places of the parents, -1 for the text.
-        confidence: (n,) how probable the drafter holds each token after its parent, 0 to 1.
+        confidence: (n,) how probable the drafter holds each token after its parent, 0 to 1. Where it knows the dice,
+            that is how probably the target draws it.
         drawn: by parent, the distribution (V,) that its children were drawn from, one after the other and without
             replacement. A parent that is missing here has children that were chosen without chance.
+        likelihood: (n,) q(token | its parent) by the drafter's own distribution; None where `confidence` is that.
+        own: by parent, that distribution, if the drafter was asked for it (`Moment.whole`) and has one.
     """
 
     ids: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
     drawn: dict[int, np.ndarray] = field(default_factory=dict)
+    likelihood: list[float] | None = None
+    own: dict[int, DraftDistribution] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not len(self.ids) == len(self.parents) == len(self.confidence):
             raise InputError(
                 f"A tree of {len(self.ids)} tokens with {len(self.parents)} parents and {len(self.confidence)} "
                 "confidences given; as many of each expected."
+            )
+        if self.likelihood is not None and len(self.likelihood) != len(self.ids):
+            raise InputError(
+                f"A tree of {len(self.ids)} tokens with {len(self.likelihood)} likelihoods given; as many expected."
             )
         for i, parent in enumerate(self.parents):
             if not -1 <= parent < i:
@@ -91,6 +125,10 @@ class TokenTree:
             found[place] = chance * (found[parent] if parent >= 0 else 1.0)
         return found
 
+    def mass(self) -> np.ndarray:
+        """(n,) e^ℓ(c): the probability of the path to each token by the drafter's own distribution."""
+        return self.products(self.likelihood)
+
     def only(self, places: Iterable[int]) -> TokenTree:
         """The tree of these tokens alone. Raises InputError where a token stays and its parent goes."""
         kept = sorted(set(places))
@@ -104,6 +142,8 @@ class TokenTree:
             [new[self.parents[old]] for old in kept],
             [self.confidence[old] for old in kept],
             {new[old]: q for old, q in self.drawn.items() if old in new},
+            None if self.likelihood is None else [self.likelihood[old] for old in kept],
+            {new[old]: q for old, q in self.own.items() if old in new},
         )
 
     def first_chain(self) -> TokenTree:

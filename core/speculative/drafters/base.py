@@ -23,12 +23,14 @@ class Moment:
             copy it to keep it longer than the call.
         dice: that the target's tokens are drawn with; None where it takes the likeliest.
         temperature: that they are drawn at; 1 without dice.
+        whole: the drafter's own distributions decide something, so the tree is to contain them, and the likelihoods.
     """
 
     ids: list[int]
     features: Tensor | None = None
     dice: Dice | None = None
     temperature: float = 1.0
+    whole: bool = False
 
 
 class Drafter(ABC):
@@ -41,6 +43,7 @@ class Drafter(ABC):
         width: most tokens per level, for `draws`.
         most: most tokens that it proposes at once.
         layers: of the target, whose hidden states it wants to see (EAGLE-3: a low, a middle and a high one).
+        tells: it has a distribution over the tokens, and hands it over when it is asked to (`Moment.whole`).
     """
 
     name: str
@@ -48,6 +51,7 @@ class Drafter(ABC):
     width: int = 1
     most: int = 32
     layers: tuple[int, ...] = ()
+    tells: bool = False
 
     @abstractmethod
     def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:

@@ -35,6 +35,7 @@ class Eagle3Drafter(Drafter):
     """See the head of this file."""
 
     name = "EAGLE-3"
+    tells = True
 
     def __init__(
         self,
@@ -77,7 +78,8 @@ class Eagle3Drafter(Drafter):
         start = min(max(same - 1, 0), len(ids) - 2)
         self._ids = []  # until the rest is read
         with torch.inference_mode():
-            tree = self._trees(ids, moment.features, start, depth, moment.temperature, self._noise(moment, depth))
+            noise = self._noise(moment, depth)
+            tree = self._trees(ids, moment.features, start, depth, moment.temperature, noise, moment.whole)
         self._ids = list(ids)
         return tree
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.models.native import Compiled, LayerMaps, Shape, why_not_width
-from core.speculative.drafters.eagle3_tree import grow
+from core.speculative.drafters.eagle3_tree import grow, with_distributions
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
@@ -30,11 +30,18 @@ class CpuTrees:
         self._beam, self._most = beam, most
 
     def __call__(
-        self, ids: list[int], features: Tensor, start: int, depth: int, heat: float, noise: Tensor | None
+        self,
+        ids: list[int],
+        features: Tensor,
+        start: int,
+        depth: int,
+        heat: float,
+        noise: Tensor | None,
+        whole: bool = False,
     ) -> TokenTree:
         """Read the text's new positions, those from `start` on, and grow the tree. ids (T,), features
         (T - 1, 3·D_t): position t has the features of token t and the embedding of token t + 1. `heat` is the
-        temperature, noise (depth, V_d)."""
+        temperature, noise (depth, V_d). With `whole` the tree has the head's own distributions."""
         new, text = torch.tensor(ids[start + 1 :]), len(ids) - 1
         count, beam = len(new), min(self._beam, len(self._vocabulary))
         positions = torch.arange(start, start + count)
@@ -48,7 +55,7 @@ class CpuTrees:
             mask = torch.cat((every, seen), 1)
             return self._head(self._embeddings[tokens], outputs, positions, text + (level - 1) * beam, mask)
 
-        tree = grow(
+        tokens, parents, said, distributions = grow(
             outputs[-1:],
             logits,
             self._vocabulary,
@@ -58,9 +65,10 @@ class CpuTrees:
             most=self._most,
             temperature=heat,
             noise=noise,
+            whole=whole,
         )
-        chosen, parents, confidence = (part.tolist() for part in tree)
-        return TokenTree(chosen, parents, confidence)
+        found = tokens.tolist(), parents.tolist(), said.tolist()
+        return with_distributions(*found, distributions, self._vocabulary, heat)
 
     def close(self) -> None:
         """Nothing to release: all memory is this object's own."""

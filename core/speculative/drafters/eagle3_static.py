@@ -24,7 +24,7 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models.capture import Graphs, bucket
 from core.models.static import CHUNK, COLUMNS, FEW, StaticModel
-from core.speculative.drafters.eagle3_tree import grow
+from core.speculative.drafters.eagle3_tree import Whole, grow, with_distributions
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
@@ -51,11 +51,18 @@ class StaticTrees:
         self._graphs = Graphs(self._device, target.graphs.pool)
 
     def __call__(
-        self, ids: list[int], features: Tensor, start: int, depth: int, heat: float, noise: Tensor | None
+        self,
+        ids: list[int],
+        features: Tensor,
+        start: int,
+        depth: int,
+        heat: float,
+        noise: Tensor | None,
+        whole: bool = False,
     ) -> TokenTree:
         """The tree after `ids`, of whose features (len(ids) - 1, 3·D_t) the first `start` were read before; `heat` is
-        the temperature, noise (depth, V_d). Raises ContextFull for a text longer than what the target holds, or when
-        the memory is full."""
+        the temperature, noise (depth, V_d). With `whole` the tree has the head's own distributions. Raises ContextFull
+        for a text longer than what the target holds, or when the memory is full."""
         if len(ids) - 1 > self._columns:
             raise ContextFull(f"A text of {len(ids)} tokens given; the head has room for {self._columns + 1}.")
         new = ids[start + 1 :]
@@ -73,9 +80,15 @@ class StaticTrees:
         if noise is not None:
             self._noise[:depth].copy_(noise, non_blocking=True)
         noised = noise is not None
-        (tree,) = self._graphs((n, columns, depth, noised), lambda x: self._grown(x, n, columns, depth, noised), fed)
-        tokens, parents, said = tree.to("cpu")  # waits: the one time
-        return TokenTree(tokens.long().tolist(), parents.long().tolist(), said.tolist())
+        key = (n, columns, depth, noised, whole)
+        tree, *distributions = self._graphs(key, lambda x: self._grown(x, *key), fed)
+        tokens, parents, said = tree.to("cpu")  # waits: the one time, but for distributions
+        own = None
+        if whole:
+            (likelihood, rows), logits = (part.to("cpu", copy=True) for part in distributions)
+            own = Whole(likelihood, rows.long(), logits)
+        found = tokens.long().tolist(), parents.long().tolist(), said.tolist()
+        return with_distributions(*found, own, self._vocabulary, heat)
 
     def close(self) -> None:
         self._graphs.clear()
@@ -93,8 +106,9 @@ class StaticTrees:
         sees = (column >= 0) & (column <= positions[:, None])
         return self._pass(ids, self._head.fuse(features), positions, where, sees)
 
-    def _grown(self, fed: Tensor, n: int, columns: int, depth: int, noised: bool) -> tuple[Tensor]:
-        """ids (n,), start, count, one behind the other -> ids, parents and confidences of the tree (3, most)."""
+    def _grown(self, fed: Tensor, n: int, columns: int, depth: int, noised: bool, whole: bool) -> tuple[Tensor, ...]:
+        """ids (n,), start, count, one behind the other -> ids, parents and confidences of the tree (3, most); with
+        `whole` also the likelihoods and rows (2, most), and the logits (rows, V_d), of `Whole`."""
         ids, start, count = fed[:n], fed[n], fed[n + 1 :]
         step = torch.arange(n, device=self._device)
         positions = start + step
@@ -111,7 +125,7 @@ class StaticTrees:
             outputs = self._pass(tokens, outputs, (length + level - 1).expand(b), columns_of, sees)
             return outputs, self._head.logits(outputs).float()
 
-        ids, parents, said = grow(
+        ids, parents, said, own = grow(
             output,
             self._head.logits(output).float(),
             self._vocabulary,
@@ -121,8 +135,10 @@ class StaticTrees:
             most=self._most,
             temperature=self._heat,
             noise=self._noise if noised else None,
+            whole=whole,
         )
-        return (torch.stack((ids.float(), parents.float(), said)),)  # ids are exact below 2²⁴
+        tree = torch.stack((ids.float(), parents.float(), said))  # ids are exact below 2²⁴
+        return (tree,) if own is None else (tree, torch.stack((own.likelihood, own.rows.float())), own.logits)
 
     def _pass(self, ids: Tensor, features: Tensor, positions: Tensor, where: Tensor, sees: Tensor) -> Tensor:
         """ids, positions (n,), features (n, D); keys and values go to columns `where` (n,), of which each input sees

@@ -10,15 +10,32 @@ Shapes: b the beam, D width of the head, V_d draft vocabulary, m tokens kept.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from core.speculative.tree import DraftDistribution, TokenTree
 
 SHARPER = 0.9  # of the temperature, where there are dice: what a head does not know makes it too flat
 
 # (level, tokens (b,), outputs (b, D) that they came from, seen (b, level · b)) -> outputs (b, D), logits (b, V_d).
 # `seen` says which tokens of the tree, in the order of passes, each path has; its last b columns are this pass's own.
 Advance = Callable[[int, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+
+
+class Whole(NamedTuple):
+    """The head's own distributions in a tree, without the dice.
+
+    Attributes:
+        likelihood: (m,) q of each token given its parent.
+        rows: (m,) the row of `logits` that each token was chosen from.
+        logits: (rows, V_d)
+    """
+
+    likelihood: Tensor
+    rows: Tensor
+    logits: Tensor
 
 
 def grow(
@@ -32,19 +49,23 @@ def grow(
     most: int,
     temperature: float | Tensor,
     noise: Sequence[Tensor] | Tensor | None,
-) -> tuple[Tensor, Tensor, Tensor]:
+    whole: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Whole | None]:
     """The tree behind a text whose last position has this output (1, D) and these logits (1, V_d).
 
     Args:
         vocabulary: (V_d,) the target's ids.
         advance: one pass of the head.
         noise: (depth, V_d), what dice add to ln q at each level, or None.
-    Returns: ids (m,), parents (m,) with -1 for the first level, and confidences (m,) of each given its parent.
+        whole: return the head's own distributions, too.
+    Returns: ids (m,), parents (m,) with -1 for the first level, confidences (m,) of each given its parent, and with
+        `whole` the distributions.
     """
     b = min(beam, len(vocabulary))
     at_level: Sequence[Tensor | None] = [None] * depth if noise is None else [*noise[:depth]]
     best, at = (each[0] for each in most_probable(logits, b, temperature, at_level[0]))
     ids, parents, paths, said = [vocabulary[at]], [torch.full_like(at, -1)], [best], [best]
+    every, rows, columns = [logits], [torch.zeros_like(at)], [at]
     # The paths that go on: their places among the candidates, their sums, and the output that each came from.
     places, sums, outputs = torch.arange(b, device=at.device), best, output.expand(b, -1)
     own = torch.eye(b, dtype=torch.bool, device=at.device)
@@ -58,6 +79,11 @@ def grow(
         parents.append(places[:, None].expand(b, b).flatten())
         paths.append(reached)
         said.append(each.flatten())
+        if whole:
+            row = 1 + (level - 1) * b + torch.arange(b, device=at.device)
+            every.append(logits)
+            rows.append(row[:, None].expand(b, b).flatten())
+            columns.append(at.flatten())
         sums, chosen = reached.topk(b)
         places = b + (level - 1) * b * b + chosen
         came = chosen // b
@@ -66,7 +92,12 @@ def grow(
     kept = torch.argsort(torch.cat(paths), descending=True, stable=True)[:most].sort().values
     above = torch.cat(parents)[kept]
     above = torch.where(above < 0, above, torch.searchsorted(kept, above))  # their places among those kept
-    return torch.cat(ids)[kept], above, torch.cat(said)[kept].exp()
+    found = torch.cat(ids)[kept], above, torch.cat(said)[kept].exp()
+    if not whole:
+        return *found, None
+    row, all_rows = torch.cat(rows)[kept], torch.cat(every)
+    likelihood = (all_rows / temperature).softmax(-1)[row, torch.cat(columns)[kept]]
+    return *found, Whole(likelihood, row, all_rows)
 
 
 def most_probable(
@@ -78,3 +109,15 @@ def most_probable(
         return (logits / temperature).log_softmax(-1).topk(b)
     best, at = (logits / (SHARPER * temperature) + noise).topk(b)
     return best.log_softmax(-1), at
+
+
+def with_distributions(
+    ids: list[int], parents: list[int], said: list[float], own: Whole | None, vocabulary: Tensor, temperature: float
+) -> TokenTree:
+    """A grown tree, and the head's own distributions in it if there are some; vocabulary (V_d,): the target's ids."""
+    if own is None:
+        return TokenTree(ids, parents, said)
+    vocabulary = vocabulary.to("cpu")
+    at = dict(zip(parents, own.rows.tolist(), strict=True))  # all children of a parent come from one row
+    q = {parent: DraftDistribution(own.logits[row], vocabulary, temperature) for parent, row in at.items()}
+    return TokenTree(ids, parents, said, likelihood=own.likelihood.tolist(), own=q)

@@ -15,11 +15,13 @@ from core.models.base import LanguageModel
 from core.speculative.acceptance import draw_several
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.target import TargetSampling
-from core.speculative.tree import TokenTree
+from core.speculative.tree import DraftDistribution, TokenTree
 
 
 class ModelDrafter(Drafter):
     """Holds one sequence of the smaller model, which follows the text."""
+
+    tells = True
 
     def __init__(
         self, model: LanguageModel, target: LanguageModel, choice: TargetSampling | None = None, width: int = 1
@@ -53,6 +55,8 @@ class ModelDrafter(Drafter):
         tree = TokenTree()
         logits, at, text = self._sequence.sync(ids), -1, list(ids)
         for level in range(depth):
+            if moment.whole:
+                tree.own[at] = DraftDistribution(logits, temperature=moment.temperature)
             proposed, shares = self._propose(logits, text, at, tree, chance)
             first = len(tree.ids)
             tree.ids.extend(proposed)
