@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from table_model import TableModel
 from torch import Tensor
 
+from app.bench.speculative import SpeculativeMethod, row
 from core.errors import InputError
 from core.models.base import Row, path_to
 from core.speculative import (
@@ -504,6 +505,24 @@ def test_pruning_goes_by_the_drafters_distribution_and_not_by_the_dice() -> None
     assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [0]
     assert arc.ranked(tree, 1, "probability") == [0]
     assert tree.only([0, 2]).likelihood == [0.9, 0.04]
+
+
+def test_the_pruned_share_does_not_count_what_the_size_of_the_tree_left_out() -> None:
+    """ρ of Table 4: of 4 proposals pruning drops one; of the other three one is verified."""
+    tree = TokenTree([0, 1, 2, 3], [-1] * 4, [0.4, 0.3, 0.26, 0.04])
+
+    class Four(Drafter):
+        name = "four"
+
+        def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+            return tree
+
+    made = generate(MODEL, Four(), [0, 1, 2], "arc", length=30, tree_size=1, tolerance="none", lam=0.0)
+    list(made)
+    s = made.statistics
+    assert (s.drafted, s.pruned) == (4 * s.proposed, s.proposed)
+    method = SpeculativeMethod("four", None, "arc", seen={"some": [s]}, said={"some": [0.0]})
+    assert row("some", method, method)["pruned_percent"] == 25
 
 
 def test_pruning_is_counted() -> None:

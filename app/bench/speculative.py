@@ -205,7 +205,6 @@ def _sweep(
 def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[str, Any]:
     """One line of the paper's Tables 2 and 4."""
     seen = _seen(method, kind)
-    proposed, pruned = sum(s.proposed for s in seen), sum(s.pruned for s in seen)
     return {
         "prompts": kind,
         "sample": len(seen),
@@ -215,7 +214,7 @@ def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[
         "±": stdev([s.accept_length for s in seen]) / math.sqrt(len(seen)) if len(seen) > 1 else None,
         "speed_up": _speed_up(method, plain, kind),
         "perplexity": math.exp(-mean(_said(method, kind))),
-        "pruned_percent": 100 * pruned / max(proposed + pruned, 1),
+        "pruned_percent": 100 * sum(s.pruned for s in seen) / max(sum(s.drafted for s in seen), 1),
         "drafting_percent": 100 * sum(s.drafting for s in seen) / sum(s.seconds for s in seen),
         "tolerated_percent": 100 * sum(s.tolerated for s in seen) / sum(s.tokens for s in seen),
         "switched_off": sum(s.notice is not None for s in seen),

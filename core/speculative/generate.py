@@ -59,8 +59,8 @@ class Statistics:
     Attributes:
         cycles: passes of the target, without the one that read the prompt.
         tokens: of the text, without the one that the prompt's own pass gave.
-        proposed, pruned, accepted, tolerated: proposals that were verified, that were dropped before, that were
-            accepted, that were tolerated.
+        drafted, pruned, proposed, accepted, tolerated: proposals that the drafter made, that pruning dropped of them,
+            that were verified (the rest was left out because it would not have paid), that were accepted, tolerated.
         fed: tokens that went through the target, without the prompt.
         seconds, drafting: from the first cycle on; of them inside the drafter.
         ms: the time of the same passes by the cost curve, where there is one, the drafting included.
@@ -69,8 +69,9 @@ class Statistics:
 
     cycles: int = 0
     tokens: int = 0
-    proposed: int = 0
+    drafted: int = 0
     pruned: int = 0
+    proposed: int = 0
     accepted: int = 0
     tolerated: int = 0
     fed: int = 0
@@ -136,7 +137,8 @@ def generate(
         seed: of all draws.
         tree_size: "auto", or the number of proposals verified at most; a fixed size disables automatic switching off.
         depth: levels that are drafted at most.
-        tolerance: of mode "arc": "lts" (needs `calibration`), "typical" (Medusa), "fsd" (with `threshold`; the drafter must have a distribution), "none".
+        tolerance: of mode "arc": "lts" (needs `calibration`), "typical" (Medusa), "fsd" (with `threshold`, for drafters that tell their
+            distribution), "none".
         theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
             rule for as many proposals, of `core.speculative.arc.RULES`, to compare with.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
@@ -259,9 +261,9 @@ def cycles(
                 drafting = time.perf_counter() - began
                 if s.cycles:  # a text's first draft reads all of it: no measure of the next ones
                     memory.levels.took(drafting * 1000, depth)
-                proposed = len(tree)
-                tree = o.pruned(tree, p)
-                s.pruned += proposed - len(tree)
+                s.drafted += len(tree)
+                before, tree = len(tree), o.pruned(tree, p)
+                s.pruned += before - len(tree)
                 if not target.takes_trees:
                     tree = tree.first_chain()
                 if not (drafter.draws and o.mode == "lossless"):
