@@ -33,7 +33,7 @@ def run(
     progress("loading the model")
     model = load_model(model_name, backend)  # type: ignore[arg-type]
     made = measured(model, cut(model.tokenizer, text, prompts), delta, temperature, budget, buckets, progress)
-    file = out or user_file(model)
+    file = out or user_file(model, temperature)
     file.parent.mkdir(parents=True, exist_ok=True)
     made.save(file)
     model.close()

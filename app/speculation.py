@@ -78,7 +78,7 @@ class _Learnt:
         self.speculators: OrderedDict[str, Any] = OrderedDict()
         self.curve: Any = None
         self.measuring: Generator[None, None, Any] | None = None
-        self.calibration: Any = None
+        self.calibrations: dict[float, Any] = {}  # by temperature
 
 
 _learnt: WeakKeyDictionary[Any, _Learnt] = WeakKeyDictionary()
@@ -88,16 +88,22 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
     """The speculation for these drafts. None while the cost of passes is unknown: the first time on a machine,
     until `chore` is done.
 
-    Raises: CalibrationError where ARC lacks one; InputError for a drafter that this model does not support.
+    Raises: CalibrationError where ARC has no calibration for these settings; InputError for a drafter that this model
+        does not support.
     """
     from core.drafting.speculated import Speculation, Speculator
+    from core.speculative import TargetSampling
     from core.speculative.calibration import for_model
     from core.speculative.cost import known_curve, measuring
 
     wanted, model = settings.sampling.speculation, autocomplete.model
     learnt = _learnt.setdefault(autocomplete, _Learnt())
-    if wanted.mode == "arc" and learnt.calibration is None:
-        learnt.calibration = for_model(model)
+    calibration = None
+    if wanted.mode == "arc":
+        rule = autocomplete.sampler(settings.sampling.rule, settings.sampling.values, settings.temperature)
+        sampling = TargetSampling(settings.tau, rule)
+        calibration = learnt.calibrations.get(sampling.heat) or for_model(model, sampling)
+        learnt.calibrations[sampling.heat] = calibration.check(model, sampling)
     if learnt.curve is None:
         learnt.curve = known_curve(model)
     if learnt.curve is None:
@@ -120,8 +126,7 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
         learnt.speculators[key],
         wanted.mode,  # pyright: ignore[reportArgumentType]
         tree_size=values.pop("tree_size") or "auto",
-        calibration=learnt.calibration if wanted.mode == "arc" else None,
-        temperature=settings.temperature,
+        calibration=calibration,
         **values,
     )
 

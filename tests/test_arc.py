@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +19,15 @@ from torch import Tensor
 from app.bench.speculative import SpeculativeMethod, row
 from core.errors import InputError
 from core.models.base import Row, path_to
+from core.samplers import Chain, MinP, Temperature, TopK
+from core.samplers.greedy import Greedy
 from core.speculative import (
     Calibration,
     CalibrationError,
     Drafter,
     ModelDrafter,
     NgramDrafter,
+    TargetSampling,
     TokenTree,
     arc,
     generate,
@@ -30,7 +35,7 @@ from core.speculative import (
 from core.speculative import acceptance as rules
 from core.speculative.arc import Pruning, kept, local_tolerance_score, normalised_entropy, risk
 from core.speculative.budget import Estimates, Levels, best_size
-from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint
+from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint, for_model, user_file
 from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
 from core.speculative.drafters import Moment
 from core.speculative.tree import DraftDistribution
@@ -305,6 +310,43 @@ def test_a_calibration_is_refused_for_another_model(tmp_path: Path) -> None:
         generate(TableModel(seed=3), NgramDrafter(), [0, 1], "arc", calibration=calibration)
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"temperature": 0.7},
+            "at T = 0.7; its constants were measured at T = 1, and hold only there. Sample at T = 1, or",
+        ),
+        ({"temperature": 0.7}, "run `polydraft calibrate --temperature 0.7`"),
+        ({"temperature": 0.5, "rule": Temperature(3.0)}, "at T = 1.5;"),
+        ({"rule": Greedy()}, "with the rule greedy;"),
+        ({"rule": Chain([Temperature(2.0), MinP(0.1), TopK(3)])}, "with the rule min-p, top-k; its constants were"),
+        ({"rule": lambda ids, logits: logits}, "with the rule a rule of your own;"),
+    ],
+)
+def test_arc_is_refused_where_its_constants_do_not_hold(options: dict[str, Any], said: str) -> None:
+    """Assumption (iv): calibration and decoding have matched settings."""
+    with pytest.raises(CalibrationError, match=re.escape(said)):
+        generate(MODEL, NgramDrafter(), [0, 1, 2], "arc", tree_size=4, calibration=made(), **options)
+
+
+def test_each_temperature_has_a_calibration_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platformdirs.user_data_path", lambda *_, **__: tmp_path)
+    for temperature in (1.0, 0.7):
+        file = user_file(MODEL, temperature)
+        file.parent.mkdir(exist_ok=True)
+        made(tau=temperature / 10, temperature=temperature).save(file)
+    assert for_model(MODEL).overall.tau == pytest.approx(0.1)
+    hot = TargetSampling(1.4, Temperature(0.5))
+    assert for_model(MODEL, hot).overall.tau == pytest.approx(0.07)
+    arc = generate(
+        MODEL, NgramDrafter(), [0, 1], "arc", tree_size=4, calibration=for_model(MODEL, hot), temperature=0.7
+    )
+    assert len(list(arc)) == 64
+    with pytest.raises(CalibrationError, match=r"not calibrated; run `polydraft calibrate --model … --temperature 2`"):
+        for_model(MODEL, TargetSampling(2.0))
+
+
 def test_a_file_keeps_everything(tmp_path: Path) -> None:
     calibration = calibrate(MODEL, samples(800), prompts=7, buckets=2)
     assert len(calibration.buckets) == 4
@@ -434,9 +476,7 @@ def test_divergence_is_that_of_jensen_and_shannon(weights: list[float]) -> None:
 
 @pytest.mark.parametrize("tolerance", ["lts", "typical", "fsd", "none"])
 def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: str) -> None:
-    from core.samplers import TopK
-
-    rule = TopK(3)
+    rule = None if tolerance == "lts" else TopK(3)
     drafter = ModelDrafter(TableModel(), MODEL) if tolerance == "fsd" else NgramDrafter()
     lossless = generate(MODEL, drafter, [0, 1, 2], length=300, rule=rule, tree_size=6)
     list(lossless)
@@ -454,7 +494,7 @@ def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: st
         prune=False,
     )
     for at, token in enumerate(arc):
-        assert rule(None, MODEL.after(arc.ids[: 3 + at])[None])[0, token.id].isfinite()
+        assert rule is None or rule(None, MODEL.after(arc.ids[: 3 + at])[None])[0, token.id].isfinite()
         assert (token.lts is not None) == (token.how == "tolerated" and tolerance == "lts")
         assert token.lts is None or token.lts >= 0.3
     if tolerance == "none":

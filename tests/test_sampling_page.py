@@ -39,7 +39,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pat
         server = Server(create_app(service))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "core.speculative.calibration.for_model", lambda _: None
+            "core.speculative.calibration.for_model", lambda *_: None
         )  # as if there was one for a made-up model
         yield server, file
     server.stop()
@@ -689,7 +689,7 @@ def test_a_link_carries_speculation(speculating: Panel, site: tuple[Server, Path
 def test_without_a_calibration_arc_says_what_to_do(
     context: BrowserContext, site: tuple[Server, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def missing(_: Any) -> None:
+    def missing(*_: Any) -> None:
         raise CalibrationError("Scripted is not calibrated; run `polydraft calibrate` once.")
 
     monkeypatch.setattr("core.speculative.calibration.for_model", missing)

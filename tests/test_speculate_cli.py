@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -17,6 +18,7 @@ from app.settings import DraftSettings
 from core.autocomplete import Autocomplete
 from core.controls import DRAFTERS, SPECULATIONS
 from core.speculative import cost
+from core.speculative.calibration import Calibration, Constants, fingerprint
 from core.speculative.cost import CostCurve
 from tests.table_model import TableModel
 
@@ -96,6 +98,7 @@ def test_costs_that_are_not_known_are_measured_first(loaded: Autocomplete, monke
     ("arguments", "said"),
     [
         ("--speculate arc", "table is not calibrated; run `polydraft calibrate"),
+        ("--speculate arc --temperature 0.7", "not calibrated; run `polydraft calibrate --model … --temperature 0.7`"),
         ("--speculate lossless --drafter oracle", "drafter 'oracle' given; one of ngram"),
         ("--speculate best", "speculate 'best' given; one of off, lossless, arc expected."),
         ("--speculate arc --theta 2", "theta 2 given; a number from -1 to 1 expected."),
@@ -105,7 +108,7 @@ def test_costs_that_are_not_known_are_measured_first(loaded: Autocomplete, monke
     ],
 )
 def test_what_is_wrong_is_named(arguments: str, said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("core.speculative.calibration.user_file", lambda _: tmp_path / "none.json")
+    monkeypatch.setattr("core.speculative.calibration.user_file", lambda *_: tmp_path / "none.json")
     result = complete(*arguments.split())
     assert result.exit_code == 1
     assert said in " ".join(result.stderr.split())
@@ -196,10 +199,31 @@ def test_what_was_learnt_is_kept_by_setting_and_the_curve_measured_once(
     assert (first.tree_size, first.mode, len(asked)) == (3, "lossless", 1)
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--temperature 1.4 --tau 0.5", "ARC given at T = 0.7; its constants were measured at T = 1"),
+        ("--rule min-p", "ARC given with the rule min-p; its constants were measured without a rule"),
+        ("--rule greedy", "ARC given with the rule greedy;"),
+        ("--mode greedy --temperature 2", "ARC given at T = 2;"),
+    ],
+)
+def test_arc_is_refused_at_settings_for_which_it_was_not_calibrated(
+    flags: str, said: str, loaded: Autocomplete, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calibration = Calibration(fingerprint(loaded.model), "table", np.ones(4), Constants(0.01, 0.1, 0.05))
+    calibration.save(tmp_path / "made.json")
+    monkeypatch.setattr("core.speculative.calibration.user_file", lambda *_: tmp_path / "made.json")
+    assert made("--speculate", "arc", "--tree-size", "4")["drafts"]
+    result = complete("--speculate", "arc", *flags.split())
+    assert result.exit_code == 1
+    assert said in " ".join(result.stderr.split())
+
+
 def test_the_catalogue_of_the_page_names_ways_drafters_and_what_is_missing(
     loaded: Autocomplete, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    monkeypatch.setattr("core.speculative.calibration.user_file", lambda _: tmp_path / "none.json")
+    monkeypatch.setattr("core.speculative.calibration.user_file", lambda *_: tmp_path / "none.json")
     offered = speculation.catalogue(loaded)
     assert [way["name"] for way in offered["ways"]] == list(SPECULATIONS)
     assert [drafter["name"] for drafter in offered["drafters"]] == list(DRAFTERS)

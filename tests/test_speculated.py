@@ -11,7 +11,8 @@ from core.controls import MODES
 from core.drafting.drafts import Options
 from core.drafting.speculated import Speculation, Speculator
 from core.modes import Mode, begin
-from core.samplers import TopK
+from core.samplers import Chain, Temperature, TopK
+from core.samplers.greedy import Greedy
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.tree import TokenTree
 from tests.table_model import TableModel
@@ -107,6 +108,26 @@ def test_a_rule_crops_speculated_drafts_too():
     plain, _ = drafts(model, Mode("sampled"), rule=TopK(2), tau=0.7)
     fast, _ = drafts(model, mode, rule=TopK(2), tau=0.7)
     assert sorted(plain[-1].ids) == sorted(fast[-1].ids)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule", "tau", "heat", "rolls"),
+    [
+        ("sampled", None, 1.0, 1.0, True),
+        ("sampled", Chain([Temperature(1.5), TopK(3)]), 0.5, 0.75, True),
+        ("sampled", Temperature(2.0), 1.0, 2.0, True),
+        ("sampled", Greedy(), 0.5, 1.0, False),
+        ("greedy", Temperature(1.5), 1.0, 1.0, False),
+    ],
+)
+def test_drafters_are_told_the_temperature_in_the_rule_and_no_dice_where_none_decide(name, rule, tau, heat, rolls):
+    model = TableModel(seed=3)
+    mode, by = speculating(model, name, tree_size=4)
+    told = []
+    draft = by.drafter.draft
+    by.drafter.draft = lambda moment, *rest: told.append(moment) or draft(moment, *rest)
+    drafts(model, mode, rule=rule, tau=tau)
+    assert {(moment.temperature, moment.dice is not None) for moment in told} == {(heat, rolls)}
 
 
 def test_every_step_only_adds_and_stopping_anywhere_leaves_the_prefix():

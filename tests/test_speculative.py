@@ -22,6 +22,7 @@ from core.dice import Dice
 from core.errors import InputError
 from core.models.base import Row, path_to
 from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
+from core.samplers.greedy import Greedy
 from core.speculative import Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TargetSampling, TokenTree, generate
 from core.speculative import acceptance as rules
 from core.speculative.cost import CostCurve
@@ -420,6 +421,28 @@ def test_a_rule_with_a_memory_sees_every_token_once() -> None:
         expected = again(torch.tensor([ids]), MODEL.after(ids)[None])[0]
         assert expected[token].isfinite()
         ids.append(token)
+
+
+@pytest.mark.parametrize(
+    ("options", "heat", "rolls"),
+    [
+        ({"temperature": 0.5}, 0.5, True),
+        ({"rule": Chain([Temperature(1.5), MinP(0.1)])}, 1.5, True),
+        ({"temperature": 0.5, "rule": Temperature(3.0)}, 1.5, True),
+        ({"temperature": 0}, 1.0, False),
+        ({"rule": Greedy()}, 1.0, False),
+    ],
+)
+def test_a_temperature_inside_the_rule_is_told_to_the_drafter(options: dict, heat: float, rolls: bool) -> None:
+    told = []
+
+    class Listening(NgramDrafter):
+        def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+            told.append((moment.temperature, moment.dice is not None))
+            return super().draft(moment, depth, chance)
+
+    list(generate(MODEL, Listening(), PREFIX, length=12, tree_size=3, **options))
+    assert set(told) == {(heat, rolls)}
 
 
 def test_a_chain_of_rules_is_the_targets_rule() -> None:

@@ -20,7 +20,7 @@ from app.evals.prompts import prompts
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
-from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, generate
+from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, TargetSampling, generate
 from core.speculative.arc import RULES
 from core.speculative.calibration import for_model
 from core.speculative.cost import CostCurve
@@ -174,7 +174,8 @@ def _sweep(
     options: BenchOptions,
     progress: Callable[[str], None],
 ) -> None:
-    """Plain decoding, the best lossless drafter, and the same with ARC, over temperatures; ARC over θ."""
+    """Plain decoding, the best lossless drafter, and the same with ARC, over temperatures; ARC over θ. ARC is left out
+    at temperatures without a calibration."""
     arc = next((method for method in made if method.name.endswith("+ ARC")), None)
     best = next((method for method in made if method.name == EAGLE), made[1])
     settings = [(t, None) for t in TEMPERATURES] + [(1.0, theta) for theta in THETAS if arc is not None]
@@ -185,8 +186,13 @@ def _sweep(
             *(() if theta else (SpeculativeMethod(best.name, best.drafter, "lossless"),)),
         ]
         if arc is not None:
-            at = {} if theta is None else {"theta": theta}
-            chosen.append(SpeculativeMethod(arc.name, arc.drafter, "arc", arc.options | at))
+            try:
+                calibration = for_model(model, TargetSampling(temperature))
+            except CalibrationError as error:  # constants hold at the temperature at which they were measured
+                report.rows.append({"temperature": temperature, "method": arc.name, "left out": str(error)})
+            else:
+                at = {"calibration": calibration} | ({} if theta is None else {"theta": theta})
+                chosen.append(SpeculativeMethod(arc.name, arc.drafter, "arc", arc.options | at))
         _run(model, curve, by_kind, chosen, progress, temperature)
         for method in chosen:
             setting = {"temperature": temperature} | ({} if theta is None else {"theta": theta})

@@ -32,6 +32,7 @@ from core.speculative.calibration import Calibration
 from core.speculative.drafters.base import Drafter
 from core.speculative.generate import Cycles, Statistics, Token, cycles
 from core.speculative.options import SpeculationOptions
+from core.speculative.target import TargetSampling
 
 
 class Speculator:
@@ -51,7 +52,7 @@ class Speculator:
 
 @dataclass(frozen=True)
 class Speculation:
-    """How to speculate; see `core.speculative.generate`. `temperature` is the one in the rule: drafters need it."""
+    """How to speculate; see `core.speculative.generate`."""
 
     by: Speculator
     mode: Literal["lossless", "arc"] = "lossless"
@@ -60,7 +61,6 @@ class Speculation:
     lam: float = PRUNE_LAMBDA
     epsilon: float = PRUNE_EPSILON
     calibration: Calibration | None = None
-    temperature: float = 1.0
 
 
 def speculated(
@@ -112,14 +112,16 @@ def speculated(
         calibration=how.calibration,
         seed=o.seed,
     )
-    made.check(model, by.drafter)
+    as_set = TargetSampling(o.tau, o.rule)
+    made.check(model, by.drafter, as_set)
+    sure = greedy or as_set.greedy  # no dice decide, and drafters are not to guess them
 
     def begun(draft: Draft) -> Cycles:
         held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
         counts[draft.row] = Statistics()
         ids = prefix + draft.ids
         p = made.sampling.probabilities(logits[draft.start], ids[:-1])
-        dice, heat = (None, None) if greedy else (Dice(o.seed, draft.row), how.temperature)
+        dice, heat = (None, None) if sure else (Dice(o.seed, draft.row), as_set.heat)
         given = counts[draft.row], cost, by.memory, dice, heat
         return cycles(held, ids, len(ids) + o.length - 1, p, made, by.drafter, *given)
 

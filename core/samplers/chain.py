@@ -61,6 +61,11 @@ class Chain(Rule):
         return x if self.rules else mended(x)[0]
 
 
+def parts(rule: object) -> list[object]:
+    """The rules that a rule applies, in their order: those of a chain, else itself."""
+    return list(rule.rules) if isinstance(rule, Chain) else [rule]
+
+
 def _refuse(rules: list[Rule]) -> None:
     kinds = [type(rule) for rule in rules]
     for rule in rules:

@@ -20,6 +20,7 @@ import platformdirs
 
 from core.errors import PolydraftError
 from core.models.base import LanguageModel, Tokenizer
+from core.speculative.target import TargetSampling
 
 FORMAT, VERSION = "polydraft-calibration", 1
 SHIPPED = Path(__file__).resolve().parents[2] / "assets" / "calibration.json"  # of the default model
@@ -85,11 +86,28 @@ class Calibration:
                 return bucket.constants
         return self.overall
 
-    def check(self, model: LanguageModel) -> Calibration:
-        """This calibration. Raises CalibrationError if it was made for another model."""
+    def check(self, model: LanguageModel, sampling: TargetSampling | None = None) -> Calibration:
+        """This calibration. Raises CalibrationError if it was made for another model, or if texts are sampled in
+        another way than its texts were (assumption iv of the paper's appendix A.1: "matched decoding settings").
+
+        Args:
+            sampling: how tokens are drawn; None: at T = 1, without a rule.
+        """
         if self.fingerprint != fingerprint(model) or len(self.whitening) != model.dim:
             raise CalibrationError(
                 f"This calibration was made for {self.model}, not for {model.name}; run `polydraft calibrate`."
+            )
+        sampling = sampling or TargetSampling()
+        if sampling.crops:
+            raise CalibrationError(
+                f"ARC given with the rule {sampling.crops}; its constants were measured without a rule, and hold only "
+                "there. Choose no rule, or lossless speculation."
+            )
+        if not math.isclose(sampling.heat, self.temperature, abs_tol=1e-6):
+            here = f"T = {self.temperature:g}"
+            raise CalibrationError(
+                f"ARC given at T = {sampling.heat:g}; its constants were measured at {here}, and hold only there. "
+                f"Sample at {here}, or {_how_to(sampling.heat)}."
             )
         return self
 
@@ -174,20 +192,31 @@ def _without_infinity(said: Any) -> Any:
     return None if isinstance(said, float) and math.isinf(said) else said
 
 
-def user_file(model: LanguageModel) -> Path:
-    """Where a calibration made on this machine lies."""
+def user_file(model: LanguageModel, temperature: float = 1.0) -> Path:
+    """The path of a calibration made on this machine, one for each temperature."""
     folder = platformdirs.user_data_path("polydraft", appauthor=False) / "calibrations"
-    return folder / f"{fingerprint(model)[:32]}.json"
+    heat = "" if temperature == 1 else f"-T{temperature:g}"
+    return folder / f"{fingerprint(model)[:32]}{heat}.json"
 
 
-def for_model(model: LanguageModel) -> Calibration:
-    """The calibration of this model: one made here, or the one that comes with the app. Raises CalibrationError."""
-    own = user_file(model)
+def for_model(model: LanguageModel, sampling: TargetSampling | None = None) -> Calibration:
+    """The calibration of this model for this way of sampling: one made here, or the one that comes with the app.
+
+    Args:
+        sampling: as for `Calibration.check`.
+    Raises: CalibrationError where there is none.
+    """
+    sampling = sampling or TargetSampling()
+    own = user_file(model, sampling.heat)
     if own.exists():
-        return Calibration.load(own).check(model)
+        return Calibration.load(own).check(model, sampling)
     if SHIPPED.exists() and (shipped := Calibration.load(SHIPPED)).fingerprint == fingerprint(model):
-        return shipped
-    raise CalibrationError(f"{model.name} is not calibrated; run `polydraft calibrate --model …` once.")
+        return shipped.check(model, sampling)
+    raise CalibrationError(f"{model.name} is not calibrated; {_how_to(sampling.heat, ' --model …')} once.")
+
+
+def _how_to(heat: float, model: str = "") -> str:
+    return f"run `polydraft calibrate{model}{'' if heat in (0, 1) else f' --temperature {heat:g}'}`"
 
 
 def fingerprint(model: LanguageModel) -> str:

@@ -137,8 +137,8 @@ def generate(
         seed: of all draws.
         tree_size: "auto", or the number of proposals verified at most; a fixed size disables automatic switching off.
         depth: levels that are drafted at most.
-        tolerance: of mode "arc": "lts" (needs `calibration`), "typical" (Medusa), "fsd" (with `threshold`, for drafters that tell their
-            distribution), "none".
+        tolerance: of mode "arc": "lts" (needs a `calibration` for this temperature, and no rule), "typical" (Medusa),
+            "none", or "fsd" (with `threshold`, for drafters that tell their distribution).
         theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
             rule for as many proposals, of `core.speculative.arc.RULES`, to compare with.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
@@ -185,7 +185,7 @@ def _tokens(
 ) -> Generator[Token, None, None]:
     """Drives `cycles` to the end, on a sequence of its own where none is given."""
     held = target.open() if sequence is None else sequence
-    dice = Dice(o.seed) if o.temperature else None
+    dice = None if o.sampling.greedy else Dice(o.seed)
     try:
         if drafter is not None and drafter.layers and o.mode != "off":
             held.reveal()
@@ -220,7 +220,7 @@ def cycles(
     curve: Curve | None = None,
     memory: Memory | None = None,
     dice: Dice | None = None,
-    temperature: float | None = None,
+    heat: float | None = None,
 ) -> Cycles:
     """Goes on from a text: yields the row of the next pass with the tokens that the last pass gave, and is sent the
     logits (1 + n, V) of the row and the seconds that it took. It ends with None for a row.
@@ -232,7 +232,7 @@ def cycles(
         p: (V,) the distribution that its last token was chosen from.
         curve, memory: see `generate`.
         dice: that tokens are drawn with; None takes the likeliest.
-        temperature: that drafters are told, where it is a part of the rule; None for that of the options.
+        heat: the temperature that tokens are drawn at, where the options' rule does not tell; None: it does.
     """
     o, target, s, memory = options, sequence.model, statistics, memory or Memory()
     budget = FixedBudget(o.tree_size) if o.tree_size != "auto" else Budget(memory, curve or cost_curve(target))
@@ -256,7 +256,7 @@ def cycles(
                 depth, most = limits
                 began = time.perf_counter()
                 features = sequence.features if drafter.layers else None
-                moment = Moment(ids, features, dice, temperature or o.temperature or 1.0, o.whole)
+                moment = Moment(ids, features, dice, heat or o.sampling.heat or 1.0, o.whole)
                 tree = drafter.draft(moment, depth, chance)
                 drafting = time.perf_counter() - began
                 if s.cycles:  # a text's first draft reads all of it: no measure of the next ones

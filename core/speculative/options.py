@@ -67,11 +67,15 @@ class SpeculationOptions:
         """How the target's own token is chosen."""
         return TargetSampling(self.temperature, self.rule)
 
-    def check(self, target: LanguageModel, drafter: Drafter) -> None:
+    def check(self, target: LanguageModel, drafter: Drafter, sampling: TargetSampling | None = None) -> None:
         """Raises InputError where LTS decides and there is no calibration, or FSD and the drafter has no distribution;
-        CalibrationError for another model's calibration."""
+        CalibrationError for a calibration of another model or another way of sampling.
+
+        Args:
+            sampling: how tokens are drawn, where `rule` is a function that does not tell; None: as these options say.
+        """
         if self.mode == "arc" and self.tolerance == "lts":
-            self._calibration.check(target)
+            self._calibration.check(target, sampling or self.sampling)
         if self.mode == "arc" and self.tolerance == "fsd" and not drafter.tells:
             raise InputError(
                 f"tolerance 'fsd' given with the drafter {drafter.name}, which has no distribution over the tokens to "

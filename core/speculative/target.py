@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 
 from core.errors import InputError
 from core.samplers.base import Processor
+from core.samplers.chain import parts
+from core.samplers.greedy import Greedy
+from core.samplers.temperature import Temperature
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,25 @@ class TargetSampling:
 
     @property
     def greedy(self) -> bool:
-        return self.temperature == 0
+        """Whether the likeliest token is taken."""
+        return self.heat == 0
+
+    @cached_property
+    def heat(self) -> float:
+        """The temperature that tokens are drawn at, the one in the rule included; 0 for the likeliest."""
+        found = self.temperature
+        for part in parts(self.rule):
+            if isinstance(part, Greedy):
+                return 0.0
+            if isinstance(part, Temperature):
+                found *= float(torch.as_tensor(part.temperature).flatten()[0])
+        return found
+
+    @property
+    def crops(self) -> str:
+        """The names of the rules that drop tokens; "" where none does."""
+        found = [part for part in parts(self.rule) if part is not None and not isinstance(part, Temperature)]
+        return ", ".join(getattr(part, "title", "a rule of your own") for part in found)
 
     def probabilities(self, logits: Tensor, ids: list[int]) -> np.ndarray:
         """(V,) float64, from logits (V,) after the text `ids`; 0 for tokens that the rule drops."""
