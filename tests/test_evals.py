@@ -14,7 +14,7 @@ from app.bench.report import Report
 from app.cli import app
 from app.evals.drafts import KS, judged, plots, telling
 from app.evals.keytype import acceptable, at_best_cut, cases
-from app.evals.methods import methods
+from app.evals.methods import NUCLEUS_OF_TOP_K, methods
 from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.personal import judged as judged_personal
 from app.evals.personal import learn_and_test
@@ -145,7 +145,7 @@ def test_without_a_past_the_first_half_is_learnt_and_the_second_tested() -> None
 
 
 def test_targets_compare_with_peers_of_the_same_run() -> None:
-    names = ["greedy", "nucleus", "beam", "branching greedy", "superposed, r=2", "forks=3"]
+    names = ["greedy", "nucleus of top-40", "beam", "branching greedy", "superposed, r=2", "forks=3"]
     results = {
         (name, ngrams, k): [Score("book", 2 if "forks" in name else 1, 0, 0.0, 5.0 if ngrams else 10.0)] * 4
         for name in names
@@ -205,7 +205,7 @@ def test_stopping_drafts_that_can_tell_no_more_changes_no_matching_figure(autoco
             full = one.draft(sequence, place.before, 3, LENGTH)
             sequence.sync(place.before)
             part = other.draft(sequence, place.before, 3, LENGTH, telling(other, place.after))
-            if one.name != "nucleus":  # a stopped one draws less often, so later places see other numbers
+            if one.name != NUCLEUS_OF_TOP_K:  # a stopped one draws less often, so later places see other numbers
                 a, b = (scored(model.tokenizer, "", drafts, place.after, 0.0) for drafts in (full, part))
                 assert (a.match, a.characters) == (b.match, b.characters), one.name
                 assert all(any(ids[: len(p)] == p for p in part) for ids in full), one.name

@@ -15,7 +15,7 @@ from app.bench.samplers import listed_top_n_sigma, plain_top_w
 from app.cli import app
 from app.evals.plots import lines, page
 from app.evals.samplers import DRAWS, LENGTH, expected, self_bleu
-from app.evals.top_w import judged, mass_cuts
+from app.evals.top_w import METRICS, SCALES, TEMPERATURES, WARM, WEIGHTS, judged, mass_cuts
 from core.controls import CATALOG, MODE_CONTROLS, MODES
 from core.samplers import Geometry, Mirostat, TopK, TopNSigma, TopW
 
@@ -51,6 +51,17 @@ def test_mass_cuts_run_from_one_token_to_everything():
     whole = judged(logits, [list(range(50))] * 40, chosen)
     assert cuts[-1].tolist() == pytest.approx([whole["different"], whole["match"]], rel=1e-6)
     assert (np.diff(cuts[:, 0]) >= 0).all()
+
+
+def test_eval_top_w_runs_every_setting_of_the_table_behind_our_default():
+    table = DOCS.split("| β | warm start | geometry changed the set |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    listed = {tuple(float(cell) for cell in line.split("|")[1:3]) for line in table}
+    assert len(listed) == 12
+    assert listed <= {(beta, warm) for lam, beta in WEIGHTS for warm in WARM if lam == 2.2}
+    assert {1.0} <= set(SCALES) and "l2" in METRICS and 1.0 in TEMPERATURES
+    ours = CATALOG["top-w"].controls
+    chosen = {control.name: control.default for control in ours}
+    assert (chosen["beta"], chosen["warm_start"]) in listed
 
 
 def test_self_bleu_is_one_for_copies_and_nothing_for_strangers():

@@ -6,6 +6,7 @@ import itertools
 import math
 import subprocess
 import sys
+from collections.abc import Callable
 from copy import deepcopy
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
 from core.errors import InputError
 from core.samplers import (
@@ -454,6 +456,9 @@ def test_senseless_chains_are_refused_with_the_reason(rules, said):
 def test_surprising_chains_say_so():
     assert Chain([Temperature(2.0), TopP(0.9)]).notes == []
     assert "smaller" in Chain([TopP(0.9), TopNSigma(1.0)]).notes[0]
+    assert "put top-p first" in Chain([TopK(40), TopP(0.9)]).notes[0]
+    assert "among the remaining" in Chain([MinP(0.1), TopH()]).notes[0]
+    assert Chain([TopP(0.9), TopK(40), MinP(0.1)]).notes == []
     assert "T = 1" in Chain([TopP(0.9), Temperature(2.0)]).notes[0]
     Chain([Temperature(1.5), Mirostat()])  # fine
 
@@ -463,3 +468,27 @@ def test_top_p_of_zero_keeps_the_likeliest_alone():
     out = TopP(0.0)(None, logits)
     assert torch.isfinite(out).sum(1).tolist() == [1, 1, 1]
     assert torch.equal(out.argmax(1), logits.argmax(1))
+
+
+@given(st.lists(st.floats(-5, 5), min_size=2, max_size=12, unique=True), st.integers(1, 8), st.floats(0.05, 0.95))
+def test_a_chain_renormalises_between_top_k_and_top_p(row: list[float], k: int, p: float) -> None:
+    """As transformers' warpers one after the other. Top-p first keeps exactly the intersection; top-k first may keep
+    less, never more."""
+    from transformers import TopKLogitsWarper, TopPLogitsWarper
+
+    logits = torch.tensor([row], dtype=torch.float64)
+
+    def kept(rule: Callable[..., Tensor]) -> set[int]:
+        return set(rule(torch.zeros(1, 1, dtype=torch.long), logits).isfinite().nonzero()[:, 1].tolist())
+
+    both = kept(TopK(k)) & kept(TopP(p))
+    assert kept(Chain([TopP(p), TopK(k)])) == both
+    assert kept(Chain([TopK(k), TopP(p)])) <= both
+    warped = [TopKLogitsWarper(k), TopPLogitsWarper(p)]
+    assert kept(Chain([TopK(k), TopP(p)])) == kept(lambda ids, x: warped[1](ids, warped[0](ids, x)))
+
+
+def test_top_k_and_then_top_p_is_less_than_their_intersection() -> None:
+    logits = torch.tensor([[0.4, 0.3, 0.2, 0.1]]).log()
+    assert Chain([TopK(2), TopP(0.5)])(None, logits).isfinite().tolist() == [[True, False, False, False]]  # .4 / .7
+    assert Chain([TopP(0.5), TopK(2)])(None, logits).isfinite().tolist() == [[True, True, False, False]]

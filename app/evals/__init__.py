@@ -16,7 +16,7 @@ from ngram_builder.work import write_durably
 
 # Name -> the evaluation. Each is a module of this package with `measure(options, progress) -> Report`.
 EVALS = {
-    "drafts": "matching tokens and time: greedy, nucleus, beam, branching greedy, Superposed; with and without n-grams",
+    "drafts": "matches, time: greedy, nucleus of top-40, beam, branching greedy, Superposed; with n-grams and without",
     "typing": "keys that a typist saves with 1, 3, 5 and 9 drafts, beside distinct beginnings, greedy, branching, beam",
     "keytype": "KeyTypeBench's cases of inline prose completion: the best draft, and the best of 3 and of 9",
     "personal": "the effect of a personal store, learned from one text of a writer and tested on another",

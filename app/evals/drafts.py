@@ -16,7 +16,7 @@ from typing import Any
 from app.bench import text
 from app.bench.report import Report
 from app.bench.text import words as places_of
-from app.evals.methods import Going, NamedMethod, methods
+from app.evals.methods import NUCLEUS_OF_TOP_K, Going, NamedMethod, methods
 from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.plots import PlotPoint, page, scatter
 from app.evals.scores import Score, common, half_interval, scored, summary
@@ -151,7 +151,7 @@ def judged(results: Results, shipped: int) -> Report:
         value = match(ours, True, k) / match(branching, True, k)
         report.target(f"{ours}, k={k}: match / branching greedy with n-grams", value, ">= 1.03")
         report.target(f"{ours}, k={k}: time / branching greedy with n-grams", slower(ours, branching, k), share)
-    for peer in ("beam", "nucleus"):
+    for peer in ("beam", NUCLEUS_OF_TOP_K):
         value = match(ours, True, 3) / max(match(peer, False, 3), 1e-9)
         report.target(f"{ours}, k=3: match / {peer} without n-grams", value, ">= 1.5")
     return report

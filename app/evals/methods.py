@@ -22,7 +22,10 @@ NEVER = frozenset[int]()  # no token ends a draft, so all have the same length
 NUCLEUS = 0.9  # p of nucleus sampling, as in the paper
 SHIPPED = DraftSettings()
 FORKS = sorted({3, 6, SHIPPED.forks} - {0})
-SHORTLIST = 40  # sampling considers this many tokens: sorting the whole vocabulary would slow the peer down
+# Sampling considers this many tokens, in the nucleus of the whole distribution: sorting the whole vocabulary would slow
+# the peer down, and n-grams would rescore all of it.
+SHORTLIST = 40
+NUCLEUS_OF_TOP_K = f"nucleus of top-{SHORTLIST}"
 
 Going = Callable[[list[list[int]]], bool]
 
@@ -67,7 +70,7 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
     for mixed in [None, rule] if rule is not None else [None]:
         found += [
             NamedMethod("greedy", mixed is not None, superposed(mixed, one=True), single=True),
-            NamedMethod("nucleus", mixed is not None, _nucleus(mixed)),
+            NamedMethod(NUCLEUS_OF_TOP_K, mixed is not None, _nucleus(mixed)),
             NamedMethod("beam", mixed is not None, _beam(mixed), drops=True),
             NamedMethod("branching greedy", mixed is not None, superposed(mixed, r=None)),
             NamedMethod(
@@ -115,7 +118,8 @@ def _superposed(
 
 
 def _nucleus(rule: Interpolation | None) -> Method:
-    """k sequences in one batch, each token sampled from the most probable tokens with total probability NUCLEUS."""
+    """k sequences in one batch, each token sampled from the most probable tokens with total probability NUCLEUS, but at
+    most SHORTLIST of them."""
     chance = np.random.default_rng(0)
 
     def drawn(logits: list[Tensor], prefix: list[int], drafts: list[list[int]]) -> None:

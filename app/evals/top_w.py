@@ -26,9 +26,15 @@ POSITIONS = 240
 DRAWS = 3
 TEMPERATURES = (1.0, 2.0)
 METRICS = ("l2", "cosine")
-WARM = (0.1, 0.5, 0.9, 0.999)
-# λ and β: the paper's, its creative setting, and settings that keep more
-WEIGHTS = ((2.2, 2.8), (2.2, 4.0), (1.0, 2.8), (0.5, 2.8), (0.5, 1.5))
+WARM = (0.1, 0.3, 0.5, 0.7, 0.9, 0.999)
+# λ and β: the paper's, those that our default was chosen from (docs/samplers.md), and settings that keep more
+WEIGHTS = (
+    (2.2, 2.8),
+    *((2.2, beta) for beta in (3.2, 3.6, 4.0, 4.5, 5.0)),
+    (1.0, 2.8),
+    (0.5, 2.8),
+    (0.5, 1.5),
+)
 SCALES = (0.3, 1.0, 2.0)
 _P = np.concatenate([[0.0], np.geomspace(0.02, 1, 40)])  # of the mass cuts for comparison
 

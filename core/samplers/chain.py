@@ -31,8 +31,18 @@ _BY_PROBABILITY = (
 )  # the tokens that they keep depend on the temperature
 
 
+_BY_SHARE = (TopP, TopH, TopW, Typical, Eta)  # they depend on each token's share of the probability
+
+_TOP_P_FIRST = (
+    " So at most those tokens remain that both rules keep of the whole distribution; put top-p first for exactly these."
+)
+
+
 class Chain(Rule):
     """Applies rules one after the other, each to the result of the previous one.
+
+    A rule sees the remaining tokens alone, and their probabilities sum to 1: the chain renormalises between rules, as
+    transformers, vLLM and llama.cpp do. Min-p, top-k and a temperature do not depend on that.
 
     The usual order is temperature first, then cropping rules, as in the papers of all probability rules.
     top-nσ and top-k keep the same tokens at any temperature and may be at any position.
@@ -106,6 +116,11 @@ def _notes(rules: list[Rule]) -> list[str]:
             notes.append(
                 f"top-nσ after {', '.join(cropped)}: σ is computed over the remaining logits and is smaller than over "
                 "the model's logits, so fewer tokens remain than with top-nσ first."
+            )
+        if isinstance(rule, _BY_SHARE) and cropped:
+            notes.append(
+                f"{rule.title} after {', '.join(cropped)}: its probabilities are those among the remaining tokens, "
+                f"which sum to 1.{_TOP_P_FIRST if isinstance(rule, TopP) else ''}"
             )
         if isinstance(rule, _BY_PROBABILITY) and Temperature in kinds[at:]:
             notes.append(
