@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 import re
@@ -16,9 +17,11 @@ from hypothesis import strategies as st
 from table_model import TableModel
 from torch import Tensor
 
-from app.bench.speculative import SpeculativeMethod, row
+from app.bench.speculative import SpeculativeMethod, by_the_model, row
+from core.autocomplete import Session
+from core.drafting import checked
 from core.errors import InputError
-from core.models.base import Row, path_to
+from core.models.base import LanguageModel, Row, Sequence, path_to
 from core.samplers import Chain, MinP, Temperature, TopK
 from core.samplers.greedy import Greedy
 from core.speculative import (
@@ -27,6 +30,7 @@ from core.speculative import (
     Drafter,
     ModelDrafter,
     NgramDrafter,
+    SuperposedDrafter,
     TargetSampling,
     TokenTree,
     arc,
@@ -38,6 +42,8 @@ from core.speculative.budget import Estimates, Levels, best_size
 from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint, for_model, user_file
 from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
 from core.speculative.drafters import Moment
+from core.speculative.drafters.eagle3 import Eagle3Drafter
+from core.speculative.options import SpeculationOptions
 from core.speculative.tree import DraftDistribution
 from training.calibration import Sample, calibrate, collect, corrected_level, fit_constants, wilson
 
@@ -148,19 +154,19 @@ def test_lts_by_hand() -> None:
     e = MODEL.embeddings.double().numpy()
     distance = ((e[1] - e[0]) ** 2).sum()
     margin = np.log(2) ** 2
-    assert risk(p, MODEL.embeddings, made(), 1) == pytest.approx(min(0.01 * distance, 0.1 * margin))
-    assert risk(p, MODEL.embeddings, made(c_s=9), 1) == pytest.approx(0.1 * margin)
-    assert risk(p, MODEL.embeddings, made(alpha_kappa=9), 1) == pytest.approx(0.01 * distance)
-    score = local_tolerance_score(p, MODEL, made(c_s=9), 1)
+    assert risk(p, MODEL.embeddings, made(), 1, 0).bound == pytest.approx(min(0.01 * distance, 0.1 * margin))
+    assert risk(p, MODEL.embeddings, made(c_s=9), 1, 0).bound == pytest.approx(0.1 * margin)
+    assert risk(p, MODEL.embeddings, made(alpha_kappa=9), 1, 0).bound == pytest.approx(0.01 * distance)
+    score = local_tolerance_score(p, MODEL, made(c_s=9), 1, 0)
     assert score == pytest.approx(1 - 0.1 * margin / 0.05)
-    assert local_tolerance_score(p, MODEL, made(), 0) == 1
+    assert local_tolerance_score(p, MODEL, made(), 0, 0) == 1
 
 
 def test_whitening_scales_each_dimension() -> None:
     p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
     wide = Calibration(fingerprint(MODEL), "table", np.array([2.0, 0, 0, 0]), Constants(1, 1e9, 1))
     difference = float(MODEL.embeddings[1, 0] - MODEL.embeddings[0, 0])
-    assert risk(p, MODEL.embeddings, wide, 1) == pytest.approx((2 * difference) ** 2, rel=1e-5)
+    assert risk(p, MODEL.embeddings, wide, 1, 0).bound == pytest.approx((2 * difference) ** 2, rel=1e-5)
 
 
 def test_the_finest_bucket_that_fits_counts() -> None:
@@ -177,8 +183,8 @@ def test_embeddings_that_are_not_tied_to_the_output_are_the_input_ones() -> None
     near.embeddings = near.embeddings.clone()
     near.embeddings[1] = near.embeddings[0]
     p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
-    assert risk(p, near.embeddings, made(), 1) == 0
-    assert risk(p, near.embeddings, made(), 2) > 0
+    assert risk(p, near.embeddings, made(), 1, 0).bound == 0
+    assert risk(p, near.embeddings, made(), 2, 0).bound > 0
 
 
 # --- calibration (Algorithm 1)
@@ -192,11 +198,21 @@ def samples(n: int, seed: int = 0) -> list[Sample]:
 
 @given(trees(), st.integers(0, 20), st.sampled_from(list(arc.RULES)))
 def test_other_rules_of_pruning_keep_trees_of_no_more_than_so_many(tree: TokenTree, count: int, by: str) -> None:
-    places = arc.ranked(tree, count, by)
+    places = arc.ranked(tree, count, by, 1.0)
     assert len(places) <= count
     assert all(tree.parents[p] in {*places, -1} for p in places)
     if by == "probability":  # a child is never likelier than its parent, so nothing is lost
         assert len(places) == min(count, len(tree)) or len(set(tree.products())) < len(tree)
+
+
+def test_pruning_by_depth_weighs_the_depth() -> None:
+    chain = TokenTree([0, 1, 2, 3], [-1, 0, 1, -1], [0.5, 0.5, 0.5, 0.3])  # e^ℓ: .5 .25 .125 .3
+    assert arc.ranked(chain, 2, "depth", 0.1) == [0, 3]
+    assert arc.ranked(chain, 2, "depth", 1.0) == [0, 1]
+    made = generate(
+        MODEL, NgramDrafter(), [0, 1] * 4, "arc", tree_size=4, tolerance="none", prune_by="depth", prune_alpha=2
+    )
+    assert len(list(made)) == 64
 
 
 @settings(deadline=None)
@@ -231,11 +247,11 @@ def test_tokens_of_digits_and_control_tokens_are_in_no_pair() -> None:
     assert exact_only(model.tokenizer) == {2, 3, 4}
     p = np.array([0.3, 0.2, 0.15, 0.1, 0.1, 0.05, 0.05, 0.05])
     calibration = Calibration(fingerprint(model), "table", np.ones(4), Constants(1e-9, 1e-9, 1.0))
-    assert local_tolerance_score(p, model, calibration, 1) > 0.99
+    assert local_tolerance_score(p, model, calibration, 1, 0) > 0.99
     for never in (2, 3, 4):
-        assert local_tolerance_score(p, model, calibration, never) == -math.inf
-        assert local_tolerance_score(np.roll(p, never), model, calibration, never) == 1  # the likeliest token itself
-        assert local_tolerance_score(np.roll(p, never), model, calibration, 1) == -math.inf
+        assert local_tolerance_score(p, model, calibration, never, 0) == -math.inf
+        assert local_tolerance_score(np.roll(p, never), model, calibration, never, 0) == 1  # the likeliest token itself
+        assert local_tolerance_score(np.roll(p, never), model, calibration, 1, 0) == -math.inf
 
 
 # What is accepted is what counts: constants that hold on the pairs that they let through.
@@ -413,7 +429,7 @@ def test_whatever_a_calibration_file_holds_it_is_read_or_refused(
         assert "calibrate" in str(error)
         return
     if len(read.whitening) == 4:
-        score = local_tolerance_score(np.array([0.6, 0.3, 0.1, 0, 0, 0]), MODEL, read, 1)
+        score = local_tolerance_score(np.array([0.6, 0.3, 0.1, 0, 0, 0]), MODEL, read, 1, 0)
         assert score <= 1
 
 
@@ -424,8 +440,8 @@ def test_a_side_that_is_dropped_is_null_in_the_file(tmp_path: Path) -> None:
     read = Calibration.load(tmp_path / "c.json")
     assert read.overall == dropped.overall and read.buckets == dropped.buckets
     p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
-    assert risk(p, MODEL.embeddings, made(alpha_kappa=np.inf), 1) > 0
-    assert risk(p, MODEL.embeddings, made(c_s=np.inf, alpha_kappa=np.inf), 1) == np.inf
+    assert risk(p, MODEL.embeddings, made(alpha_kappa=np.inf), 1, 0).bound > 0
+    assert risk(p, MODEL.embeddings, made(c_s=np.inf, alpha_kappa=np.inf), 1, 0).bound == np.inf
 
 
 def test_untied_embeddings_of_a_real_model(tmp_path: Path) -> None:
@@ -442,8 +458,8 @@ def test_untied_embeddings_of_a_real_model(tmp_path: Path) -> None:
     p[[65, 66]] = 0.5, 0.4
     near = model.embeddings.clone()
     near[66] = near[65]
-    assert risk(p, model.embeddings, calibration, 66) > 0
-    assert risk(p, near, calibration, 66) == 0
+    assert risk(p, model.embeddings, calibration, 66, 0).bound > 0
+    assert risk(p, near, calibration, 66, 0).bound == 0
     tokens = list(generate(model, NgramDrafter(), [65, 66] * 6, "arc", length=12, tree_size=4, calibration=calibration))
     assert tokens
     model.close()
@@ -543,7 +559,7 @@ def test_pruning_goes_by_the_drafters_distribution_and_not_by_the_dice() -> None
     """ℓ(c) of eq. 1: the dice hold the third token most probable, the drafter's own distribution the first."""
     tree = TokenTree([0, 1, 2], [-1] * 3, [0.05, 0.05, 0.9], likelihood=[0.9, 0.06, 0.04])
     assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [0]
-    assert arc.ranked(tree, 1, "probability") == [0]
+    assert arc.ranked(tree, 1, "probability", 1.0) == [0]
     assert tree.only([0, 2]).likelihood == [0.9, 0.04]
 
 
@@ -669,3 +685,28 @@ def test_entropy_is_normalised() -> None:
     assert normalised_entropy(np.full(50, 0.02)) == pytest.approx(1)
     assert normalised_entropy(np.eye(50)[3]) == 0
     assert torch.tensor(normalised_entropy(np.array([0.5, 0.5, 0, 0]))) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_perplexity_is_that_of_the_model_and_not_of_the_tempered_distribution(temperature: float) -> None:
+    tokens = list(generate(MODEL, None, [0, 1], "off", length=20, temperature=temperature))
+    found = by_the_model(MODEL, [0, 1], tokens, temperature)
+    ids = [0, 1] + [token.id for token in tokens]
+    expected = [float(MODEL.after(ids[:at]).log_softmax(0)[ids[at]]) for at in range(2, len(ids))]
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert (found == pytest.approx([token.logprob for token in tokens], abs=1e-5)) == (temperature == 1)
+
+
+def test_the_documentation_names_arguments_that_exist() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "speculative.md").read_text(encoding="utf-8")
+    known: list[Any] = [NgramDrafter, ModelDrafter, SuperposedDrafter, Eagle3Drafter, Pruning, generate, checked.refine]
+    known += [checked.verified, Sequence.feed_tree, Sequence.keep, LanguageModel.watch, Drafter.draft, Session.complete]
+    named = re.findall(r"`[\w.]*?(\w+)\(([^`]*)\)(?: -> \w+)?`", text)
+    assert len(named) >= len(known)
+    for name, arguments in named:
+        (callee,) = [each for each in known if each.__name__ == name]
+        given = {part.partition("=")[0].strip() for part in arguments.split(",")} - {"…"}
+        taken = inspect.signature(callee).parameters
+        if callee is generate:
+            taken = {*taken, *SpeculationOptions.__dataclass_fields__}
+        assert given <= set(taken), f"{name}({arguments})"

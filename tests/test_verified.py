@@ -22,10 +22,11 @@ from core.drafting.checked import _open_rows as _rows
 from core.drafting.checked import depths_to_check as _depths_to_check
 from core.drafting.judge import Judge
 from core.errors import InputError
-from core.speculative import Calibration, NgramDrafter
-from core.speculative.calibration import Constants, fingerprint
+from core.speculative import Calibration, NgramDrafter, Token
+from core.speculative.calibration import Bucket, Constants, fingerprint
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head
+from core.speculative.generate import How
 from core.speculative.target import softmax
 from core.superposed import superpose
 
@@ -238,9 +239,25 @@ def test_bounds_are_audited_against_the_divergence_itself() -> None:
         assert others
         assert all(0 <= a.js <= math.log(2) + 1e-9 for a in found)
         assert all((a.js <= a.bound) == covered for a in others if a.js > 1e-6)
-        said = arc_risk.summary(found, calibration)
+        said = arc_risk.summary(found)
         assert said["accepted"] == len(found)
         assert said["low"] <= said["coverage"] <= said["high"] + 1e-9
+
+
+def test_each_proposal_is_audited_with_the_constants_of_its_depth() -> None:
+    """With `calibrate --buckets` constants differ by depth: 1 at the first token of a tree, 2 at the second, else 3."""
+    by_depth = [Bucket(2.0, depth, Constants(1e9, 1e9, depth), 1e9) for depth in (1, 2)]
+    calibration = Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(1e9, 1e9, 3.0), by_depth)
+    found = [a for seed in range(9) for a in arc_risk.audited(MODEL, calibration, NgramDrafter(), TEXT * 3, seed)]
+    others = [a for a in found if not a.best]
+    assert {0, 2} <= {a.depth for a in others}
+    assert all(a.tolerance == min(a.depth + 1, 3) for a in others)
+
+
+def test_the_depth_of_a_token_is_counted_from_the_pass_that_gave_it() -> None:
+    hows: list[How] = ["plain", "accepted", "tolerated", "bonus", "corrected", "accepted", "corrected", "accepted"]
+    tokens = [Token(0, how, 0.0) for how in hows]
+    assert arc_risk.depths(tokens) == {1: 0, 2: 1, 5: 0, 7: 0}
 
 
 def test_a_calibration_is_measured_on_passages_of_a_text(tmp_path: Path) -> None:

@@ -17,10 +17,11 @@ from typing import Any
 from app.bench.report import BenchOptions, Report
 from app.evals import plots
 from app.evals.prompts import prompts
+from app.evals.verified import logprobs
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
-from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, TargetSampling, generate
+from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, TargetSampling, Token, generate
 from core.speculative.arc import RULES
 from core.speculative.calibration import for_model
 from core.speculative.cost import CostCurve
@@ -38,6 +39,8 @@ THETAS = (0.3, 0.5, 0.7, 0.9)
 EAGLE = "EAGLE-3"
 WHOLE = "EAGLE-3, whole trees"  # verifies all proposals, whether that pays or not
 ALL = "all"
+BY_DEPTH = "pruned by depth"
+ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0)  # weights of the depth that are searched: Table 8 has the best one
 
 
 @dataclass
@@ -50,7 +53,7 @@ class SpeculativeMethod:
     options: dict[str, Any] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
     seen: dict[str, list[Any]] = field(default_factory=dict)  # kind -> Statistics of each prompt
-    said: dict[str, list[float]] = field(default_factory=dict)  # kind -> ln p of every token, by the target
+    said: dict[str, list[float]] = field(default_factory=dict)  # kind -> ln p of every token, by the target at T = 1
 
 
 def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str], None]) -> list[SpeculativeMethod]:
@@ -86,7 +89,12 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str
     best = found[-1] if found[-1].name == EAGLE else found[1]
     if best.drafter is not None and best.drafter.tells:
         ways |= {"{} + FSD": {"tolerance": "fsd", "prune": False}}
-    ways |= {f"{{}}, pruned by {by}": {"tolerance": "none", "prune_by": by} for by in RULES} if options.pruning else {}
+    if options.pruning:
+        others = [(by, f"{{}}, pruned by {by}", 1.0) for by in RULES if by != "depth"]
+        depth = [("depth", f"{{}}, {BY_DEPTH}, α = {alpha:g}", alpha) for alpha in ALPHAS]
+        ways |= {
+            name: {"tolerance": "none", "prune_by": by, "prune_alpha": alpha} for by, name, alpha in [*depth, *others]
+        }
     if calibration is not None:
         ways |= {"{}, ARC LTS-only": {"calibration": calibration, "prune": False}}
         ways |= {"{} + ARC": {"calibration": calibration}}
@@ -107,6 +115,9 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
         _run(model, curve, by_kind, made, progress)
         report.rows += [row(kind, method, made[0]) for kind in by_kind for method in made]
         report.rows += [row(ALL, method, made[0]) for method in made]
+        if by_depth := [method for method in made if BY_DEPTH in method.name]:
+            best = max(by_depth, key=lambda method: _tau(_seen(method, ALL)))
+            report.rows.append(row(ALL, best, made[0]) | {"method": f"{best.name}, the best α"})
         _judge(report, by_kind, made)
     report.rows += [{"prompts": "cost curve", "tokens": n, "ms": t} for n, t in zip(curve.sizes, curve.ms, strict=True)]
     model.close()
@@ -140,8 +151,19 @@ def _run(
                     seed=number,
                     **method.options,
                 )
-                method.said.setdefault(kind, []).extend(token.logprob for token in generation)
+                method.said.setdefault(kind, []).extend(by_the_model(model, ids, list(generation), temperature))
                 method.seen.setdefault(kind, []).append(generation.statistics)
+
+
+def by_the_model(model: LanguageModel, prompt: list[int], tokens: list[Token], temperature: float) -> list[float]:
+    """ln p of each token of a text that was sampled at a temperature, by the model at T = 1."""
+    if temperature == 1:
+        return [token.logprob for token in tokens]
+    sequence = model.open()
+    try:
+        return logprobs(sequence, prompt, [token.id for token in tokens])
+    finally:
+        sequence.close()
 
 
 def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[SpeculativeMethod]) -> None:

@@ -17,7 +17,7 @@ from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from core.models import LanguageModel, load_model
 from core.ngram import NgramStore
-from core.speculative import Calibration, NgramDrafter, Statistics, TargetSampling, generate
+from core.speculative import Calibration, NgramDrafter, Statistics, TargetSampling, Token, generate
 from core.speculative.arc import risk
 from core.speculative.calibration import for_model
 from training.calibration import divergence, wilson
@@ -30,12 +30,22 @@ CHOICE = TargetSampling(1.0)
 
 @dataclass(frozen=True)
 class Audited:
-    """One proposal that became text: the bound, the divergence, and whether it was tolerated."""
+    """One proposal that became text.
+
+    Attributes:
+        bound, tolerance: U_min and τ_δ, of the constants for its depth.
+        js: the divergence.
+        best: it is the target's most probable token.
+        tolerated: it lost the draw.
+        depth: in its tree.
+    """
 
     bound: float
+    tolerance: float
     js: float
     best: bool
     tolerated: bool
+    depth: int
 
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
@@ -61,7 +71,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
             "lossless accept length": lossless.accept_length,
             "tolerated / accepted": arc.tolerated / max(arc.accepted + arc.tolerated, 1),
         }
-        report.rows.append({"prompts": kind, **lengths, **summary(found, calibration)})
+        report.rows.append({"prompts": kind, **lengths, **summary(found)})
         longer = arc.accept_length / max(lossless.accept_length, 1e-9)
         report.target(f"{kind}: accept length, ARC / lossless", longer, ">= 1.0")
         covered = sum(a.js <= a.bound for a in found)
@@ -92,7 +102,8 @@ def audited(
     before = [first, *sequence.feed_tree(text, list(range(-1, len(text) - 1)))]
     sequence.keep([])
     p = [CHOICE.probabilities(logits, []) for logits in before[: len(text)]]
-    proposed = [at for at, t in enumerate(tokens) if t.how in ("accepted", "tolerated")]
+    depth = depths(tokens)
+    proposed = sorted(depth)
     other = {at: int(p[at].argmax()) for at in proposed if p[at].argmax() != text[at]}
     after_other = {}
     if other:
@@ -103,13 +114,27 @@ def audited(
     sequence.close()
     return [
         Audited(
-            risk(p[at], model.embeddings, calibration, text[at]),
+            *risk(p[at], model.embeddings, calibration, text[at], depth[at]),
             divergence(before[at + 1], after_other[at], 1.0, calibration.top_k) if at in other else 0.0,
             at not in other,
             tokens[at].how == "tolerated",
+            depth[at],
         )
         for at in proposed
     ]
+
+
+def depths(tokens: list[Token]) -> dict[int, int]:
+    """The depth in its tree of each token that was proposed, by its place in the text: a pass ends with a token of the
+    target's own."""
+    found: dict[int, int] = {}
+    depth = 0
+    for at, token in enumerate(tokens):
+        proposed = token.how in ("accepted", "tolerated")
+        if proposed:
+            found[at] = depth
+        depth = depth + 1 if proposed else 0
+    return found
 
 
 def _add(total: Statistics, one: Statistics) -> None:
@@ -117,7 +142,7 @@ def _add(total: Statistics, one: Statistics) -> None:
         setattr(total, name, getattr(total, name) + getattr(one, name))
 
 
-def summary(found: list[Audited], calibration: Calibration) -> dict[str, float | int]:
+def summary(found: list[Audited]) -> dict[str, float | int]:
     """Coverage with its Wilson interval, of all accepted tokens and of those that were not the target's likeliest."""
     others = [a for a in found if not a.best]
     held, held_others = sum(a.js <= a.bound for a in found), sum(a.js <= a.bound for a in others)
@@ -135,6 +160,6 @@ def summary(found: list[Audited], calibration: Calibration) -> dict[str, float |
         "their high": high_others,
         "tolerated": sum(a.tolerated for a in found),
         "tolerated, not the most probable": len(tolerated),
-        "of these JS <= tau": sum(a.js <= calibration.overall.tau for a in tolerated) / max(len(tolerated), 1),
+        "of these JS <= tau": sum(a.js <= a.tolerance for a in tolerated) / max(len(tolerated), 1),
         "their mean JS": sum(a.js for a in others) / max(len(others), 1),
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -87,17 +88,23 @@ def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
     return sorted(standing)
 
 
-RULES: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "depth": lambda probability, depth: probability * (1 + depth),
-    "depth-exp": lambda probability, depth: probability * np.exp(0.5 * depth),
-    "probability": lambda probability, _: probability,
+# Rules for single tokens: e^ℓ, depth and α -> the score.
+RULES: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
+    "depth": lambda probability, depth, alpha: probability * (1 + alpha * depth),
+    "depth-exp": lambda probability, depth, alpha: probability * np.exp(0.5 * alpha * depth),
+    "probability": lambda probability, _, __: probability,
 }
 
 
-def ranked(tree: TokenTree, count: int, by: str) -> list[int]:
+def ranked(tree: TokenTree, count: int, by: str, alpha: float) -> list[int]:
     """The places that a rule for single tokens keeps, to compare `kept` with (Table 8): the best `count` by a score of
-    e^ℓ and depth, without those whose parents go. by: a name of RULES."""
-    scores = RULES[by](tree.mass(), np.array(tree.depths))
+    e^ℓ and depth, without those whose parents go.
+
+    Args:
+        by: a name of RULES.
+        alpha: α, the weight of the depth.
+    """
+    scores = RULES[by](tree.mass(), np.array(tree.depths), alpha)
     best = set(np.argsort(-scores, kind="stable")[:count].tolist())
     standing: set[int] = set()
     for place in sorted(best):
@@ -125,21 +132,39 @@ def whitened_distance(embeddings: Tensor, whitening: np.ndarray, t_m: int, t_d: 
     return float(np.square(whitening * difference).sum())
 
 
-def risk(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int = 0) -> float:
-    """U = min(U_emb, U_logit) (eqs. 10, 13, 14): an upper bound on JS(q_{j+1}, r_{j+1}) with probability 1 - δ.
+class Risk(NamedTuple):
+    """A proposal's risk, and what it is held against.
+
+    Attributes:
+        bound: U = min(U_emb, U_logit) (eqs. 10, 13, 14): JS(q_{j+1}, r_{j+1}) is at most this with probability 1 - δ.
+        tolerance: τ_δ.
+    """
+
+    bound: float
+    tolerance: float
+
+
+def risk(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int) -> Risk:
+    """The risk of one proposal.
 
     Args:
         p: (V,) the target's probabilities p̃ at this position, temperature and rule applied.
         embeddings: (V, D) of the target.
         t_d: the proposed token; t_m is the likeliest in p.
-        depth: of the proposal, which only bucketed constants look at.
+        depth: of the proposal in its tree, which chooses among bucketed constants.
     """
-    return _judged(p, embeddings, calibration, t_d, depth)[0]
+    t_m = int(p.argmax())
+    if t_d == t_m:
+        return Risk(0.0, calibration.overall.tau)
+    emb = whitened_distance(embeddings, calibration.whitening, t_m, t_d)
+    logit = margin(p, t_m, t_d) ** 2
+    constants = calibration.constants(normalised_entropy(p), depth, emb)
+    # A side whose factor is ∞ is not relied on; ∞ · 0 would be no number.
+    sides = [f * raw for f, raw in ((constants.c_s, emb), (constants.alpha_kappa, logit)) if f < math.inf]
+    return Risk(min(sides, default=math.inf), constants.tau)
 
 
-def local_tolerance_score(
-    p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int, depth: int = 0
-) -> float:
+def local_tolerance_score(p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int, depth: int) -> float:
     """LTS = 1 - U / τ_δ (eq. 15): 1 for the target's own likeliest token, below 0 beyond the risk that is
     tolerated, -∞ for tokens that may not stand for another (`exact_only`).
 
@@ -149,18 +174,5 @@ def local_tolerance_score(
     t_m = int(p.argmax())
     if t_d != t_m and not {t_d, t_m}.isdisjoint(exact_only(model.tokenizer)):
         return -math.inf
-    u, tau = _judged(p, model.embeddings, calibration, t_d, depth)
-    return 1.0 - u / tau
-
-
-def _judged(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int) -> tuple[float, float]:
-    """U and the τ_δ that it is held against."""
-    t_m = int(p.argmax())
-    if t_d == t_m:
-        return 0.0, calibration.overall.tau
-    emb = whitened_distance(embeddings, calibration.whitening, t_m, t_d)
-    logit = margin(p, t_m, t_d) ** 2
-    constants = calibration.constants(normalised_entropy(p), depth, emb)
-    # A side whose factor is ∞ is not relied on; ∞ · 0 would be no number.
-    sides = [f * raw for f, raw in ((constants.c_s, emb), (constants.alpha_kappa, logit)) if f < math.inf]
-    return min(sides, default=math.inf), constants.tau
+    found = risk(p, model.embeddings, calibration, t_d, depth)
+    return 1.0 - found.bound / found.tolerance

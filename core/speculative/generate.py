@@ -140,7 +140,8 @@ def generate(
         tolerance: of mode "arc": "lts" (needs a `calibration` for this temperature, and no rule), "typical" (Medusa),
             "none", or "fsd" (with `threshold`, for drafters that tell their distribution).
         theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
-            rule for as many proposals, of `core.speculative.arc.RULES`, to compare with.
+            rule for as many proposals, of `core.speculative.arc.RULES`, to compare with; prune_alpha is its weight of
+            the depth.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
     """
     o = SpeculationOptions(mode=mode, **options)

@@ -42,6 +42,7 @@ class SpeculationOptions:
     theta: float = THETA
     prune: bool = True
     prune_by: str = "entropy"
+    prune_alpha: float = 1.0
     lam: float = PRUNE_LAMBDA
     epsilon: float = PRUNE_EPSILON
     threshold: float = 0.3
@@ -98,7 +99,9 @@ class SpeculationOptions:
         if self.mode != "arc" or not self.prune or not len(tree):
             return tree
         kept = arc.kept(tree, arc.normalised_entropy(p), arc.Pruning(self.lam, self.epsilon))
-        return tree.only(kept if self.prune_by == "entropy" else arc.ranked(tree, len(kept), self.prune_by))
+        if self.prune_by != "entropy":
+            kept = arc.ranked(tree, len(kept), self.prune_by, self.prune_alpha)
+        return tree.only(kept)
 
     def tolerated(
         self, tree: TokenTree, places: list[int], p: np.ndarray, target: LanguageModel, depth: int
