@@ -159,7 +159,11 @@ def refuse_stores(settings: DraftSettings) -> None:
     weight = DRAFTING["personal_weight"]
     if settings.sampling.mode not in weight.modes:
         raise InputError(_useless("store", settings.sampling.mode, weight.modes))
-    for flag, off in (("--no-ngrams", not settings.ngrams), ("--personal-weight 0", settings.personal_weight == 0)):
+    for flag, off in (
+        ("--no-ngrams", not settings.ngrams),
+        ("--mixing geometric", settings.mixing == "geometric"),
+        ("--personal-weight 0", settings.personal_weight == 0),
+    ):
         if off:
             raise InputError(f"--store changes nothing with {flag}; leave one of them out.")
 
@@ -189,6 +193,11 @@ def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Map
         raise InputError(_useless(name, mode, control.modes))
     if control.needs and given.get(control.needs, True) is False:
         raise InputError(f"--{name} changes nothing with --no-{control.needs}; leave one of them out.")
+    if name == "personal-weight" and given.get("mixing") == "geometric":
+        raise InputError(
+            "--personal-weight changes nothing with --mixing geometric, which uses the base store alone; leave one of "
+            "them out."
+        )
     if name == "k" and mode == "greedy" and value > 1:
         raise InputError("--k changes nothing in greedy drafts, because there is only one; leave it out.")
     if name == "temperature" and rule == "greedy":
@@ -213,6 +222,9 @@ def _annotation(flag: Flag) -> Any:
         names = f"--{control.flag}/--no-{control.flag}"
         return Annotated[bool, typer.Option(names, metavar="", help=control.explain)]
     kind: Any = {"int": int, "float": float, "choice": str}[control.kind]
+    if not flag.kind and control.choices:
+        option = typer.Option(f"--{control.flag}", metavar="|".join(control.choices), help=control.explain)
+        return Annotated[kind, option]
     if not flag.kind:
         option = typer.Option(
             f"--{control.flag}",

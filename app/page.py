@@ -198,6 +198,12 @@ def _control(option: dict[str, Any]) -> str:
             f'<div class="pd-option"><label for="pd-{name}">'
             f'<input type="checkbox" role="switch" {described}{checked}>{label}</label>{how}</div>'
         )
+    if option["kind"] == "choice":
+        choices = "".join(f"<option{' selected' * (c == option['default'])}>{c}</option>" for c in option["choices"])
+        return (
+            f'<div class="pd-option"><span><label for="pd-{name}">{label}</label></span>'
+            f"<select {described}>{choices}</select>{how}</div>"
+        )
     low, high, step, default = (option[key] for key in ("min", "max", "step", "default"))
     form = "%" if option["kind"] == "float" and low >= 0 and high <= 1 else str(len(f"{step:g}".partition(".")[2]))
     return (

@@ -89,6 +89,7 @@ class SavedPreset(_Request):
     k: int | None = None
     length: int | None = None
     seed: int | None = None
+    drafting: dict[str, Any] = {}
 
 
 class NamedPreset(_Request):

@@ -6,7 +6,7 @@ Sliders, flags and the HTTP fields are made from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -29,7 +29,7 @@ Checked = Callable[[str, Mapping[str, Any]], dict[str, Any]]
 
 def _field(control: Control) -> Any:
     """The field of one option; pydantic checks its range."""
-    limits: dict[str, Any] = {} if control.kind == "bool" else {"ge": control.low, "le": control.high}
+    limits: dict[str, Any] = {"ge": control.low, "le": control.high} if control.kind in ("int", "float") else {}
     return Field(control.default, title=control.label, description=control.explain, **limits)
 
 
@@ -117,6 +117,7 @@ class DraftSettings(BaseModel):
     verify: int = _field(DRAFTING["verify"])
     distinct: bool = _field(DRAFTING["distinct"])
     ngrams: bool = _field(DRAFTING["ngrams"])
+    mixing: Literal["linear", "geometric"] = _field(DRAFTING["mixing"])
     alpha: float = _field(DRAFTING["alpha"])
     personal_weight: float = _field(DRAFTING["personal_weight"])
 
@@ -137,6 +138,7 @@ class DraftSettings(BaseModel):
         weight = 1.0 if self.ngrams else 0.0
         return {
             **{name: getattr(self, name) for name in _DRAFTED},
+            "mixing": self.mixing if self.ngrams else DRAFTING["mixing"].default,
             "alpha": weight * self.alpha,
             "personal_weight": weight * self.personal_weight,
         }
@@ -148,7 +150,8 @@ _DRAFTED = ("k", "length", "tau", "exact_steps", "forks", "end_below", "min_bran
 
 def options() -> list[dict[str, Any]]:
     """One entry per setting, in order: name, flag of `polydraft complete` ("" for a setting of the page alone), label,
-    explain, default, kind ("int", "float", "bool"), min, max, step."""
+    explain, default, kind ("int", "float", "bool", "choice"), min, max, step, choices."""
+    numbers = ("int", "float")
     return [
         {
             "name": control.name,
@@ -157,9 +160,10 @@ def options() -> list[dict[str, Any]]:
             "explain": control.explain,
             "default": control.default,
             "kind": control.kind,
-            "min": None if control.kind == "bool" else control.low,
-            "max": None if control.kind == "bool" else control.high,
-            "step": None if control.kind == "bool" else control.step,
+            "min": control.low if control.kind in numbers else None,
+            "max": control.high if control.kind in numbers else None,
+            "step": control.step if control.kind in numbers else None,
+            "choices": list(control.choices),
         }
         for control in DRAFTING.values()
     ]

@@ -250,6 +250,9 @@ _ARC = {control.name: control.default for control in SPECULATIONS["arc"][1]}
 THETA, PRUNE_LAMBDA, PRUNE_EPSILON = (float(_ARC[name]) for name in ("theta", "lam", "epsilon"))
 
 
+_MAPPINGS = ("values", "mode_values", "drafting")  # fields of a preset that are mappings
+
+
 @dataclass(frozen=True)
 class Preset:
     """A named setting.
@@ -263,6 +266,7 @@ class Preset:
         mode: the draft mode; "" leaves the current one.
         mode_values: of the mode's own controls; missing ones have their defaults.
         k, length, seed: of the drafts; None leaves the current value.
+        drafting: further options of drafting; missing ones keep their value.
     """
 
     name: str
@@ -275,6 +279,7 @@ class Preset:
     k: int | None = None
     length: int | None = None
     seed: int | None = None
+    drafting: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checked_rule(self.rule, self.values, self.temperature)
@@ -283,11 +288,15 @@ class Preset:
         for control in (DRAFTING["k"], DRAFTING["length"], SEED):
             if (value := getattr(self, control.name)) is not None:
                 control.checked(value)
+        own = ("k", "length", "temperature")
+        for name, value in self.drafting.items():
+            named("drafting", name, [each for each in DRAFTING if each not in own])
+            DRAFTING[name].checked(value)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data, without the settings that the preset does not change."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        found |= {"values": dict(self.values), "mode_values": dict(self.mode_values)}
+        found |= {name: dict(getattr(self, name)) for name in _MAPPINGS}
         return {name: value for name, value in found.items() if value is not None}
 
     def as_json(self) -> str:
@@ -305,7 +314,7 @@ class Preset:
     @classmethod
     def from_dict(cls, found: Any) -> Preset:
         """The preset that `as_dict` returned. Raises as `from_json` does."""
-        values = [found.get(name, {}) for name in ("values", "mode_values")] if isinstance(found, dict) else [None]
+        values = [found.get(name, {}) for name in _MAPPINGS] if isinstance(found, dict) else [None]
         if not isinstance(found, dict) or not all(isinstance(value, dict) for value in values):
             raise InputError("The preset is not a JSON object with name, rule and values; give an exported preset.")
         unknown = set(found) - set(cls.__dataclass_fields__)
@@ -364,10 +373,30 @@ STYLES = {
     "Wild": "Drawn by chance: surprising words, and sometimes nonsense.",
 }
 
+# Superposed Decoding by its paper: section 3, and appendix B's α and τ for Llama-2-7B.
+PAPER_METHOD: Mapping[str, Any] = {
+    "distinct": False,
+    "exact_steps": 0,
+    "forks": 0,
+    "ngrams": True,
+    "mixing": "geometric",
+    "alpha": 0.54,
+    "tau": 0.06,
+}
+
 PRESETS: tuple[Preset, ...] = (
     Preset("Precise", "min-p", {"min_p": 0.1}, 1.0, "Polydraft", mode="superposed"),
     Preset("Balanced", "none", {}, 1.0, "Polydraft's defaults", mode="superposed"),
     Preset("Wild", "top-n-sigma", {"n": 1.0}, 1.2, "Polydraft", mode="sampled"),
+    Preset(
+        "Superposed Decoding, the paper's",
+        "none",
+        {},
+        1.0,
+        "arXiv 2405.18400, section 3 and appendix B",
+        mode="superposed",
+        drafting=PAPER_METHOD,
+    ),
     Preset("Top-nσ, the paper's", "top-n-sigma", {"n": 1.0}, 1.5, "arXiv 2411.07641, section 5"),
     Preset("Min-p (top-nσ paper)", "min-p", {"min_p": 0.1}, 1.0, "arXiv 2411.07641, section 5"),
     Preset("Top-p (top-nσ paper)", "top-p", {"top_p": 0.9}, 1.0, "arXiv 2411.07641, section 5"),

@@ -78,6 +78,10 @@ def _number(
     return Control(name, label, name.replace("_", "-"), default, low, high, step, explain, **more)
 
 
+def _choice(name: str, choices: tuple[str, ...], label: str, explain: str, **more: Any) -> Control:
+    return Control(name, label, name.replace("_", "-"), choices[0], 0, 0, 0, explain, choices, **more)
+
+
 def _switch(name: str, default: bool, label: str, explain: str, **more: Any) -> Control:
     return Control(name, label, name.replace("_", "-"), default, 0, 1, 1, explain, **more)
 
@@ -111,7 +115,7 @@ _CONTROLS = (
         1.0,
         0.05,
         2.0,
-        0.05,
+        0.01,
         "Softmax τ",
         "A second temperature, applied after the sampling rule (τ in the paper).",
     ),
@@ -183,16 +187,25 @@ _CONTROLS = (
         "distinct",
         True,
         "Distinct beginnings",
-        "Every draft is a line of its own and is kept. Off: as in the paper, without forks.",
+        "Every draft is a line of its own and is kept. Off: the best drafts replace the others, without forks.",
         modes=("superposed", "sampled+superposed"),
     ),
     _switch("ngrams", True, "Common phrases", "Favour common phrases, and yours.", modes=_MIXED),
+    _choice(
+        "mixing",
+        ("linear", "geometric"),
+        "Mixing of phrases",
+        "linear: phrases only add probability. geometric: as in the paper, words outside common phrases are left out; "
+        "yours are not used.",
+        modes=_MIXED,
+        needs="ngrams",
+    ),
     _number(
         "alpha",
         0.9,
         0.0,
         1.0,
-        0.05,
+        0.01,
         "Weight of common phrases",
         "How much common phrases count (α in the paper).",
         modes=_MIXED,

@@ -139,6 +139,8 @@ def table_of_options() -> list[str]:
         flag = f"`{option['flag']}`" if option["flag"] else "–"
         if option["kind"] == "bool":
             default, limits = "on" if option["default"] else "off", ""
+        elif option["kind"] == "choice":
+            default, limits = option["default"], ", ".join(option["choices"])
         else:
             default, limits = str(option["default"]), f"{option['min']:g}-{option['max']:g}"
         rows.append(f"| {option['label']} | {flag} | {default} | {limits} | {option['explain']} |")
@@ -164,6 +166,7 @@ def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
         "min_branch": 0.05,
         "verify": 12,
         "distinct": True,
+        "mixing": "linear",
         "alpha": 0.5,
         "personal_weight": 0.25,
         "stores": ["me"],

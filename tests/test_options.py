@@ -18,7 +18,9 @@ from core.autocomplete import Autocomplete
 from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
 from core.drafting.drafts import Options
 from core.errors import InputError
+from core.ngram.counts import Counts
 from core.options import DRAFTING, SEED, Control
+from core.superposed import superpose
 from tests.table_model import TableModel
 
 ROOT = Path(__file__).parents[1]
@@ -95,6 +97,11 @@ def test_a_field_has_the_range_and_the_default_of_its_definition(control: Contro
     if control.kind == "bool":
         assert [settings(True), settings(False)] == [True, False]
         return
+    if control.kind == "choice":
+        assert [settings(choice) for choice in control.choices] == [*control.choices]
+        with pytest.raises(ValidationError):
+            settings("another")
+        return
     assert [settings(control.low), settings(control.high)] == [control.low, control.high]
     for wrong in (control.low - control.step, control.high + control.step):
         with pytest.raises(ValidationError):
@@ -145,6 +152,36 @@ def test_presets_have_the_ranges_of_the_options() -> None:
         with pytest.raises(InputError, match=f"{name} {limit + 1} given; a whole number from 1 to {limit}"):
             Preset("a", "none", {}, **{name: limit + 1})
     assert {preset.temperature for preset in PRESETS if preset.name == "Balanced"} == {DRAFTING["temperature"].default}
+
+
+def test_the_papers_preset_is_the_papers_method() -> None:
+    """Its drafts are those of the library with the paper's arguments, whatever the settings were before."""
+    (paper,) = [preset for preset in PRESETS if preset.name == "Superposed Decoding, the paper's"]
+    assert (paper.rule, paper.mode, paper.temperature) == ("none", "superposed", 1.0)
+    settings = DraftSettings(k=3, length=6, **paper.drafting)
+    store: Any = Counts.of(6, [([0, 1, 2, 3, 4, 5, 0, 2, 4, 1, 3, 5] * 3, 1)], 3)
+    autocomplete = Autocomplete(TableModel(seed=2), ngrams=store)
+    completion = autocomplete.open().complete("abc", heal=False, one_line=False, **settings.drafting())
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    arguments = {"distinct": False, "exact_steps": 0, "forks": 0, "mixing": "geometric", "alpha": 0.54, "tau": 0.06}
+    *_, by_hand = superpose(autocomplete.model, [0, 1, 2], 3, 6, ngrams=store, **arguments)
+    assert [draft.text for draft in completion.drafts] == [autocomplete.model.tokenizer.decode(i) for i in by_hand.ids]
+    *_, linear = superpose(autocomplete.model, [0, 1, 2], 3, 6, ngrams=store, **arguments | {"mixing": "linear"})
+    assert by_hand.ids != linear.ids
+
+
+def test_a_preset_names_options_that_exist_within_their_ranges() -> None:
+    for wrong, said in (
+        ({"mixing": "cubic"}, "mixing 'cubic' given; one of linear, geometric expected"),
+        ({"tau": 9}, "tau 9 given; a number from 0.05 to 2 expected"),
+        ({"k": 3}, "drafting 'k' given; one of"),
+        ({"colour": 1}, "drafting 'colour' given; one of"),
+    ):
+        with pytest.raises(InputError, match=said):
+            Preset("a", "none", {}, drafting=wrong)
+    kept = Preset("a", "none", {}, drafting={"mixing": "geometric", "distinct": False})
+    assert Preset.from_json(kept.as_json()) == kept
 
 
 def test_the_page_is_told_the_defaults_of_rule_mode_seed_and_temperature() -> None:

@@ -432,6 +432,44 @@ def test_a_papers_preset_sets_everything(panel: Panel) -> None:
         panel.wait(lambda p=preset: drawn_as(panel, p.rule, dict(p.values), p.temperature), preset.name)
 
 
+def test_the_papers_method_is_one_preset_and_leaves_with_it(panel: Panel) -> None:
+    paper = next(preset for preset in PRESETS if preset.name == "Superposed Decoding, the paper's")
+    presets = panel.region.get_by_role("combobox", name="Preset")
+    before = panel.last()
+    presets.select_option(label=paper.name)
+    panel.rest()
+    assert {name: panel.last()[name] for name in paper.drafting} == dict(paper.drafting)
+    expect(presets.locator("option:checked")).to_have_text(paper.name)
+    expect(panel.button).to_have_text("Sampling · Custom")
+    presets.select_option(label="Balanced")
+    panel.rest()
+    assert panel.last() == before
+    expect(panel.button).to_have_text("Sampling")
+
+
+def test_mixing_is_a_setting_that_survives_a_reload_a_link_and_a_reset(panel: Panel) -> None:
+    panel.open_settings()
+    panel.page.locator("[data-do=more]").click()
+    panel.page.get_by_role("combobox", name="Mixing of phrases").select_option("geometric")
+    panel.rest()
+    assert panel.last()["mixing"] == "geometric"
+    panel.reload()
+    panel.show()
+    panel.rule("top-k")
+    assert panel.last()["mixing"] == "geometric"
+    panel.page.evaluate("location.hash = 'rule=none&mixing=linear&alpha=0.54'")
+    panel.rest()
+    assert (panel.last()["mixing"], panel.last()["alpha"]) == ("linear", 0.54)
+    panel.page.evaluate("location.hash = 'rule=none&mixing=geometric'")
+    panel.rest()
+    assert panel.last()["mixing"] == "geometric"
+    panel.open_settings()
+    panel.page.locator("[data-do=more]").click()
+    panel.page.get_by_role("button", name="Reset all").click()
+    panel.rest()
+    assert panel.last()["mixing"] == "linear"
+
+
 def save(panel: Panel, name: str) -> None:
     panel.region.get_by_role("button", name="Save").first.click()
     panel.region.get_by_role("textbox", name="Name of the preset").fill(name)
@@ -555,10 +593,11 @@ def test_an_own_preset_keeps_how_many_drafts_and_how_they_are_drawn(panel: Panel
     panel.region.get_by_role("spinbutton", name="Seed").fill("5")
     panel.open_settings()
     panel.page.locator("#pd-k").fill("2")
+    panel.page.locator("[data-do=more]").click()
+    panel.page.locator("#pd-mixing").select_option("geometric")
     panel.rest()
     saved = panel.last()
     save(panel, "two of three")
-    panel.page.locator("[data-do=more]").click()
     panel.page.get_by_role("button", name="Reset all").click()
     panel.rest()
     assert panel.last() != saved
@@ -575,6 +614,7 @@ BAD_LINKS = [
     ("mode=sampled%2Bsuperposed&samples=9", "samples 9 given; a whole number from 1 to 4 expected."),
     ("rule=none&k=99", "k 99 given; a whole number from 1 to 9 expected."),
     ("rule=none&distinct=maybe", "distinct maybe given; true or false expected."),
+    ("rule=none&mixing=cubic", "mixing cubic given; one of linear, geometric expected."),
     ("rule=top-k&top-k=2.5", "top-k 2.5 given; a whole number from 1 to 1000 expected."),
     ("rule=top-w&metric=taxi", "metric taxi given; one of l2, cosine, uniform expected."),
     ("temperature=99", "temperature 99 given; 0.05 to 4 expected."),

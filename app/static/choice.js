@@ -10,7 +10,8 @@
  * @typedef {{name: string, title: string, says: string, controls: Control[]}} Rule
  * @typedef {{name: string, title: string, says: string, controls: Control[]}} Mode
  * @typedef {{rule: string, values: Record<string, any>, temperature: number, mode: string,
- *            mode_values: Record<string, any>, k?: number, length?: number, seed?: number}} Setting
+ *            mode_values: Record<string, any>, k?: number, length?: number, seed?: number,
+ *            drafting?: Record<string, number | boolean | string>}} Setting
  * @typedef {Setting & {name: string, source: string}} Preset
  * @typedef {{rules: Rule[], modes: Mode[], rule: string, mode: string, drawn: string[], seed: Control,
  *            temperature: {low: number, high: number, default: number},

@@ -41,7 +41,7 @@ export function address({ choice, options, speculation }) {
 /**
  * @param {Sampling} panel
  * @param {[string, string][]} parts of the address
- * @returns {(import("./choice.js").Setting & {options: Record<string, number | boolean>, speculation: any}) | string} the
+ * @returns {(import("./choice.js").Setting & {options: Record<string, number | boolean | string>, speculation: any}) | string} the
  *   setting, with defaults for everything that the link does not name; or a sentence on its error
  */
 export function readLink(panel, parts) {
@@ -75,7 +75,7 @@ export function readLink(panel, parts) {
     if (["rule", "mode", "temperature", "seed", "speculate", "drafter"].includes(name)) continue;
     const input = inputs.find((one) => flagOf(one) === name);
     if (input) {
-      const value = input.type === "checkbox" ? truthIn(text) : numberIn(text);
+      const value = input.type === "checkbox" ? truthIn(text) : input instanceof HTMLSelectElement ? text : numberIn(text);
       if (value === undefined || !allows(input, value)) return `${name} ${text} given; ${expected(input)} expected.`;
       options[input.name] = value;
       continue;

@@ -31,7 +31,7 @@ export function recallSettings() {
   return attempt(() => JSON.parse(localStorage.getItem(SETTINGS) ?? "{}")) ?? {};
 }
 
-/** @param {Record<string, number | boolean>} settings */
+/** @param {Record<string, number | boolean | string>} settings */
 export function keepSettings(settings) {
   attempt(() => localStorage.setItem(SETTINGS, JSON.stringify(settings)));
 }

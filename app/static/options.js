@@ -1,20 +1,31 @@
 // @ts-check
 /** Access to the settings below the text for other parts of the page: presets, links, the sampling panel. */
 
+/** @typedef {HTMLInputElement | HTMLSelectElement} Field a switch, a slider, or a choice of words */
+
 export class Options {
   /** @param {HTMLElement} root */
   constructor(root) {
     this.root = root;
   }
 
-  /** @returns {HTMLInputElement[]} of k, length, temperature and the other settings */
+  /** @returns {Field[]} of k, length, temperature and the other settings */
   inputs() {
-    return [.../** @type {NodeListOf<HTMLInputElement>} */ (this.root.querySelectorAll(".pd-options input"))];
+    return [.../** @type {NodeListOf<Field>} */ (this.root.querySelectorAll(".pd-options [name]"))];
   }
 
   /** @param {string} name */
   input(name) {
     return this.inputs().find((one) => one.name === name);
+  }
+
+  /**
+   * @param {string} name
+   * @param {boolean} usual its default instead
+   */
+  value(name, usual = false) {
+    const input = this.input(name);
+    return input && optionValue(input, usual);
   }
 
   /** @returns {HTMLInputElement} */
@@ -24,44 +35,50 @@ export class Options {
 
   /**
    * @param {string} name
-   * @param {number | boolean | undefined} value undefined changes nothing
+   * @param {number | boolean | string | undefined} value undefined changes nothing
    */
   set(name, value) {
     const input = this.input(name);
     if (!input || value === undefined || optionValue(input) === value) return;
-    if (typeof value === "boolean") input.checked = value;
+    if (typeof value === "boolean") /** @type {HTMLInputElement} */ (input).checked = value;
     else input.value = String(value);
     input.dispatchEvent(new Event("input", { bubbles: true }));
   }
 }
 
 /**
- * @param {HTMLInputElement} input
+ * @param {Field} input
  * @param {boolean} usual whether to return the default instead of the present value
  */
 export function optionValue(input, usual = false) {
+  if (input instanceof HTMLSelectElement) {
+    return usual ? ([...input.options].find(({ defaultSelected }) => defaultSelected) ?? input.options[0]).value : input.value;
+  }
   if (input.type === "checkbox") return usual ? input.defaultChecked : input.checked;
   return Number(usual ? input.defaultValue : input.value);
 }
 
 /**
  * The name of the command line's flag, without dashes in front.
- * @param {HTMLInputElement} input
+ * @param {Field} input
  */
 export const flagOf = ({ name }) => name.replaceAll("_", "-");
 
 /**
- * @param {HTMLInputElement} input
- * @param {number | boolean} value
+ * @param {Field} input
+ * @param {unknown} value
  */
 export function allows(input, value) {
-  if (typeof value === "boolean") return input.type === "checkbox";
+  if (input instanceof HTMLSelectElement) return [...input.options].some((one) => one.value === value);
+  if (input.type === "checkbox") return typeof value === "boolean";
   const whole = Number.isInteger(Number(input.step));
-  return value >= Number(input.min) && value <= Number(input.max) && (!whole || Number.isInteger(value));
+  return typeof value === "number" && value >= Number(input.min) && value <= Number(input.max) && (!whole || Number.isInteger(value));
 }
 
-/** @param {HTMLInputElement} input */
-export function expected({ type, step, min, max }) {
+/** @param {Field} input */
+export function expected(input) {
+  if (input instanceof HTMLSelectElement) return `one of ${[...input.options].map(({ value }) => value).join(", ")}`;
+  const { type, step, min, max } = input;
   if (type === "checkbox") return "true or false";
   return `${Number.isInteger(Number(step)) ? "a whole number" : "a number"} from ${min} to ${max}`;
 }

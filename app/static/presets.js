@@ -92,8 +92,18 @@ export class Presets {
     const { choice, options } = this.panel;
     return (
       choice.isAt(preset) && preset.temperature === Number(options.temperature.value) &&
-      options.inputs().every((input) => !(input.name in preset) || /** @type {any} */ (preset)[input.name] === optionValue(input))
+      options.inputs().every((input) => !(input.name in preset) || /** @type {any} */ (preset)[input.name] === optionValue(input)) &&
+      (drafts(preset) ? this.draftsAs(preset) : !this.known.some((one) => drafts(one) && this.draftsAs(one)))
     );
+  }
+
+  /**
+   * Whether the settings below the text are those that the preset names.
+   * @param {Preset} preset
+   */
+  draftsAs({ drafting = {} }) {
+    const { options } = this.panel;
+    return Object.entries(drafting).every(([name, value]) => value === options.value(name));
   }
 
   /** @param {string} key */
@@ -106,6 +116,10 @@ export class Presets {
   /** @param {Preset} preset */
   take(preset) {
     this.panel.notice("");
+    // The settings of a paper's method go back to their defaults with it.
+    const { options } = this.panel;
+    const left = this.known.filter((one) => drafts(one) && this.draftsAs(one)).flatMap((one) => Object.keys(one.drafting ?? {}));
+    for (const name of left) if (!(name in (preset.drafting ?? {}))) options.set(name, options.value(name, true));
     this.panel.take(preset);
   }
 
@@ -133,7 +147,9 @@ export class Presets {
     const { choice, options } = this.panel;
     const [k, length, temperature] = ["k", "length", "temperature"].map((option) => Number(options.input(option)?.value));
     const { rule, values, mode, mode_values, seed } = choice.requestFields();
-    const preset = { name, rule, values, temperature, mode, mode_values, k, length, ...(choice.isDrawn() ? { seed } : {}) };
+    const changed = options.inputs().filter((input) => !["k", "length", "temperature"].includes(input.name) && optionValue(input) !== optionValue(input, true));
+    const drafting = Object.fromEntries(changed.map((input) => [input.name, optionValue(input)]));
+    const preset = { name, rule, values, temperature, mode, mode_values, k, length, drafting, ...(choice.isDrawn() ? { seed } : {}) };
     await this.attempt(async () => {
       this.own = (await postJson("/api/presets/save", preset)).own;
       this.endNaming();
@@ -187,4 +203,12 @@ export class Presets {
     }
     this.panel.render();
   }
+}
+
+/**
+ * Whether a preset names settings below the text.
+ * @param {Preset} preset
+ */
+function drafts({ drafting = {} }) {
+  return Object.keys(drafting).length > 0;
 }

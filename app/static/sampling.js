@@ -211,6 +211,7 @@ export class Sampling {
   take(setting) {
     this.choice.take(setting);
     for (const name of /** @type {const} */ (["temperature", "k", "length"])) this.options.set(name, setting[name]);
+    for (const [name, value] of Object.entries(setting.drafting ?? {})) this.options.set(name, value);
     this.changed();
   }
 

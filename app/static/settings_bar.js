@@ -3,6 +3,9 @@
 
 import { disclose } from "./dom.js";
 import { keepSettings, recallSettings } from "./memory.js";
+import { allows, optionValue } from "./options.js";
+
+/** @typedef {import("./options.js").Field} Field */
 
 export class SettingsBar {
   /**
@@ -11,18 +14,13 @@ export class SettingsBar {
    */
   constructor(root, changed) {
     this.root = root;
-    /** @type {NodeListOf<HTMLInputElement>} */
-    this.inputs = root.querySelectorAll(".pd-options input");
-    /** The values by name, as in requests. @type {Record<string, number | boolean>} */
+    /** @type {NodeListOf<Field>} */
+    this.inputs = root.querySelectorAll(".pd-options [name]");
+    /** The values by name, as in requests. @type {Record<string, number | boolean | string>} */
     this.values = {};
     const kept = recallSettings();
     for (const input of this.inputs) {
-      const value = kept[input.name];
-      if (input.type === "checkbox") {
-        if (typeof value === "boolean") input.checked = value;
-      } else if (typeof value === "number" && value >= Number(input.min) && value <= Number(input.max)) {
-        input.value = String(value);
-      }
+      if (allows(input, kept[input.name])) fill(input, kept[input.name]);
       this.read(input);
       input.addEventListener("input", () => {
         this.read(input);
@@ -37,16 +35,15 @@ export class SettingsBar {
   /** Set all settings to their defaults. */
   reset() {
     for (const input of this.inputs) {
-      if (input.type === "checkbox") input.checked = input.defaultChecked;
-      else input.value = input.defaultValue;
+      fill(input, optionValue(input, true));
       input.dispatchEvent(new Event("input"));
     }
   }
 
-  /** @param {HTMLInputElement} input */
+  /** @param {Field} input */
   read(input) {
-    this.values[input.name] = input.type === "checkbox" ? input.checked : Number(input.value);
-    if (input.type === "checkbox") return;
+    this.values[input.name] = optionValue(input);
+    if (input.type === "checkbox" || input instanceof HTMLSelectElement) return;
     const value = Number(input.value);
     const { format = "0" } = input.dataset;
     const shown = format === "%" ? `${Math.round(value * 100)}%` : value.toFixed(Number(format));
@@ -56,4 +53,13 @@ export class SettingsBar {
     const fraction = (value - Number(input.min)) / (Number(input.max) - Number(input.min));
     input.style.setProperty("--filled", `${fraction * 100}%`);
   }
+}
+
+/**
+ * @param {Field} input
+ * @param {any} value that it allows
+ */
+function fill(input, value) {
+  if (typeof value === "boolean") /** @type {HTMLInputElement} */ (input).checked = value;
+  else input.value = String(value);
 }

@@ -54,7 +54,7 @@ class Options:
     forks: int = DEFAULT["forks"]
     end_below: float = DEFAULT["end_below"]
     min_branch: float = DEFAULT["min_branch"]
-    mixing: Literal["linear", "geometric"] = "linear"
+    mixing: Literal["linear", "geometric"] = DEFAULT["mixing"]
     stop_ids: frozenset[int] | None = None
     first_ids: np.ndarray | None = None
     reset_every: int | None = None
