@@ -20,6 +20,7 @@ from app.evals.prompts import prompts
 from app.evals.verified import logprobs
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
+from core.models.chat import chat_template
 from core.ngram import NgramStore
 from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, TargetSampling, Token, generate
 from core.speculative.arc import RULES
@@ -32,7 +33,6 @@ from core.speculative.eagle3 import Eagle3Head, HeadError
 
 LENGTH = 64  # tokens after each prompt
 COUNT = 4  # prompts of each kind
-NEVER = frozenset[int]()
 PLAIN = "plain"
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2, 1.5)
 THETAS = (0.3, 0.5, 0.7, 0.9)
@@ -107,7 +107,8 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("measuring the cost curve")
     curve = measure_curve(model)
     report = Report("speculative")
-    by_kind = prompts(options.text, model.tokenizer, options.prompts or options.repetitions or COUNT)
+    count = options.prompts or options.repetitions or COUNT
+    by_kind = prompts(options.text, model.tokenizer, count, chat_template(options.model))
     made = methods(model, options, progress)
     if options.sweep:
         _sweep(model, curve, by_kind, made, report, options, progress)
@@ -147,7 +148,6 @@ def _run(
                     estimates=method.memory,
                     length=LENGTH,
                     temperature=temperature,
-                    stop_ids=NEVER,
                     seed=number,
                     **method.options,
                 )
@@ -233,13 +233,14 @@ def _sweep(
 def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[str, Any]:
     """One line of the paper's Tables 2 and 4."""
     seen = _seen(method, kind)
+    lengths = [s.accept_length for s in seen if s.cycles]  # an answer of one token takes no cycle
     return {
         "prompts": kind,
         "sample": len(seen),
         "method": method.name,
         "tokens_per_s": sum(s.tokens for s in seen) / sum(s.seconds for s in seen),
         "accept_length": _tau(seen),
-        "±": stdev([s.accept_length for s in seen]) / math.sqrt(len(seen)) if len(seen) > 1 else None,
+        "±": stdev(lengths) / math.sqrt(len(lengths)) if len(lengths) > 1 else None,
         "speed_up": _speed_up(method, plain, kind),
         "perplexity": math.exp(-mean(_said(method, kind))),
         "pruned_percent": 100 * sum(s.pruned for s in seen) / max(sum(s.drafted for s in seen), 1),

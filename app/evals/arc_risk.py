@@ -16,6 +16,7 @@ from app.bench.report import Report
 from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from core.models import LanguageModel, load_model
+from core.models.chat import chat_template
 from core.ngram import NgramStore
 from core.speculative import Calibration, NgramDrafter, Statistics, TargetSampling, Token, generate
 from core.speculative.arc import risk
@@ -57,7 +58,8 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     store = NgramStore.open(BASE_STORE)
     stores = [store] if store.fingerprint == model.tokenizer.fingerprint else []
     report = Report("eval arc-risk")
-    for kind, of_kind in prompts(options.text, model.tokenizer, options.repetitions or COUNT).items():
+    asked = prompts(options.text, model.tokenizer, options.repetitions or COUNT, chat_template(options.model))
+    for kind, of_kind in asked.items():
         found: list[Audited] = []
         arc, lossless = Statistics(), Statistics()
         for number, ids in enumerate(of_kind):

@@ -23,6 +23,7 @@ from app.evals.prompts import prompts
 from core.dice import Dice
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
+from core.models.chat import chat_template
 from core.ngram import NgramStore
 from core.speculative import NgramDrafter, generate
 from core.speculative.drafters import Drafter
@@ -57,8 +58,9 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     except (HeadError, BackendUnavailable) as error:
         progress(str(error))
     report = Report("eval lossless")
+    asked = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
     found: dict[tuple[str, float], dict[str, list[Compared]]] = {}
-    for kind, of_kind in prompts(options.text, model.tokenizer, options.repetitions).items():
+    for kind, of_kind in asked.items():
         for number, ids in enumerate(of_kind):
             progress(f"{kind}, prompt {number + 1} of {len(of_kind)}")
             for temperature in TEMPERATURES:

@@ -1,5 +1,9 @@
 """Prompts to generate from: a folder of .jsonl files, one kind each, with the prompt as the first of "turns"; or the
-prompts that come with the app."""
+prompts that come with the app.
+
+A model with a chat template gets each prompt in it, with the system prompts of appendix A.4 of the ARC-Decode paper,
+and four worked examples before a sum. The examples are ours, of the form of GSM8K's, whose training set is not here.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,34 @@ from pathlib import Path
 
 from core.errors import InputError
 from core.models import Tokenizer
+from core.models.chat import ChatTemplate, Message
 
 OURS = Path(__file__).with_name("prompts.jsonl")
+SHOTS = Path(__file__).with_name("shots.json")
 MOST = 700  # tokens of a prompt; of a longer one the beginning is dropped
+HELPFUL = "You are a helpful, respectful and honest assistant."
+CODE = "You are a helpful, honest assistant. You write Python function bodies only (no `def` line and no comments)."
+SUMS = "sums"
+# What each kind of prompt is: a system prompt, or sums with worked examples. Other kinds have no system prompt.
+KINDS = {
+    "mt_bench": HELPFUL,
+    "alpaca": HELPFUL,
+    "chat": HELPFUL,
+    "tasks": HELPFUL,
+    "humaneval": CODE,
+    "code": CODE,
+    "gsm8k": SUMS,
+    "maths": SUMS,
+}
 
 
-def prompts(path: Path | None, tokenizer: Tokenizer, count: int | None = None) -> dict[str, list[list[int]]]:
+def prompts(
+    path: Path | None, tokenizer: Tokenizer, count: int | None = None, chat: ChatTemplate | None = None
+) -> dict[str, list[list[int]]]:
     """Token ids of the first `count` prompts of each file, by the file's name, each up to where an answer begins.
 
+    Args:
+        chat: the model's chat template; None: the prompt as plain text, with an empty line after it.
     Raises: InputError if there is no file with prompts, or a line is not a prompt.
     """
     files = [OURS] if path is None else sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
@@ -29,9 +53,10 @@ def prompts(path: Path | None, tokenizer: Tokenizer, count: int | None = None) -
                 number += 1
                 if not isinstance(said, dict) or not isinstance(said["turns"][0], str):
                     raise ValueError("no object with a list of texts")
-                of_kind = found.setdefault(said.get("kind", file.stem) if path is None else file.stem, [])
+                kind = said.get("kind", file.stem) if path is None else file.stem
+                of_kind = found.setdefault(kind, [])
                 if count is None or len(of_kind) < count:
-                    of_kind.append(_ids(said["turns"][0], tokenizer))
+                    of_kind.append(_ids(kind, said["turns"][0], tokenizer, chat))
         except OSError as error:
             raise InputError(f"{file} cannot be read ({error.strerror}); give a folder of .jsonl prompts.") from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
@@ -41,5 +66,26 @@ def prompts(path: Path | None, tokenizer: Tokenizer, count: int | None = None) -
     return found
 
 
-def _ids(text: str, tokenizer: Tokenizer) -> list[int]:
-    return tokenizer.start_ids + tokenizer.encode(text.rstrip() + "\n\n")[-MOST:]
+def messages(kind: str, prompt: str) -> list[Message]:
+    """The conversation that asks for an answer to one prompt."""
+    system = KINDS.get(kind.lower().replace("-", "_"))
+    if system != SUMS:
+        return [{"role": "system", "content": system}] * (system is not None) + [{"role": "user", "content": prompt}]
+    found: list[Message] = []
+    for shot in json.loads(SHOTS.read_text(encoding="utf-8")):
+        found.append({"role": "user", "content": _sum(shot["question"])})
+        found.append({"role": "assistant", "content": shot["answer"]})
+    return [*found, {"role": "user", "content": _sum(prompt)}]
+
+
+def _sum(question: str) -> str:
+    return f"Question: {question}\nLet's think step by step\nAnswer:"
+
+
+def _ids(kind: str, text: str, tokenizer: Tokenizer, chat: ChatTemplate | None) -> list[int]:
+    text = text.rstrip()
+    if chat is None:
+        return tokenizer.start_ids + tokenizer.encode(text + "\n\n")[-MOST:]
+    if len(ids := tokenizer.encode(text)) > MOST:
+        text = tokenizer.decode(ids[-MOST:])
+    return chat.ids(tokenizer, messages(kind, text))

@@ -59,7 +59,7 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
     """
     if backend not in get_args(Backend):
         raise InputError(f"Unknown backend {backend!r}; use one of {', '.join(get_args(Backend))}.")
-    source, label = _locate(name)
+    source, label = locate(name)
     file = source if isinstance(source, Path) and source.is_file() else None
     if file:
         gguf_check.check(gguf_file.read(file))  # before native code reads it
@@ -91,7 +91,7 @@ def find_model(name: str) -> None:
 
     Raises: ModelNotFound, ModelFileError.
     """
-    source, _ = _locate(name)
+    source, _ = locate(name)
     if isinstance(source, str):
         from huggingface_hub import try_to_load_from_cache
 
@@ -116,11 +116,11 @@ def load_module(name: str = "default") -> TorchModel:
     """
     from core.models import hf
 
-    source, label = _locate(name)
+    source, label = locate(name)
     return hf.load(source, label, plain=True)
 
 
-def _locate(name: str) -> tuple[Path | str, str]:
+def locate(name: str) -> tuple[Path | str, str]:
     """The location of the model (a path, or a hub id) and its display name."""
     if name == "default":
         return default_model_path(), DEFAULT_NAME
