@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from app.bench.report import Report
 from app.cli import app
+from app.evals import tune_paper
 from app.evals.drafts import KS, judged, plots, telling
 from app.evals.keytype import acceptable, at_best_cut, cases
 from app.evals.methods import NUCLEUS_OF_TOP_K, methods
@@ -135,6 +137,30 @@ def test_places_are_the_same_each_time_and_in_turns() -> None:
         places(WordTokenizer(), {"a": ["1 2 3"]}, 4, 8)
 
 
+def test_settings_are_chosen_on_documents_that_are_not_tested_on(tmp_path: Path) -> None:
+    for kind in ("books", "docs"):
+        for n in range(5):
+            (tmp_path / f"{kind}-{n}.txt").write_text(f"{kind} {n}")
+    every, tuned, tested = (texts(tmp_path, part) for part in ("all", "validation", "test"))
+    for kind in ("books", "docs"):
+        assert not set(tuned[kind]) & set(tested[kind])
+        assert {*tuned[kind], *tested[kind]} == set(every[kind])
+        assert len(tuned[kind]) >= 2
+    with pytest.raises(InputError, match="part 'rest' given; one of all, validation, test expected"):
+        texts(tmp_path, "rest")
+    with pytest.raises(InputError, match="one document, which has no validation half"):
+        texts(tmp_path / "books-0.txt", "validation")
+
+
+def test_the_search_for_alpha_and_tau_names_the_best_by_both_figures() -> None:
+    found = {(0.54, 0.06): [(1, 9.0), (1, 7.0)], (0.3, 0.5): [(2, 6.0), (1, 6.0)], (0.1, 1.0): [(0, 3.0), (1, 4.0)]}
+    report = tune_paper.judged(found, "validation")
+    best = {row["best"]: (row["alpha"], row["tau"]) for row in report.rows if row["best"]}
+    assert best == {"perplexity, as in the paper": (0.1, 1.0), "match": (0.3, 0.5)}
+    assert report.targets[0].value == 1.5
+    assert (0.54, 0.06) in {*product(tune_paper.ALPHAS, tune_paper.TAUS)}
+
+
 def test_without_a_past_the_first_half_is_learnt_and_the_second_tested() -> None:
     learnt, tested = learn_and_test(EvalOptions())
     whole = texts(None)
@@ -252,9 +278,9 @@ def test_quality_is_drawn_against_time_one_point_for_each_method() -> None:
     assert {"superposed, r = 0 …", "superposed, bare", "greedy"} <= {e.text for e in drawn.iter()}
 
 
-@pytest.mark.parametrize("name", ["drafts", "keytype", "personal", "typing", "tune"])
+@pytest.mark.parametrize("name", ["drafts", "keytype", "personal", "typing", "tune", "tune-paper"])
 def test_each_evaluation_runs_on_the_sample(name: str) -> None:
-    few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "8", "tune": "10"}[name]
+    few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "8", "tune": "10", "tune-paper": "2"}[name]
     flags = [
         "--json",
         "--prefixes",

@@ -24,6 +24,7 @@ EVALS = {
     "lossless": "greedy text with speculation beside text without, token by token, on every prompt",
     "arc-risk": "whether the bound behind ARC's tolerance holds on the tokens that it accepted",
     "tune": "the search for the defaults of personal stores, cross-validated on the training text",
+    "tune-paper": "the search for α and τ of Superposed Decoding by its paper, on text that is not tested on",
     "samplers": "each rule at temperatures 0.5 to 4: matches of the best of 3 drafts with the writer, variety",
     "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
 }

@@ -39,6 +39,12 @@ def evaluate(
         typer.Option(min=1, help="Places per kind whose drafts are completed and timed: drafts; by default 60."),
     ] = None,
     context: Annotated[int, typer.Option(min=1, help="Tokens before a place that the model sees.")] = PREFIX,
+    part: Annotated[
+        Literal["all", "validation", "test"],
+        typer.Option(
+            help="Which documents: every second one to choose settings on, the others to test on: drafts, tune-paper."
+        ),
+    ] = "all",
     plot: Annotated[Path | None, typer.Option(help="Draw to this SVG file: drafts, samplers.", metavar="FILE")] = None,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
@@ -56,6 +62,7 @@ def evaluate(
             repetitions=repetitions,
             timed=timed,
             context=context,
+            part=part,
             backend=backend,
             model=model,
             verify_with=verify_with,

@@ -36,7 +36,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
-    chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
+    chosen = places(model.tokenizer, texts(options.text, options.part), options.repetitions or PLACES, options.context)
     compared = methods(base, interpolation(base))
     results: Results = {}
     kinds = len({place.kind for place in chosen})

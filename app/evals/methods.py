@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from app.settings import DraftSettings
+from core.controls import PAPER_METHOD
 from core.models import Row, Sequence
 from core.ngram import Interpolation, NgramStore
 from core.superposed import superpose
@@ -26,6 +27,12 @@ FORKS = sorted({3, 6, SHIPPED.forks} - {0})
 # the peer down, and n-grams would rescore all of it.
 SHORTLIST = 40
 NUCLEUS_OF_TOP_K = f"nucleus of top-{SHORTLIST}"
+
+# α and τ of Superposed Decoding by its paper: appendix B's, for Llama-2-7B, and those of `eval tune-paper` for the
+# default model and store.
+PAPERS = {
+    "superposed, the paper's": (PAPER_METHOD["alpha"], PAPER_METHOD["tau"]),
+}
 
 Going = Callable[[list[list[int]]], bool]
 
@@ -73,9 +80,10 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
             NamedMethod(NUCLEUS_OF_TOP_K, mixed is not None, _nucleus(mixed)),
             NamedMethod("beam", mixed is not None, _beam(mixed), drops=True),
             NamedMethod("branching greedy", mixed is not None, superposed(mixed, r=None)),
-            NamedMethod(
-                "superposed, the paper's", mixed is not None, _paper(base if mixed is not None else None), drops=True
-            ),
+        ]
+        found += [
+            NamedMethod(name, mixed is not None, by_the_paper(base if mixed is not None else None, *pair), drops=True)
+            for name, pair in PAPERS.items()
         ]
         found += [NamedMethod(f"superposed, r={r}", mixed is not None, superposed(mixed, r)) for r in exact_steps]
         found += [
@@ -97,8 +105,9 @@ def superposed(rule: Interpolation | None, r: int | None = None, one: bool = Fal
     return draft
 
 
-def _paper(base: NgramStore | None) -> Method:
-    options: dict[str, Any] = {"ngrams": base, "mixing": "geometric", "distinct": False, "exact_steps": 0}
+def by_the_paper(base: NgramStore | None, alpha: float, tau: float) -> Method:
+    """Superposed Decoding by its paper, at this α and τ."""
+    options: dict[str, Any] = {**PAPER_METHOD, "ngrams": base, "alpha": alpha, "tau": tau}
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         return _superposed(sequence, prefix, k, length, going, options)

@@ -27,12 +27,15 @@ class EvalOptions(report.BenchOptions):
         past: training text of the same writer; None is the first half of `text`.
         timed: places per kind whose drafts are completed, and timed, for `drafts`; None is its own default.
         context: tokens before a place that the model sees.
+        part: of the documents of each kind: "all", or every second one ("validation", "test"). Settings are chosen on
+            one half and tested on the other.
         verify_with: a larger model that checks drafts, for `verified`; None is the model that makes them.
     """
 
     past: Path | None = None
     timed: int | None = None
     context: int = PREFIX
+    part: str = "all"
     verify_with: str | None = None
 
 
@@ -45,8 +48,12 @@ class Place:
     after: list[int]
 
 
-def texts(path: Path | None) -> dict[str, list[str]]:
-    """The documents under `path`, by kind. Raises InputError when there is no text."""
+PARTS = {"all": slice(None), "validation": slice(1, None, 2), "test": slice(0, None, 2)}
+
+
+def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
+    """The documents under `path`, by kind, or the part of them that `EvalOptions.part` names. Raises InputError when
+    there is no text."""
     from app.bench.text import SAMPLE
 
     damage: list[Damage] = []
@@ -57,7 +64,11 @@ def texts(path: Path | None) -> dict[str, list[str]]:
     found = {kind: read for kind, read in found.items() if read}
     if not found:
         raise InputError(f"No text to test on in {path}; give a .txt or .jsonl.zst file that contains text.")
-    return found
+    if part not in PARTS:
+        raise InputError(f"part {part!r} given; one of {', '.join(PARTS)} expected.")
+    if part != "all" and (single := [kind for kind, read in found.items() if len(read) < 2]):
+        raise InputError(f"The {single[0]} text has one document, which has no {part} half; give two or more.")
+    return {kind: read[PARTS[part]] for kind, read in found.items()}
 
 
 def places(

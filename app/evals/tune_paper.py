@@ -1,0 +1,83 @@
+"""`eval tune-paper`: the search for α and τ of Superposed Decoding by its paper, for this model and store.
+
+The paper chooses both on a validation split, "by optimizing for the lowest average perplexity across three drafts"
+(section 4.1; appendix B: α = .54 and τ = .06 for Llama-2-7B). Here every pair of a grid drafts from the same places of
+the validation half of the text (`--part validation`), which `eval drafts --part test` does not read. Two figures
+decide: the paper's, the mean perplexity of the three drafts under the model, and ours, the matching tokens of the best
+one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from itertools import product
+from statistics import fmean
+from typing import Any
+
+from app.bench.report import Report
+from app.evals.methods import by_the_paper
+from app.evals.options import LENGTH, EvalOptions, places, texts
+from app.evals.scores import common, half_interval
+from app.evals.verified import logprobs
+from core.autocomplete import load_autocomplete
+from core.controls import PAPER_METHOD
+from core.errors import InputError
+
+PLACES = 60  # per kind of text
+DRAFTS = 3
+ALPHAS = (0.1, 0.3, 0.54, 0.7, 0.9)
+TAUS = (0.06, 0.1, 0.2, 0.5, 1.0)
+
+
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    model, base = autocomplete.model, autocomplete.ngrams
+    if base is None:
+        raise InputError("There is no base store for this model, so α has no effect; use the default model.")
+    # The short text that comes with the app has no halves.
+    part = "validation" if options.part == "all" and options.text is not None else options.part
+    chosen = places(model.tokenizer, texts(options.text, part), options.repetitions or PLACES, options.context)
+    found: dict[tuple[float, float], list[tuple[int, float]]] = {pair: [] for pair in product(ALPHAS, TAUS)}
+    sequence = model.open()
+    for number, place in enumerate(chosen):
+        progress(f"place {number + 1} of {len(chosen)}")
+        for (alpha, tau), scores in found.items():
+            sequence.sync(place.before)
+            drafts = by_the_paper(base, alpha, tau)(sequence, place.before, DRAFTS, LENGTH)
+            each = [math.exp(-fmean(logprobs(sequence, place.before, ids))) for ids in drafts]
+            scores.append((max(common(ids, place.after) for ids in drafts), fmean(each)))
+    sequence.close()
+    model.close()
+    return judged(found, part)
+
+
+def judged(found: dict[tuple[float, float], list[tuple[int, float]]], part: str) -> Report:
+    """A row for each pair, then the best by each figure.
+
+    Args:
+        found: by α and τ, the matching tokens and the perplexity at each place.
+    """
+    report = Report("eval tune-paper")
+    for (alpha, tau), scores in found.items():
+        matches = [float(match) for match, _ in scores]
+        report.rows.append(
+            {
+                "part": part,
+                "alpha": alpha,
+                "tau": tau,
+                "places": len(scores),
+                "match": fmean(matches),
+                "match_ci": half_interval(matches),
+                "perplexity": fmean(perplexity for _, perplexity in scores),
+                "best": "",
+            }
+        )
+    rows: list[dict[str, Any]] = list(report.rows)
+    report.rows.append(min(rows, key=lambda row: row["perplexity"]) | {"best": "perplexity, as in the paper"})
+    best = max(rows, key=lambda row: row["match"])
+    report.rows.append(best | {"best": "match"})
+    paper = next(r for r in rows if (r["alpha"], r["tau"]) == (PAPER_METHOD["alpha"], PAPER_METHOD["tau"]))
+    report.target("match, best found / the paper's α and τ", best["match"] / max(paper["match"], 1e-9), ">= 1.0")
+    return report
