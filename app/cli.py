@@ -71,6 +71,14 @@ Precision = Annotated[
         metavar="NAME",
     ),
 ]
+BaseStore = Annotated[
+    str | None,
+    typer.Option(
+        help="The n-gram store of common phrases: a file that [bold]polydraft ngram build[/] wrote, or none.",
+        metavar="FILE|none",
+        show_default="the one that comes with the app",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
 _TEMPERATURE = DRAFTING["temperature"]
@@ -119,6 +127,7 @@ def start(
     model: Model = "default",
     backend: Backend = "auto",
     precision: Precision = "file",
+    base_store: BaseStore = None,
     port: Annotated[
         int | None,
         typer.Option(help="The port of the page; 7893 by default.", min=1, max=65535, metavar="N"),
@@ -146,7 +155,7 @@ def start(
         return
     from app.server import serve
 
-    serve(model, backend, port, not no_browser, precision, not no_token)
+    serve(model, backend, port, not no_browser, precision, not no_token, base_store)
 
 
 @app.command()
@@ -154,6 +163,7 @@ def serve(
     model: Model = "default",
     backend: Backend = "auto",
     precision: Precision = "file",
+    base_store: BaseStore = None,
     port: Annotated[int | None, typer.Option(help="The port; 7893 by default.", min=1, max=65535, metavar="N")] = None,
     host: Annotated[
         str,
@@ -172,7 +182,7 @@ def serve(
     """
     from app import server
 
-    server.serve(model, backend, port, False, precision, not no_token, page=False, host=host)
+    server.serve(model, backend, port, False, precision, not no_token, base_store, page=False, host=host)
 
 
 @app.command()
@@ -204,6 +214,7 @@ def complete(
     model: Model = "default",
     backend: Backend = "auto",
     precision: Precision = "file",
+    base_store: BaseStore = None,
     as_json: Json = False,
     given: Any = None,
 ) -> None:
@@ -220,11 +231,14 @@ def complete(
         flags.refuse_stores(settings)
     if head is not None and not (settings.speculates and drafter == "eagle3"):
         raise InputError("--head changes nothing without --speculate and --drafter eagle3; add them.")
+    if base_store is not None:
+        flags.refuse_base_store(settings)
     text = _without_surrogates(text)
     from app import sampling, speculation
     from core.autocomplete import load_autocomplete
+    from core.ngram.base import chosen
 
-    autocomplete = load_autocomplete(model, backend, precision=precision)
+    autocomplete = load_autocomplete(model, backend, store=chosen(base_store), precision=precision)
     leave_cores_to(autocomplete.model)
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)

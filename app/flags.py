@@ -168,6 +168,18 @@ def refuse_stores(settings: DraftSettings) -> None:
             raise InputError(f"--store changes nothing with {flag}; leave one of them out.")
 
 
+def refuse_base_store(settings: DraftSettings) -> None:
+    """Raises InputError if naming a base store would have no effect."""
+    speculation = settings.sampling.speculation
+    if settings.speculates and speculation.drafter in ("ngram", "superposed"):
+        return  # the drafter looks words up in it
+    modes = DRAFTING["ngrams"].modes
+    if settings.sampling.mode not in modes:
+        raise InputError(_useless("base-store", settings.sampling.mode, modes))
+    if not settings.ngrams:
+        raise InputError("--base-store changes nothing with --no-ngrams; leave one of them out.")
+
+
 def of_rules(given: Given, temperature: float) -> dict[str, dict[str, Any]]:
     """All rules, with the given values. Raises InputError for a value out of range."""
     found: dict[str, dict[str, Any]] = {name: {} for name in CATALOG}

@@ -36,6 +36,8 @@ from app.threads import take_turns_quickly
 from core.errors import InputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from core.autocomplete import Autocomplete
 
 ONCE_LOADED = (
@@ -155,6 +157,7 @@ def serve(
     open_browser: bool = True,
     precision: Literal["file", "float32", "bfloat16"] = "file",
     with_token: bool = True,
+    base_store: str | None = None,
     page: bool = True,
     host: str = HOST,
 ) -> None:
@@ -163,12 +166,14 @@ def serve(
     Args:
         port: None is `PORT`; 0 means any.
         with_token: whether requests must present the user's token.
+        base_store: the file of the n-gram store, or "none"; None is the one that comes with the app.
         page: False serves only other programs, without the page.
         host: the address to listen at; at an address that other machines can reach, the page is not served.
-    Raises: InputError for an unusable port; ModelNotFound, ModelFileError for a model that does not exist or
-        cannot be read. If a model fails later, the page reports it.
+    Raises: InputError for an unusable port; StoreError for a file that is no n-gram store; ModelNotFound,
+        ModelFileError for a model that does not exist or cannot be read. If a model fails later, the page reports it.
     """
     options = {"model": model_name, "backend": backend, "precision": precision, "with_token": with_token}
+    options["base_store"] = None if base_store is None else str(_store(base_store))  # a wrong file ends the start
     access = Access(token()) if with_token else None
     wanted = PORT if port is None else port
     listener = _listen(wanted, host)  # first, so that a taken port is detected before seconds of loading
@@ -182,7 +187,7 @@ def serve(
         from core.models.memory import return_freed
 
         try:
-            loaded = load_autocomplete(name, backend, precision=precision, beside=True)
+            loaded = load_autocomplete(name, backend, _store(base_store), precision=precision, beside=True)
             return_freed()
             once_loaded()
             return loaded
@@ -247,6 +252,12 @@ def _listen(port: int, host: str = HOST) -> socket.socket | None:
         why = error.strerror if isinstance(error, OSError) else "ports go up to 65535"
         raise InputError(f"Port {port} cannot be used: {why}. Choose another with --port.") from error
     return listener
+
+
+def _store(base_store: str | None) -> Path | None:
+    from core.ngram.base import chosen
+
+    return chosen(base_store)
 
 
 def _open_running(port: int, options: dict[str, Any], access: Access | None, open_browser: bool, page: bool) -> None:

@@ -26,6 +26,7 @@ from core.look import Look
 from core.models import LanguageModel, Row, Sequence, load_model
 from core.modes import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
+from core.ngram.base import BASE_STORE, base_store
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
 from core.options import DEFAULT
 from core.present import SHORT, Chance, KeptRow, Page, TextDraft, kept_rows, present
@@ -35,7 +36,6 @@ from core.samplers.geometry import METRICS
 
 WINDOW = 1024  # tokens of text before the caret that the model sees
 REMEMBERED = 64  # rows of a session, from which rows that stay have their probabilities
-BASE_STORE = Path(__file__).resolve().parent.parent / "assets" / "base.ngram"
 
 
 class Autocomplete:
@@ -329,19 +329,21 @@ def load_autocomplete(
 ) -> Autocomplete:
     """The model by name, with the base n-gram store where it belongs to the model's tokenizer.
 
-    `backend` and `precision` are those of `load_model`. With `personal`, drafts use the user's personal stores that are
-    on, too. With `beside`, drafts never wait for the counts of much personal text: a thread makes them (`Shelf`).
+    `backend` and `precision` are those of `load_model`. `store` is the base store, None for none. With `personal`,
+    drafts use the user's personal stores that are on, too. With `beside`, drafts never wait for the counts of much
+    personal text: a thread makes them (`Shelf`).
 
-    Raises: as `load_model`. A store that cannot be used is a notice, not an error.
+    Raises: as `load_model`; StoreError for another base store than the app's that cannot be used. For the app's own and
+        another model there is a notice.
     """
     loaded = load_model(model, backend, precision)  # pyright: ignore[reportArgumentType] it checks both names
     notices = [loaded.notice] if loaded.notice else []
-    ngrams = None
-    if store is not None:
-        try:
-            ngrams = NgramStore.open(store, fingerprint=loaded.tokenizer.fingerprint)
-        except StoreError as error:
-            notices.append(f"No n-grams: {error}")
+    try:
+        ngrams, missing = base_store(loaded.tokenizer.fingerprint, store)
+    except StoreError:
+        loaded.close()
+        raise
+    notices += [missing] if missing else []
     shelf = Shelf(loaded.tokenizer, beside=beside) if personal else None
     if shelf and beside:
         shelf.active()  # they begin to count

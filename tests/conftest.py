@@ -166,7 +166,8 @@ def autocomplete_as_shipped(request: pytest.FixtureRequest, default_gguf: Path) 
 
 
 def _with_base_store(model: LanguageModel) -> Autocomplete:
-    from core.autocomplete import BASE_STORE, Autocomplete
+    from core.autocomplete import Autocomplete
     from core.ngram import NgramStore
+    from core.ngram.base import BASE_STORE
 
     return Autocomplete(model, NgramStore.open(BASE_STORE, model.tokenizer.fingerprint))

@@ -119,11 +119,13 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
         "--precision",
         "bfloat16",
         "--no-token",
+        "--base-store",
+        "none",
     ]
     assert runner.invoke(app, flags).exit_code == 0
     assert served == [
-        ("default", "auto", None, True, "file", True),
-        ("m.gguf", "torch", 8000, False, "bfloat16", False),
+        ("default", "auto", None, True, "file", True, None),
+        ("m.gguf", "torch", 8000, False, "bfloat16", False, "none"),
     ]
 
 

@@ -16,8 +16,8 @@ import marisa_trie
 import numpy as np
 import pytest
 
-from core.autocomplete import BASE_STORE
 from core.ngram import NgramStore, StoreError, checked
+from core.ngram.base import BASE_STORE
 from core.ngram.container import Container, write_container
 from core.ngram.trie_check import Malformed, check_trie
 from tests.ngram_tools import store_of

@@ -28,6 +28,9 @@ BENCHES = {
 }
 
 
+WITH_STORE = ("drafts", "healing", "gpu", "speculative")  # measurements that use the base store
+
+
 def module_of(name: str) -> Any:
     return import_module(f"{__name__}.{name.replace('-', '_')}")
 
@@ -48,6 +51,9 @@ def run(name: str, as_json: bool, **options: Any) -> int:
     console = Console(stderr=True, soft_wrap=True)
     if name not in BENCHES:
         console.print(f"There is no measurement called {name!r}. Choose one of: {', '.join(BENCHES)}.", markup=False)
+        return 1
+    if options.get("base_store") is not None and name not in WITH_STORE:
+        console.print(f"--base-store changes nothing in {name}; it is an option of {', '.join(WITH_STORE)}.")
         return 1
     try:
         with console.status(f"{name} …") as status:

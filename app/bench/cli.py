@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.bench import BENCHES, run
+from app.bench import BENCHES, WITH_STORE, run
 
 _KNOWN = "\n\n".join(f"{name}: {what}." for name, what in BENCHES.items())
 
@@ -25,6 +25,10 @@ def bench(
     ] = None,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to measure.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
+    base_store: Annotated[
+        str | None,
+        typer.Option(help=f"An n-gram store's file, or none: {', '.join(WITH_STORE)}.", metavar="FILE|none"),
+    ] = None,
     repetitions: Annotated[
         int | None, typer.Option(min=1, help="Rounds, words or passages; by default each measurement's own.")
     ] = None,
@@ -49,6 +53,7 @@ def bench(
 ) -> None:
     options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
     options |= {
+        "base_store": base_store,
         "prompts": prompts,
         "head": head,
         "precision": precision,

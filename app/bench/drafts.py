@@ -54,7 +54,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     for backend in BACKENDS if options.backend == "auto" else (options.backend,):
         progress(f"loading the model on {backend}")
         try:
-            autocomplete = load_autocomplete(options.model, backend)
+            autocomplete = load_autocomplete(options.model, backend, options.store)
         except BackendUnavailable as error:
             report.rows.append({"backend": backend, "method": "not measured", "note": str(error)})
             continue

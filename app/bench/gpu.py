@@ -25,7 +25,6 @@ from app.bench import text
 from app.bench.lookups import Timed
 from app.bench.report import BenchOptions, Report, interleaved, percentile
 from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
-from core.autocomplete import BASE_STORE
 from core.drafting.candidates import likeliest
 from core.errors import BackendUnavailable
 from core.models import hf
@@ -33,7 +32,8 @@ from core.models.base import Row
 from core.models.load import DEFAULT_NAME, default_model_path
 from core.models.static import StaticModel
 from core.models.torch_model import TorchModel
-from core.ngram import NgramStore, StoreError
+from core.ngram import NgramStore
+from core.ngram.base import base_store
 from core.ngram.interpolation import Geometric
 from core.samplers import MinP, TopNSigma, TopP, TopW
 from core.speculative.drafters import Moment
@@ -83,11 +83,9 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
         progress("loading the default model")
         model = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
         prefixes = text.prefixes(model.tokenizer, text.load(options.text), ROUNDS + 1, PREFIX)
-        try:
-            store = NgramStore.open(BASE_STORE, fingerprint=model.tokenizer.fingerprint)
-        except StoreError as error:
-            store = None
-            report.rows.append({"model": DEFAULT_NAME, "what": f"n-grams not measured: {error}"})
+        store, missing = base_store(model.tokenizer.fingerprint, options.store)
+        if store is None:
+            report.rows.append({"model": DEFAULT_NAME, "what": f"n-grams not measured: {missing or 'no base store'}"})
         _one_model(report, model, bandwidth, prefixes, store, options, progress)
     return report
 

@@ -19,7 +19,7 @@ LENGTH = 10
 
 def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store)
     places = text.words(text.load(options.text), options.repetitions or WORDS)
     restored_counts = {(heal, cut): 0 for heal in (True, False) for cut in CUTS}
     steps: dict[tuple[bool, int], list[int]] = {key: [] for key in restored_counts}

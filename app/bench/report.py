@@ -28,6 +28,7 @@ class BenchOptions:
         model: as in `load_model`.
         backend: "auto", "torch" or "llama.cpp"; `drafts` measures both for "auto".
         precision: for `speculative`: as in `load_model`.
+        base_store: the file of the n-gram store, or "none"; None is the one that comes with the app.
         repetitions: number of repetitions; None is each measurement's own default.
         tiny: `gpu` in a tiny shape, on any device.
         prompts: for `speculative`: of each kind; None is its own default.
@@ -42,6 +43,7 @@ class BenchOptions:
     model: str = "default"
     backend: str = "auto"
     precision: str = "file"
+    base_store: str | None = None
     repetitions: int | None = None
     tiny: bool = False
     prompts: int | None = None
@@ -51,6 +53,13 @@ class BenchOptions:
     plots: Path | None = None
     minutes: float | None = None
     typists: int | None = None
+
+    @property
+    def store(self) -> Path | None:
+        """The path of the base store; None for none. Raises StoreError for a file that is no store."""
+        from core.ngram.base import chosen
+
+        return chosen(self.base_store)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from app.evals.verified import logprobs
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
-from core.ngram import NgramStore
+from core.ngram.base import base_store
 from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, TargetSampling, Token, generate
 from core.speculative.arc import RULES
 from core.speculative.calibration import for_model
@@ -59,10 +59,8 @@ class SpeculativeMethod:
 def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str], None]) -> list[SpeculativeMethod]:
     """All methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is calibrated.
     The reason for a missing method is reported."""
-    from core.autocomplete import BASE_STORE
-
-    store = NgramStore.open(BASE_STORE)
-    stores = [store] if store.fingerprint == model.tokenizer.fingerprint else []
+    store, _ = base_store(model.tokenizer.fingerprint, options.store)
+    stores = [store] if store is not None else []
     found = [
         SpeculativeMethod(PLAIN, None, "off"),
         SpeculativeMethod("n-gram", NgramDrafter(stores), "lossless"),

@@ -17,7 +17,7 @@ from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
-from core.ngram import NgramStore
+from core.ngram.base import base_store
 from core.speculative import Calibration, NgramDrafter, Statistics, TargetSampling, Token, generate
 from core.speculative.arc import risk
 from core.speculative.calibration import for_model
@@ -50,13 +50,11 @@ class Audited:
 
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    from core.autocomplete import BASE_STORE
-
     progress("loading the model")
     model = load_model(options.model, options.backend)  # type: ignore[arg-type]
     calibration = for_model(model)
-    store = NgramStore.open(BASE_STORE)
-    stores = [store] if store.fingerprint == model.tokenizer.fingerprint else []
+    store, _ = base_store(model.tokenizer.fingerprint, options.store)
+    stores = [store] if store is not None else []
     report = Report("eval arc-risk")
     asked = prompts(options.text, model.tokenizer, options.repetitions or COUNT, chat_template(options.model))
     for kind, of_kind in asked.items():

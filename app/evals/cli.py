@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.evals import EVALS, run
+from app.evals import EVALS, WITHOUT_STORE, run
 from app.evals.options import PREFIX
 
 _KNOWN = "\n\n".join(f"{name}: {what}." for name, what in EVALS.items())
@@ -48,6 +48,12 @@ def evaluate(
     plot: Annotated[Path | None, typer.Option(help="Draw to this SVG file: drafts, samplers.", metavar="FILE")] = None,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
+    base_store: Annotated[
+        str | None,
+        typer.Option(
+            help=f"An n-gram store's file, or none; not for {' and '.join(WITHOUT_STORE)}.", metavar="FILE|none"
+        ),
+    ] = None,
     verify_with: Annotated[
         str | None, typer.Option(help="A larger model with the same tokenizer that checks drafts: verified.")
     ] = None,
@@ -65,6 +71,7 @@ def evaluate(
             part=part,
             backend=backend,
             model=model,
+            base_store=base_store,
             verify_with=verify_with,
         )
     )

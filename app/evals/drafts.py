@@ -34,7 +34,7 @@ Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     chosen = places(model.tokenizer, texts(options.text, options.part), options.repetitions or PLACES, options.context)
     compared = methods(base, interpolation(base))

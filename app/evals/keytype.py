@@ -61,7 +61,7 @@ class CaseScore:
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     wanted = cases(options.text)[: options.repetitions]
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     report = Report("eval keytype")
     session = autocomplete.open()
     for k in KS:

@@ -24,7 +24,7 @@ from core.dice import Dice
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
-from core.ngram import NgramStore
+from core.ngram.base import base_store
 from core.speculative import NgramDrafter, generate
 from core.speculative.drafters import Drafter
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
@@ -46,12 +46,10 @@ class Compared:
 
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    from core.autocomplete import BASE_STORE
-
     progress("loading the model")
     model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)  # type: ignore[arg-type]
-    store = NgramStore.open(BASE_STORE)
-    stores = [store] if store.fingerprint == model.tokenizer.fingerprint else []
+    store, _ = base_store(model.tokenizer.fingerprint, options.store)
+    stores = [store] if store is not None else []
     drafters: list[Drafter] = [NgramDrafter(stores)]
     try:
         drafters.append(Eagle3Drafter(Eagle3Head.load(DEFAULT_HEAD), model))

@@ -24,7 +24,7 @@ EXACT = range(1, 5)
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model = autocomplete.model
     learnt, tested = learn_and_test(options)
     chosen = places(model.tokenizer, tested, options.repetitions or PLACES, options.context)

@@ -99,7 +99,7 @@ def variations(s: Setting) -> list[Setting]:
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     learnt, _ = learn_and_test(options)
     seen = places(autocomplete.model, learnt, options.repetitions or PLACES, options.context, progress)
     autocomplete.model.close()

@@ -32,7 +32,7 @@ TAUS = (0.06, 0.1, 0.2, 0.5, 1.0)
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     if base is None:
         raise InputError("There is no base store for this model, so α has no effect; use the default model.")

@@ -91,7 +91,7 @@ def ways(ngrams: bool) -> list[Way]:
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     written = passages(texts(options.text), options.repetitions or CHARACTERS)
     compared = ways(autocomplete.ngrams is not None)
     results: dict[Way, list[tuple[str, Typed, float]]] = {way: [] for way in compared}

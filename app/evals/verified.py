@@ -84,7 +84,7 @@ class MethodRun:
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model = autocomplete.model
     checker = load_model(options.verify_with, options.backend) if options.verify_with else model  # type: ignore[arg-type]
     rule = interpolation(autocomplete.ngrams)

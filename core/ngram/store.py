@@ -133,8 +133,9 @@ class NgramStore:
         if fingerprint is not None and fingerprint != store.fingerprint:
             name = store.manifest["tokenizer"].get("name", "another model")
             raise StoreError(
-                f"{store.path} was built for the tokenizer of {name} and its ids stand for other tokens here. "
-                "Build it again with this model's tokenizer."
+                f"{store.path} was built for the tokenizer of {name} and its ids stand for other tokens here. Build "
+                "one with this model's tokenizer: `polydraft ngram build SOURCE -o FILE --tokenizer MODEL`, and choose "
+                "it with --base-store FILE; or choose --base-store none."
             )
         return store
 
