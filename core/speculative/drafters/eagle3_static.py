@@ -39,6 +39,7 @@ class StaticTrees:
         self._beam, self._most = min(beam, len(head.d2t)), most
         self._head = head.on(self._device, dtype)
         self._joined, self._vocabulary = self._head.joined(), self._head.vocabulary
+        self._known = head.vocabulary  # on the host
         self._tree = (depth - 1) * self._beam  # T
         self._columns = -(-target.context_length // COLUMNS) * COLUMNS
         # Keys and values, in the columns drawn above: (2, K, T + C + 1, w)
@@ -88,7 +89,7 @@ class StaticTrees:
             (likelihood, rows), logits = (part.to("cpu", copy=True) for part in distributions)
             own = Whole(likelihood, rows.long(), logits)
         found = tokens.long().tolist(), parents.long().tolist(), said.tolist()
-        return with_distributions(*found, own, self._vocabulary, heat)
+        return with_distributions(*found, own, self._known, heat)
 
     def close(self) -> None:
         self._graphs.clear()

@@ -114,10 +114,10 @@ def most_probable(
 def with_distributions(
     ids: list[int], parents: list[int], said: list[float], own: Whole | None, vocabulary: Tensor, temperature: float
 ) -> TokenTree:
-    """A grown tree, and the head's own distributions in it if there are some; vocabulary (V_d,): the target's ids."""
+    """A grown tree, and the head's own distributions in it if there are some; vocabulary (V_d,): the target's ids, on
+    the host."""
     if own is None:
         return TokenTree(ids, parents, said)
-    vocabulary = vocabulary.to("cpu")
     at = dict(zip(parents, own.rows.tolist(), strict=True))  # all children of a parent come from one row
     q = {parent: DraftDistribution(own.logits[row], vocabulary, temperature) for parent, row in at.items()}
     return TokenTree(ids, parents, said, likelihood=own.likelihood.tolist(), own=q)
