@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from table_model import TableModel
 from torch import Tensor
 
-from app.bench.speculative import SpeculativeMethod, by_the_model, row
+from app.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, row, table
 from core.autocomplete import Session
 from core.drafting import checked
 from core.errors import InputError
@@ -30,6 +30,7 @@ from core.speculative import (
     Drafter,
     ModelDrafter,
     NgramDrafter,
+    Statistics,
     SuperposedDrafter,
     TargetSampling,
     TokenTree,
@@ -203,6 +204,18 @@ def test_other_rules_of_pruning_keep_trees_of_no_more_than_so_many(tree: TokenTr
     assert all(tree.parents[p] in {*places, -1} for p in places)
     if by == "probability":  # a child is never likelier than its parent, so nothing is lost
         assert len(places) == min(count, len(tree)) or len(set(tree.products())) < len(tree)
+
+
+def test_the_table_has_the_best_weight_of_the_depth() -> None:
+    def method(name: str, tokens: int) -> SpeculativeMethod:
+        seen = Statistics(cycles=10, tokens=tokens, seconds=1.0)
+        return SpeculativeMethod(name, None, "arc", seen={"some": [seen]}, said={"some": [0.0]})
+
+    tried = [method(f"EAGLE-3, {BY_DEPTH}, α = {alpha}", tokens) for alpha, tokens in ((0.5, 14), (1, 17), (2, 16))]
+    *rows, best = table(["some"], [method("plain", 10), *tried])
+    assert len(rows) == 2 * 4
+    assert best["method"] == f"EAGLE-3, {BY_DEPTH}, α = 1, the best α"
+    assert best["accept_length"] == 1.7
 
 
 def test_pruning_by_depth_weighs_the_depth() -> None:

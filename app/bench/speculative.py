@@ -112,11 +112,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
         _sweep(model, curve, by_kind, made, report, options, progress)
     else:
         _run(model, curve, by_kind, made, progress)
-        report.rows += [row(kind, method, made[0]) for kind in by_kind for method in made]
-        report.rows += [row(ALL, method, made[0]) for method in made]
-        if by_depth := [method for method in made if BY_DEPTH in method.name]:
-            best = max(by_depth, key=lambda method: _tau(_seen(method, ALL)))
-            report.rows.append(row(ALL, best, made[0]) | {"method": f"{best.name}, the best α"})
+        report.rows += table(list(by_kind), made)
         _judge(report, by_kind, made)
     report.rows += [{"prompts": "cost curve", "tokens": n, "ms": t} for n, t in zip(curve.sizes, curve.ms, strict=True)]
     model.close()
@@ -183,6 +179,15 @@ def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[S
             report.target("ARC: accept length over EAGLE-3's", longer, ">= 1.25")
             faster = sum(_speed_up(arc, eagle, k) >= 1.2 for k in by_kind)
             report.target("ARC: sets with 1.2 x EAGLE-3's speed", faster, ">= 3")
+
+
+def table(kinds: Sequence[str], made: Sequence[SpeculativeMethod]) -> list[dict[str, Any]]:
+    """The rows of all methods, by kind of prompt and over all prompts; of pruning by depth the best α once more."""
+    rows = [row(kind, method, made[0]) for kind in (*kinds, ALL) for method in made]
+    if by_depth := [method for method in made if BY_DEPTH in method.name]:
+        best = max(by_depth, key=lambda method: _tau(_seen(method, ALL)))
+        rows.append(row(ALL, best, made[0]) | {"method": f"{best.name}, the best α"})
+    return rows
 
 
 def _sweep(
