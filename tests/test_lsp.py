@@ -222,7 +222,7 @@ async def test_wrong_first_settings_are_named_too(first: Any) -> None:
         assert "ports" in writing.messages[0]
 
 
-async def test_an_editor_that_wants_to_be_asked_for_settings_is_asked(drafting: Drafting) -> None:
+async def test_an_editor_that_expects_a_request_for_settings_gets_one(drafting: Drafting) -> None:
     async with editor({"port": drafting.port}, pulls=True) as writing:
         writing.client.set_configuration({"k": 2}, section="polydraft")
         writing.configure(None)
@@ -239,7 +239,7 @@ async def test_an_editor_that_wants_to_be_asked_for_settings_is_asked(drafting: 
         assert counts[-1] == 2
 
 
-async def test_a_missing_server_is_told_once_and_found_when_it_runs() -> None:
+async def test_a_missing_server_is_reported_once_and_found_when_it_runs() -> None:
     port = free_port()
     async with editor({"port": port, "start": False}) as writing:
         uri = writing.write("Once")

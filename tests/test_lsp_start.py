@@ -39,7 +39,7 @@ async def test_the_drafting_server_is_started_shared_and_ends_with_the_editor(ki
     assert await ended(port)
 
 
-async def test_a_server_that_cannot_be_started_is_told_once_in_its_own_words() -> None:
+async def test_a_server_that_cannot_be_started_is_reported_once_with_its_output() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         async with editor({"port": port}) as writing:

@@ -2,8 +2,8 @@
 
 server.py       the features of the protocol, and what each answers
 settings.py     the settings that an editor may send
-places.py       where in a text drafts are wanted: prose, or comments of a programming language
-connection.py   the drafting server: found, or started, and asked
+places.py       the places of a text that get drafts: prose, or comments of a programming language
+connection.py   finds or starts the drafting server, and sends it requests
 child.py        a drafting server that ends with this process
-picked.py       accepted drafts, which teach the stores that learn
+picked.py       accepted drafts, from which stores learn
 """

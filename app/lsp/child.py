@@ -1,7 +1,7 @@
-"""A drafting server as a child process that ends with its parent, however that ends.
+"""A drafting server as a child process that ends with its parent, even if the parent is killed.
 
-The child's standard input is a pipe that the parent holds open. When the parent is gone the pipe closes, and the child
-ends in order, as with Ctrl+C.
+The child's standard input is a pipe that the parent keeps open. When the parent has ended the pipe closes, and the
+child shuts down, as with Ctrl+C.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ import threading
 
 from core.errors import PolydraftError
 
-TOLD = 2000  # characters of a failed child's output
+SHOWN = 2000  # characters of a failed child's output in a message
 
 
 class OwnServer:
-    """`polydraft serve` at a port."""
+    """`polydraft serve` at a port, as a child process."""
 
     def __init__(self, port: int) -> None:
         self.port = port
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - the child writes to it as long as it lives
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - the child writes to it until it ends
         # -P: the folder in which the editor runs may have a package of the same name as ours.
         command = [sys.executable, "-P", "-m", __name__, str(port)]
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=self._said, stderr=subprocess.STDOUT, start_new_session=True
+            command, stdin=subprocess.PIPE, stdout=self._output, stderr=subprocess.STDOUT, start_new_session=True
         )
 
     @property
     def ended(self) -> bool:
         return self._process.poll() is not None
 
-    def said(self) -> str:
-        """The end of what the child printed, in one line."""
-        self._said.seek(0)
-        return " ".join(self._said.read().decode(errors="replace").split())[-TOLD:]
+    def output(self) -> str:
+        """The end of the child's output, in one line."""
+        self._output.seek(0)
+        return " ".join(self._output.read().decode(errors="replace").split())[-SHOWN:]
 
     def stop(self) -> None:
         assert self._process.stdin is not None

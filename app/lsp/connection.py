@@ -1,7 +1,7 @@
-"""The drafting server: found at its port, or started there, and asked over HTTP.
+"""Finds the drafting server at its port, or starts it there, and sends it requests over HTTP.
 
-Only a server of this user is asked, as only it may have the token. A cancelled request closes its connection, and the
-drafting server stops it before the next pass.
+Requests go only to a server of this user, because they include the token. A cancelled request closes its connection,
+and the drafting server stops it before the next pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from app.lsp.settings import EditorSettings
 from core.errors import InputError
 
 START_S = 60  # seconds that a server may take to appear at its port
-LOOK_S = 0.05  # seconds between two looks
+LOOK_S = 0.05  # seconds between two checks
 SUPERSEDED = "superseded"  # the error code of a request that a newer one replaced
 
 
@@ -60,7 +60,7 @@ class Connection:
             raise InputError(f"{found['message']} {found['fix']}".strip())
 
     def retry(self) -> None:
-        """Forget that no server could be started."""
+        """Clears the failure to start a server, so that the next request tries again."""
         self._failure = None
 
     async def _post(self, settings: EditorSettings, path: str, body: dict[str, Any]) -> httpx.Response:
@@ -76,7 +76,7 @@ class Connection:
         return answer
 
     async def _reach(self, settings: EditorSettings) -> None:
-        """Waits until a server of this user has the port; starts one if that is wanted."""
+        """Waits until a server of this user has the port; starts one if the settings allow it."""
         if running.at(settings.port) is not None:
             return
         if not settings.start:
@@ -98,7 +98,7 @@ class Connection:
             if running.at(port) is not None:  # the child, or a server that another editor started at the same time
                 return
             if child.ended:
-                self._failure = port, InputError(f"Polydraft could not be started: {child.said()}")
+                self._failure = port, InputError(f"Polydraft could not be started: {child.output()}")
                 raise self._failure[1]
             await asyncio.sleep(LOOK_S)
         child.stop()

@@ -1,4 +1,5 @@
-"""Accepted drafts. A draft counts once the writing goes on with it; one that is undone at once teaches nothing."""
+"""Accepted drafts. Stores learn a draft once the user has typed on after it; one that is undone at once is not
+learned."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _LAST_WORDS = re.compile(rf"(?:\S+\s+){{0,{CONTEXT - 1}}}\S*\s*\Z")
 
 @dataclass(frozen=True)
 class Picked:
-    """A draft at its place in a document: what an editor hands back when the user accepts it."""
+    """A draft and its position in a document. An editor sends it back when the user accepts the draft."""
 
     uri: str
     at: int  # characters before it
@@ -29,5 +30,5 @@ class Picked:
     def as_argument(self) -> dict[str, Any]:
         return asdict(self)
 
-    def stands_in(self, text: str) -> bool:
+    def is_in(self, text: str) -> bool:
         return text.startswith(self.text, self.at)

@@ -1,4 +1,4 @@
-"""Where in a text drafts are wanted: everywhere in prose, and in comments of programming languages.
+"""The places of a text that get drafts: everywhere in prose, and comments in programming languages.
 
 Pygments finds the comments. It reads a window around the caret, so that a long file delays no draft.
 """

@@ -33,7 +33,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class DraftingLanguageServer(LanguageServer):
-    """What one editor has set, and what it was told."""
+    """The server for one editor: its settings, its connection, and the errors that were shown."""
 
     def __init__(self) -> None:
         super().__init__("polydraft", version("polydraft"), text_document_sync_kind=types.TextDocumentSyncKind.Full)
@@ -41,24 +41,24 @@ class DraftingLanguageServer(LanguageServer):
         self.connection = Connection()
         self.first: Any = {}  # initializationOptions; later settings are added to them
         self.picked: Picked | None = None
-        self._told = ""  # the last error, which is not repeated at every key
+        self._shown = ""  # the last error, which is not repeated at every key
 
     def change_settings(self, given: Any) -> None:
-        """Sets what the editor sent, in addition to the first settings. If something is wrong, says so and changes
+        """Applies the editor's settings, in addition to the first ones. If one is invalid, shows an error and changes
         nothing."""
         try:
             self.settings = parsed_settings(self.first, section(given))
         except PolydraftError as error:
-            self.tell(f"The settings of Polydraft are not changed: {error}")
+            self.show(f"The settings of Polydraft are not changed: {error}")
         else:
-            self._told = ""
+            self._shown = ""
             self.connection.retry()
 
-    def tell(self, message: str) -> None:
+    def show(self, message: str) -> None:
         """Shows an error to the user, once."""
-        if message != self._told:
+        if message != self._shown:
             self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
-        self._told = message
+        self._shown = message
 
     async def drafts(self, params: types.InlineCompletionParams) -> list[types.InlineCompletionItem]:
         document = self.workspace.get_text_document(params.text_document.uri)
@@ -75,7 +75,7 @@ class DraftingLanguageServer(LanguageServer):
         before, after = text[:start] + chosen, text[caret : caret + WINDOW]
         session = f"polydraft lsp {os.getpid()} {document.uri}"
         found = await self.connection.drafts(settings, session, cropped(before), after)
-        self._told = ""
+        self._shown = ""
         return [
             types.InlineCompletionItem(
                 insert_text=chosen + draft,
@@ -88,10 +88,10 @@ class DraftingLanguageServer(LanguageServer):
         ]
 
     async def settle(self) -> None:
-        """The writing goes on: the draft that was accepted before is learned if it still stands."""
+        """The user types on: learn the draft accepted before, unless it was undone."""
         picked, self.picked = self.picked, None
         document = self.workspace.text_documents.get(picked.uri) if picked else None
-        if picked and document and picked.stands_in(document.source):
+        if picked and document and picked.is_in(document.source):
             await self.connection.learn(self.settings, picked.phrase)
 
 
@@ -125,9 +125,9 @@ def create_server() -> DraftingLanguageServer:
     async def configured(params: types.DidChangeConfigurationParams) -> None:
         given = params.settings
         workspace = server.client_capabilities.workspace
-        if given is None and workspace and workspace.configuration:  # the editor wants to be asked
-            asked = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
-            (given,) = await server.workspace_configuration_async(asked)
+        if given is None and workspace and workspace.configuration:  # the editor expects a request
+            query = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+            (given,) = await server.workspace_configuration_async(query)
         server.change_settings(given)
 
     @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
@@ -135,14 +135,14 @@ def create_server() -> DraftingLanguageServer:
         try:
             return types.InlineCompletionList(await server.drafts(params))
         except PolydraftError as error:
-            server.tell(str(error))
+            server.show(str(error))
             return types.InlineCompletionList([])
 
     async def settled(_: Any) -> None:
         try:
             await server.settle()
         except PolydraftError as error:
-            server.tell(str(error))
+            server.show(str(error))
 
     server.feature(types.TEXT_DOCUMENT_DID_CHANGE)(settled)
     server.feature(types.TEXT_DOCUMENT_DID_SAVE)(settled)

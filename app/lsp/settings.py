@@ -53,8 +53,8 @@ class EditorSettings(BaseModel):
 
 
 def parsed_settings(*given: Any) -> EditorSettings:
-    """The settings for what the editor sent; a later value replaces an earlier one. Null is no value: editors send it
-    for what the user did not set.
+    """The settings from the editor's values; a later value replaces an earlier one. Null is ignored, because editors
+    send it for settings that the user has not set.
 
     Raises: InputError, which names each wrong setting.
     """
@@ -70,5 +70,5 @@ def parsed_settings(*given: Any) -> EditorSettings:
 
 
 def section(given: Any) -> Any:
-    """Our part of an editor's settings: some send it alone, others under our name; none is an empty one."""
+    """Polydraft's part of an editor's settings, which some editors send alone and others under the name Polydraft."""
     return (given[SECTION] if isinstance(given, dict) and SECTION in given else given) or {}
