@@ -232,10 +232,6 @@ class Refined:
     checked: bool
     fed: int = 0
 
-    @property
-    def ranking(self) -> list[int]:
-        return sorted(range(len(self.ids)), key=lambda row: -self.logprobs[row])
-
 
 def refine(
     sequence: Sequence,
