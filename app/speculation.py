@@ -16,8 +16,10 @@ from core.errors import InputError
 if TYPE_CHECKING:
     from app.settings import DraftSettings
     from core.autocomplete import Autocomplete
-    from core.drafting.speculated import Speculation
+    from core.drafting.speculated import Speculation, Speculator
     from core.speculative import Drafter
+    from core.speculative.calibration import Calibration
+    from core.speculative.cost import CostCurve
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,13 @@ class _Learnt:
 
     def __init__(self) -> None:
         self.drafters: dict[str, Drafter] = {}
-        self.speculators: OrderedDict[str, Any] = OrderedDict()
-        self.curve: Any = None
-        self.measuring: Generator[None, None, Any] | None = None
-        self.calibrations: dict[float, Any] = {}  # by temperature
+        self.speculators: OrderedDict[str, Speculator] = OrderedDict()
+        self.curve: CostCurve | None = None
+        self.measuring: Generator[None, None, CostCurve] | None = None
+        self.calibrations: dict[float, Calibration] = {}  # by temperature
 
 
-_learnt: WeakKeyDictionary[Any, _Learnt] = WeakKeyDictionary()
+_learnt: WeakKeyDictionary[Autocomplete, _Learnt] = WeakKeyDictionary()
 
 
 def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculation | None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import IO
 from urllib.error import URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
@@ -37,7 +37,7 @@ class Child:
     url: str
     started: float
     process: subprocess.Popen[bytes]
-    log: Any
+    log: IO[bytes]
     token: str | None = None
 
     @property

@@ -17,6 +17,7 @@ from app.bench.report import BenchOptions, Report, Timings, interleaved
 from core.autocomplete import load_autocomplete
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence
+from core.ngram import Interpolation
 from core.superposed import superpose
 
 LENGTH = 10
@@ -85,7 +86,7 @@ def rows(timings: Timings, backend: str) -> list[dict[str, Any]]:
 
 def _measure(
     model: LanguageModel,
-    ngrams: Any,
+    ngrams: Interpolation | None,
     prefixes: list[list[int]],
     rounds: int,
     backend: str,

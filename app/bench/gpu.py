@@ -35,7 +35,7 @@ from core.models.torch_model import TorchModel
 from core.ngram import NgramStore
 from core.ngram.base import base_store
 from core.ngram.interpolation import Geometric
-from core.samplers import MinP, TopNSigma, TopP, TopW
+from core.samplers import MinP, Rule, TopNSigma, TopP, TopW
 from core.speculative.drafters import Moment
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
@@ -330,12 +330,12 @@ def _samplers(report: Report, model: TorchModel, options: BenchOptions, progress
 CALLS = 10
 
 
-def _many(rule: Any, ids: Tensor, logits: Tensor) -> None:
+def _many(rule: Rule, ids: Tensor, logits: Tensor) -> None:
     for _ in range(CALLS):
         rule(ids, logits)
 
 
-def _synchronises(rule: Any, ids: Tensor, logits: Tensor) -> bool | None:
+def _synchronises(rule: Rule, ids: Tensor, logits: Tensor) -> bool | None:
     """Whether a call waits for the device; None where there is no device to wait for."""
     if logits.device.type != "cuda":
         return None

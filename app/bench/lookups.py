@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -14,11 +14,13 @@ from app.bench.report import BenchOptions, Report
 from core.models import load_model
 from core.ngram import Interpolation, NgramStore
 from core.ngram.shelf import interpolation
+from core.ngram.store import CandidateIds, Contexts
 from core.superposed import superpose
 
 K, LENGTH, PREFIXES = 8, 10, 40
 
 Answer = TypeVar("Answer")
+P = ParamSpec("P")
 
 
 class Timed(Interpolation):
@@ -31,22 +33,24 @@ class Timed(Interpolation):
     def __init__(self, rule: Interpolation) -> None:
         self.rule, self.seconds = rule, 0.0
 
-    def scores(self, logq: np.ndarray, contexts: Any, candidates: Any) -> np.ndarray:
+    def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         return self._timed(self.rule.scores, logq, contexts, candidates)
 
-    def scores_without(self, logq: np.ndarray, contexts: Any, candidates: Any) -> tuple[np.ndarray, np.ndarray]:
+    def scores_without(
+        self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds
+    ) -> tuple[np.ndarray, np.ndarray]:
         return self._timed(self.rule.scores_without, logq, contexts, candidates)
 
-    def proposals(self, contexts: Any, limit: int) -> list[list[int]]:
+    def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
         return self._timed(self.rule.proposals, contexts, limit)
 
-    def knows(self, ids: Any) -> bool:
+    def knows(self, ids: list[int]) -> bool:
         return self._timed(self.rule.knows, ids)
 
-    def _timed(self, asked: Callable[..., Answer], *arguments: Any) -> Answer:
+    def _timed(self, look_up: Callable[P, Answer], *arguments: P.args, **named: P.kwargs) -> Answer:
         start = time.perf_counter()
         try:
-            return asked(*arguments)
+            return look_up(*arguments, **named)
         finally:
             self.seconds += time.perf_counter() - start
 

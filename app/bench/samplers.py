@@ -20,6 +20,7 @@ from app.bench import text
 from app.bench.report import BenchOptions, Report, interleaved
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import PRESETS
+from core.models import LanguageModel
 from core.samplers import Eta, Geometry, Greedy, MinP, Mirostat, Rule, Temperature, TopH, TopK, TopNSigma, TopP, Typical
 from core.samplers.catalog import sampler
 from core.samplers.view import look, sweep, top_w_map
@@ -54,7 +55,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     return report
 
 
-def _after(model: Any, prefix: list[int]) -> Tensor:
+def _after(model: LanguageModel, prefix: list[int]) -> Tensor:
     sequence = model.open()
     try:
         return sequence.feed(prefix)

@@ -30,6 +30,7 @@ from core.speculative.cost import measure as measure_curve
 from core.speculative.drafters import Drafter
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadError
+from core.speculative.generate import Statistics
 
 LENGTH = 64  # tokens after each prompt
 COUNT = 4  # prompts of each kind
@@ -52,7 +53,7 @@ class SpeculativeMethod:
     mode: str
     options: dict[str, Any] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
-    seen: dict[str, list[Any]] = field(default_factory=dict)  # kind -> Statistics of each prompt
+    seen: dict[str, list[Statistics]] = field(default_factory=dict)  # by kind, of each prompt
     said: dict[str, list[float]] = field(default_factory=dict)  # kind -> ln p of every token, by the target at T = 1
 
 
@@ -253,7 +254,7 @@ def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[
     }
 
 
-def _seen(method: SpeculativeMethod, kind: str) -> list[Any]:
+def _seen(method: SpeculativeMethod, kind: str) -> list[Statistics]:
     return [s for of_kind in method.seen.values() for s in of_kind] if kind == ALL else method.seen[kind]
 
 
@@ -261,7 +262,7 @@ def _said(method: SpeculativeMethod, kind: str) -> list[float]:
     return [one for of_kind in method.said.values() for one in of_kind] if kind == ALL else method.said[kind]
 
 
-def _tau(seen: list[Any]) -> float:
+def _tau(seen: list[Statistics]) -> float:
     return sum(s.tokens for s in seen) / sum(s.cycles for s in seen)
 
 

@@ -11,14 +11,13 @@ import html
 import sys
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import gradio as gr
 
-from core.autocomplete import load_autocomplete
+from core.autocomplete import Autocomplete, load_autocomplete
 
 
-def build(autocomplete: Any) -> gr.Blocks:
+def build(autocomplete: Autocomplete) -> gr.Blocks:
     """The page. As in the app, a newer text stops the older response at its next step."""
     session, turn, newest = autocomplete.open(), threading.Lock(), 0
 
