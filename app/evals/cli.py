@@ -45,7 +45,10 @@ def evaluate(
             help="Which documents: every second one to choose settings on, the others to test on: drafts, tune-paper."
         ),
     ] = "all",
-    plot: Annotated[Path | None, typer.Option(help="Draw to this SVG file: drafts, samplers.", metavar="FILE")] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(help="Draw to this SVG file: drafts, samplers, linearity, repetition.", metavar="FILE"),
+    ] = None,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
     base_store: Annotated[

@@ -31,7 +31,7 @@ NUCLEUS_OF_TOP_K = f"nucleus of top-{SHORTLIST}"
 # α and τ of Superposed Decoding by its paper: appendix B's, for Llama-2-7B, and those of `eval tune-paper` for the
 # default model and store.
 PAPERS = {
-    "superposed, the paper's": (PAPER_METHOD["alpha"], PAPER_METHOD["tau"]),
+    "superposed, the paper's": {"alpha": PAPER_METHOD["alpha"], "tau": PAPER_METHOD["tau"]},
 }
 
 Going = Callable[[list[list[int]]], bool]
@@ -77,13 +77,15 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
     for mixed in [None, rule] if rule is not None else [None]:
         found += [
             NamedMethod("greedy", mixed is not None, superposed(mixed, one=True), single=True),
-            NamedMethod(NUCLEUS_OF_TOP_K, mixed is not None, _nucleus(mixed)),
+            NamedMethod(NUCLEUS_OF_TOP_K, mixed is not None, nucleus(mixed)),
             NamedMethod("beam", mixed is not None, _beam(mixed), drops=True),
             NamedMethod("branching greedy", mixed is not None, superposed(mixed, r=None)),
         ]
         found += [
-            NamedMethod(name, mixed is not None, by_the_paper(base if mixed is not None else None, *pair), drops=True)
-            for name, pair in PAPERS.items()
+            NamedMethod(
+                name, mixed is not None, by_the_paper(base if mixed is not None else None, **values), drops=True
+            )
+            for name, values in PAPERS.items()
         ]
         found += [NamedMethod(f"superposed, r={r}", mixed is not None, superposed(mixed, r)) for r in exact_steps]
         found += [
@@ -92,12 +94,14 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
     return found
 
 
-def superposed(rule: Interpolation | None, r: int | None = None, one: bool = False, forks: int = 0) -> Method:
+def superposed(
+    rule: Interpolation | None, r: int | None = None, one: bool = False, forks: int = 0, reset_every: int | None = None
+) -> Method:
     """Our method. With r = length - 1 every draft is independent: branching greedy; with one draft, greedy."""
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         steps = length - 1 if r is None else r
-        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "forks": forks}
+        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "forks": forks, "reset_every": reset_every}
         if one:
             options["candidates"] = 3 * k  # as many as the other methods' drafts
         return _superposed(sequence, prefix, 1 if one else k, length, going, options)
@@ -105,9 +109,9 @@ def superposed(rule: Interpolation | None, r: int | None = None, one: bool = Fal
     return draft
 
 
-def by_the_paper(base: NgramStore | None, alpha: float, tau: float) -> Method:
-    """Superposed Decoding by its paper, at this α and τ."""
-    options: dict[str, Any] = {**PAPER_METHOD, "ngrams": base, "alpha": alpha, "tau": tau}
+def by_the_paper(ngrams: NgramStore | Interpolation | None, **changes: Any) -> Method:
+    """Superposed Decoding by its paper. `changes`: further fields of `core.drafting.drafts.Options`, such as α and τ."""
+    options: dict[str, Any] = {**PAPER_METHOD, "ngrams": ngrams, **changes}
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         return _superposed(sequence, prefix, k, length, going, options)
@@ -126,7 +130,7 @@ def _superposed(
     return last.ids
 
 
-def _nucleus(rule: Interpolation | None) -> Method:
+def nucleus(rule: Interpolation | None) -> Method:
     """k sequences in one batch, each token sampled from the most probable tokens with total probability NUCLEUS, but at
     most SHORTLIST of them."""
     chance = np.random.default_rng(0)

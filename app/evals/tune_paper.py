@@ -45,7 +45,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         progress(f"place {number + 1} of {len(chosen)}")
         for (alpha, tau), scores in found.items():
             sequence.sync(place.before)
-            drafts = by_the_paper(base, alpha, tau)(sequence, place.before, DRAFTS, LENGTH)
+            drafts = by_the_paper(base, alpha=alpha, tau=tau)(sequence, place.before, DRAFTS, LENGTH)
             each = [math.exp(-fmean(logprobs(sequence, place.before, ids))) for ids in drafts]
             scores.append((max(common(ids, place.after) for ids in drafts), fmean(each)))
     sequence.close()

@@ -1,0 +1,148 @@
+"""`eval linearity`: how well one pass of a mixture replaces one pass of each draft (Superposed Decoding, section 3.3).
+
+At each place k drafts are given. One sequence is fed their mixtures x̃ = Σ γᵢ zᵢ, as Superposed Decoding does, and k
+sequences are fed each draft's own tokens zᵢ. After every step the two are compared by the cosine of eq. 8,
+
+    cos( f(x̃), Σ γᵢ f(zᵢ) )
+
+on the logits (the paper's Figure 3) and on the states that enter each layer (Figure 16). γᵢ is the probability of draft
+i so far, divided by the sum over the drafts. The drafts are the beams of a beam search, as in the paper, or drafts of
+distinct beginnings, as in the app.
+
+`agreement` is what a user notices: the share of drafts whose own most probable next token is also the most probable
+one after the mixture of the k drafts, weighted by γ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from statistics import fmean, stdev
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cosine_similarity
+
+from app.bench.report import Report
+from app.evals.methods import Method, methods
+from app.evals.options import EvalOptions, Place, places, texts
+from app.evals.plots import lines, page
+from core.errors import BackendUnavailable, InputError
+from core.models import LanguageModel, Row, Sequence, load_model
+
+PLACES = 20  # per kind of text
+K = 3
+STEPS = 20
+LAYER_STEPS = 5  # steps whose layers are compared, as in Figure 16
+DRAFTS = {"beam search": "beam", "distinct beginnings": "branching greedy"}
+
+
+@dataclass
+class Compared:
+    """Figures of one step over all places: cosines of the logits, of each layer's input, and agreements."""
+
+    cosines: list[float] = field(default_factory=list)
+    agreements: list[float] = field(default_factory=list)
+    layers: list[Tensor] = field(default_factory=list)  # of each place, (layers,)
+
+
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    model = load_model(options.model, options.backend)
+    layers = watch_all(model)
+    chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
+    known = {method.name: method.draft for method in methods(None, None)}
+    report = Report("eval linearity")
+    for name, method in DRAFTS.items():
+        steps = [Compared() for _ in range(STEPS)]
+        for number, place in enumerate(chosen):
+            progress(f"{name}: place {number + 1} of {len(chosen)}")
+            for step, (logits, states) in zip(steps, compared(model, place, known[method]), strict=True):
+                step.cosines.append(logits[0])
+                step.agreements.append(logits[1])
+                step.layers.append(states)
+        for number, step in enumerate(steps, 1):
+            report.rows.append(_row(name, number, "logits", step.cosines) | {"agreement": fmean(step.agreements)})
+        for number, step in enumerate(steps[:LAYER_STEPS] if layers else [], 1):
+            of_layers = torch.stack(step.layers).T.tolist()
+            report.rows += [_row(name, number, f"layer {at}", of) for at, of in zip(layers, of_layers, strict=True)]
+    model.watch(())
+    model.close()
+    return report
+
+
+def watch_all(model: LanguageModel) -> tuple[int, ...]:
+    """Watches the states that enter every layer; () where the backend does not provide them."""
+    found: tuple[int, ...] = ()
+    while True:  # the number of layers is no part of the interface
+        try:
+            model.watch((*found, len(found)))
+        except (BackendUnavailable, InputError):
+            return found
+        found = (*found, len(found))
+
+
+def compared(model: LanguageModel, place: Place, method: Method) -> Iterator[tuple[tuple[float, float], Tensor]]:
+    """The STEPS steps of one place: cosine and agreement of the logits, and the cosine (layers,) of each layer."""
+    text = model.open()
+    text.sync(place.before)
+    drafts = method(text, place.before, K, STEPS)
+    mixed, own = text.fork(), [text.fork() for _ in drafts]
+    first = torch.log_softmax(text.sync(place.before).float(), 0)
+    weights = first[[draft[0] for draft in drafts]].double()  # ln P of each draft so far
+    try:
+        for step in range(STEPS):
+            tokens = [draft[step] for draft in drafts]
+            gamma = torch.softmax(weights, 0).float()
+            superposed = (gamma[:, None] * model.embeddings[tokens].float()).sum(0, keepdim=True)  # (1, D)
+            rows = [Row(mixed, superposed), *(Row(s, [token]) for s, token in zip(own, tokens, strict=True))]
+            after = torch.stack(model.forward(rows)).float()  # (1 + k, V)
+            cosine = float(cosine_similarity(after[0], gamma @ after[1:], dim=0))
+            agreement = float(gamma @ (after[1:].argmax(1) == after[0].argmax()).float())
+            yield (cosine, agreement), _of_layers(model, mixed, own, gamma)
+            if step + 1 < STEPS:
+                logp = torch.log_softmax(after[1:], 1)
+                weights += logp[range(len(drafts)), [draft[step + 1] for draft in drafts]].double()
+    finally:
+        for sequence in (mixed, *own, text):
+            sequence.close()
+
+
+def _of_layers(model: LanguageModel, mixed: Sequence, own: list[Sequence], gamma: Tensor) -> Tensor:
+    """Cosine (layers,) between the mixture's states and the mixture of the drafts' states."""
+    if not model.watched:
+        return torch.empty(0)
+    states = []
+    for sequence in (mixed, *own):
+        assert sequence.features is not None  # the model is watched from the first position on
+        states.append(sequence.features[-1].float().reshape(len(model.watched), -1))  # (layers, D)
+    of_drafts = torch.einsum("k,kld->ld", gamma, torch.stack(states[1:]))
+    return cosine_similarity(states[0], of_drafts, dim=1)
+
+
+def _row(drafts: str, step: int, where: str, cosines: list[float]) -> dict[str, str | int | float]:
+    return {
+        "drafts": drafts,
+        "step": step,
+        "where": where,
+        "cosine": fmean(cosines),
+        "sd": stdev(cosines) if len(cosines) > 1 else 0.0,
+        "places": len(cosines),
+    }
+
+
+def plots(report: Report) -> str:
+    """Cosine (Figure 3) and agreement against the step; cosine against the layer for the first steps (Figure 16)."""
+    logits = [row for row in report.rows if row["where"] == "logits"]
+    charts = [
+        lines(label, "step", {name: [(r["step"], r[key]) for r in logits if r["drafts"] == name] for name in DRAFTS})
+        for label, key in (("Cosine of the logits", "cosine"), ("Agreement", "agreement"))
+    ]
+    for name in DRAFTS:
+        series: dict[str, list[tuple[float, float]]] = {}
+        for row in report.rows:
+            if row["drafts"] == name and row["where"] != "logits":
+                series.setdefault(f"step {row['step']}", []).append((int(row["where"].split()[1]), row["cosine"]))
+        if series:
+            charts.append(lines(f"Cosine of each layer's input, {name}", "layer", series))
+    return page(charts)

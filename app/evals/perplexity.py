@@ -1,0 +1,131 @@
+"""`eval perplexity`: how likely a language model finds the drafts (Superposed Decoding, Tables 1 and 3 to 6).
+
+At each place every method makes k drafts of 10 tokens. The perplexity of a draft is exp of the mean -ln p of its
+tokens, by the model that made it, or by a larger one with the same tokenizer (`--verify-with`), without n-grams and
+rules. The columns are the paper's: the mean over places for drafts 1, 2 and 3 in the method's own order, and for the
+best of each place; `sd` is the standard deviation of the best. As in the paper, one draft of the single methods costs
+as much as k superposed ones, so the paper compares the best superposed draft with draft 1 of nucleus.
+
+The rows of the grid vary α and τ of the paper's method, which appendix B tuned for another model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from statistics import fmean, stdev
+
+from app.bench.report import Report
+from app.evals.methods import SHIPPED, Going, Method, by_the_paper, methods, nucleus, superposed, to_the_end
+from app.evals.options import LENGTH, EvalOptions, places, texts
+from app.evals.verified import logprobs
+from core.autocomplete import load_autocomplete
+from core.errors import InputError
+from core.models import LanguageModel, Sequence, load_model
+from core.ngram import NgramStore
+from core.ngram.interpolation import Geometric
+from core.ngram.shelf import interpolation
+
+PLACES = 40  # per kind of text
+K = 3
+ALPHAS = (0.1, 0.3, 0.54, 0.8)
+TAUS = (0.06, 0.1, 0.3, 1.0)
+
+
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    model, base = autocomplete.model, autocomplete.ngrams
+    judge = _judge(model, options)
+    compared = ways(base)
+    chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
+    found: dict[str, list[list[float]]] = {name: [] for name in compared}
+    sequence, judging = model.open(), judge.open()
+    for number, place in enumerate(chosen):
+        progress(f"place {number + 1} of {len(chosen)}")
+        for name, draft in compared.items():
+            sequence.sync(place.before)
+            drafts = draft(sequence, place.before, K, LENGTH)
+            found[name].append([perplexity(judging, place.before, ids) for ids in drafts if ids])
+    for opened in (sequence, judging):
+        opened.close()
+    for loaded in {id(m): m for m in (model, judge)}.values():
+        loaded.close()
+    report = Report("eval perplexity")
+    report.rows = [row(name, of_method) for name, of_method in found.items()]
+    return report
+
+
+def _judge(model: LanguageModel, options: EvalOptions) -> LanguageModel:
+    """Raises InputError for a model with another tokenizer."""
+    if options.verify_with is None:
+        return model
+    judge = load_model(options.verify_with, options.backend)  # type: ignore[arg-type]
+    if judge.tokenizer.fingerprint != model.tokenizer.fingerprint:
+        raise InputError(f"{judge.name} has another tokenizer than {model.name}; choose a model with the same one.")
+    return judge
+
+
+def ways(base: NgramStore | None) -> dict[str, Method]:
+    """The methods by name; those with n-grams only if there is a store."""
+    rule, r = interpolation(base), SHIPPED.exact_steps
+    known = {(method.name, method.ngrams): method.draft for method in methods(base, rule)}
+    found = {
+        "nucleus": nucleus(None),
+        "greedy": known["greedy", False],
+        "beam": known["beam", False],
+        "superposed, the paper's, without n-grams, τ = 0.06": by_the_paper(None),
+        f"superposed, r={r}, without n-grams": superposed(None, r),
+    }
+    if base is None:
+        return found
+    found["n-grams alone"] = ngrams_alone(base)
+    found[f"superposed, r={r}"] = superposed(rule, r)
+    short = Geometric(base, 0.55, {n: w for n, w in Geometric(base).weights.items() if n <= 4})
+    found["superposed, the paper's, orders 2-4, α = 0.55, τ = 0.1"] = by_the_paper(short, alpha=None, tau=0.1)
+    for alpha in ALPHAS:
+        for tau in TAUS:
+            name = f"superposed, the paper's, α = {alpha}, τ = {tau}"
+            found[name] = by_the_paper(base, alpha=alpha, tau=tau)
+    return found
+
+
+def ngrams_alone(store: NgramStore) -> Method:
+    """Drafts of the store alone: the k most frequent tokens after the longest known contexts, each continued by the
+    most frequent one. A draft ends where the store knows no continuation."""
+
+    def after(context: list[int], k: int) -> list[int]:
+        tokens: dict[int, None] = {}
+        for n in range(store.orders[-1] - 1, 0, -1):
+            if len(tokens) < k and len(context) >= n:
+                tokens |= dict.fromkeys(token for token, _ in store.continuations(context[-n:], k))
+        return list(tokens)[:k]
+
+    def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
+        drafts = [[token] for token in after(prefix, k)]
+        for ids in drafts:
+            while len(ids) < length and (best := after(prefix + ids, 1)):
+                ids += best
+        return drafts
+
+    return draft
+
+
+def perplexity(sequence: Sequence, before: list[int], ids: list[int]) -> float:
+    """exp of the mean -ln p of a draft's tokens. The sequence holds exactly the text afterwards."""
+    return math.exp(-fmean(logprobs(sequence, before, ids)))
+
+
+def row(method: str, found: list[list[float]]) -> dict[str, str | int | float]:
+    """The table's columns, from each place's perplexities in the order of the drafts; places without drafts are left
+    out."""
+    found = [of_place for of_place in found if of_place]
+    columns: dict[str, str | int | float] = {"method": method, "places": len(found)}
+    for n in range(K):
+        of_draft = [of_place[n] for of_place in found if len(of_place) > n]
+        columns[f"draft_{n + 1}"] = fmean(of_draft) if of_draft else math.nan
+    best = [min(of_place) for of_place in found]
+    columns["best"] = fmean(best) if best else math.nan
+    columns["sd"] = stdev(best) if len(best) > 1 else math.nan
+    columns["average"] = fmean(fmean(of_place) for of_place in found) if found else math.nan
+    return columns

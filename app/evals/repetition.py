@@ -1,0 +1,87 @@
+"""`eval repetition`: how much long drafts repeat themselves and each other, by their length (Superposed Decoding,
+section 5.3, Figure 8), with and without resets.
+
+At each place every method makes k drafts of the greatest length once; a shorter length is the beginning of the same
+drafts. With resets every RESET tokens one draft, drawn by its probability, becomes text, so all drafts share it, and
+self-BLEU is high. `unique_n` is the share of a draft's n-grams that are different from each other, averaged over
+drafts. `self_bleu` is the mean BLEU-2 of each draft against the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import fmean
+
+from app.bench.report import Report
+from app.evals.methods import SHIPPED, by_the_paper, nucleus, superposed
+from app.evals.options import EvalOptions, places, texts
+from app.evals.plots import lines, page
+from app.evals.samplers import self_bleu
+from app.evals.scores import half_interval
+from core.autocomplete import load_autocomplete
+from core.ngram.shelf import interpolation
+
+PLACES = 8  # per kind of text
+K = 3
+LENGTHS = (5, 10, 15, 20, 50, 100, 150, 200)
+RESET = 10  # tokens
+FIGURES = ("unique_1", "unique_2", "unique_3", "self_bleu")
+
+
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    model, base = autocomplete.model, autocomplete.ngrams
+    rule, r = interpolation(base), SHIPPED.exact_steps
+    compared = {
+        "nucleus": nucleus(None),
+        "greedy": superposed(rule, one=True),
+        "superposed, the paper's": by_the_paper(base),
+        f"superposed, the paper's, reset every {RESET}": by_the_paper(base, reset_every=RESET),
+        f"superposed, r={r}": superposed(rule, r),
+        f"superposed, r={r}, reset every {RESET}": superposed(rule, r, reset_every=RESET),
+    }
+    chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
+    groups: dict[str, list[list[list[int]]]] = {name: [] for name in compared}
+    sequence = model.open()
+    for number, place in enumerate(chosen):
+        for name, draft in compared.items():
+            progress(f"place {number + 1} of {len(chosen)}: {name}")
+            sequence.sync(place.before)
+            groups[name].append(draft(sequence, place.before, K, max(LENGTHS)))
+    sequence.close()
+    model.close()
+    report = Report("eval repetition")
+    report.rows = [_row(name, length, drafts) for name, drafts in groups.items() for length in LENGTHS]
+    return report
+
+
+def unique(ids: list[int], n: int) -> float:
+    """The share of different n-grams among a draft's n-grams; 1 if it has none."""
+    grams = list(zip(*(ids[i:] for i in range(n)), strict=False))
+    return len(set(grams)) / len(grams) if grams else 1.0
+
+
+def _row(method: str, length: int, groups: list[list[list[int]]]) -> dict[str, str | int | float]:
+    """The figures of the first `length` tokens of each place's drafts."""
+    cut = [[draft[:length] for draft in drafts] for drafts in groups]
+    row: dict[str, str | int | float] = {"method": method, "length": length, "places": len(groups)}
+    for n in (1, 2, 3):
+        shares = [fmean(unique(draft, n) for draft in drafts) for drafts in cut]
+        row |= {f"unique_{n}": fmean(shares)} | ({f"unique_{n}_ci": half_interval(shares)} if n == 1 else {})
+    return row | {"self_bleu": fmean(self_bleu(drafts) for drafts in cut)}
+
+
+def plots(report: Report) -> str:
+    """Each figure against the length."""
+    names = list(dict.fromkeys(row["method"] for row in report.rows))
+    return page(
+        [
+            lines(
+                figure,
+                "tokens",
+                {n: [(r["length"], r[figure]) for r in report.rows if r["method"] == n] for n in names},
+            )
+            for figure in FIGURES
+        ]
+    )
