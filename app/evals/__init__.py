@@ -26,6 +26,7 @@ EVALS = {
     "tune": "the search for the defaults of personal stores, cross-validated on the training text",
     "tune-paper": "the search for α and τ of Superposed Decoding by its paper, on text that is not tested on",
     "samplers": "each rule at temperatures 0.5 to 4: matches of the best of 3 drafts with the writer, variety",
+    "coverage": "how often one of several drafts answers a templated question (SPD, Figure 5 and Table 2)",
     "perplexity": "how likely a model finds the drafts of each method, and of other α and τ (SPD, Tables 1, 3 to 6)",
     "repetition": "how much drafts of up to 200 tokens repeat themselves and each other, with resets (SPD, Figure 8)",
     "linearity": "how well a mixture's pass replaces one pass per draft, by step and layer (SPD, Figures 3 and 16)",

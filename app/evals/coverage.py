@@ -1,0 +1,88 @@
+"""`eval coverage`: how often one of several drafts is correct (Superposed Decoding, Figure 5 and Table 2).
+
+The questions are those of `templated`, because TriviaQA is out of a small model's reach. A draft is correct if it
+begins with the answer. P@k is the share of questions with a correct one among the first k drafts of one method (Figure 5).
+
+For Table 2, nucleus sampling draws n drafts (NS). NS_SPDk keeps the first token of each of them and lets Superposed
+Decoding continue it with k drafts, which costs as many passes of one row. As in the paper, n-grams are off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import fmean
+
+from app.bench.report import Report
+from app.evals.methods import SHIPPED, Method, as_in_the_paper, methods, nucleus, superposed
+from app.evals.options import EvalOptions
+from app.evals.templated import KINDS, Question, questions
+from core.models import Sequence, load_model
+
+QUESTIONS = 40  # per kind
+LENGTH = 6  # tokens of a draft
+KS = (1, 2, 3)
+BUDGETS = (1, 2, 5, 10, 20)  # nucleus drafts
+PAPER = {2: "NS_SPD2", 3: "NS_SPD3"}
+
+
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
+    plain = {method.name: method.draft for method in methods(None, None)}
+    compared: dict[str, Method] = {
+        "nucleus": plain["nucleus"],
+        "beam": plain["beam"],
+        "superposed, the paper's": as_in_the_paper(None, tau=0.06),
+        f"superposed, r={SHIPPED.exact_steps}": superposed(None, SHIPPED.exact_steps),
+    }
+    report, sequence = Report("eval coverage"), model.open()
+    for kind in KINDS:
+        asked = questions(kind, options.repetitions or QUESTIONS)
+        precise: dict[str, list[list[bool]]] = {name: [] for name in compared}
+        spread: dict[str, list[list[bool]]] = {name: [] for name in ("NS", *PAPER.values())}
+        sampled = nucleus(None)
+        for number, question in enumerate(asked):
+            progress(f"{kind}: question {number + 1} of {len(asked)}")
+            ids = model.tokenizer.encode(question.prompt)
+            for name, draft in compared.items():
+                sequence.sync(ids)
+                precise[name].append(correct(question, sequence, draft(sequence, ids, max(KS), LENGTH)))
+            for name, each in spread_out(question, sequence, ids, sampled).items():
+                spread[name].append(each)
+        report.rows += [_precision(kind, name, found) for name, found in precise.items()]
+        report.rows += [_coverage(kind, name, found) for name, found in spread.items()]
+    sequence.close()
+    model.close()
+    return report
+
+
+def correct(question: Question, sequence: Sequence, drafts: list[list[int]]) -> list[bool]:
+    decode = sequence.model.tokenizer.decode
+    return [question.is_answered_by(decode(ids)) for ids in drafts]
+
+
+def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: Method) -> dict[str, list[bool]]:
+    """For NS and each NS_SPDk: for each of the most nucleus drafts, whether it, or one of the drafts that continue its
+    first token, is correct."""
+    sequence.sync(ids)
+    drafts = sampled(sequence, ids, max(BUDGETS), LENGTH)
+    found = {"NS": correct(question, sequence, drafts)}
+    for k, name in PAPER.items():
+        continued: dict[int, bool] = {}  # by first token, since many drafts share one
+        for first in {draft[0] for draft in drafts}:
+            prefix = [*ids, first]
+            sequence.sync(prefix)
+            rest = as_in_the_paper(None, tau=0.06)(sequence, prefix, k, LENGTH - 1)
+            continued[first] = any(correct(question, sequence, [[first, *more] for more in rest]))
+        found[name] = [continued[draft[0]] for draft in drafts]
+    return found
+
+
+def _precision(kind: str, method: str, found: list[list[bool]]) -> dict[str, str | int | float]:
+    figures = {f"P@{k}": fmean(any(each[:k]) for each in found) for k in KS}
+    return {"kind": kind, "method": method, "questions": len(found)} | figures
+
+
+def _coverage(kind: str, method: str, found: list[list[bool]]) -> dict[str, str | int | float]:
+    figures = {f"n={n}": fmean(any(each[:n]) for each in found) for n in BUDGETS}
+    return {"kind": kind, "method": method, "questions": len(found)} | figures

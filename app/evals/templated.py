@@ -1,0 +1,52 @@
+"""Questions whose answers can be checked by comparing text, for evaluations of correctness with small models.
+
+The papers use TriviaQA, Natural Questions and GSM8K. A model that fits a laptop answers almost none of their questions,
+so these follow from the prompt: sums, with solved examples before them, and facts that the text has stated.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+
+KINDS = ("sums", "facts")
+SHOTS = 4  # solved examples before a sum, as GSM8K's in ARC's appendix A.4
+PEOPLE = ("Anna", "Ben", "Carla", "David", "Elena", "Farid", "Greta", "Hugo", "Irene", "Jonas", "Karin", "Louis")
+CITIES = ("Bergen", "Cordoba", "Dresden", "Edinburgh", "Florence", "Gdansk", "Helsinki", "Krakow", "Lisbon", "Montreal")
+FACTS = 5  # statements before a question about one of them
+
+
+@dataclass(frozen=True)
+class Question:
+    kind: str
+    prompt: str
+    answer: str
+
+    def is_answered_by(self, text: str) -> bool:
+        """Whether a continuation of the prompt begins with the answer, as a whole word or number."""
+        return re.match(rf"\s*{re.escape(self.answer)}(?!\w)", text) is not None
+
+
+def questions(kind: str, count: int, seed: int = 0) -> list[Question]:
+    """`count` different questions of one of KINDS; the same for a seed."""
+    chance, found = random.Random(f"{kind} {seed}"), dict[str, Question]()
+    while len(found) < count:
+        question = _sum(chance) if kind == "sums" else _fact(chance)
+        found[question.prompt] = question
+    return list(found.values())
+
+
+def _sum(chance: random.Random) -> Question:
+    """Two numbers of two digits; SmolLM2's tokenizer makes every digit a token, so an answer has two or three."""
+    pairs = [(chance.randint(10, 99), chance.randint(10, 99)) for _ in range(SHOTS + 1)]
+    solved = "".join(f"{a} + {b} = {a + b}\n" for a, b in pairs[:-1])
+    a, b = pairs[-1]
+    return Question("sums", f"{solved}{a} + {b} =", str(a + b))
+
+
+def _fact(chance: random.Random) -> Question:
+    people, cities = chance.sample(PEOPLE, FACTS), chance.sample(CITIES, FACTS)
+    stated = " ".join(f"{person} lives in {city}." for person, city in zip(people, cities, strict=True))
+    n = chance.randrange(FACTS)
+    return Question("facts", f"{stated} So the city where {people[n]} lives is called", cities[n])
