@@ -30,6 +30,7 @@ EVALS = {
     "perplexity": "how likely a model finds the drafts of each method, and of other α and τ (SPD, Tables 1, 3 to 6)",
     "repetition": "how much drafts of up to 200 tokens repeat themselves and each other, with resets (SPD, Figure 8)",
     "linearity": "how well a mixture's pass replaces one pass per draft, by step and layer (SPD, Figures 3 and 16)",
+    "answers": "correct answers to templated questions by each rule against T, and of n × T of Top-nσ; majority of N",
     "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
 }
 

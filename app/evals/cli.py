@@ -47,7 +47,7 @@ def evaluate(
     ] = "all",
     plot: Annotated[
         Path | None,
-        typer.Option(help="Draw to this SVG file: drafts, samplers, linearity, repetition.", metavar="FILE"),
+        typer.Option(help="Draw to this SVG file: drafts, samplers, linearity, repetition, answers.", metavar="FILE"),
     ] = None,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",

@@ -1,7 +1,8 @@
 """`eval coverage`: how often one of several drafts is correct (Superposed Decoding, Figure 5 and Table 2).
 
 The questions are those of `templated`, because TriviaQA is out of a small model's reach. A draft is correct if it
-begins with the answer. P@k is the share of questions with a correct one among the first k drafts of one method (Figure 5).
+begins with the answer. P@k is the share of questions with a correct one among the first k drafts of one method
+(Figure 5).
 
 For Table 2, nucleus sampling draws n drafts (NS). NS_SPDk keeps the first token of each of them and lets Superposed
 Decoding continue it with k drafts, which costs as many passes of one row. As in the paper, n-grams are off.

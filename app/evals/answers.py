@@ -1,0 +1,107 @@
+"""`eval answers`: correct answers of sampling rules against the temperature (Top-nσ, Table 1, Figures 4 and 5; Top-W,
+Table 1).
+
+The questions are those of `templated`. Every rule samples N answers to each question. `exact_match` is the share of
+correct answers; `majority` the share of questions whose most frequent answer is correct (majority@N). The rows `n = …`
+are the map of n × T of Top-nσ's Figure 5; `greedy` is the peer without chance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any
+
+from app.bench.report import Report
+from app.evals.options import EvalOptions
+from app.evals.plots import lines, page
+from app.evals.scores import half_interval
+from app.evals.templated import KINDS, Question, questions
+from core.autocomplete import load_autocomplete
+from core.controls import PRESETS
+from core.modes import draft
+
+QUESTIONS = 16  # per kind
+N = 8
+LENGTH = 4  # tokens of an answer
+TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+SIGMAS = (0.3, 0.5, 0.8, 1.3, 2.0, 3.0)  # n of Top-nσ, beside its default
+NEVER = frozenset[int]()  # no token ends an answer
+
+
+def settings() -> dict[str, tuple[str, dict[str, Any]]]:
+    """Rules by the names in the table: the rule's name and its values."""
+    paper = next(preset for preset in PRESETS if preset.name == "Top-W, the paper's")
+    found: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")}
+    found |= {"top-n-sigma": ("top-n-sigma", {}), "top-w": ("top-w", {}), paper.name: ("top-w", dict(paper.values))}
+    return found | {f"n = {n:g}": ("top-n-sigma", {"n": n}) for n in SIGMAS}
+
+
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    autocomplete = load_autocomplete(options.model, options.backend, None)
+    model, report = autocomplete.model, Report("eval answers")
+    sequence = model.open()
+    for kind in KINDS:
+        asked = [(q, model.tokenizer.encode(q.prompt)) for q in questions(kind, options.repetitions or QUESTIONS)]
+
+        def answers(question: Question, ids: list[int], mode: str, k: int, **how: Any) -> list[str]:
+            how |= {"k": k, "length": LENGTH, "stop_ids": NEVER, "end_below": 0.0}
+            *_, last = draft(model, ids, mode, sequence=sequence, **how)
+            return [answer_of(model.tokenizer.decode(found)) for found in last.ids]
+
+        greedy = [answers(question, ids, "greedy", 1) for question, ids in asked]
+        report.rows.append(row(kind, "greedy", 0.0, [q for q, _ in asked], greedy))
+        for name, (rule, values) in settings().items():
+            for temperature in TEMPERATURES:
+                progress(f"{kind}: {name}, T = {temperature:g}")
+                sampler = autocomplete.sampler(rule, values, temperature)
+                found = [answers(q, ids, "sampled", N, rule=sampler, seed=i) for i, (q, ids) in enumerate(asked)]
+                report.rows.append(row(kind, name, temperature, [q for q, _ in asked], found))
+    sequence.close()
+    model.close()
+    return report
+
+
+def answer_of(text: str) -> str:
+    """The word or number that a continuation begins with; "" if it begins with neither."""
+    found = re.match(r"\s*(\w+)", text)
+    return found[1] if found else ""
+
+
+def row(
+    kind: str, rule: str, temperature: float, asked: list[Question], answers: list[list[str]]
+) -> dict[str, str | int | float]:
+    """One line of the table: the answers to each question, `answers[i]` to `asked[i]`."""
+    shares = [fmean(text == question.answer for text in found) for question, found in zip(asked, answers, strict=True)]
+    ballots = [Counter(found).most_common(1)[0][0] for found in answers]
+    return {
+        "kind": kind,
+        "rule": rule,
+        "T": temperature,
+        "questions": len(asked),
+        "exact_match": fmean(shares),
+        "exact_match_ci": half_interval(shares),
+        "majority": fmean(most == question.answer for most, question in zip(ballots, asked, strict=True)),
+    }
+
+
+def plots(report: Report) -> str:
+    """Exact match and majority against T for every rule, and exact match against n for every T."""
+    charts = []
+    for kind in KINDS:
+        rows = [r for r in report.rows if r["kind"] == kind and r["rule"] != "greedy"]
+        names = [name for name in dict.fromkeys(r["rule"] for r in rows) if not name.startswith("n =")]
+        for figure in ("exact_match", "majority"):
+            series = {name: [(r["T"], r[figure]) for r in rows if r["rule"] == name] for name in names}
+            charts.append(lines(f"{kind}: {figure.replace('_', ' ')}", "temperature", series))
+        of_n = {
+            f"T = {t:g}": [
+                (n, r["exact_match"]) for n in SIGMAS for r in rows if r["rule"] == f"n = {n:g}" and r["T"] == t
+            ]
+            for t in TEMPERATURES
+        }
+        charts.append(lines(f"{kind}: exact match of Top-nσ", "n", of_n))
+    return page(charts, across=3)
