@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
 from typing import ParamSpec, TypeVar
 
@@ -44,7 +44,7 @@ class Timed(Interpolation):
     def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
         return self._timed(self.rule.proposals, contexts, limit)
 
-    def knows(self, ids: list[int]) -> bool:
+    def knows(self, ids: Sequence[int]) -> bool:
         return self._timed(self.rule.knows, ids)
 
     def _timed(self, look_up: Callable[P, Answer], *arguments: P.args, **named: P.kwargs) -> Answer:

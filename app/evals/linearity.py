@@ -48,7 +48,7 @@ class Compared:
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, options.backend)
+    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
     layers = watch_all(model)
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
     known = {method.name: method.draft for method in methods(None, None)}
