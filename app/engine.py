@@ -2,12 +2,14 @@
 
 An `Engine` is used by one thread only; `app.service` calls it.
 
-Scheduling. A pass has a limited number of inputs, which limits its time. Half of them are for tabs that wait for their
-first drafts, the longest wait first; the other half for growing drafts, the oldest first. Each half may use inputs that
-the other does not need. The wait of a tab begins with its first unanswered request: a newer request of the same tab
-does not lose its place. A request that its tab's next key will probably replace before the pass ends comes last:
-otherwise many fast typists would get no drafts, because each pass would end after the next key. While others wait, a
-pass reads only a part of a long text.
+Scheduling. A pass has a limited number of inputs, which limits its time. The tab that has waited longest for its first
+drafts is always part of it; while others wait, the pass reads at most a part of that tab's text. Besides, half of the
+inputs are for other tabs that wait and have only a few new characters, the longest wait first; the other half for
+growing drafts, the oldest first. Each half may use inputs that the other does not need. So one long text delays many
+short ones only a little, and each text is read in the end. The wait of a tab begins with its first unanswered request:
+a newer request of the same tab does not lose its place. A request that its tab's next key will probably replace before
+the pass ends comes last: otherwise many fast typists would get no drafts, because each pass would end after the next
+key.
 
 Texts stay in the model's cache while there is room. Then the least recently used text without a running request is
 removed. If all have one, a new request waits until another one ends.
@@ -41,6 +43,7 @@ MEASURING = "The time of a pass on this machine is being measured, once; specula
 
 INPUTS = {"cpu": 32}  # inputs of one pass, by device: about 30 ms with the default model
 MORE_INPUTS = 256  # on a GPU, where they cost little more than one
+FEW = 16  # unread characters of a request that counts as short
 ROOM = 64  # positions that drafts need after a text
 PAUSE = 1.0  # seconds without a request after which a tab loses its place in the queue
 PATIENCE = 10.0  # seconds that a request waits for room in the cache
@@ -69,6 +72,7 @@ class Engine:
         # By tab: the time of its latest request, and the time since the one before.
         self._keys: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._pass = 0.0  # seconds of the latest pass
+        self._read: dict[str, str] = {}  # by tab: the text that its session has read
         self._latest: dict[str, tuple[int, Completion]] = {}  # by tab: the drafts for `look`
         self._chore: Iterator[None] | None = None  # measurements, one pass per step
 
@@ -183,11 +187,20 @@ class Engine:
         ordered = sorted(jobs, key=lambda tab: (self._too_late(tab), self._since.get(tab, jobs[tab].arrived)))
         first = [tab for tab in ordered if jobs[tab].first is None]
         growing = sorted((tab for tab in ordered if jobs[tab].first), key=lambda tab: jobs[tab].first or (0.0, 0))
+        longest, others = first[:1], first[1:]
+        short = [tab for tab in others if self._unread(jobs[tab].request) <= FEW]
+        others = [tab for tab in others if tab not in short]
         due: list[tuple[str, list[Row]]] = []
-        spent = 0
-        alone = len(jobs) == 1
-        half = self._inputs // 2 if growing else self._inputs
-        for queue, limit, least in ((first, half, True), (growing, self._inputs, True), (first, self._inputs, False)):
+        spent = 0  # inputs; a part of a long text counts as one
+        alone, every = len(jobs) == 1, self._inputs
+        half = every // 2 if growing else every
+        for queue, limit, least in (
+            (longest, 0, True),
+            (short, half, False),
+            (growing, every, True),
+            (short, every, False),
+            (others, every, False),
+        ):
             while queue and (least or spent < limit):
                 if self._full and self._running and queue[0] in self._waiting:
                     del queue[0]  # it waits for room in the cache
@@ -200,9 +213,14 @@ class Engine:
                     break
                 if rows:
                     due.append((queue[0], rows))
-                    spent, least = spent + inputs, False
+                    spent, least = spent + (1 if queue is longest else inputs), False
                 del queue[0]
         return due
+
+    def _unread(self, request: DraftRequest) -> int:
+        """The characters of a request's text that its session has not read; all of them if the text differs."""
+        read = self._read.get(request.tab, "")
+        return len(request.before) - (len(read) if request.before.startswith(read) else 0)
 
     def _too_late(self, tab: str) -> bool:
         """Whether the tab's next key will probably come before a pass would end."""
@@ -224,7 +242,7 @@ class Engine:
             return []
         if job.rows is None:
             job.rows = job.completion.rows()
-        row, part = job.rows[0], 2 * self._inputs
+        row, part = job.rows[0], self._inputs
         whole = alone or len(job.rows) > 1 or row.every or row.parents is not None
         if whole or not isinstance(row.inputs, list) or len(row.inputs) <= part:
             return job.rows
@@ -284,6 +302,7 @@ class Engine:
         if other not in self._running and 2 * common >= len(self._texts[other]):
             del self._texts[other]
             self._latest.pop(other, None)
+            self._read.pop(other, None)
             return self._sessions.pop(other)
         try:
             return self._sessions[other].fork() if self.autocomplete.model.has_room(common + ROOM) else None
@@ -298,6 +317,7 @@ class Engine:
         if completion.step and job.first is None:
             job.first = now, completion.step
             self._since.pop(request.tab, None)
+            self._read[request.tab] = request.before
             self._latest[request.tab] = request.n, completion
         settled = completion.settled and not job.settled
         due = not job.sent or settled or request.detailed or now - job.sent_at >= self._pace
@@ -401,6 +421,7 @@ class Engine:
         session = self._sessions.pop(tab, None)
         self._latest.pop(tab, None)
         self._texts.pop(tab, None)
+        self._read.pop(tab, None)
         if session:
             _close_logged(session.close)
 

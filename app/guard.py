@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
-from starlette.datastructures import MutableHeaders
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app import csp
@@ -42,6 +41,9 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+
+_OURS = {name.lower().encode(): value.encode() for name, value in HEADERS.items()}
+_POLICY = (b"content-security-policy", csp.ANSWER.encode())
 
 # The unread body of a refused request must not be parsed as the next request on this connection.
 CLOSE = {"Connection": "close"}
@@ -68,10 +70,9 @@ class Guard:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-                headers.setdefault("Content-Security-Policy", csp.ANSWER)
+                given = [header for header in message["headers"] if header[0] not in _OURS]
+                policy = [] if any(name == _POLICY[0] for name, _ in given) else [_POLICY]
+                message = {**message, "headers": [*given, *_OURS.items(), *policy]}
             await send(message)
 
         headers: dict[bytes, list[str]] = {}

@@ -8,6 +8,7 @@ from app.settings import DraftSettings
 from core.options import DRAFTING
 
 MOST_LIKELIEST = 5  # as the OpenAI interface has it
+_SHIPPED = DraftSettings()
 MOST_DRAFTS = int(DRAFTING["k"].high)
 
 
@@ -40,8 +41,8 @@ class DraftRequest(BaseModel):
     tab: str = Field(min_length=1, max_length=64)
     n: int = Field(ge=0)
     before: str
-    settings: DraftSettings = DraftSettings()
-    kept: list[KeptDraft] = Field(default=[], max_length=MOST_DRAFTS)
+    settings: DraftSettings = Field(default_factory=lambda: _SHIPPED)  # pydantic would copy a default each time
+    kept: list[KeptDraft] = Field(default_factory=list, max_length=MOST_DRAFTS)
     grow: bool = False
     heal: bool = True
     stores: list[str] | None = None

@@ -457,6 +457,27 @@ def test_a_request_that_the_next_key_will_overtake_waits_for_it_in_a_crowd(age: 
     engine.close()
 
 
+def test_tabs_with_few_new_characters_do_not_wait_for_long_texts() -> None:
+    """A pass reads one long text, that of the longest wait; others come after what typists have just typed."""
+    fake = FakeAutocomplete()
+    engine = Engine(fake.real(), 0)
+    typing = [f"t{i}" for i in range(2, 10)]
+
+    async def places() -> list[str]:
+        for tab in typing:
+            engine.begin(tab, Job(ask(tab, 1, "Once", length=1)))
+        while engine.busy:
+            engine.step()
+        for tab in ("t0", "t1"):
+            engine.begin(tab, Job(ask(tab, 1, "Once upon a time " * 20)))
+        for tab in typing:
+            engine.begin(tab, Job(ask(tab, 2, "Once upon")))
+        return [tab for tab, _ in engine._chosen()]
+
+    assert run(places()) == ["t0", *typing, "t1"]
+    engine.close()
+
+
 def test_a_pass_reads_a_part_of_a_long_text_while_others_wait() -> None:
     fake = FakeAutocomplete()
     engine = Engine(fake.real(), 0)
@@ -476,7 +497,7 @@ def test_a_pass_reads_a_part_of_a_long_text_while_others_wait() -> None:
             read.append(before - len(left))
         return read
 
-    assert run(parts()) == [64, 64, 64, 8]
+    assert run(parts()) == [32] * 6 + [8]
     engine.close()
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from statistics import fmean
 
 from app.bench.report import Report
-from app.evals.methods import SHIPPED, Method, as_in_the_paper, methods, nucleus, superposed
+from app.evals.methods import SHIPPED, Method, by_the_paper, methods, nucleus, superposed
 from app.evals.options import EvalOptions
 from app.evals.templated import KINDS, Question, questions
 from core.models import Sequence, load_model
@@ -31,9 +31,9 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     model = load_model(options.model, options.backend)  # type: ignore[arg-type]
     plain = {method.name: method.draft for method in methods(None, None)}
     compared: dict[str, Method] = {
-        "nucleus": plain["nucleus"],
+        "nucleus": nucleus(None),
         "beam": plain["beam"],
-        "superposed, the paper's": as_in_the_paper(None, tau=0.06),
+        "superposed, the paper's": by_the_paper(None),
         f"superposed, r={SHIPPED.exact_steps}": superposed(None, SHIPPED.exact_steps),
     }
     report, sequence = Report("eval coverage"), model.open()
@@ -73,7 +73,7 @@ def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: 
         for first in {draft[0] for draft in drafts}:
             prefix = [*ids, first]
             sequence.sync(prefix)
-            rest = as_in_the_paper(None, tau=0.06)(sequence, prefix, k, LENGTH - 1)
+            rest = by_the_paper(None)(sequence, prefix, k, LENGTH - 1)
             continued[first] = any(correct(question, sequence, [[first, *more] for more in rest]))
         found[name] = [continued[draft[0]] for draft in drafts]
     return found

@@ -110,7 +110,7 @@ def superposed(
 
 
 def by_the_paper(ngrams: NgramStore | Interpolation | None, **changes: Any) -> Method:
-    """Superposed Decoding by its paper. `changes`: further fields of `core.drafting.drafts.Options`, such as α and τ."""
+    """Superposed Decoding by its paper. `changes`: fields of `core.drafting.drafts.Options`, such as α and τ."""
     options: dict[str, Any] = {**PAPER_METHOD, "ngrams": ngrams, **changes}
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 # A short history beside a long one is padded with zeros; if the difference is larger, separate passes are better.
 MARGIN = 512  # cached positions
+# On a CPU an input costs about as much as a quarter of a pass of one row, so rows of different lengths go separately.
+COMPILED_PADDING = 1  # inputs
 # The least room that a new store has after its sequences: enough for a set of drafts.
 ROOM = 64  # columns
 
@@ -92,7 +94,7 @@ class TorchModel(LanguageModel):
                     f"the model has room for {self.context_length}; shorten the text."
                 )
         logits: dict[int, Tensor] = {}
-        for group in _similar_rows(rows):
+        for group in _similar_rows(rows, COMPILED_PADDING if self.layers.compiled else PADDING):
             # A row's new positions become visible only when the caller records them, so if a later group fails, an
             # earlier one has changed nothing.
             logits |= zip(map(id, group), self._pass(group), strict=True)
@@ -292,14 +294,15 @@ class TorchSequence(Sequence):
         self.move(None)
 
 
-def _similar_rows(rows: list[Row]) -> list[list[Row]]:
-    """Splits rows into groups that benefit from a joint pass, each in the order of its lines."""
+def _similar_rows(rows: list[Row], padding: int) -> list[list[Row]]:
+    """Splits rows into groups that benefit from a joint pass, each in the order of its lines. In a group, rows differ
+    by at most `padding` inputs."""
     groups: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: (-row.sequence.length, -len(row.inputs))):
         for group in groups:
             leader = group[0]  # the longest history
             if (
-                abs(len(leader.inputs) - len(row.inputs)) <= PADDING
+                abs(len(leader.inputs) - len(row.inputs)) <= padding
                 and leader.sequence.length <= 2 * row.sequence.length + MARGIN
             ):
                 group.append(row)
