@@ -17,7 +17,7 @@ from app.bench.report import BenchOptions, Report, Timings, interleaved
 from core.autocomplete import load_autocomplete
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence
-from core.ngram import Interpolation
+from core.ngram import NgramStore
 from core.superposed import superpose
 
 LENGTH = 10
@@ -86,7 +86,7 @@ def rows(timings: Timings, backend: str) -> list[dict[str, Any]]:
 
 def _measure(
     model: LanguageModel,
-    ngrams: Interpolation | None,
+    ngrams: NgramStore | None,
     prefixes: list[list[int]],
     rounds: int,
     backend: str,

@@ -38,7 +38,7 @@ DRAFTS = {"beam search": "beam", "distinct beginnings": "branching greedy"}
 
 
 @dataclass
-class Compared:
+class StepFigures:
     """Figures of one step over all places: cosines of the logits, of each layer's input, and agreements."""
 
     cosines: list[float] = field(default_factory=list)
@@ -54,7 +54,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     known = {method.name: method.draft for method in methods(None, None)}
     report = Report("eval linearity")
     for name, method in DRAFTS.items():
-        steps = [Compared() for _ in range(STEPS)]
+        steps = [StepFigures() for _ in range(STEPS)]
         for number, place in enumerate(chosen):
             progress(f"{name}: place {number + 1} of {len(chosen)}")
             for step, (logits, states) in zip(steps, compared(model, place, known[method]), strict=True):
