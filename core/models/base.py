@@ -9,17 +9,22 @@ Shapes: V is the vocabulary size, D the width of an embedding, n a number of pos
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from collections.abc import Sequence as Ordered
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from core.errors import BackendUnavailable, InputError
+from core.models.adapter import Adapter
 from core.models.capture import sent
 from core.models.tokenizer import Tokenizer
 
+SAMPLED = 1024  # rows of the embedding table in a fingerprint
 SNAPSHOTS = 4  # logits kept per sequence, V float32 each (197 kB for the default model)
 
 
@@ -87,6 +92,23 @@ class LanguageModel(ABC):
                 f"{self.backend} on {self.device} does not provide hidden states, which an EAGLE-3 head needs; use "
                 "--backend torch, or another drafter."
             )
+
+    def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
+        """Computes with these adapters, each with its strength, from the next pass on; [] for none. Sequences keep
+        what they computed before, so the caller drops them.
+
+        Raises: BackendUnavailable if the backend has no adapters; AdapterError for one of another model."""
+        if adapters:
+            raise BackendUnavailable(f"{self.backend} on {self.device} does not use adapters; use --backend torch.")
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Hexadecimal SHA-256 of the tokenizer, the size, and a sample of the embedding table, rounded to bfloat16: the
+        same on all engines."""
+        size = f"{self.tokenizer.fingerprint} {self.vocab_size} {self.dim} {self.depth}"
+        rows = torch.linspace(0, self.vocab_size - 1, min(SAMPLED, self.vocab_size)).long()
+        sample = self.embeddings[rows].to(torch.bfloat16).contiguous().view(torch.int16).numpy()
+        return hashlib.sha256(size.encode() + sample.astype("<i2").tobytes()).hexdigest()
 
     @abstractmethod
     def _forward(self, rows: list[Row]) -> list[Tensor]:

@@ -10,15 +10,16 @@ Shapes: B rows, n inputs each, D width, w width of a head, C columns of the cach
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from core.models.adapter import Adapter, Place
 from core.models.coded import Coded, Weight, joined
-from core.models.native import Compiled, LayerMaps, Map, Shape, why_not_width
+from core.models.native import Change, Compiled, LayerMaps, Map, Shape, why_not_width
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -141,6 +142,28 @@ class NativeLlama(nn.Module):
         return cls(
             module.config, body.embed_tokens, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach(), dtype
         )
+
+    @property
+    def projections(self) -> dict[Place, tuple[int, int]]:
+        """The shapes (out, in) of the projections that adapters can change."""
+        c, (key_heads, width) = self.config, self.planes[0]
+        queries, dim, inner = c.num_attention_heads * width, c.hidden_size, c.intermediate_size
+        of_layer = {
+            "q_proj": (queries, dim),
+            **dict.fromkeys(("k_proj", "v_proj"), (key_heads * width, dim)),
+            "o_proj": (dim, queries),
+            **dict.fromkeys(("gate_proj", "up_proj"), (inner, dim)),
+            "down_proj": (dim, inner),
+        }
+        return {(i, name): shape for i in range(len(self.planes) // 2) for name, shape in of_layer.items()}
+
+    def adapt(self, adapters: Sequence[tuple[Adapter, float]]) -> None:
+        """Computes with these adapters, each with its strength, which fit `projections`."""
+        changes: dict[Place, list[Change]] = {}
+        for adapter, strength in adapters:
+            for place, low in adapter.maps.items():
+                changes.setdefault(place, []).append(Change(low, strength * adapter.scale))
+        self._compiled.adapt(changes)
 
     @property
     def bytes(self) -> int:

@@ -7,13 +7,14 @@ values, and attention windows.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from core.errors import InputError, ModelFileError
+from core.models.adapter import Adapter, LowRank, Place, projections
 from core.models.llama import NativeLlama
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class Layers:
         self.planes = module.planes if isinstance(module, NativeLlama) else _probe_planes(module, name)
         self.windows = _windows(module)
         self._name = name
+        self._hooks: list[Any] = []  # what adapters add, see `adapt`
         accepted = inspect.signature(module.forward).parameters
         self.takes_positions = "position_ids" in accepted
         self._keeps_some = "logits_to_keep" in accepted
@@ -63,6 +65,31 @@ class Layers:
     def position_bytes(self) -> int:
         """Bytes of the keys and values of one position."""
         return sum(heads * width for heads, width in self.planes) * self.dtype.itemsize
+
+    @property
+    def projections(self) -> dict[Place, tuple[int, int]]:
+        """The shapes (out, in) of the projections that adapters can change; {} outside the Llama family."""
+        if self.compiled:
+            return self.module.projections
+        return {place: tuple(linear.weight.shape) for place, linear in self._linears().items()}
+
+    def adapt(self, adapters: Sequence[tuple[Adapter, float]]) -> None:
+        """Computes with these adapters, each with its strength, which fit `projections`, in place of earlier ones."""
+        if self.compiled:
+            self.module.adapt(adapters)
+            return
+        for hook in self._hooks:
+            hook.remove()
+        linears = self._linears()
+        self._hooks = [
+            linears[place].register_forward_hook(_adding(low, strength * adapter.scale, self.device, self.dtype))
+            for adapter, strength in adapters
+            for place, low in adapter.maps.items()
+        ]
+
+    def _linears(self) -> dict[Place, nn.Linear]:
+        every = projections(self.module.named_modules())
+        return {place: linear for place, linear in every.items() if isinstance(linear, nn.Linear)}
 
     def check_watched(self, layers: tuple[int, ...]) -> None:
         """Raises InputError for layers that the module does not have."""
@@ -109,6 +136,16 @@ class Layers:
         if not watched:
             return logits, None
         return logits, output.features if self.compiled else torch.cat([output.hidden_states[i] for i in watched], -1)
+
+
+def _adding(low: LowRank, scale: float, device: torch.device, dtype: torch.dtype) -> Callable[..., Tensor]:
+    """A hook that adds scale · B (A x) to the output of a projection."""
+    a, b = low.a.to(device, dtype), (scale * low.b).to(device, dtype)
+
+    def add(_: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        return output + nn.functional.linear(nn.functional.linear(given[0], a), b)
+
+    return add
 
 
 def embedding_weight(module: Module) -> Tensor:

@@ -57,6 +57,10 @@ typedef uint16_t Half __attribute__((vector_size(2 * LANES), aligned(2), may_ali
 typedef uint32_t Words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 inline Vec load(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
+// bfloat16 as float32.
+inline Vec load(const uint16_t* p) {
+  return reinterpret_cast<Vec>(__builtin_convertvector(*reinterpret_cast<const Half*>(p), Word) << 16);
+}
 inline Word load_words(const uint32_t* p) { return *reinterpret_cast<const Words*>(p); }
 inline void store(float* p, Vec v) { *reinterpret_cast<Unaligned*>(p) = v; }
 
@@ -97,6 +101,16 @@ extern "C" {
 
 enum Kind : int64_t { FLOAT32, BFLOAT16, BITS8, BITS4 };
 
+// What an adapter adds to the outputs of a matrix: B · (strengths · (A x)). Several adapters lie one after the other.
+struct LowRank {
+  const void* a;           // (rank, in)
+  const void* b;           // (panels of the matrix, count, PANEL): the columns of B that a panel of outputs has
+  const int64_t* first;    // (panels,) the first of these columns; -1 for none
+  const float* strengths;  // (rank,)
+  int64_t rank, count;     // above 0, `count` at most `rank`
+  int64_t kind;            // of A and B: FLOAT32 or BFLOAT16
+};
+
 struct Matrix {
   const char* panels;  // ceil(out / PANEL) panels, each as its kind has it
   const float* bias;   // (out,) or null
@@ -104,6 +118,7 @@ struct Matrix {
   int64_t out, in;     // with coded weights, `in` is a multiple of BLOCK
   int64_t kind;        // a Kind
   int64_t bytes;       // of all panels
+  const LowRank* low;  // or null
 };
 
 struct Layer {
@@ -299,7 +314,7 @@ Share share(int64_t pieces) {
 
 // A thread's own room for what it knows of the inputs of a product: each has `rows` rows, whatever the product.
 struct Own {
-  float *scale, *sums, *weighed, *scores, *decoded;
+  float *scale, *sums, *weighed, *scores, *decoded, *low;
 };
 
 // 1 / root mean square of each row. Every thread finds all: cheaper than to wait for the others.
@@ -312,6 +327,51 @@ void norms(const float* x, int64_t rows, int64_t D, double eps, float* scale) {
     for (; i < D; i++) total += x[r * D + i] * x[r * D + i];
     total += sum<LANES>(squares);
     scale[r] = static_cast<float>(1.0 / std::sqrt(total / static_cast<double>(D) + eps));
+  }
+}
+
+float number(const float* p) { return *p; }
+float number(const uint16_t* p) {
+  const uint32_t bits = uint32_t{*p} << 16;
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// strengths · (A x) for x (rows, K), to `found` (rows, rank). Every thread finds all, as for the norms.
+template <class Number>
+void into_low_rank(const LowRank& low, const float* x, int64_t rows, int64_t K, float* found) {
+  for (int64_t r = 0; r < rows; r++) {
+    for (int64_t j = 0; j < low.rank; j++) {
+      const Number* a = static_cast<const Number*>(low.a) + j * K;
+      Vec totals[2] = {};
+      int64_t k = 0;
+      for (; k + 2 * LANES <= K; k += 2 * LANES) {
+        totals[0] += load(a + k) * load(x + r * K + k);
+        totals[1] += load(a + k + LANES) * load(x + r * K + k + LANES);
+      }
+      float rest = 0.0f;
+      for (; k < K; k++) rest += number(a + k) * x[r * K + k];
+      found[r * low.rank + j] = low.strengths[j] * (sum<LANES>(totals[0] + totals[1]) + rest);
+    }
+  }
+}
+
+// Add B's part to the outputs `values` (rows, PANEL) of one panel, for inner values (rows, rank).
+template <class Number>
+void out_of_low_rank(const LowRank& low, int64_t panel, const float* inner, int rows, float* values) {
+  const int64_t first = low.first[panel];
+  if (first < 0) return;
+  const Number* b = static_cast<const Number*>(low.b) + panel * low.count * PANEL;
+  for (int r = 0; r < rows; r++) {
+    Vec one = load(values + r * PANEL), other = load(values + r * PANEL + LANES);
+    for (int64_t j = 0; j < low.count; j++) {
+      const float x = inner[r * low.rank + first + j];
+      one += load(b + j * PANEL) * x;
+      other += load(b + j * PANEL + LANES) * x;
+    }
+    store(values + r * PANEL, one);
+    store(values + r * PANEL + LANES, other);
   }
 }
 
@@ -354,6 +414,14 @@ void product_of(const Matrix& m, const float* x, int64_t rows, const float* scal
         } else {
           panel_of<Format>(counts, some, w, x + row * m.in, m.in, sums, fetch, values);
         }
+        if (m.low) {
+          const float* inner = own.low + row * m.low->rank;
+          if (m.low->kind == BFLOAT16) {
+            out_of_low_rank<uint16_t>(*m.low, at, inner, some, values);
+          } else {
+            out_of_low_rank<float>(*m.low, at, inner, some, values);
+          }
+        }
         const int count = static_cast<int>(std::min<int64_t>(PANEL, m.out - at * PANEL));
         for (int r = 0; r < some; r++) {
           const float factor = scale ? scale[row + r] : 1.0f;
@@ -382,6 +450,13 @@ void product(const Matrix& m, const float* x, int64_t rows, const float* scale, 
       Vec total = load(x + at);
       for (int64_t i = LANES; i < BLOCK; i += LANES) total += load(x + at + i);
       own.sums[at / BLOCK] = sum<LANES>(total);
+    }
+  }
+  if (m.low) {
+    if (m.low->kind == BFLOAT16) {
+      into_low_rank<uint16_t>(*m.low, x, rows, m.in, own.low);
+    } else {
+      into_low_rank<float>(*m.low, x, rows, m.in, own.low);
     }
   }
   switch (static_cast<Kind>(m.kind)) {
@@ -443,7 +518,7 @@ int64_t times(int64_t a, int64_t b) { return b && a > MOST / b ? MOST : a * b; }
 
 // Numbers that `run` needs room for, the shared ones and each thread's own.
 struct Room {
-  int64_t qkv, attended, acted, last, scale, sums, weighed, scores, decoded;
+  int64_t qkv, attended, acted, last, scale, sums, weighed, scores, decoded, low;
 
   Room(const Model& m, const Pass& p) {
     const int64_t rows = p.lines * p.n, columns = p.past + p.n, entering = m.layer[0].qkv.in;
@@ -457,20 +532,37 @@ struct Room {
     weighed = times(rows, std::max(m.dim, entering));
     scores = (columns + LANES - 1) / LANES * LANES;
     decoded = IN_CACHE / 4;
+    int64_t rank = 0;
+    for (int64_t l = 0; l < m.layers; l++) {
+      const Layer& layer = m.layer[l];
+      for (const Matrix* matrix : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down}) {
+        if (matrix->low) rank = std::max(rank, matrix->low->rank);
+      }
+    }
+    low = times(rows, rank);
   }
 
   int64_t shared() const { return qkv + attended + acted + last; }
-  int64_t own() const { return scale + sums + weighed + scores + decoded; }
+  int64_t own() const { return scale + sums + weighed + scores + decoded + low; }
 };
 
 bool sizes(std::initializer_list<int64_t> all) {
   return std::all_of(all.begin(), all.end(), [](int64_t size) { return 0 < size && size <= LARGEST; });
 }
 
+// Whether what is added to this many panels of outputs is as its fields say.
+bool fits(const LowRank& low, int64_t panels) {
+  if (!low.a || !low.b || !low.first || !low.strengths || !sizes({low.rank, low.count})) return false;
+  if (low.count > low.rank || (low.kind != FLOAT32 && low.kind != BFLOAT16)) return false;
+  const int64_t most = low.rank - low.count;
+  return std::all_of(low.first, low.first + panels, [&](int64_t first) { return -1 <= first && first <= most; });
+}
+
 // Whether a matrix is of this shape, and its panels are as many bytes as that takes.
 bool fits(const Matrix& m, int64_t out, int64_t in) {
   if (!m.panels || m.out != out || m.in != in || !sizes({out, in})) return false;
   const int64_t panels = (out + PANEL - 1) / PANEL;
+  if (m.low && !fits(*m.low, panels)) return false;
   switch (m.kind) {
     case FLOAT32: return m.bytes == panels * Float32::bytes(in);
     case BFLOAT16: return m.bytes == panels * Bfloat16::bytes(in);
@@ -494,6 +586,7 @@ const char* fault_of(const Model& m) {
     if (!fits(layer.gate_up, both, m.dim)) return "gate and up have another shape";
     if (!fits(layer.down, m.dim, m.inner)) return "down has another shape";
   }
+  if (m.head.low) return "an adapter changes the output rows";
   return fits(m.head, m.head.out, m.dim) ? nullptr : "the output rows have another shape";
 }
 
@@ -537,6 +630,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   own.weighed = own.sums + room.sums;                                // (rows, D)
   own.scores = own.weighed + room.weighed;                           // (C,)
   own.decoded = own.scores + room.scores;                            // (2, inputs, PANEL)
+  own.low = own.decoded + room.decoded;                              // (rows, rank)
   const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
 
   for (int64_t l = 0, watched = 0; l <= m.layers; l++) {

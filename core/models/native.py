@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import time
-from ctypes import POINTER, Structure, c_char_p, c_double, c_int64, c_void_p
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, Structure, c_char_p, c_double, c_int64, c_void_p, pointer
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -20,12 +21,10 @@ from torch import Tensor
 
 from core.errors import ContextFull
 from core.models import native_library
+from core.models.adapter import LowRank, Place
 from core.models.coded import Coded, Weight, in_panels, joined
 from core.models.native_library import CannotCompile
 from core.models.threads import Threads
-
-if TYPE_CHECKING:
-    pass
 
 SOURCE = Path(__file__).with_name("native.cpp")
 OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
@@ -41,10 +40,18 @@ KINDS = (
 )  # of weights, in the numbering of `native.cpp`: types, and bits of coded ones
 
 
+class _LowRank(Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in ("a", "b", "first", "strengths")),
+        *((name, c_int64) for name in ("rank", "count", "kind")),
+    ]
+
+
 class _Matrix(Structure):
     _fields_ = [
         *((name, c_void_p) for name in ("panels", "bias", "norm")),
         *((name, c_int64) for name in ("out", "inputs", "kind", "bytes")),
+        ("low", POINTER(_LowRank)),
     ]
 
 
@@ -128,6 +135,14 @@ class LayerMaps:
     between: Tensor | None = None
 
 
+@dataclass(frozen=True)
+class Change:
+    """An addition to one projection: strength · B (A x), with A (r, in) and B (out, r)."""
+
+    low: LowRank
+    strength: float
+
+
 class Compiled:
     """Layers and an output matrix, in the order in which the compiled code reads them."""
 
@@ -149,6 +164,7 @@ class Compiled:
         self._library, self._shape, self._threads = library(), shape, Threads()
         self._panel = self._library.polydraft_panel()
         self._held: list[Tensor] = []  # keeps the tensors behind the structures' pointers alive
+        self._adapted: list[Any] = []  # the same for adapters
         self.dim, self.outputs = shape.dim, len(output[0])
         self._model = _Model(
             layers=len(layers),
@@ -166,8 +182,68 @@ class Compiled:
 
     @property
     def bytes(self) -> int:
-        """Bytes of weights that a pass reads."""
+        """Bytes of weights that a pass reads, without adapters."""
         return sum(x.nbytes for x in self._held)
+
+    def adapt(self, changes: Mapping[Place, Sequence[Change]]) -> None:
+        """Adds these changes of projections, by layer and name, in place of all earlier ones."""
+        s, nothing = self._shape, POINTER(_LowRank)()
+        of_keys = s.key_heads * s.width
+        parts = {
+            "qkv": [("q_proj", s.heads * s.width), ("k_proj", of_keys), ("v_proj", of_keys)],
+            "out": [("o_proj", s.dim)],
+            "gate_up": [("gate_proj", s.inner), ("up_proj", s.inner)],
+            "down": [("down_proj", s.dim)],
+        }
+        held: list[Any] = []
+        for i in range(self._model.layers):
+            layer = self._model.layer[i]
+            for matrix, projections in parts.items():
+                found = [(changes.get((i, name), ()), rows) for name, rows in projections]
+                low = self._low_rank(found, matrix == "gate_up", held) if any(some for some, _ in found) else nothing
+                getattr(layer, matrix).low = low
+        self._adapted = held
+
+    def _low_rank(self, parts: list[tuple[Sequence[Change], int]], alternating: bool, held: list[Any]) -> Any:
+        """What a matrix adds that consists of these projections, each with its changes and outputs; `held` keeps it
+        alive."""
+        every = [change for changes, _ in parts for change in changes]
+        a = torch.cat([change.low.a for change in every])  # (R, in)
+        rank = len(a)
+        b = torch.zeros(sum(rows for _, rows in parts), rank)
+        used = torch.zeros(b.shape, dtype=torch.bool)
+        row = column = 0
+        for changes, rows in parts:
+            for change in changes:
+                columns = slice(column, column + change.low.b.shape[1])
+                b[row : row + rows, columns], used[row : row + rows, columns] = change.low.b, True
+                column = columns.stop
+            row += rows
+        if alternating:
+            order = self._alternating(parts[0][1])
+            b, used = b[order], used[order]
+        # The columns of B that a panel uses are neighbours; every panel has as many as the one that uses most.
+        some = in_panels(used, self._panel).any(1)  # (panels, R)
+        begins = some.int().argmax(1)
+        count = int((rank - some.flip(1).int().argmax(1) - begins).masked_fill(~some.any(1), 0).max())
+        begins = begins.clamp(max=rank - count)
+        columns = begins[:, None] + torch.arange(count)
+        b = in_panels(b, self._panel).transpose(1, 2)  # (panels, R, panel)
+        b = b.gather(1, columns[:, :, None].expand(-1, -1, self._panel)).contiguous()
+        if all(torch.equal(x, x.to(torch.bfloat16).float()) for x in (a, b)):
+            a, b = a.to(torch.bfloat16), b.to(torch.bfloat16)
+        strengths = torch.cat([torch.full((len(change.low.a),), change.strength) for change in every])
+        tensors = (a.contiguous(), b, begins.masked_fill(~some.any(1), -1).contiguous(), strengths)
+        made = _LowRank(*(x.data_ptr() for x in tensors), rank, count, KINDS.index(a.dtype))
+        held += [tensors, made]
+        return pointer(made)
+
+    def _alternating(self, inner: int) -> Tensor:
+        """The order of the rows of gate and up: a panel of the gate, then the same panel of up, so that a thread has
+        both in its cache. It includes the padding of the last panel."""
+        width = -(-inner // self._panel) * self._panel
+        place = torch.arange(2 * width).view(2, -1, self._panel).transpose(0, 1).flatten()
+        return place // width * inner + (place % width).clamp(max=inner - 1)
 
     def __call__(
         self,
@@ -258,11 +334,8 @@ class Compiled:
         assert entering is None or entering.numel() == B * n * entering.shape[-1], "shapes of the inputs"
 
     def _layer(self, maps: LayerMaps, dtype: torch.dtype) -> _Layer:
-        # A panel of the gate, then the same panel of up, so that a thread has both in its cache.
         (gate, gate_bias), (up, up_bias) = maps.gate, maps.up
-        inner, width = len(gate), -(-len(gate) // self._panel) * self._panel  # including the padding of the last panel
-        place = torch.arange(2 * width).view(2, -1, self._panel).transpose(0, 1).flatten()
-        order = place // width * inner + (place % width).clamp(max=inner - 1)
+        order = self._alternating(len(gate))
         both = joined([gate, up])
         weight = both.rows(order) if isinstance(both, Coded) else both[order]
         bias = None if gate_bias is None or up_bias is None else torch.cat([gate_bias, up_bias])[order]

@@ -21,6 +21,7 @@ width of all watched layers together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Ordered
 from typing import Any
 
 import torch
@@ -28,6 +29,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache
 
 from core.errors import BackendUnavailable, ContextFull, InputError, first_line
+from core.models.adapter import Adapter
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings
 from core.models.capture import Graphs, bucket, memory_full
 from core.models.memory import free_bytes
@@ -107,6 +109,12 @@ class StaticModel(LanguageModel):
 
     def open(self) -> StaticSequence:
         return StaticSequence(self, self._take_line())
+
+    def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
+        if adapters and self.compiled:
+            raise BackendUnavailable(f"{self.name} runs fused by torch.compile, which does not use adapters.")
+        self._plain.adapt(adapters)
+        self.graphs.clear()  # they were captured with other adapters
 
     def watch(self, layers: tuple[int, ...]) -> None:
         self.layers.check_watched(layers)

@@ -7,6 +7,7 @@ windows or ALiBi work like the rest. `hf.py` loads models.
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Ordered
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
@@ -23,6 +24,7 @@ from core.models.store import Appender, KeyValueStore, transformers_appender
 from core.models.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from core.models.adapter import Adapter
     from core.models.module import Module
 
 # A short history beside a long one is padded with zeros; if the difference is larger, separate passes are better.
@@ -153,6 +155,11 @@ class TorchModel(LanguageModel):
             else found[kept[size - 1]].clone()
             for row, size, found in zip(rows, sizes, logits, strict=True)
         ]
+
+    def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
+        for adapter, _ in adapters:
+            adapter.check(self.fingerprint, self.layers.projections)
+        self.layers.adapt(adapters)
 
     def watch(self, layers: tuple[int, ...]) -> None:
         self.layers.check_watched(layers)

@@ -1,0 +1,276 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685): a small change to a model's weights, learned from one person's text.
+
+A projection W x becomes W x + scale · B (A x), with A (r, in) and B (out, r). The files have the layout that `peft`
+publishes and loads:
+
+    adapter_config.json         rank, alpha, and the adapted projections
+    adapter_model.safetensors   base_model.model.model.layers.7.self_attn.q_proj.lora_A.weight, ….lora_B.weight
+
+The metadata of the second file contains what `peft` ignores: the fingerprint of the model and the result on held-out
+text. Only the owner can read the files; each is written under a temporary name and renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any
+
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
+from torch import Tensor
+
+from core.errors import PolydraftError, first_line
+
+WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
+# The projections of a layer of the Llama family, with the module that contains each.
+PROJECTIONS = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj", "o_proj"), "self_attn"),
+    **dict.fromkeys(("gate_proj", "up_proj", "down_proj"), "mlp"),
+}
+MOST_RANK = 256
+MOST_BYTES = 1 << 30  # of the weights
+_MOST_CONFIG = 1 << 20  # bytes
+_OURS = "polydraft"  # the entry of the metadata
+_NAME = re.compile(r"base_model\.model\.model\.layers\.(\d{1,4})\.(\w+)\.(\w+)\.lora_([AB])\.weight")
+_REFUSED = ("use_rslora", "use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern")
+
+
+class AdapterError(PolydraftError):
+    """An adapter that cannot be used: missing, damaged, or for another model."""
+
+
+@dataclass(frozen=True)
+class LowRank:
+    """The change of one projection: A (r, in) and B (out, r), float32."""
+
+    a: Tensor
+    b: Tensor
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(out, in) of the projection."""
+        return self.b.shape[0], self.a.shape[1]
+
+
+Place = tuple[int, str]  # layer and projection
+
+
+@dataclass(frozen=True)
+class Result:
+    """What an adapter learned, and what it brought on text that it had not seen.
+
+    Attributes:
+        tokens: learned, each counted once.
+        held_out: tokens on which it was evaluated.
+        gain: the mean gain in ln p per token there, with the store's n-grams mixed in.
+        error: the standard error of that mean.
+    """
+
+    tokens: int
+    held_out: int
+    gain: float
+    error: float
+
+    @property
+    def better(self) -> bool:
+        """Whether the adapter beats the model by more than the standard error."""
+        return self.gain > self.error
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An adapter for one model.
+
+    Attributes:
+        maps: the changes, by layer and projection.
+        alpha: `scale` is alpha / rank, as in `peft`.
+        model: the fingerprint of the model.
+        result: see `Result`; the adapter is used only if it is `better`.
+    """
+
+    maps: Mapping[Place, LowRank]
+    alpha: float
+    model: str
+    result: Result
+
+    @property
+    def rank(self) -> int:
+        return len(next(iter(self.maps.values())).a)
+
+    @property
+    def scale(self) -> float:
+        return self.alpha / self.rank
+
+    def rounded(self) -> Adapter:
+        """The same with numbers that bfloat16 can represent, so that files and passes take half the bytes."""
+
+        def of(x: Tensor) -> Tensor:
+            return x.to(torch.bfloat16).to(torch.float32)
+
+        return replace(self, maps={place: LowRank(of(m.a), of(m.b)) for place, m in self.maps.items()})
+
+    def check(self, model: str, shapes: Mapping[Place, tuple[int, int]]) -> None:
+        """Raises AdapterError unless it fits a model of this fingerprint with projections of these shapes (out, in)."""
+        if self.model != model:
+            raise AdapterError("The adapter was trained for another model; train it anew with `polydraft learn`.")
+        for place, low in self.maps.items():
+            if shapes.get(place) != low.shape:
+                layer, name = place
+                raise AdapterError(
+                    f"The adapter changes {name} of layer {layer} as {low.shape}, the model has {shapes.get(place)}; "
+                    "train it anew with `polydraft learn`."
+                )
+
+
+# ---------------------------------------------------------------- files
+
+
+def tensor_name(place: Place, part: str) -> str:
+    layer, name = place
+    return f"base_model.model.model.layers.{layer}.{PROJECTIONS[name]}.{name}.lora_{part}.weight"
+
+
+def save(adapter: Adapter, folder: Path) -> None:
+    """Writes the files, in bfloat16; a reader sees the old or the new adapter. Raises AdapterError."""
+    tensors = {
+        tensor_name(place, part): x.to(torch.bfloat16).contiguous()
+        for place, low in adapter.maps.items()
+        for part, x in (("A", low.a), ("B", low.b))
+    }
+    about = {"version": 1, "model": adapter.model, **asdict(adapter.result)}
+    config = {
+        "peft_type": "LORA",
+        "task_type": "CAUSAL_LM",
+        "base_model_name_or_path": None,
+        "inference_mode": True,
+        "r": adapter.rank,
+        "lora_alpha": adapter.alpha,
+        "lora_dropout": 0.0,
+        "bias": "none",
+        "target_modules": sorted({name for _, name in adapter.maps}),
+    }
+    write(folder / CONFIG, json.dumps(config, indent=1).encode())
+    write(folder / WEIGHTS, safetensors.torch.save(tensors, {"format": "pt", _OURS: json.dumps(about)}))
+
+
+def write(path: Path, content: bytes) -> None:
+    """Writes a file that only the owner can read, whole or not at all. Raises AdapterError."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:  # mode 0600
+            made = Path(file.name)
+            try:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                made.replace(path)
+            except BaseException:
+                made.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise AdapterError(f"{path} cannot be written: {error.strerror or error}.") from error
+
+
+def load(folder: Path) -> Adapter:
+    """Reads an adapter, and checks everything that it says. Raises AdapterError, in one sentence."""
+    config = _config(folder / CONFIG)
+    rank, alpha = config["r"], float(config["lora_alpha"])
+    path = folder / WEIGHTS
+    tensors, said = read_tensors(path)
+    parts: dict[Place, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        found = _NAME.fullmatch(name)
+        if found is None or PROJECTIONS.get(found[3]) != found[2]:
+            raise AdapterError(f"{path} contains {name[:100]!r}; the names of `peft` for the Llama family expected.")
+        if tensor.ndim != 2 or tensor.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+            raise AdapterError(f"{name} of {path} is {tensor.dtype} {list(tensor.shape)}; a matrix of floats expected.")
+        if tensor.shape[0 if found[4] == "A" else 1] != rank:
+            raise AdapterError(f"{name} in {path} is {tuple(tensor.shape)}; its rank should be {rank}.")
+        if not bool(torch.isfinite(tensor).all()):
+            raise AdapterError(f"{name} in {path} contains numbers that are not finite.")
+        parts.setdefault((int(found[1]), found[3]), {})[found[4]] = tensor.to(torch.float32)
+    if not parts or any(len(both) < 2 for both in parts.values()):
+        raise AdapterError(f"{path} is incomplete; pairs of lora_A and lora_B expected.")
+    maps = {place: LowRank(both["A"], both["B"]) for place, both in sorted(parts.items())}
+    model, result = _about(said.get(_OURS), path)
+    return Adapter(maps, alpha, model, result)
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors and the metadata of a safetensors file, in memory: the file may be removed or overwritten meanwhile.
+    Raises AdapterError."""
+    data = _read(path, MOST_BYTES)
+    try:
+        tensors = safetensors.torch.load(data)  # checks the header and all offsets
+    except (SafetensorError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise AdapterError(f"{path} is damaged ({first_line(error)}); train it anew with `polydraft learn`.") from error
+    header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    return tensors, header.get("__metadata__") or {}
+
+
+def _config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(_read(path, _MOST_CONFIG))
+    except (ValueError, RecursionError) as error:
+        raise AdapterError(f"{path} is damaged ({first_line(error)}); train it anew with `polydraft learn`.") from error
+    if not isinstance(config, dict) or config.get("peft_type") != "LORA":
+        raise AdapterError(f"{path} is not of a LoRA adapter.")
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if not isinstance(rank, int) or not 1 <= rank <= MOST_RANK:
+        raise AdapterError(f"{path} has rank {rank!r:.40}; 1 to {MOST_RANK} expected.")
+    if not _is_number(alpha):
+        raise AdapterError(f"{path} has lora_alpha {alpha!r:.40}; a finite number expected.")
+    for name in _REFUSED:
+        if config.get(name):
+            raise AdapterError(f"{path} has {name} {config[name]!r:.40}, which is not supported.")
+    if config.get("bias", "none") != "none":
+        raise AdapterError(f"{path} has bias {config['bias']!r:.40}; 'none' expected.")
+    return config
+
+
+def _about(said: Any, path: Path) -> tuple[str, Result]:
+    """The fingerprint of the model, and the result."""
+    try:
+        about = json.loads(said) if isinstance(said, str) else None
+    except (ValueError, RecursionError):
+        about = None
+    if not isinstance(about, dict) or not isinstance(about.get("model"), str) or about.get("version") != 1:
+        raise AdapterError(f"{path} lacks the fingerprint of its model; `polydraft learn` writes it.")
+    numbers = {name: about.get(name) for name in ("tokens", "held_out", "gain", "error")}
+    if not all(_is_number(value) for value in numbers.values()):
+        raise AdapterError(f"{path} lacks the result on held-out text; train it anew with `polydraft learn`.")
+    return about["model"], Result(int(numbers["tokens"]), int(numbers["held_out"]), numbers["gain"], numbers["error"])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9 and math.isfinite(value)
+
+
+def _read(path: Path, most: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except OSError as error:
+        raise AdapterError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if len(data) > most:
+        raise AdapterError(f"{path} is larger than {most:,} bytes.")
+    return data
+
+
+def projections(modules: Iterable[tuple[str, Any]]) -> dict[Place, Any]:
+    """The projections of a model of the Llama family, among the named submodules of transformers' module."""
+    pattern = re.compile(r"(?:.*\.)?layers\.(\d+)\.(\w+)\.(\w+)")
+    found: dict[Place, Any] = {}
+    for name, module in modules:
+        match = pattern.fullmatch(name)
+        if match and PROJECTIONS.get(match[3]) == match[2] and hasattr(module, "weight"):
+            found[int(match[1]), match[3]] = module
+    return found
