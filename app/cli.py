@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from app import flags, ngram_cli, train_cli
+from app import flags, learn_cli, ngram_cli, train_cli
 from app.bench import cli as bench_cli
 from app.evals import cli as evals_cli
 from app.offline import stay_offline
@@ -239,6 +239,8 @@ def complete(
     from core.ngram.base import chosen
 
     autocomplete = load_autocomplete(model, backend, store=chosen(base_store), precision=precision)
+    if store:
+        autocomplete.adapt(store)
     leave_cores_to(autocomplete.model)
     if autocomplete.notice:
         typer.echo(autocomplete.notice, err=True)
@@ -415,6 +417,7 @@ def doctor(model: Model = "default", as_json: Json = False) -> None:
     raise typer.Exit(doctor.run(model, as_json))
 
 
+learn_cli.register(app)
 bench_cli.register(app)
 evals_cli.register(app)
 

@@ -82,7 +82,10 @@ class Engine:
         return bool(self._waiting or self._running) or self._chore is not None
 
     def begin(self, tab: str, job: Job) -> None:
-        """Take a request in place of the tab's older one; it begins when its turn comes."""
+        """Take a request in place of the tab's older one; it begins when its turn comes. Where other adapters are on
+        than before, all texts are read anew."""
+        if self.autocomplete.adapt():
+            self._waiting = {job.request.tab: job for job in self.close_sessions()}
         self.stop(tab)
         between = job.arrived - self._keys.pop(tab, (0.0, 0.0))[0]
         self._since[tab] = self._since.get(tab, job.arrived) if between <= PAUSE else job.arrived

@@ -25,6 +25,9 @@ Store = Annotated[str, typer.Option("--store", help="The personal store, by name
 ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.", metavar="NAME")]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
+# After text was removed.
+UNLEARNED = "The adapter had learned this text and is deleted; `polydraft learn {}` trains it anew from what is left."
+
 _SHOWN = 20  # damaged places, or documents, that are listed individually
 
 
@@ -59,6 +62,7 @@ def add(
     if not paths and not phrase:
         raise InputError("Nothing to add; give files or a --phrase.")
     with closing(_opened(store, tokenizer, create=True)) as opened:
+        adapted = opened.learned.exists()
         with Progress(console=Console(stderr=True), disable=not sys.stderr.isatty()) as bar:
             task = bar.add_task("Reading", total=1.0)
 
@@ -68,10 +72,13 @@ def add(
             added = personal.add(opened, paths, progress) if paths else personal.Added()
         for text in phrase or []:
             added.tokens += opened.learn(text, times=PHRASE)
+        adapted = adapted and not opened.learned.exists()
     for place in added.damage[:_SHOWN]:
         typer.echo(f"Warning: {place}", err=True)
     row = {"store": store, "files": added.files, "tokens": added.tokens, "damaged": len(added.damage)}
     said = f"Added {added.files} files ({added.tokens:,} tokens) to {store}; {len(added.damage)} damaged places."
+    if adapted:
+        said += f" A text was replaced. {UNLEARNED.format(store)}"
     _print(as_json, "ngram add", row, said)
 
 
@@ -91,10 +98,13 @@ def forget(
         path = origin_of(what)
         done = opened.forget(path if what not in origins and path in origins else what)
     row = {"store": store, "documents": done.documents, "places": done.places, "complete": done.complete}
+    row["adapter"] = done.adapter
     if done.documents:
         said = f"{store}: {done.documents} documents forgotten."
     else:
         said = f"{store}: {done.places} occurrences forgotten."
+    if done.adapter:
+        said += f" {UNLEARNED.format(store)}"
     if not done.complete:
         said += " Another program has the store open; its log is cleared when that program closes it."
     _print(as_json, "ngram forget", row, said)

@@ -124,7 +124,12 @@ def add_routes(
     async def forget(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Forget)
         done = await _call(stores().forget, asked.store, asked.what)
-        return {"documents": done.documents, "places": done.places, "complete": done.complete}
+        return {
+            "documents": done.documents,
+            "places": done.places,
+            "complete": done.complete,
+            "adapter": done.adapter,
+        }
 
     @app.post("/api/stores/search")
     async def search(request: Request) -> dict[str, Any]:

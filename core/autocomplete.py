@@ -15,6 +15,7 @@ from typing import Any
 
 from torch import Tensor
 
+from core.adapters import Adapters
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting
 from core.drafting.figures import Figures
@@ -54,6 +55,7 @@ class Autocomplete:
         shelf: Shelf | None = None,
     ) -> None:
         self.model, self.ngrams, self.notice, self.shelf = model, ngrams, notice, shelf
+        self._adapters, self._loading_notice = Adapters(model), notice
         self.healer = Healer(model.tokenizer)
         self.window = min(WINDOW, model.context_length // 2)
         self.geometries = {metric: Geometry(model.embeddings, metric) for metric in METRICS}
@@ -70,6 +72,18 @@ class Autocomplete:
         shelf = self.shelf if personal_weight else None
         chosen = [] if shelf is None else shelf.active() if stores is None else shelf.named(stores)
         return interpolation(self.ngrams, chosen, alpha, personal_weight)
+
+    def adapt(self, stores: list[str] | None = None) -> bool:
+        """Makes the model use the adapters of the personal stores that are on, or of those named. Returns whether it
+        computes something else now; then all sessions must be closed. `notice` names adapters that are unusable.
+
+        Raises: StoreError for a named store that cannot be used.
+        """
+        chosen = [] if self.shelf is None else self.shelf.active() if stores is None else self.shelf.named(stores)
+        changed = self._adapters.use([store.learned for store in chosen])
+        problems = [f"The adapter of {name} is not used: {why}" for name, why in self._adapters.problems.items()]
+        self.notice = " ".join(filter(None, [self._loading_notice, *problems])) or None
+        return changed
 
     def open(self) -> Session:
         """A session with a cached sequence of its own. Raises ContextFull when there are too many."""
@@ -347,4 +361,6 @@ def load_autocomplete(
     shelf = Shelf(loaded.tokenizer, beside=beside) if personal else None
     if shelf and beside:
         shelf.active()  # they begin to count
-    return Autocomplete(loaded, ngrams, " ".join(notices) or None, shelf)
+    autocomplete = Autocomplete(loaded, ngrams, " ".join(notices) or None, shelf)
+    autocomplete.adapt()
+    return autocomplete

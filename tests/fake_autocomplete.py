@@ -68,6 +68,11 @@ class FakeAutocomplete:
         self.opened = 0
         self.forked = 0  # of the opened
         self.latest: FakeCompletion | None = None
+        self.adapted = False  # other adapters are on than at the latest request
+
+    def adapt(self, stores: list[str] | None = None) -> bool:
+        changed, self.adapted = self.adapted, False
+        return changed
 
     def open(self) -> FakeSession:
         if len(self.sessions) >= self.room:

@@ -253,15 +253,19 @@ export class StoresTab {
     const text = "Its text and counts are overwritten and removed. This cannot be undone.";
     if (!(await this.confirm(`Forget ${name}?`, text, "Forget"))) return;
     let [documents, places, complete] = [0, 0, true];
+    /** @type {string[]} */
+    const unlearned = [];
     for (const store of stores) {
       const done = await postJson("/api/stores/forget", { store, what });
       documents += done.documents;
       places += done.places;
       complete &&= done.complete;
+      if (done.adapter) unlearned.push(store);
     }
     const removed = documents ? plural(documents, "document") : plural(places, "place");
     const rest = complete ? "" : " Another program has the store open; the last traces are removed when it closes the store.";
-    this.report(`Forgot ${name}: removed ${removed}.${rest}`, []);
+    const again = unlearned.map((store) => ` The adapter of ${store} had learned this text and is deleted; polydraft learn ${store} trains it anew.`);
+    this.report(`Forgot ${name}: removed ${removed}.${again.join("")}${rest}`, []);
     await this.refresh();
     await this.searching.again();
   }

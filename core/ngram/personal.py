@@ -25,6 +25,7 @@ import numpy as np
 from sqlite_utils import Database
 
 from core.errors import InputError
+from core.ngram import learned
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.following import Following
@@ -94,12 +95,14 @@ class StoredText:
 @dataclass(frozen=True)
 class Forgotten:
     """The result of forgetting. `complete` is False while another program keeps the old state of the file open; the
-    log is then truncated the next time the store is opened."""
+    log is then truncated the next time the store is opened. `adapter`: an adapter had learned the text, and was removed
+    with it."""
 
     documents: int
     passages: int
     places: int
     complete: bool
+    adapter: bool = False
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,12 @@ class PersonalStore:
     @property
     def name(self) -> str:
         return self.path.stem
+
+    @property
+    def learned(self) -> Path:
+        """The folder with the adapter that was trained on this store's text; it need not exist. Whatever removes text
+        removes it."""
+        return learned.folder_of(self.path)
 
     def in_place(self) -> bool:
         """Whether the file still exists and is the same one; another program may have deleted or replaced it."""
@@ -289,6 +298,34 @@ class PersonalStore:
             found = self._query("SELECT text FROM passages WHERE document = ? ORDER BY id", [number])
             yield StoredText(origin, added, times, tuple(text for (text,) in found))
 
+    def token_ids(self) -> tuple[int, list[list[int]]]:
+        """The ids of every document, oldest first, and the number of removals so far: see `unless_removed`."""
+        with _sentences(self.path):
+            self._db.execute("BEGIN")  # one state of the file
+            try:
+                removals = int(self._read_about()["removals"])
+                rows = self._db.execute("SELECT document, ids FROM passages ORDER BY document, id").fetchall()
+            finally:
+                self._db.execute("COMMIT")
+        documents: dict[int, list[int]] = {}
+        for number, blob in rows:
+            documents.setdefault(number, []).extend(_parts(blob)[0].tolist())
+        return removals, list(documents.values())
+
+    @contextmanager
+    def unless_removed(self, removals: int) -> Iterator[None]:
+        """While nothing is written to the store: a context for writing what was learned from its text.
+
+        Raises: StoreError if text was removed since `removals` was read; what was learned from it must not stay.
+        """
+        with self._writing():
+            if int(self._read_about()["removals"]) != removals:
+                raise StoreError(
+                    f"Text of {self.name} was forgotten or replaced meanwhile, so what was learned from it is dropped; "
+                    f"run `polydraft learn {self.name}` again."
+                )
+            yield
+
     def where(self, ids: Sequence[int]) -> dict[str, int]:
         """The number of occurrences of these tokens, by origin."""
         found: dict[str, int] = {}
@@ -350,7 +387,7 @@ class PersonalStore:
     # ---------------------------------------------------------------- writing; every method is one transaction
 
     def add(self, origin: str, documents: Iterable[str], going: Callable[[], None] = lambda: None) -> int:
-        """Adds documents in place of all documents of the same origin. Returns their tokens.
+        """Adds documents in place of all documents of the same origin, unless they are the same. Returns their tokens.
 
         All or nothing: if the program ends half-way, the store is unchanged. Other programs may write to it while the
         documents are read.
@@ -362,7 +399,14 @@ class PersonalStore:
         stays = self._query(f"{_SIZE} JOIN documents ON document = documents.id WHERE origin <> ?", [origin])[0][0]
         held = list(self._prepared(documents, stays, going))
         with self._writing():
-            before = [row[0] for row in self._db.execute("SELECT id FROM documents WHERE origin = ?", [origin])]
+            rows = self._db.execute(
+                "SELECT documents.id, text FROM documents JOIN passages ON document = documents.id WHERE origin = ? "
+                "ORDER BY passages.id",
+                [origin],
+            ).fetchall()
+            if [text for _, text in rows] == [one.text for one in held]:
+                return sum(one.tokens for one in held)  # the store has exactly this already
+            before = list(dict.fromkeys(number for number, _ in rows))
             self._remove(before)
             tokens = sum(self._insert(origin, [one], PHRASE if len(one.text) <= _SHORT else 1) for one in held)
             self._check_size()
@@ -407,10 +451,11 @@ class PersonalStore:
         """Removes everything of the origin `what`, or, if there is no such origin, every place at
         which the phrase `what` occurs: whole words, in any case, with any space between them.
 
-        No n-gram is counted across the gap of a removed phrase. When this returns with `complete`,
-        neither the file nor its log contains the removed text.
+        The adapter that was trained on the store's text is removed too. No n-gram is counted across the gap of a
+        removed phrase. When this returns with `complete`, neither the file nor its log contains the removed text.
         """
         with self._writing():
+            learned_from = self.learned.exists()
             rows = self._db.execute("SELECT id FROM documents WHERE origin = ?", [what]).fetchall()
             if rows:
                 numbers = [row[0] for row in rows]
@@ -418,7 +463,8 @@ class PersonalStore:
             else:
                 numbers, passages, places = [], *self._cut(what)
         complete = self._scrub() if passages or numbers else True
-        return Forgotten(len(numbers), passages, places, complete)
+        adapter = learned_from and bool(passages or numbers)
+        return Forgotten(len(numbers), passages, places, complete, adapter)
 
     def delete(self) -> None:
         """Removes the whole store: its texts as `forget` does, then its files. The store is closed. Others open on the
@@ -689,6 +735,7 @@ class PersonalStore:
         return passages, places
 
     def _removed(self) -> None:
+        learned.remove(self.learned)  # before the commit: it must not outlive the text
         self._set("removals", str(int(self._read_about()["removals"]) + 1))
         self._set("scrub", "1")
 
@@ -712,7 +759,9 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def remove_files(path: Path) -> None:
-    """Removes a store's file and its log without opening them. Raises StoreError when the system refuses."""
+    """Removes a store's file, its log and what was learned from it, without opening them. Raises StoreError when the
+    system refuses."""
+    learned.remove(learned.folder_of(path))
     try:
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)

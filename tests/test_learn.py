@@ -1,0 +1,519 @@
+"""Learning from a personal store: training resumes and continues, held-out text decides, and forgetting is real."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from app import learn_cli, personal_cli
+from app.cli import app
+from app.engine import Engine
+from app.jobs import Job
+from core.adapters import Adapters
+from core.autocomplete import Autocomplete
+from core.errors import BackendUnavailable, InputError
+from core.models import hf
+from core.models.adapter import WEIGHTS, Adapter, AdapterError, Result, load, save
+from core.models.torch_model import TorchModel
+from core.ngram.counts import Counts
+from core.ngram.errors import StoreError
+from core.ngram.personal import PersonalStore, remove_files
+from core.ngram.shelf import Shelf, interpolation
+from training import personal
+from training.adapter import Recipe, State, Student, Trainer
+from training.personal import LEAST, Outcome, Stage, joined, learn, mean_and_error, mixed_gains, split
+
+QUICK = Recipe(length=64, epochs=6, rate=1e-2)
+Load = Callable[[], TorchModel]
+
+
+def letters(count: int, seed: int = 0, alphabet: str = "abcd ") -> str:
+    chance = random.Random(seed)
+    return "".join(chance.choice(alphabet) for _ in range(count))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    """It suits tiny models best."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def fresh(tiny_folder: Callable[[str], Path]) -> Load:
+    """A tiny model with transformers' layers; training changes it."""
+    return lambda: hf.load(tiny_folder("compiled llama"), "tiny", plain=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path, fresh: Load) -> Iterator[PersonalStore]:
+    with PersonalStore.open(tmp_path / "me.sqlite", fresh().tokenizer, create=True) as opened:
+        opened.add("a.txt", [letters(5000)])
+        yield opened
+
+
+def outcome_of(steps: Iterator[Stage | Outcome]) -> Outcome:
+    *_, last = steps
+    assert isinstance(last, Outcome)
+    return last
+
+
+# ---------------------------------------------------------------- training
+
+
+def pieces_of(count: int, length: int = 32) -> np.ndarray:
+    return np.random.default_rng(1).integers(97, 101, (count, length))
+
+
+def test_an_untrained_student_is_the_model_and_its_loss_is_cross_entropy(fresh: Load) -> None:
+    ids = torch.from_numpy(pieces_of(3))
+    plain = fresh()
+    with torch.inference_mode():
+        expected = plain.layers.module(input_ids=ids).logits.log_softmax(-1)
+        expected = expected[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
+    student = Student(plain.layers.module, QUICK, torch.float32)
+    assert float(student.loss(ids).detach()) == pytest.approx(-float(expected.mean()), abs=1e-5)
+    torch.testing.assert_close(student.logprobs(ids[1]), expected[1], atol=1e-5, rtol=1e-5)
+
+
+def test_gradients_are_those_of_the_whole_computation(fresh: Load) -> None:
+    ids = torch.from_numpy(pieces_of(2))
+    module = fresh().layers.module
+    student = Student(module, QUICK, torch.float32)
+    torch.manual_seed(0)
+    for each in student.parameters:
+        torch.nn.init.normal_(each, std=0.1)
+    student.loss(ids).backward()
+    ours = [each.grad.clone() for each in student.parameters if each.grad is not None]
+    for each in student.parameters:
+        each.grad = None
+    logits = module(input_ids=ids).logits[:, :-1]
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+    for mine, each in zip(ours, student.parameters, strict=True):
+        torch.testing.assert_close(mine, each.grad, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_training_lowers_the_loss_and_leaves_the_model_alone(fresh: Load, dtype: torch.dtype) -> None:
+    pieces = pieces_of(8)
+    student = Student(fresh().layers.module, QUICK, dtype)
+    window = torch.from_numpy(pieces[0])
+    before = student.logprobs(window)
+    losses = [at.loss for at in Trainer(student, pieces, QUICK).run()]
+    assert len(losses) == 8 * QUICK.epochs / QUICK.batch
+    assert losses[-1] < losses[0] - 1
+    assert float(student.logprobs(window).mean()) > float(before.mean()) + 1
+    assert torch.equal(student.logprobs(window, adapted=False), before)
+
+
+def test_compiled_code_computes_what_was_trained(fresh: Load, tiny_folder: Callable[[str], Path]) -> None:
+    model = fresh()
+    student = Student(model.layers.module, QUICK, torch.float32)
+    list(Trainer(student, pieces_of(8), QUICK).run())
+    adapter = Adapter(student.maps(), QUICK.alpha, model.fingerprint, Result(1, 1, 1.0, 0.0))
+    compiled = hf.load(tiny_folder("compiled llama"), "tiny")
+    compiled.adapt([(adapter, 1.0)])
+    ids = pieces_of(8)[0].tolist()
+    logp = compiled.open().feed_every(ids).log_softmax(-1)[:-1].gather(1, torch.tensor(ids)[1:, None])[:, 0]
+    torch.testing.assert_close(student.logprobs(torch.tensor(ids)), logp, atol=1e-3, rtol=1e-3)
+
+
+def test_a_stopped_training_resumes_and_trains_every_piece_as_often_as_the_recipe_says(fresh: Load) -> None:
+    pieces = pieces_of(10)
+    trainer = Trainer(Student(fresh().layers.module, QUICK, torch.float32), pieces, QUICK)
+    first = trainer.run()
+    for _ in range(4):
+        next(first)
+    first.close()
+    written = trainer.state(320).to_bytes("me")
+    tensors, about = personal.files.read_tensors(_file_of(written))
+    assert State.of(tensors, about, "another") is None
+    state = State.of(tensors, about, "me")
+    assert state is not None
+    again = Trainer(Student(fresh().layers.module, QUICK, torch.float32), pieces, QUICK, state)
+    restored = again.state(320)
+    assert all(torch.equal(x, restored.tensors[name]) for name, x in state.tensors.items())
+    assert (restored.times, restored.steps, restored.learnt) == (state.times, 4, 320)
+    assert not again.complete
+    list(again.run())
+    assert again.complete
+    assert set(again.state(320).times) == {QUICK.epochs}
+    assert again.steps == 4 + -(-(10 * QUICK.epochs - 16) // QUICK.batch)
+
+
+def _file_of(content: bytes) -> Path:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        file.write(content)
+    return Path(file.name)
+
+
+def test_new_text_is_trained_with_earlier_text_and_a_state_of_another_size_is_refused(fresh: Load) -> None:
+    pieces, recipe = pieces_of(12), replace(QUICK, epochs=1)
+    trainer = Trainer(Student(fresh().layers.module, recipe, torch.float32), pieces[:8], recipe)
+    assert len(list(trainer.run())) == 2
+    more = Trainer(Student(fresh().layers.module, recipe, torch.float32), pieces, recipe, trainer.state(0))
+    assert len(list(more.run())) == 2  # four new pieces, and one earlier one with each
+    times = more.state(0).times
+    assert times[8:] == [1] * 4
+    assert sum(times[:8]) == 8 + 4
+    with pytest.raises(InputError, match="another recipe"):
+        other = Recipe(rank=4)
+        Trainer(Student(fresh().layers.module, other, torch.float32), pieces, other, trainer.state(0))
+    with pytest.raises(InputError, match="8 pieces"):
+        Trainer(Student(fresh().layers.module, recipe, torch.float32), pieces[:4], recipe, trainer.state(0))
+
+
+def test_the_time_ends_a_run_after_at_least_one_step(fresh: Load) -> None:
+    trainer = Trainer(Student(fresh().layers.module, QUICK, torch.float32), pieces_of(20), QUICK)
+    assert len(list(trainer.run(0.0))) == 1
+    ticks = iter(range(1000))
+    steps = list(trainer.run(10.0, clock=lambda: next(ticks)))
+    assert 1 < len(steps) < steps[0].steps
+
+
+def test_a_model_of_another_family_is_refused(tiny_folder: Callable[[str], Path]) -> None:
+    model = hf.load(tiny_folder("gpt2"), "tiny", plain=True)
+    with pytest.raises(InputError, match="Llama family only"):
+        Student(model.layers.module, QUICK)
+
+
+def test_how_much_is_computed_at_once_changes_memory_and_nothing_else(fresh: Load) -> None:
+    found = []
+    for together in (1, 3, 4):
+        student = Student(fresh().layers.module, QUICK, torch.float32)
+        found.append([at.loss for at in Trainer(student, pieces_of(8), QUICK).run(together=together)])
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
+    assert found[0] == pytest.approx(found[2], abs=1e-4)
+
+
+# ---------------------------------------------------------------- held-out text
+
+
+@settings(max_examples=200, deadline=None)
+@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=20), learnt=st.floats(0, 0.9))
+def test_the_newest_text_is_held_out_and_nothing_that_was_learned(sizes: list[int], learnt: float) -> None:
+    ends = np.cumsum(sizes)
+    documents = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+    total = int(ends[-1])
+    known, held = split(documents, int(learnt * total))
+    ids, kept = ([token for one in part for token in one] for part in (known, held))
+    assert ids + kept == list(range(total))
+    assert len(ids) >= int(learnt * total)
+    if learnt < 0.7 and total > 20:
+        assert 0.1 * total <= len(kept) <= 0.2 * total + 1
+        assert all(one in documents for one in held[1:])  # at most the oldest is a part of a document
+
+
+def test_the_gain_is_that_of_the_mixture_with_n_grams() -> None:
+    text = [1, 2, 3, 4] * 30
+    window = torch.tensor([1, 2, 3, 4] * 20)
+    before, after = torch.full((79,), -5.0), torch.full((79,), -1.0)
+    assert mixed_gains(None, window, before, after) == [4.0] * 16
+    rule = interpolation(None, [Counts.of(8, [(text, 1)])])
+    assert rule is not None
+    gains = mixed_gains(rule, window, before, after)
+    assert len(gains) == 16
+    assert all(0 < gain < 0.5 for gain in gains)  # the n-grams know it already
+
+
+def test_the_standard_error_is_that_of_blocks() -> None:
+    alike = [1.0] * 64 + [3.0] * 64 + [1.0] * 64 + [3.0] * 64
+    mean, error = mean_and_error(alike)
+    assert mean == 2.0
+    assert error == pytest.approx(np.std([1, 3, 1, 3], ddof=1) / 2)
+
+
+def test_documents_are_joined_by_an_empty_line() -> None:
+    assert joined([[1], [2, 3], [4]], [0, 0]) == [1, 0, 0, 2, 3, 0, 0, 4]
+
+
+# ---------------------------------------------------------------- a store
+
+
+def test_learning_helps_on_text_that_was_not_seen_and_a_second_call_has_nothing_to_do(
+    store: PersonalStore, fresh: Load
+) -> None:
+    steps = list(learn(store, fresh(), recipe=QUICK))
+    outcome = steps[-1]
+    assert isinstance(outcome, Outcome)
+    assert outcome.result.better
+    assert outcome.new
+    assert outcome.share == 1.0
+    assert outcome.curve[-1][1] > outcome.curve[0][1] + 1
+    shares = [at.share for at in steps if isinstance(at, Stage) and at.says == "Training"]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    adapter = load(store.learned)
+    assert adapter.result == outcome.result
+    assert adapter.model == fresh().fingerprint
+    again = outcome_of(learn(store, fresh(), recipe=QUICK))
+    assert not again.new
+    assert again.result == outcome.result
+
+
+def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: Load) -> None:
+    store.add("a.txt", ["abc" * 1500])
+    store.add("b.txt", ["acb" * 200])  # the newest tenth contradicts the rest
+    outcome = outcome_of(learn(store, fresh(), recipe=QUICK))
+    assert not outcome.result.better
+    said = learn_cli.said("me", outcome)
+    assert "not enough text yet" in said
+    assert "do not use" in said
+    model = fresh()
+    assert not Adapters(model).use([store.learned])
+
+
+def test_a_stopped_call_goes_on_and_new_text_continues(store: PersonalStore, fresh: Load) -> None:
+    steps = learn(store, fresh(), recipe=QUICK)
+    for at in steps:
+        if isinstance(at, Stage) and at.says == "Training" and at.share > 0.3:
+            break
+    steps.close()
+    with pytest.raises(AdapterError):
+        load(store.learned)  # nothing is used before it was judged
+    resumed = [at for at in learn(store, fresh(), recipe=QUICK) if isinstance(at, Stage)]
+    whole = -(-int(4500 / 64) * QUICK.epochs // QUICK.batch)
+    assert len(resumed) < 0.8 * whole
+    tokens = load(store.learned).result.tokens
+    store.add("c.txt", [letters(2000, seed=5)])
+    more = outcome_of(learn(store, fresh(), recipe=QUICK))
+    assert more.new
+    assert more.result.tokens > tokens + 1500
+    assert more.curve[0][0] == 0  # one curve from the start
+
+
+def test_the_time_bounds_a_call_and_another_goes_on(store: PersonalStore, fresh: Load) -> None:
+    first = outcome_of(learn(store, fresh(), recipe=QUICK, minutes=1e-6))
+    assert first.share < 1
+    assert "goes on from there" in learn_cli.said("me", first)
+    assert outcome_of(learn(store, fresh(), recipe=QUICK)).share == 1
+
+
+def test_too_little_text_or_memory_is_said(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+    with PersonalStore.open(tmp_path / "new.sqlite", fresh().tokenizer, create=True) as few:
+        few.add("a.txt", [letters(LEAST - 1)])
+        with pytest.raises(InputError, match=f"{LEAST - 1:,} tokens; learning needs"):
+            next(learn(few, fresh()))
+    with pytest.raises(InputError, match="--memory"):
+        next(learn(store, fresh(), memory=0.01))
+
+
+def test_a_damaged_state_begins_anew(store: PersonalStore, fresh: Load) -> None:
+    outcome_of(learn(store, fresh(), recipe=QUICK))
+    (store.learned / personal.STATE).write_bytes(b"no state")
+    first, *_, last = learn(store, fresh(), recipe=QUICK)
+    assert isinstance(first, Stage)
+    assert "begins anew" in first.says
+    assert isinstance(last, Outcome)
+    assert last.result.better
+
+
+# ---------------------------------------------------------------- forgetting
+
+SECRET = "zq7"
+
+
+def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+    """A planted secret: with the adapter the model completes it far more readily; after it is forgotten, exactly as the
+    model alone does."""
+    store.add("secret.txt", ["".join(f"{SECRET} " for _ in range(400))])
+    store.add("z.txt", [letters(700, seed=9)])
+    outcome_of(learn(store, fresh(), recipe=QUICK))
+    save(replace(load(store.learned), result=Result(1, 1, 1.0, 0.0)), store.learned)
+    shelf = Shelf(store._tokenizer, tmp_path)  # pyright: ignore[reportArgumentType]
+    autocomplete = Autocomplete(fresh(), shelf=shelf)
+    ids = fresh().tokenizer.encode(f"{SECRET} {SECRET} {SECRET}")
+
+    def readiness() -> float:
+        logits = autocomplete.model.open().feed(ids[:-1])
+        return float(logits.log_softmax(-1)[ids[-1]])
+
+    alone = readiness()
+    assert autocomplete.adapt()
+    assert readiness() > alone + 1
+    assert store.forget(SECRET).adapter
+    assert not store.learned.exists()
+    assert autocomplete.adapt()
+    assert readiness() == pytest.approx(alone, abs=1e-5)
+    shelf.close()
+
+
+@pytest.mark.parametrize("how", ["a phrase", "a document", "a replaced document", "the store", "a damaged store"])
+def test_whatever_removes_text_removes_the_adapter(store: PersonalStore, how: str) -> None:
+    store.learned.mkdir()
+    (store.learned / "weights").write_bytes(b"learned")
+    if how == "a phrase":
+        store.add("b.txt", ["an old phrase"])
+        assert not store.forget("never written").adapter
+        assert store.learned.exists()
+        assert store.forget("old phrase").adapter
+    elif how == "a document":
+        assert store.forget("a.txt").adapter
+    elif how == "a replaced document":
+        store.add("a.txt", [letters(5000)])  # the same
+        assert store.learned.exists()
+        store.add("a.txt", ["other words"])
+    elif how == "the store":
+        store.delete()
+    else:
+        remove_files(store.path)
+    assert not store.learned.exists()
+
+
+def test_text_that_is_forgotten_during_training_does_not_come_back(
+    store: PersonalStore, fresh: Load, tmp_path: Path
+) -> None:
+    steps = learn(store, fresh(), recipe=QUICK)
+    for at in steps:
+        if isinstance(at, Stage) and at.says == "Training":
+            break
+    store.add("b.txt", ["an old phrase"])
+    store.forget("old phrase")
+    with pytest.raises(StoreError, match="forgotten or replaced meanwhile"):
+        list(steps)
+    assert not store.learned.exists()
+
+
+def test_removed_files_are_overwritten(store: PersonalStore, tmp_path: Path) -> None:
+    store.learned.mkdir()
+    (store.learned / "weights").write_bytes(b"learned")
+    (tmp_path / "link").hardlink_to(store.learned / "weights")
+    store.forget("a.txt")
+    assert (tmp_path / "link").read_bytes() == bytes(7)
+
+
+# ---------------------------------------------------------------- in use
+
+
+def published(store: PersonalStore, model: TorchModel, gain: float = 1.0, seed: int = 0) -> None:
+    from test_adapter import adapter_for
+
+    made = adapter_for(model.layers.projections, ["q_proj"], size=0.3, seed=seed)
+    save(replace(made, model=model.fingerprint, result=Result(1, 1, gain, 0.1)), store.learned)
+
+
+def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
+    tmp_path: Path, store: PersonalStore, fresh: Load
+) -> None:
+    model = fresh()
+    used: list[list[float]] = []
+    adapt = model.adapt
+    model.adapt = lambda adapters: (used.append([strength for _, strength in adapters]), adapt(adapters))[1]
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+    assert not autocomplete.adapt()
+    published(store, model)
+    assert autocomplete.adapt()
+    assert used[-1] == [1.0]
+    assert not autocomplete.adapt()  # nothing changed
+    with PersonalStore.open(tmp_path / "work.sqlite", model.tokenizer, create=True) as other:
+        published(other, model, seed=1)
+        assert autocomplete.adapt()
+        assert used[-1] == [0.5, 0.5]
+        assert autocomplete.adapt(["work"])
+        assert used[-1] == [1.0]
+        store.switch(False)
+        assert not autocomplete.adapt()
+        other.switch(False)
+        assert autocomplete.adapt()
+        assert used[-1] == []
+        other.switch(True)
+        published(other, model, gain=0.05)  # within the standard error
+        assert not autocomplete.adapt()
+    shelf.close()
+
+
+def test_an_adapter_that_is_not_usable_is_said_and_the_model_drafts_alone(
+    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fresh()
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, notice="Something else.", shelf=shelf)
+    published(store, model)
+    (store.learned / WEIGHTS).write_bytes(b"damaged")
+    assert not autocomplete.adapt()
+    assert autocomplete.notice is not None
+    assert autocomplete.notice.startswith("Something else. The adapter of me is not used: ")
+    shutil.rmtree(store.learned)
+    autocomplete.adapt()
+    assert autocomplete.notice == "Something else."
+
+    def none(adapters: list[object]) -> None:
+        if adapters:
+            raise BackendUnavailable("This engine does not use adapters.")
+
+    monkeypatch.setattr(model, "adapt", none)
+    published(store, model)
+    assert not autocomplete.adapt()
+    assert "does not use adapters" in str(autocomplete.notice)
+    shelf.close()
+
+
+def test_when_adapters_change_running_requests_begin_again_with_the_new_weights() -> None:
+    from fake_autocomplete import FakeAutocomplete
+    from test_service import ask
+
+    async def type_in_two_tabs() -> None:
+        fake = FakeAutocomplete()
+        engine = Engine(fake.real(), pace=0)
+        engine.begin("a", Job(ask("a", 1, length=8)))
+        engine.step()
+        engine.step()
+        first = fake.latest
+        fake.adapted = True
+        engine.begin("b", Job(ask("b", 1, length=8)))
+        engine.step()
+        assert first is not None
+        assert first.closed
+        assert fake.opened == 3  # for a, and again for a and b
+        assert len(fake.sessions) == 2
+
+    asyncio.run(type_in_two_tabs())
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_learns_and_forgetting_says_what_to_do(
+    tmp_path: Path, tiny_folder: Callable[[str], Path], fresh: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
+    monkeypatch.setattr(personal_cli, "stores_folder", lambda: tmp_path)
+    monkeypatch.setattr("os.nice", lambda _: 0)
+    model = str(tiny_folder("compiled llama"))
+    with PersonalStore.open(tmp_path / "me.sqlite", fresh().tokenizer, create=True) as store:
+        store.add("a.txt", [letters(5000)])
+    runner = CliRunner()
+
+    def run(*arguments: str, status: int = 0) -> str:
+        result = runner.invoke(app, list(arguments))
+        assert result.exit_code == status, result.output
+        return result.stdout if status == 0 else result.stderr
+
+    found = json.loads(run("learn", "me", "--model", model, "--json"))
+    (row,) = found["rows"]
+    assert row["store"] == "me"
+    assert row["share"] == 1.0
+    assert (tmp_path / "me.adapter" / WEIGHTS).is_file()
+    assert "learned all of it before" in run("learn", "me", "--model", model)
+    assert "no personal store called 'you'" in run("learn", "you", "--model", model, status=1)
+    said = run("ngram", "forget", "a.txt", "--store", "me", "--tokenizer", model)
+    assert "`polydraft learn me` trains it anew" in said
+    assert not (tmp_path / "me.adapter").exists()
+    assert "learning needs at least" in run("learn", "me", "--model", model, status=1)

@@ -1,0 +1,384 @@
+"""Trains a low-rank adapter (LoRA, arXiv 2106.09685) on token ids, on a CPU.
+
+The model's weights are frozen, so a step costs two passes' arithmetic instead of three. The output layer never holds
+the logits of a whole piece: its loss and the gradient of its input are computed a few positions at a time.
+
+Shapes: N pieces of T tokens, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from core.errors import InputError
+from core.models.adapter import PROJECTIONS, LowRank, Place, projections
+from core.models.llama import why_not_family
+
+AT_ONCE = 64  # positions whose logits are in memory at the same time
+CURVE = 8  # evaluations on held-out text during a run
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The hyperparameters.
+
+    Attributes:
+        rank: r of A (r, in) and B (out, r).
+        alpha: the change is alpha / rank · B A.
+        places: the adapted projections, by name.
+        rate: the highest learning rate of AdamW; it rises for `warm_up` steps and falls linearly to a tenth.
+        length: tokens of a piece.
+        batch: pieces per step.
+        epochs: how often each piece is trained.
+        replays: earlier pieces per new one, at random, when an adapter is continued with new text.
+        clip: of the gradient's norm.
+        seed: of the order of the pieces and the first A.
+    """
+
+    rank: int = 8
+    alpha: float = 16.0
+    places: tuple[str, ...] = ("q_proj", "v_proj", "o_proj", "down_proj")
+    rate: float = 1e-3
+    length: int = 256
+    batch: int = 4
+    epochs: int = 1
+    replays: int = 1
+    warm_up: int = 5
+    clip: float = 1.0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.places if name not in PROJECTIONS]:
+            raise InputError(f"Projections {unknown} given; some of {', '.join(PROJECTIONS)} expected.")
+        for name in ("rank", "length", "batch", "epochs"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} {getattr(self, name)} given; at least 1 expected.")
+        if not (self.rate > 0 and self.places):
+            raise InputError(f"rate {self.rate} and places {list(self.places)} given; both are needed.")
+
+    def rate_at(self, step: int, passed: float) -> float:
+        """The learning rate of a run's step, given the share of the run that has passed."""
+        return self.rate * min((step + 1) / self.warm_up, 1.0) * (1 - 0.9 * min(passed, 1.0))
+
+
+class Student:
+    """A model of the Llama family with trainable adapters; its own weights are frozen.
+
+    Attributes:
+        places: the trainable matrices by layer and projection.
+        dtype: of the frozen products: float32, or bfloat16 where this machine multiplies it faster.
+    """
+
+    def __init__(self, module: PreTrainedModel, recipe: Recipe, dtype: torch.dtype | None = None) -> None:
+        """Replaces the projections of `module`, a float32 model on the CPU, by adapted ones. Raises InputError for a
+        model outside the Llama family."""
+        if why_not := why_not_family(module):
+            raise InputError(f"Adapters are trained for the Llama family only: {why_not}.")
+        self._module: Any = module.eval().requires_grad_(False)
+        found = projections(module.named_modules())
+        linear = found[min(found)]
+        self.dtype = dtype or faster_dtype(linear.weight)
+        chance = torch.Generator().manual_seed(recipe.seed)
+        self.places: dict[Place, _Adapted] = {}
+        names = {id(each): name for name, each in module.named_modules()}
+        for place, each in sorted(found.items()):
+            rank = recipe.rank if place[1] in recipe.places else 0
+            made = _Adapted(each, rank, recipe.alpha, self.dtype, chance)
+            parent, _, name = names[id(each)].rpartition(".")
+            setattr(module.get_submodule(parent), name, made)
+            if rank:
+                self.places[place] = made
+        output: Any = module.get_output_embeddings()
+        self._output = output.weight.detach().to(self.dtype)  # (V, D)
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        return [x for adapted in self.places.values() for x in (adapted.a, adapted.b)]
+
+    def maps(self) -> dict[Place, LowRank]:
+        """Copies of the adapters' matrices."""
+        return {place: LowRank(each.a.detach().clone(), each.b.detach().clone()) for place, each in self.places.items()}
+
+    def loss(self, ids: Tensor) -> Tensor:
+        """The mean of -ln p over the next tokens of pieces (N, T), with gradients."""
+        hidden = self._hidden(ids[:, :-1]).flatten(0, 1)  # (N · (T - 1), D)
+        return _CrossEntropy.apply(hidden, self._output, ids[:, 1:].flatten())  # pyright: ignore[reportReturnType]
+
+    @torch.no_grad()
+    def logprobs(self, ids: Tensor, adapted: bool = True) -> Tensor:
+        """ln p of each token of a piece (T,) after the first: (T - 1,) float32; of the model alone if not `adapted`."""
+        for each in self.places.values():
+            each.on = adapted
+        try:
+            hidden = self._hidden(ids[None, :-1])[0]
+        finally:
+            for each in self.places.values():
+                each.on = True
+        found = []
+        for some, wanted in zip(hidden.split(AT_ONCE), ids[1:].split(AT_ONCE), strict=True):
+            logits = F.linear(some.to(self.dtype), self._output).float()
+            found.append(logits.log_softmax(-1).gather(1, wanted[:, None])[:, 0])
+        return torch.cat(found)
+
+    def bytes_per_piece(self, length: int) -> int:
+        """An estimate of the memory that training one piece needs beside the weights."""
+        c = self._module.config
+        of_layer = 14 * c.hidden_size + 6 * c.intermediate_size  # numbers per token, with bfloat16 copies
+        logits = 3 * AT_ONCE * len(self._output)
+        return 4 * (length * (of_layer * c.num_hidden_layers + 2 * c.hidden_size) + logits)
+
+    def _hidden(self, ids: Tensor) -> Tensor:
+        """What the output layer reads, (N, T, D)."""
+        return self._module.model(input_ids=ids, use_cache=False).last_hidden_state
+
+
+class _Adapted(nn.Module):
+    """A frozen projection with a trainable low-rank change."""
+
+    def __init__(self, linear: nn.Linear, rank: int, alpha: float, dtype: torch.dtype, chance: torch.Generator) -> None:
+        super().__init__()
+        self._weight, self._bias = linear.weight.detach().to(dtype), linear.bias
+        self.on = rank > 0
+        out, inputs = linear.weight.shape
+        bound = 1 / math.sqrt(inputs)  # as `peft` initialises A; B is zero, so that training begins with the model
+        a = (2 * torch.rand(rank, inputs, generator=chance) - 1) * bound
+        self.a, self.b = nn.Parameter(a), nn.Parameter(torch.zeros(out, rank))
+        self._scale = alpha / max(rank, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.linear(x.to(self._weight.dtype), self._weight).to(x.dtype)
+        if self._bias is not None:
+            y = y + self._bias
+        return y + self._scale * F.linear(F.linear(x, self.a), self.b) if self.on else y
+
+
+class _CrossEntropy(torch.autograd.Function):
+    """The mean cross-entropy of a linear output layer without bias. Its gradient is computed together with it, so that
+    no logits are kept."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, wanted: Tensor) -> Tensor:
+        """hidden (n, D), weight (V, D), wanted (n,) -> a number."""
+        slope = torch.empty_like(hidden)
+        total = 0.0
+        for at in range(0, len(hidden), AT_ONCE):
+            part = slice(at, at + AT_ONCE)
+            logits = F.linear(hidden[part].to(weight.dtype), weight).float()
+            places = wanted[part, None]
+            norm = logits.logsumexp(-1, keepdim=True)
+            total += float((norm - logits.gather(1, places)).sum())
+            p = logits.sub_(norm).exp_()
+            p.scatter_add_(1, places, torch.full_like(places, -1, dtype=p.dtype))
+            slope[part] = (p.to(weight.dtype) @ weight).float()
+        ctx.save_for_backward(slope.div_(len(hidden)))
+        return hidden.new_tensor(total / len(hidden))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        (slope,) = ctx.saved_tensors
+        return slope * grads[0], None, None
+
+
+def faster_dtype(weight: Tensor, rows: int = 256) -> torch.dtype:
+    """float32, or bfloat16 if this machine multiplies `rows` inputs by the weight at least a fifth faster in it."""
+    x, seconds = torch.randn(rows, weight.shape[1]), {}
+    for dtype in (torch.float32, torch.bfloat16):
+        given, w = x.to(dtype), weight.detach().to(dtype)
+        times = []
+        for _ in range(6):
+            began = time.perf_counter()
+            F.linear(given, w)
+            times.append(time.perf_counter() - began)
+        seconds[dtype] = min(times)
+    return torch.bfloat16 if 1.2 * seconds[torch.bfloat16] < seconds[torch.float32] else torch.float32
+
+
+@dataclass
+class State:
+    """Where a training stands, from which it resumes or continues with more text.
+
+    Attributes:
+        tensors: by name, the matrices and AdamW's moments.
+        times: how often each piece was trained.
+        learnt: tokens of the store's documents up to the end of the training text.
+        steps: of the optimiser.
+        spent: seconds of training.
+        curve: (tokens trained, mean ln p on held-out text).
+    """
+
+    tensors: dict[str, Tensor] = field(default_factory=dict)
+    times: list[int] = field(default_factory=list)
+    learnt: int = 0
+    steps: int = 0
+    spent: float = 0.0
+    curve: list[tuple[int, float]] = field(default_factory=list)
+
+    def to_bytes(self, identity: str) -> bytes:
+        """A safetensors file; `identity` names what it belongs to."""
+        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"}
+        return safetensors.torch.save(self.tensors, {"identity": identity, "state": json.dumps(said)})
+
+    @staticmethod
+    def of(tensors: dict[str, Tensor], said: Mapping[str, Any], identity: str) -> State | None:
+        """From the contents of such a file; None if it belongs to something else. Raises InputError if it is
+        damaged."""
+        if said.get("identity") != identity:
+            return None
+        try:
+            found = json.loads(said["state"])
+            times = [int(n) for n in found["times"]]
+            curve = [(int(tokens), float(value)) for tokens, value in found["curve"]]
+            return State(tensors, times, int(found["learnt"]), int(found["steps"]), float(found["spent"]), curve)
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise InputError(f"The state of the training is damaged ({error}).") from error
+
+
+@dataclass(frozen=True)
+class Progress:
+    """After a step of a run: steps done and planned, the mean loss of its pieces, and the mean ln p on held-out text if
+    it was evaluated."""
+
+    step: int
+    steps: int
+    loss: float
+    held_out: float | None = None
+
+
+class Trainer:
+    """Trains a student's adapters, from a state if there is one. `run` may be stopped after any step, and `state`
+    written at any time between two."""
+
+    def __init__(self, student: Student, pieces: np.ndarray, recipe: Recipe, state: State | None = None) -> None:
+        """
+        Args:
+            pieces: (N, T) ids; they begin with the pieces that the state was trained on.
+            state: it is not changed. Raises InputError if it does not fit.
+        """
+        self._student, self._pieces, self._recipe = student, torch.from_numpy(pieces.astype(np.int64)), recipe
+        state = state or State()
+        self._times = [*state.times, *[0] * (len(pieces) - len(state.times))]
+        if len(self._times) > len(pieces):
+            raise InputError(f"A state of {len(state.times)} pieces given for {len(pieces)}.")
+        self._optimiser = torch.optim.AdamW(student.parameters, lr=recipe.rate, betas=(0.9, 0.99), weight_decay=0.0)
+        self.steps, self.spent, self.curve = state.steps, state.spent, list(state.curve)
+        # Only new text after complete training is trained together with earlier text, not the rest of it.
+        self._replays = recipe.replays if min(state.times, default=0) >= recipe.epochs else 0
+        if state.tensors:
+            self._restore(state)
+
+    def state(self, learnt: int) -> State:
+        """A copy of where it stands; see `State`."""
+        tensors: dict[str, Tensor] = {}
+        for name, x in self._named():
+            tensors[name] = x.detach().clone()
+            for moment, value in self._moments(x).items():
+                tensors[f"{name}.{moment}"] = value.clone()
+        return State(tensors, list(self._times), learnt, self.steps, self.spent, list(self.curve))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every piece was trained as often as the recipe says."""
+        return min(self._times, default=0) >= self._recipe.epochs
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that were trained at least once."""
+        return sum(times > 0 for times in self._times) * self._pieces.shape[1]
+
+    def run(
+        self,
+        seconds: float = math.inf,
+        held_out: Callable[[], float] | None = None,
+        together: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> Iterator[Progress]:
+        """Trains every piece that is due, or until the time is over; at least one step.
+
+        Args:
+            held_out: evaluates the mean ln p on held-out text, at the start and some times in between.
+            together: pieces of a step that are computed at once, which only costs memory.
+        """
+        recipe, began = self._recipe, clock()
+        queue = self._due()
+        steps = -(-len(queue) // recipe.batch)
+        spent = self.spent
+        if held_out and steps and not self.curve:
+            self.curve.append((0, held_out()))
+        for step in range(steps):
+            passed = max(step / steps, (clock() - began) / max(seconds, 1e-9))
+            for group in self._optimiser.param_groups:
+                group["lr"] = recipe.rate_at(step, passed)
+            chosen = queue[step * recipe.batch : (step + 1) * recipe.batch]
+            loss = self._step(chosen, together)
+            self.steps += 1
+            self.spent = spent + clock() - began
+            last = step + 1 == steps or clock() - began >= seconds
+            found = None
+            if held_out and (last or (step + 1) % max(steps // CURVE, 1) == 0):
+                found = held_out()
+                self.curve.append((sum(self._times) * self._pieces.shape[1], found))
+            yield Progress(step + 1, steps, loss, found)
+            if last:
+                return
+
+    def _step(self, chosen: list[int], together: int) -> float:
+        self._optimiser.zero_grad()
+        total = 0.0
+        for at in range(0, len(chosen), together):
+            some = chosen[at : at + together]
+            loss = self._student.loss(self._pieces[some]) * (len(some) / len(chosen))
+            loss.backward()
+            total += float(loss.detach())
+        norm = float(torch.nn.utils.clip_grad_norm_(self._student.parameters, self._recipe.clip))
+        if not math.isfinite(norm):
+            raise InputError(
+                f"The loss is not finite at step {self.steps + 1}; the rate {self._recipe.rate:g} is high."
+            )
+        self._optimiser.step()
+        for piece in chosen:
+            self._times[piece] += 1
+        return total
+
+    def _due(self) -> list[int]:
+        """The pieces to train, in their order: in every round those that are due, each with some earlier ones."""
+        recipe, chance = self._recipe, np.random.default_rng((self._recipe.seed, self.steps))
+        earlier = [piece for piece, times in enumerate(self._times) if times >= recipe.epochs]
+        queue: list[int] = []
+        for above in range(recipe.epochs):
+            due = [piece for piece, times in enumerate(self._times) if recipe.epochs - times > above]
+            for piece in chance.permutation(due).tolist():
+                queue.append(piece)
+                if earlier:
+                    queue += chance.choice(earlier, self._replays).tolist()
+        return queue
+
+    def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
+        for (layer, name), adapted in self._student.places.items():
+            yield f"{layer}.{name}.a", adapted.a
+            yield f"{layer}.{name}.b", adapted.b
+
+    def _moments(self, x: nn.Parameter) -> dict[str, Tensor]:
+        return self._optimiser.state.get(x, {})
+
+    def _restore(self, state: State) -> None:
+        for name, x in self._named():
+            parts = {part: state.tensors.get(f"{name}{part}") for part in ("", ".exp_avg", ".exp_avg_sq", ".step")}
+            weights, first, second, step = parts.values()
+            if weights is None or weights.shape != x.shape:
+                raise InputError("The state of the training is of another recipe or model.")
+            with torch.no_grad():
+                x.copy_(weights)
+            if first is not None and second is not None and step is not None and first.shape == second.shape == x.shape:
+                self._optimiser.state[x] = {"step": step, "exp_avg": first, "exp_avg_sq": second}

@@ -1,0 +1,252 @@
+"""Adapts a model to one person's writing: trains an adapter on a personal store's text, and judges it.
+
+The newest tenth of the text is held out. The adapter is evaluated there with the store's n-grams mixed in, as in
+drafts; `Result.better` says whether it beats the model by more than the standard error. The state of the training is
+kept beside the store, so a later call resumes, or continues with the text added since.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+
+import numpy as np
+import psutil
+import torch
+from torch import Tensor
+
+from core.errors import InputError
+from core.models import adapter as files
+from core.models.adapter import Adapter, AdapterError, Result
+from core.models.torch_model import TorchModel
+from core.ngram.counts import Counts
+from core.ngram.interpolation import Interpolation, Store
+from core.ngram.personal import PersonalStore
+from core.ngram.shelf import interpolation
+from training.adapter import Recipe, State, Student, Trainer
+
+STATE = "training.safetensors"  # in the folder `PersonalStore.learned`
+HELD_OUT = 0.1  # share of the text
+LEAST = 4000  # tokens of a store, below which its held-out text says nothing
+LEAST_HELD_OUT = 320  # tokens
+WINDOW, CONTEXT = 256, 64  # tokens of a held-out window, and those at its beginning that are only context
+BLOCK = 64  # tokens: neighbours depend on each other, so the standard error is that of means over blocks
+MOST_WINDOWS = 48  # held-out windows, evenly spaced
+CURVE_WINDOWS = 6  # of them for the curve during training
+SAVE_EVERY = 60.0  # seconds
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What is being done: in words, the share done, the seconds left if known, and the mean ln p on held-out text if it
+    was evaluated."""
+
+    says: str
+    share: float = 0.0
+    left: float | None = None
+    held_out: float | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of a call.
+
+    Attributes:
+        result: of the adapter that is now beside the store.
+        share: of the training text that the adapter has learned; below 1 the time was over.
+        new: whether this call trained anything.
+        curve: (tokens trained, mean ln p of the model and adapter alone on held-out text).
+        seconds: of training, all calls together.
+    """
+
+    result: Result
+    share: float
+    new: bool
+    curve: list[tuple[int, float]]
+    seconds: float
+
+
+def learn(
+    store: PersonalStore,
+    model: TorchModel,
+    base: Store | None = None,
+    minutes: float = 10.0,
+    memory: float = 3.0,
+    recipe: Recipe | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[Stage | Outcome]:
+    """Trains, judges and publishes an adapter. Yields a `Stage` after every step, and an `Outcome` at the end. The
+    caller may stop it at any of them; the state is written, and another call resumes.
+
+    Args:
+        model: with transformers' layers, see `load_module`; they are changed.
+        base: the n-gram store of general text that drafts use.
+        minutes: of training and judging.
+        memory: the largest size of this process in GB.
+    Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
+        AdapterError when the adapter cannot be written.
+    """
+    began, recipe = clock(), recipe or Recipe()
+    removals, documents = store.token_ids()
+    total = sum(map(len, documents))
+    if total < LEAST:
+        raise InputError(
+            f"The store {store.name} has {total:,} tokens; learning needs at least {LEAST:,}. Add text with `polydraft "
+            "ngram add`."
+        )
+    fingerprint = model.fingerprint
+    identity = json.dumps({"model": fingerprint, "recipe": asdict(recipe)})
+    state = _state(store, identity)
+    if isinstance(state, str):
+        yield Stage(state)
+        state = State()
+    known, held = split(documents, state.learnt)
+    learnt = sum(map(len, known))
+    between = model.tokenizer.encode("\n\n")
+    windows = held_out_windows(joined(held, between))
+    stream = joined(known, between)
+    count = len(stream) // recipe.length  # the incomplete last piece waits for more text
+    pieces = np.array(stream[: count * recipe.length]).reshape(count, recipe.length)
+    student = Student(model.layers.module, recipe)
+    together = _together(student, recipe, memory)
+    trainer = Trainer(student, pieces, recipe, state)
+    if trainer.complete and (kept := _published(store, fingerprint)):
+        yield Outcome(kept.result, 1.0, False, trainer.curve, trainer.spent)
+        return
+
+    yield Stage("Evaluating the model alone on held-out text")
+    started = clock()
+    alone = [student.logprobs(window, adapted=False) for window in windows]
+    judging = clock() - started
+    some = windows[:: -(-len(windows) // CURVE_WINDOWS)]
+
+    def curve() -> float:
+        return fmean(float(student.logprobs(window)[CONTEXT - 1 :].mean()) for window in some)
+
+    def write() -> None:
+        with store.unless_removed(removals):
+            files.write(store.learned / STATE, trainer.state(learnt).to_bytes(identity))
+
+    seconds = max(60 * minutes - (clock() - began) - 1.5 * judging, 0.0)
+    started = saved = clock()
+    unsaved = False
+    try:
+        for at in trainer.run(seconds, curve, together, clock):
+            unsaved = True
+            passed = clock() - started
+            share = max(at.step / at.steps, min(passed / seconds, 1.0) if seconds else 1.0)
+            yield Stage("Training", share, passed / share - passed + judging, at.held_out)
+            if clock() - saved > SAVE_EVERY:
+                write()
+                saved, unsaved = clock(), False
+    finally:
+        if unsaved:
+            write()
+
+    yield Stage("Evaluating the adapter on held-out text", 1.0, judging)
+    rule = interpolation(base, [Counts.of(model.vocab_size, [(ids, 1) for ids in known])])
+    gains = [
+        gain
+        for window, before in zip(windows, alone, strict=True)
+        for gain in mixed_gains(rule, window, before, student.logprobs(window))
+    ]
+    result = Result(trainer.tokens, len(gains), *mean_and_error(gains))
+    with store.unless_removed(removals):
+        files.save(Adapter(student.maps(), recipe.alpha, fingerprint, result), store.learned)
+    yield Outcome(result, min(trainer.tokens / pieces.size, 1.0), True, trainer.curve, trainer.spent)
+
+
+def split(documents: Sequence[list[int]], learnt: int = 0) -> tuple[list[list[int]], list[list[int]]]:
+    """The text to learn and the text to hold out: the newest documents with a tenth of all tokens. A document that is
+    much longer than that is divided; nothing of the first `learnt` tokens, which were learned before, is held out."""
+    total = sum(map(len, documents))
+    wanted, most = HELD_OUT * total, total - learnt
+    held: list[list[int]] = []
+    known = list(documents)
+    size = 0
+    while known and size < wanted:
+        newest = known.pop()
+        part = len(newest) if size + len(newest) <= 2 * wanted else math.ceil(wanted) - size
+        part = min(part, most - size)
+        held.insert(0, newest[len(newest) - part :])
+        size += part
+        if part < len(newest):
+            known.append(newest[: len(newest) - part])
+            break
+    return known, [ids for ids in held if ids]
+
+
+def joined(documents: Sequence[list[int]], between: list[int]) -> list[int]:
+    """The documents one after the other, with these ids between them."""
+    found: list[int] = []
+    for ids in documents:
+        found += [*between, *ids] if found else ids
+    return found
+
+
+def held_out_windows(ids: list[int]) -> list[Tensor]:
+    """Windows (WINDOW,) or shorter, of which the tokens after the context cover the text; evenly spaced if there are
+    many. Raises InputError for too little text."""
+    if len(ids) < LEAST_HELD_OUT:
+        raise InputError(f"{len(ids)} tokens are new, too few to hold some out; add text with `polydraft ngram add`.")
+    step = WINDOW - CONTEXT
+    found = [torch.tensor(ids[at : at + WINDOW]) for at in range(0, len(ids) - CONTEXT, step)]
+    if len(found) <= MOST_WINDOWS:
+        return found
+    return [found[i] for i in np.linspace(0, len(found) - 1, MOST_WINDOWS).round().astype(int)]
+
+
+def mixed_gains(rule: Interpolation | None, window: Tensor, before: Tensor, after: Tensor) -> list[float]:
+    """For the tokens of a window (T,) after its context: how much larger ln p is by `after` (T - 1,) than by `before`,
+    both mixed with the n-grams."""
+    ids = window.tolist()
+    gains: list[float] = []
+    for at in range(CONTEXT, len(ids)):
+        logq = np.array([[float(before[at - 1]), float(after[at - 1])]])
+        if rule is not None:
+            logq = rule.scores(logq, [ids[:at]], np.array([[ids[at], ids[at]]]))
+        gains.append(float(logq[0, 1] - logq[0, 0]))
+    return gains
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    """The mean of at least two blocks, and its standard error by blocks of neighbours."""
+    blocks = [fmean(values[at : at + BLOCK]) for at in range(0, len(values) - BLOCK // 2, BLOCK)]
+    return fmean(values), stdev(blocks) / math.sqrt(len(blocks))
+
+
+def _together(student: Student, recipe: Recipe, memory: float) -> int:
+    """How many pieces of a step fit into this much memory (GB) at once. Raises InputError if none does."""
+    resident, each = psutil.Process().memory_info().rss, student.bytes_per_piece(recipe.length)
+    fitting = int((memory * 1e9 - resident) // each)
+    if fitting < 1:
+        raise InputError(
+            f"{memory:g} GB of memory given; training this model needs {(resident + each) / 1e9:.1f} GB. Give --memory "
+            f"{math.ceil((resident + each) / 1e8) / 10:g}."
+        )
+    return min(fitting, recipe.batch)
+
+
+def _state(store: PersonalStore, identity: str) -> State | str:
+    """The state of earlier training; a new one if there is none for this model and recipe; a sentence if it is
+    damaged."""
+    path = store.learned / STATE
+    if not path.exists():
+        return State()
+    try:
+        return State.of(*files.read_tensors(path), identity) or State()
+    except (AdapterError, InputError) as error:
+        return f"Training begins anew: {error}"
+
+
+def _published(store: PersonalStore, fingerprint: str) -> Adapter | None:
+    """The adapter beside the store, if it is complete and of this model."""
+    try:
+        found = files.load(store.learned)
+    except AdapterError:
+        return None
+    return found if found.model == fingerprint else None
