@@ -32,10 +32,10 @@ from core.ngram.errors import StoreError
 from core.ngram.personal import PersonalStore, remove_files
 from core.ngram.shelf import Shelf, interpolation
 from training import personal
-from training.adapter import Recipe, State, Student, Trainer
+from training.adapter import AdapterRecipe, State, Student, Trainer
 from training.personal import LEAST, Outcome, Stage, joined, learn, mean_and_error, mixed_gains, split
 
-QUICK = Recipe(length=64, epochs=6, rate=1e-2)
+QUICK = AdapterRecipe(length=64, epochs=6, rate=1e-2)
 Load = Callable[[], TorchModel]
 
 
@@ -173,7 +173,7 @@ def test_new_text_is_trained_with_earlier_text_and_a_state_of_another_size_is_re
     assert times[8:] == [1] * 4
     assert sum(times[:8]) == 8 + 4
     with pytest.raises(InputError, match="another recipe"):
-        other = Recipe(rank=4)
+        other = AdapterRecipe(rank=4)
         Trainer(Student(fresh().layers.module, other, torch.float32), pieces, other, trainer.state(0))
     with pytest.raises(InputError, match="8 pieces"):
         Trainer(Student(fresh().layers.module, recipe, torch.float32), pieces[:4], recipe, trainer.state(0))

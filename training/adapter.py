@@ -31,7 +31,7 @@ CURVE = 8  # evaluations on held-out text during a run
 
 
 @dataclass(frozen=True)
-class Recipe:
+class AdapterRecipe:
     """The hyperparameters.
 
     Attributes:
@@ -81,7 +81,7 @@ class Student:
         dtype: of the frozen products: float32, or bfloat16 where this machine multiplies it faster.
     """
 
-    def __init__(self, module: PreTrainedModel, recipe: Recipe, dtype: torch.dtype | None = None) -> None:
+    def __init__(self, module: PreTrainedModel, recipe: AdapterRecipe, dtype: torch.dtype | None = None) -> None:
         """Replaces the projections of `module`, a float32 model on the CPU, by adapted ones. Raises InputError for a
         model outside the Llama family."""
         if why_not := why_not_family(module):
@@ -260,7 +260,7 @@ class Trainer:
     """Trains a student's adapters, from a state if there is one. `run` may be stopped after any step, and `state`
     written at any time between two."""
 
-    def __init__(self, student: Student, pieces: np.ndarray, recipe: Recipe, state: State | None = None) -> None:
+    def __init__(self, student: Student, pieces: np.ndarray, recipe: AdapterRecipe, state: State | None = None) -> None:
         """
         Args:
             pieces: (N, T) ids; they begin with the pieces that the state was trained on.

@@ -27,7 +27,7 @@ from core.ngram.counts import Counts
 from core.ngram.interpolation import Interpolation, Store
 from core.ngram.personal import PersonalStore
 from core.ngram.shelf import interpolation
-from training.adapter import Recipe, State, Student, Trainer
+from training.adapter import AdapterRecipe, State, Student, Trainer
 
 STATE = "training.safetensors"  # in the folder `PersonalStore.learned`
 HELD_OUT = 0.1  # share of the text
@@ -76,7 +76,7 @@ def learn(
     base: Store | None = None,
     minutes: float = 10.0,
     memory: float = 3.0,
-    recipe: Recipe | None = None,
+    recipe: AdapterRecipe | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[Stage | Outcome]:
     """Trains, judges and publishes an adapter. Yields a `Stage` after every step, and an `Outcome` at the end. The
@@ -90,7 +90,7 @@ def learn(
     Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
         AdapterError when the adapter cannot be written.
     """
-    began, recipe = clock(), recipe or Recipe()
+    began, recipe = clock(), recipe or AdapterRecipe()
     removals, documents = store.token_ids()
     total = sum(map(len, documents))
     if total < LEAST:
@@ -219,7 +219,7 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values), stdev(blocks) / math.sqrt(len(blocks))
 
 
-def _together(student: Student, recipe: Recipe, memory: float) -> int:
+def _together(student: Student, recipe: AdapterRecipe, memory: float) -> int:
     """How many pieces of a step fit into this much memory (GB) at once. Raises InputError if none does."""
     resident, each = psutil.Process().memory_info().rss, student.bytes_per_piece(recipe.length)
     fitting = int((memory * 1e9 - resident) // each)
