@@ -20,6 +20,8 @@ from typer.testing import CliRunner
 from app import learn_cli, personal_cli
 from app.cli import app
 from app.engine import Engine
+from app.evals import adapter as adapter_evaluation
+from app.evals.options import EvalOptions
 from app.jobs import Job
 from core.adapters import Adapters
 from core.autocomplete import Autocomplete
@@ -485,6 +487,31 @@ def test_when_adapters_change_running_requests_begin_again_with_the_new_weights(
         assert len(fake.sessions) == 2
 
     asyncio.run(type_in_two_tabs())
+
+
+# ---------------------------------------------------------------- the evaluation
+
+
+def test_the_evaluation_trains_on_one_text_and_tests_on_another(
+    tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(personal, "AdapterRecipe", lambda: QUICK)
+    (tmp_path / "past.txt").write_text(letters(5000))
+    (tmp_path / "next.txt").write_text(letters(600, seed=8))
+    folder = tmp_path / "model"
+    shutil.copytree(tiny_folder("compiled llama"), folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 256}))
+    report = adapter_evaluation.measure(
+        EvalOptions(model=str(folder), text=tmp_path / "next.txt", past=tmp_path / "past.txt", repetitions=128),
+        lambda _: None,
+    )
+    rows = {row["with"]: row for row in report.rows}
+    assert [row["places"] for row in report.rows] == [128] * 6
+    assert rows["model, adapter"]["ln_p"] > rows["model"]["ln_p"] + 1
+    assert rows["model, adapter"]["first_three"] > rows["model"]["first_three"]
+    assert rows["base and personal stores, adapter"]["gain"] > 0
+    assert report.targets[0].met
 
 
 # ---------------------------------------------------------------- the command

@@ -20,6 +20,7 @@ EVALS = {
     "typing": "keys that a typist saves with 1, 3, 5 and 9 drafts, beside distinct beginnings, greedy, branching, beam",
     "keytype": "KeyTypeBench's cases of inline prose completion: the best draft, and the best of 3 and of 9",
     "personal": "the effect of a personal store, learned from one text of a writer and tested on another",
+    "adapter": "the writer's next token with an adapter trained on an earlier text, and without; the cost of a pass",
     "verified": "superposed drafts before and after one pass that checks them, beside branching greedy",
     "lossless": "greedy text with speculation beside text without, token by token, on every prompt",
     "arc-risk": "whether the bound behind ARC's tolerance holds on the tokens that it accepted",

@@ -24,7 +24,9 @@ def evaluate(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(EVALS)}.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     text: Annotated[Path | None, typer.Option(help="A file or folder of text to test on; .txt or .jsonl.zst.")] = None,
-    past: Annotated[Path | None, typer.Option(help="Training text of the same writer: personal and tune.")] = None,
+    past: Annotated[
+        Path | None, typer.Option(help="The writer's earlier text: personal, adapter, tune.")
+    ] = None,
     repetitions: Annotated[
         int | None,
         typer.Option(
@@ -50,6 +52,7 @@ def evaluate(
         typer.Option(help="Draw to this SVG file: drafts, samplers, linearity, repetition, answers.", metavar="FILE"),
     ] = None,
     backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
+    minutes: Annotated[float | None, typer.Option(min=0.1, help="Minutes of training: adapter; 10.")] = None,
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
     base_store: Annotated[
         str | None,
@@ -72,6 +75,7 @@ def evaluate(
             timed=timed,
             context=context,
             part=part,
+            minutes=minutes,
             backend=backend,
             model=model,
             base_store=base_store,
