@@ -64,14 +64,18 @@ def learn(
     outcome: Outcome | None = None
     with closing(PersonalStore.open(path, module.tokenizer)) as opened, Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=1.0)
-        with closing(steps_of(opened, module, base, minutes, memory)) as steps:
-            for stage in steps:
-                if isinstance(stage, Outcome):
-                    outcome = stage
-                    continue
-                if stage.held_out is not None:
-                    bar.console.print(f"{stage.share:4.0%}  ln p on held-out text {stage.held_out:.3f}")
-                bar.update(task, description=stage.says, completed=stage.share)
+        try:
+            with closing(steps_of(opened, module, base, minutes, memory)) as steps:
+                for stage in steps:
+                    if isinstance(stage, Outcome):
+                        outcome = stage
+                        continue
+                    if stage.held_out is not None:
+                        bar.console.print(f"{stage.share:4.0%}  ln p on held-out text {stage.held_out:.3f}")
+                    bar.update(task, description=stage.says, completed=stage.share)
+        except KeyboardInterrupt:
+            bar.console.print(f"Stopped; `polydraft learn {store}` goes on from there.")
+            raise
     assert outcome is not None
     if as_json:
         typer.echo(json.dumps({"name": "learn", "rows": [row(store, outcome)]}, ensure_ascii=False))
@@ -116,6 +120,6 @@ def said(store: str, outcome: Outcome) -> str:
         )
     if outcome.share < 1:
         sentences.append(
-            f"The time was over after {outcome.share:.0%} of the text; `polydraft learn {store}` goes on from there."
+            f"The time ended after {outcome.share:.0%} of the training; `polydraft learn {store}` goes on from there."
         )
     return " ".join(sentences)

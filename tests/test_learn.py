@@ -307,6 +307,15 @@ def test_the_time_bounds_a_call_and_another_goes_on(store: PersonalStore, fresh:
     assert outcome_of(learn(store, fresh(), recipe=QUICK)).share == 1
 
 
+def test_a_short_text_is_trained_several_times_and_a_state_continues_with_fewer(
+    store: PersonalStore, fresh: Load
+) -> None:
+    assert [personal.recipe_for(pieces).epochs for pieces in (1, 17, 60, 100, 1000)] == [4, 4, 3, 2, 1]
+    outcome_of(learn(store, fresh(), recipe=QUICK))
+    more = outcome_of(learn(store, fresh(), recipe=replace(QUICK, epochs=2)))
+    assert not more.new
+
+
 def test_too_little_text_or_memory_is_said(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
     with PersonalStore.open(tmp_path / "new.sqlite", fresh().tokenizer, create=True) as few:
         few.add("a.txt", [letters(LEAST - 1)])
@@ -495,7 +504,7 @@ def test_when_adapters_change_running_requests_begin_again_with_the_new_weights(
 def test_the_evaluation_trains_on_one_text_and_tests_on_another(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(personal, "AdapterRecipe", lambda: QUICK)
+    monkeypatch.setattr(personal, "AdapterRecipe", lambda: replace(QUICK, epochs=4))
     (tmp_path / "past.txt").write_text(letters(5000))
     (tmp_path / "next.txt").write_text(letters(600, seed=8))
     folder = tmp_path / "model"

@@ -68,6 +68,10 @@ class AdapterRecipe:
         if not (self.rate > 0 and self.places):
             raise InputError(f"rate {self.rate} and places {list(self.places)} given; both are needed.")
 
+    def identity(self) -> dict[str, Any]:
+        """What a state depends on; the rest may change from one run to the next."""
+        return {name: getattr(self, name) for name in ("rank", "alpha", "places", "length", "seed")}
+
     def rate_at(self, step: int, passed: float) -> float:
         """The learning rate of a run's step, given the share of the run that has passed."""
         return self.rate * min((step + 1) / self.warm_up, 1.0) * (1 - 0.9 * min(passed, 1.0))
@@ -291,6 +295,12 @@ class Trainer:
     def complete(self) -> bool:
         """Whether every piece was trained as often as the recipe says."""
         return min(self._times, default=0) >= self._recipe.epochs
+
+    @property
+    def share(self) -> float:
+        """The share of the recipe's work that is done."""
+        epochs = self._recipe.epochs
+        return sum(min(times, epochs) for times in self._times) / (epochs * max(len(self._times), 1))
 
     @property
     def tokens(self) -> int:

@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 import numpy as np
@@ -37,6 +37,7 @@ WINDOW, CONTEXT = 256, 64  # tokens of a held-out window, and those at its begin
 BLOCK = 64  # tokens: neighbours depend on each other, so the standard error is that of means over blocks
 MOST_WINDOWS = 48  # held-out windows, evenly spaced
 CURVE_WINDOWS = 6  # of them for the curve during training
+LEAST_STEPS, MOST_EPOCHS = 40, 4  # of the optimiser; docs/personal-stores.md has the figures
 SAVE_EVERY = 60.0  # seconds
 
 
@@ -57,7 +58,7 @@ class Outcome:
 
     Attributes:
         result: of the adapter that is now beside the store.
-        share: of the training text that the adapter has learned; below 1 the time was over.
+        share: of the training that is done; below 1 the time was over.
         new: whether this call trained anything.
         curve: (tokens trained, mean ln p of the model and adapter alone on held-out text).
         seconds: of training, all calls together.
@@ -90,7 +91,7 @@ def learn(
     Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
         AdapterError when the adapter cannot be written.
     """
-    began, recipe = clock(), recipe or AdapterRecipe()
+    began = clock()
     removals, documents = store.token_ids()
     total = sum(map(len, documents))
     if total < LEAST:
@@ -99,7 +100,7 @@ def learn(
             "ngram add`."
         )
     fingerprint = model.fingerprint
-    identity = json.dumps({"model": fingerprint, "recipe": asdict(recipe)})
+    identity = json.dumps({"model": fingerprint, "recipe": (recipe or AdapterRecipe()).identity()})
     state = _state(store, identity)
     if isinstance(state, str):
         yield Stage(state)
@@ -109,9 +110,11 @@ def learn(
     between = model.tokenizer.encode("\n\n")
     windows = held_out_windows(joined(held, between))
     stream = joined(known, between)
-    count = len(stream) // recipe.length  # the incomplete last piece waits for more text
-    pieces = np.array(stream[: count * recipe.length]).reshape(count, recipe.length)
-    student = Student(model.layers.module, recipe)
+    length = (recipe or AdapterRecipe()).length
+    count = len(stream) // length  # the incomplete last piece waits for more text
+    pieces = np.array(stream[: count * length]).reshape(count, length)
+    recipe = recipe or recipe_for(count)
+    student = Student(model.layers.module.to("cpu", torch.float32), recipe)
     together = _together(student, recipe, memory)
     trainer = Trainer(student, pieces, recipe, state)
     if trainer.complete and (kept := _published(store, fingerprint)):
@@ -157,7 +160,14 @@ def learn(
     result = Result(trainer.tokens, len(gains), *mean_and_error(gains))
     with store.unless_removed(removals):
         files.save(Adapter(student.maps(), recipe.alpha, fingerprint, result), store.learned)
-    yield Outcome(result, min(trainer.tokens / pieces.size, 1.0), True, trainer.curve, trainer.spent)
+    yield Outcome(result, trainer.share, True, trainer.curve, trainer.spent)
+
+
+def recipe_for(pieces: int) -> AdapterRecipe:
+    """The hyperparameters for this many pieces: a short text is trained several times."""
+    usual = AdapterRecipe()
+    epochs = math.ceil(LEAST_STEPS * usual.batch / max(pieces, 1))
+    return replace(usual, epochs=min(max(epochs, usual.epochs), MOST_EPOCHS))
 
 
 def split(documents: Sequence[list[int]], learnt: int = 0) -> tuple[list[list[int]], list[list[int]]]:

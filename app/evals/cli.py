@@ -24,9 +24,7 @@ def evaluate(
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(EVALS)}.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
     text: Annotated[Path | None, typer.Option(help="A file or folder of text to test on; .txt or .jsonl.zst.")] = None,
-    past: Annotated[
-        Path | None, typer.Option(help="The writer's earlier text: personal, adapter, tune.")
-    ] = None,
+    past: Annotated[Path | None, typer.Option(help="The writer's earlier text: personal, adapter, tune.")] = None,
     repetitions: Annotated[
         int | None,
         typer.Option(
