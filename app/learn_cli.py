@@ -42,6 +42,7 @@ def learn(
     """
     with suppress(OSError, AttributeError):  # Windows has no such call
         os.nice(NICE)
+    from app.bench.text import SAMPLE
     from core.autocomplete import BASE_STORE
     from core.models.load import load_module
     from core.ngram import NgramStore
@@ -60,12 +61,13 @@ def learn(
     base = None
     with suppress(StoreError):  # of another tokenizer: drafts use none either
         base = NgramStore.open(BASE_STORE, fingerprint=module.tokenizer.fingerprint)
+    general = SAMPLE.read_text(encoding="utf-8")
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     outcome: Outcome | None = None
     with closing(PersonalStore.open(path, module.tokenizer)) as opened, Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=1.0)
         try:
-            with closing(steps_of(opened, module, base, minutes, memory)) as steps:
+            with closing(steps_of(opened, module, base, general, minutes, memory)) as steps:
                 for stage in steps:
                     if isinstance(stage, Outcome):
                         outcome = stage
@@ -92,6 +94,8 @@ def row(store: str, outcome: Outcome) -> dict[str, object]:
         "held_out": result.held_out,
         "gain": round(result.gain, 4),
         "error": round(result.error, 4),
+        "strength": result.strength,
+        "general": round(result.general, 4),
         "on": result.better,
         "new": outcome.new,
         "curve": [[tokens, round(value, 4)] for tokens, value in outcome.curve],
@@ -110,6 +114,9 @@ def said(store: str, outcome: Outcome) -> str:
     gain = f"{result.gain:+.3f} ± {result.error:.3f} (standard error)"
     sentences.append(
         f"On {result.held_out:,} tokens of your newest text, which it has not seen, ln p changes by {gain}."
+    )
+    sentences.append(
+        f"On a text by others, ln p changes by {result.general:+.3f} at this strength ({result.strength:g})."
     )
     if result.better:
         sentences.append("Drafts use the adapter while the store is on.")

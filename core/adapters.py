@@ -1,7 +1,8 @@
 """The adapters of personal stores, as a model computes with them.
 
 `polydraft learn` puts an adapter beside a store's file. A model uses those of the stores that are on, if they beat the
-model on held-out text. Several adapters share one unit of strength, because each was judged alone.
+model on held-out text, each with the strength of its result; n adapters with an n-th of it, because each was judged
+alone.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class Adapters:
                 self.problems[folder.stem] = adapter
             elif adapter.result.better:
                 try:
-                    self._model.adapt([(adapter, 1.0)])
+                    self._model.adapt([(adapter, adapter.result.strength)])
                     self._on.append(adapter)
                 except (AdapterError, BackendUnavailable) as error:
                     self.problems[folder.stem] = str(error)
-        self._model.adapt([(adapter, 1 / len(self._on)) for adapter in self._on])
+        self._model.adapt([(adapter, adapter.result.strength / len(self._on)) for adapter in self._on])
         return [*map(id, before)] != [*map(id, self._on)]
 
 

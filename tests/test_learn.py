@@ -119,7 +119,7 @@ def test_training_lowers_the_loss_and_leaves_the_model_alone(fresh: Load, dtype:
     assert len(losses) == 8 * QUICK.epochs / QUICK.batch
     assert losses[-1] < losses[0] - 1
     assert float(student.logprobs(window).mean()) > float(before.mean()) + 1
-    assert torch.equal(student.logprobs(window, adapted=False), before)
+    assert torch.equal(student.logprobs(window, 0.0), before)
 
 
 def test_compiled_code_computes_what_was_trained(fresh: Load, tiny_folder: Callable[[str], Path]) -> None:
@@ -269,6 +269,25 @@ def test_learning_helps_on_text_that_was_not_seen_and_a_second_call_has_nothing_
     assert again.result == outcome.result
 
 
+def test_the_strength_is_the_largest_that_costs_general_text_a_hundredth_at_most(
+    store: PersonalStore, fresh: Load
+) -> None:
+    general = letters(1000, alphabet="efgh.", seed=3)  # by others, who write in another way
+    weak, free = (
+        outcome_of(learn(store, fresh(), None, general, recipe=replace(QUICK, seed=seed))).result
+        for seed, general in ((1, general), (2, letters(1000, seed=4)))
+    )
+    assert 0 < weak.strength < 1
+    assert free.strength == 1
+    assert free.general > 0
+    with torch.inference_mode():
+        window = torch.tensor(fresh().tokenizer.encode(general[:256]))
+        alone = Student(fresh().layers.module, QUICK).logprobs(window, 0.0)
+    assert -0.015 * abs(float(alone.mean())) < weak.general
+    outcome_of(learn(store, fresh(), None, general, recipe=QUICK))
+    assert load(store.learned).result.strength < 1
+
+
 def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: Load) -> None:
     store.add("a.txt", ["abc" * 1500])
     store.add("b.txt", ["acb" * 200])  # the newest tenth contradicts the rest
@@ -412,11 +431,11 @@ def test_removed_files_are_overwritten(store: PersonalStore, tmp_path: Path) -> 
 # ---------------------------------------------------------------- in use
 
 
-def published(store: PersonalStore, model: TorchModel, gain: float = 1.0, seed: int = 0) -> None:
+def published(store: PersonalStore, model: TorchModel, gain: float = 1.0, seed: int = 0, strength: float = 1.0) -> None:
     from test_adapter import adapter_for
 
     made = adapter_for(model.layers.projections, ["q_proj"], size=0.3, seed=seed)
-    save(replace(made, model=model.fingerprint, result=Result(1, 1, gain, 0.1)), store.learned)
+    save(replace(made, model=model.fingerprint, result=Result(1, 1, gain, 0.1, strength)), store.learned)
 
 
 def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
@@ -429,14 +448,14 @@ def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
     shelf = Shelf(model.tokenizer, tmp_path)
     autocomplete = Autocomplete(model, shelf=shelf)
     assert not autocomplete.adapt()
-    published(store, model)
+    published(store, model, strength=0.6)
     assert autocomplete.adapt()
-    assert used[-1] == [1.0]
+    assert used[-1] == [0.6]
     assert not autocomplete.adapt()  # nothing changed
     with PersonalStore.open(tmp_path / "work.sqlite", model.tokenizer, create=True) as other:
         published(other, model, seed=1)
         assert autocomplete.adapt()
-        assert used[-1] == [0.5, 0.5]
+        assert used[-1] == [0.3, 0.5]
         assert autocomplete.adapt(["work"])
         assert used[-1] == [1.0]
         store.switch(False)

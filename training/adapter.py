@@ -121,15 +121,15 @@ class Student:
         return _CrossEntropy.apply(hidden, self._output, ids[:, 1:].flatten())  # pyright: ignore[reportReturnType]
 
     @torch.no_grad()
-    def logprobs(self, ids: Tensor, adapted: bool = True) -> Tensor:
-        """ln p of each token of a piece (T,) after the first: (T - 1,) float32; of the model alone if not `adapted`."""
+    def logprobs(self, ids: Tensor, strength: float = 1.0) -> Tensor:
+        """ln p of each token of a piece (T,) after the first: (T - 1,) float32; at strength 0 of the model alone."""
         for each in self.places.values():
-            each.on = adapted
+            each.strength = strength
         try:
             hidden = self._hidden(ids[None, :-1])[0]
         finally:
             for each in self.places.values():
-                each.on = True
+                each.strength = 1.0
         found = []
         for some, wanted in zip(hidden.split(AT_ONCE), ids[1:].split(AT_ONCE), strict=True):
             logits = F.linear(some.to(self.dtype), self._output).float()
@@ -154,7 +154,7 @@ class _Adapted(nn.Module):
     def __init__(self, linear: nn.Linear, rank: int, alpha: float, dtype: torch.dtype, chance: torch.Generator) -> None:
         super().__init__()
         self._weight, self._bias = linear.weight.detach().to(dtype), linear.bias
-        self.on = rank > 0
+        self.strength = 1.0 if rank else 0.0
         out, inputs = linear.weight.shape
         bound = 1 / math.sqrt(inputs)  # as `peft` initialises A; B is zero, so that training begins with the model
         a = (2 * torch.rand(rank, inputs, generator=chance) - 1) * bound
@@ -165,7 +165,8 @@ class _Adapted(nn.Module):
         y = F.linear(x.to(self._weight.dtype), self._weight).to(x.dtype)
         if self._bias is not None:
             y = y + self._bias
-        return y + self._scale * F.linear(F.linear(x, self.a), self.b) if self.on else y
+        scale = self.strength * self._scale
+        return y + scale * F.linear(F.linear(x, self.a), self.b) if scale else y
 
 
 class _CrossEntropy(torch.autograd.Function):

@@ -38,6 +38,8 @@ BLOCK = 64  # tokens: neighbours depend on each other, so the standard error is 
 MOST_WINDOWS = 48  # held-out windows, evenly spaced
 CURVE_WINDOWS = 6  # of them for the curve during training
 LEAST_STEPS, MOST_EPOCHS = 40, 4  # of the optimiser; docs/personal-stores.md has the figures
+STRENGTHS = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
+MOST_COST = 0.01  # of the mean ln p of general text
 SAVE_EVERY = 60.0  # seconds
 
 
@@ -75,6 +77,7 @@ def learn(
     store: PersonalStore,
     model: TorchModel,
     base: Store | None = None,
+    general: str = "",
     minutes: float = 10.0,
     memory: float = 3.0,
     recipe: AdapterRecipe | None = None,
@@ -86,6 +89,7 @@ def learn(
     Args:
         model: with transformers' layers, see `load_module`; they are changed.
         base: the n-gram store of general text that drafts use.
+        general: a text by others; the strength is the largest that costs at most a hundredth of ln p there.
         minutes: of training and judging.
         memory: the largest size of this process in GB.
     Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
@@ -123,12 +127,14 @@ def learn(
 
     yield Stage("Evaluating the model alone on held-out text")
     started = clock()
-    alone = [student.logprobs(window, adapted=False) for window in windows]
+    alone = [student.logprobs(window, 0.0) for window in windows]
+    of_others = held_out_windows(model.tokenizer.encode(general)) if general else []
+    others_alone = [mean_of(student.logprobs(window, 0.0)) for window in of_others]
     judging = clock() - started
     some = windows[:: -(-len(windows) // CURVE_WINDOWS)]
 
     def curve() -> float:
-        return fmean(float(student.logprobs(window)[CONTEXT - 1 :].mean()) for window in some)
+        return fmean(mean_of(student.logprobs(window)) for window in some)
 
     def write() -> None:
         with store.unless_removed(removals):
@@ -151,13 +157,19 @@ def learn(
             write()
 
     yield Stage("Evaluating the adapter on held-out text", 1.0, judging)
+    strength, cost = STRENGTHS[0], 0.0
+    for strength in STRENGTHS if of_others else ():
+        others = [mean_of(student.logprobs(window, strength)) for window in of_others]
+        cost = fmean(others) - fmean(others_alone)
+        if cost >= MOST_COST * fmean(others_alone):
+            break
     rule = interpolation(base, [Counts.of(model.vocab_size, [(ids, 1) for ids in known])])
     gains = [
         gain
         for window, before in zip(windows, alone, strict=True)
-        for gain in mixed_gains(rule, window, before, student.logprobs(window))
+        for gain in mixed_gains(rule, window, before, student.logprobs(window, strength))
     ]
-    result = Result(trainer.tokens, len(gains), *mean_and_error(gains))
+    result = Result(trainer.tokens, len(gains), *mean_and_error(gains), strength, cost)
     with store.unless_removed(removals):
         files.save(Adapter(student.maps(), recipe.alpha, fingerprint, result), store.learned)
     yield Outcome(result, trainer.share, True, trainer.curve, trainer.spent)
@@ -208,6 +220,11 @@ def held_out_windows(ids: list[int]) -> list[Tensor]:
     if len(found) <= MOST_WINDOWS:
         return found
     return [found[i] for i in np.linspace(0, len(found) - 1, MOST_WINDOWS).round().astype(int)]
+
+
+def mean_of(logprobs: Tensor) -> float:
+    """Of a window's ln p (T - 1,), after its context."""
+    return float(logprobs[CONTEXT - 1 :].mean())
 
 
 def mixed_gains(rule: Interpolation | None, window: Tensor, before: Tensor, after: Tensor) -> list[float]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from app.bench.report import Report
+from app.bench.text import SAMPLE
 from app.evals.options import EvalOptions
 from app.evals.personal import learn_and_test
 from app.evals.scores import half_interval
@@ -70,7 +71,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         }
         found: dict[str, list[Placed]] = {}
         for adapted in (False, True):
-            model.adapt([(adapter, 1.0)] if adapted else [])
+            model.adapt([(adapter, adapter.result.strength)] if adapted else [])
             for name in rules:
                 found[f"{name}, adapter" if adapted else name] = []
             for number, window in enumerate(windows):
@@ -108,6 +109,8 @@ def judged(
         "seconds": seconds,
         "held_out_gain": result.gain,
         "held_out_error": result.error,
+        "strength": result.strength,
+        "general": result.general,
     }
     both = "base and personal stores"
     gained = [b.logp - a.logp for a, b in zip(found[both], found[f"{both}, adapter"], strict=True)]
@@ -152,7 +155,8 @@ def _learned(
     from training.personal import Outcome, learn
 
     module = load_module(options.model)
-    for stage in learn(store, module, base, options.minutes or 10.0):
+    general = SAMPLE.read_text(encoding="utf-8")
+    for stage in learn(store, module, base, general, options.minutes or 10.0):
         if isinstance(stage, Outcome):
             return stage.result, stage.seconds
         progress(f"{stage.says} {stage.share:.0%}")

@@ -17,7 +17,7 @@ import math
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
@@ -70,14 +70,18 @@ class Result:
     Attributes:
         tokens: learned, each counted once.
         held_out: tokens on which it was evaluated.
-        gain: the mean gain in ln p per token there, with the store's n-grams mixed in.
+        gain: the mean gain in ln p per token there, at this strength, with the store's n-grams mixed in.
         error: the standard error of that mean.
+        strength: the share of the change that drafts use, 0 to 1.
+        general: the change of ln p per token of general text at this strength.
     """
 
     tokens: int
     held_out: int
     gain: float
     error: float
+    strength: float = 1.0
+    general: float = 0.0
 
     @property
     def better(self) -> bool:
@@ -244,10 +248,10 @@ def _about(said: Any, path: Path) -> tuple[str, Result]:
         about = None
     if not isinstance(about, dict) or not isinstance(about.get("model"), str) or about.get("version") != 1:
         raise AdapterError(f"{path} lacks the fingerprint of its model; `polydraft learn` writes it.")
-    numbers = {name: about.get(name) for name in ("tokens", "held_out", "gain", "error")}
-    if not all(_is_number(value) for value in numbers.values()):
+    numbers = {each.name: about.get(each.name) for each in fields(Result)}
+    if not all(_is_number(value) for value in numbers.values()) or not 0 <= numbers["strength"] <= 1:
         raise AdapterError(f"{path} lacks the result on held-out text; train it anew with `polydraft learn`.")
-    return about["model"], Result(int(numbers["tokens"]), int(numbers["held_out"]), numbers["gain"], numbers["error"])
+    return about["model"], Result(**numbers)
 
 
 def _is_number(value: Any) -> bool:
