@@ -7,6 +7,7 @@ have the same stores open. The engine's next look-up uses data committed here.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -32,13 +33,18 @@ class PersonalStores:
         self._shelf = Shelf(tokenizer, folder)
 
     def list(self) -> list[dict[str, Any]]:
-        """One entry per store: name, switches, bytes, last change, tokens, documents; or name and "problem"."""
+        """One entry per store: name, switches, bytes, last change, tokens, documents, a sentence about its adapter; or
+        name and "problem"."""
         self._shelf.active()
         rows = []
         try:
             for name in self._shelf.names():
                 problem = self._shelf.problems.get(name)
-                rows.append({"store": name, "problem": problem} if problem else self._shelf.named([name])[0].summary())
+                if problem:
+                    rows.append({"store": name, "problem": problem})
+                    continue
+                store = self._shelf.named([name])[0]
+                rows.append(store.summary() | {"adapter": about_adapter(store.learned)})
         finally:
             self._shelf.close()
         return rows
@@ -167,6 +173,22 @@ class PersonalStores:
 
     def _open(self, name: str, create: bool = False) -> PersonalStore:
         return self._shelf.open(name, create)
+
+
+def about_adapter(folder: Path) -> str:
+    """What the adapter that was trained on a store's text brought, in a sentence; "" if there is none."""
+    from core.models.adapter import AdapterError, load
+
+    if not folder.is_dir():
+        return ""
+    try:
+        result = load(folder).result
+    except AdapterError:
+        return "The training of an adapter has not ended."
+    learned = f"The model has learned {result.tokens:,} tokens"
+    if not result.better:
+        return f"{learned}; that is not enough yet to help, so drafts do not use it."
+    return f"{learned}: each token that you write next is {math.expm1(result.gain):.0%} more probable."
 
 
 def _known_after(store: PersonalStore, text: str) -> tuple[str, list[dict[str, Any]]]:

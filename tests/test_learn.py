@@ -23,6 +23,7 @@ from app.engine import Engine
 from app.evals import adapter as adapter_evaluation
 from app.evals.options import EvalOptions
 from app.jobs import Job
+from app.personal import PersonalStores
 from core.adapters import Adapters
 from core.autocomplete import Autocomplete
 from core.errors import BackendUnavailable, InputError
@@ -467,6 +468,21 @@ def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
         published(other, model, gain=0.05)  # within the standard error
         assert not autocomplete.adapt()
     shelf.close()
+
+
+def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+    stores = PersonalStores(fresh().tokenizer, tmp_path)
+
+    def says() -> str:
+        return stores.list()[0]["adapter"]
+
+    assert says() == ""
+    store.learned.mkdir()
+    assert "has not ended" in says()
+    published(store, fresh(), gain=0.25)
+    assert says() == "The model has learned 1 tokens: each token that you write next is 28% more probable."
+    published(store, fresh(), gain=0.05)
+    assert "drafts do not use it" in says()
 
 
 def test_an_adapter_that_is_not_usable_is_said_and_the_model_drafts_alone(

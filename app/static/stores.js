@@ -14,7 +14,7 @@ import { ago, clearError, field, messageOf, newElement, originName, plural, setT
  * A store as the server lists it; one that cannot be used has only a name and a problem.
  * @typedef {{origin: string, documents: number, tokens: number, added: string}} Origin
  * @typedef {{store: string, problem?: string, enabled: boolean, learning: boolean, bytes: number, changed: string,
- *            tokens: number, origins: Origin[], unlisted: number}} Store
+ *            tokens: number, origins: Origin[], unlisted: number, adapter: string}} Store
  */
 
 const FIRST = "me"; // the store that is created for the first files
@@ -141,7 +141,7 @@ export class StoresTab {
   /** @param {Store} store */
   newStore({ store }) {
     const item = newElement("li", "ps-store", `
-      <div class="ps-what"><h3></h3><p class="ps-facts"></p></div>
+      <div class="ps-what"><h3></h3><p class="ps-facts"></p><p class="ps-facts ps-adapter" hidden></p></div>
       <div class="ps-switches">
         <label><input type="checkbox" role="switch" class="ps-on"> Use in drafts</label>
         <label><input type="checkbox" role="switch" class="ps-learns"> Learn as I write</label>
@@ -181,10 +181,13 @@ export class StoresTab {
    * @param {HTMLElement} item
    * @param {Store} store
    */
-  draw(item, { store, enabled, learning, bytes, changed, tokens, origins, unlisted }) {
+  draw(item, { store, enabled, learning, bytes, changed, tokens, origins, unlisted, adapter }) {
     const facts = /** @type {HTMLElement} */ (item.querySelector(".ps-facts"));
     facts.textContent = `${plural(tokens, "token")} · ${size(bytes)} · changed ${ago(changed)}`;
     facts.title = new Date(changed).toLocaleString();
+    const learned = /** @type {HTMLElement} */ (item.querySelector(".ps-adapter"));
+    learned.hidden = !adapter;
+    learned.textContent = adapter;
     const on = /** @type {HTMLInputElement} */ (item.querySelector(".ps-on"));
     const learns = /** @type {HTMLInputElement} */ (item.querySelector(".ps-learns"));
     on.checked = enabled;
