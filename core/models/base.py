@@ -103,9 +103,9 @@ class LanguageModel(ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hexadecimal SHA-256 of the tokenizer, the size, and a sample of the embedding table, rounded to bfloat16: the
-        same on all engines."""
-        size = f"{self.tokenizer.fingerprint} {self.vocab_size} {self.dim} {self.depth}"
+        """Hexadecimal SHA-256 of the tokenizer and a sample of the embedding table, rounded to bfloat16: the same on
+        all engines."""
+        size = f"{self.tokenizer.fingerprint} {self.vocab_size} {self.dim}"
         rows = torch.linspace(0, self.vocab_size - 1, min(SAMPLED, self.vocab_size)).long()
         sample = self.embeddings[rows].to(torch.bfloat16).contiguous().view(torch.int16).numpy()
         return hashlib.sha256(size.encode() + sample.astype("<i2").tobytes()).hexdigest()
