@@ -220,6 +220,7 @@ def of_a_file(seed: int, path: Path) -> str:
 
 
 MODEL, MATRIX = ("dim", "heads", "key_heads", "width", "inner", "eps"), ("out", "inputs", "kind", "bytes")
+LOW_RANK = ("rank", "count", "kind", "a_bytes", "b_bytes")
 PASS = ("lines", "n", "past", "threads", "of_plane", "of_line", "of_head", "cache_size", "kept_count", "entering_width")
 
 
@@ -232,6 +233,7 @@ def of_sizes(seed: int) -> str:
     from tiny_gguf import NUMBERS
 
     from core.models import native
+    from core.models.adapter import LowRank
     from core.models.native import _Model, _Pass
 
     rng = random.Random(seed)
@@ -247,6 +249,11 @@ def of_sizes(seed: int) -> str:
         for _ in range(2)
     ]
     made = native.Compiled(shape, layers, weight(100, 32), dtype, torch.ones(32))
+    changes = {
+        (1, "q_proj"): LowRank(torch.randn(3, 32), torch.randn(32, 3)),
+        (1, "down_proj"): LowRank(torch.randn(2, 64), torch.randn(32, 2)),
+    }
+    made.adapt({place: [native.Change(low, 0.5)] for place, low in changes.items()})
     block = torch.zeros(4, 1, shape.key_heads, columns, 16)
     kept, watched = torch.arange(rows), torch.tensor([0, 2])
     held = h, turn, logits, features = (
@@ -259,6 +266,10 @@ def of_sizes(seed: int) -> str:
     first = type(model.layer[0]) * 2
     copied = first.from_buffer_copy((first).from_address(ctypes.addressof(model.layer.contents)))
     model.layer = ctypes.cast(copied, type(model.layer))
+    low = [
+        type(matrix.low.contents).from_buffer_copy(matrix.low.contents) for matrix in (copied[1].qkv, copied[1].down)
+    ]
+    copied[1].qkv.low, copied[1].down.low = map(ctypes.pointer, low)
     stated = _Pass(
         lines=1,
         n=rows,
@@ -279,7 +290,7 @@ def of_sizes(seed: int) -> str:
         features=features.data_ptr(),
     )
     for _ in range(rng.choice((1, 1, 2, 3))):
-        target, name = _place(rng, model, stated)
+        target, name = _place(rng, model, stated, low)
         near = getattr(target, name)
         found = rng.choice(
             (near + 1, near - 1, near * 2, near // 2, -near, 0, rng.choice(NUMBERS), -rng.choice(NUMBERS))
@@ -300,12 +311,14 @@ def of_sizes(seed: int) -> str:
     return {0: "computed", 1: "refused", 2: "refused"}[code]
 
 
-def _place(rng: random.Random, model: Any, stated: Any) -> tuple[Any, str]:
+def _place(rng: random.Random, model: Any, stated: Any, low: list[Any]) -> tuple[Any, str]:
     where = rng.random()
     if where < 0.4:
         return stated, rng.choice(PASS)
     if where < 0.6:
         return model, rng.choice(MODEL)
+    if where < 0.75:
+        return rng.choice(low), rng.choice(LOW_RANK)
     matrix = getattr(model.layer[rng.randrange(2)], rng.choice(("qkv", "out", "gate_up", "down")))
     return matrix, rng.choice(MATRIX)
 

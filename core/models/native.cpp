@@ -109,6 +109,7 @@ struct LowRank {
   const float* strengths;  // (rank,)
   int64_t rank, count;     // above 0, `count` at most `rank`
   int64_t kind;            // of A and B: FLOAT32 or BFLOAT16
+  int64_t a_bytes, b_bytes;
 };
 
 struct Matrix {
@@ -551,9 +552,11 @@ bool sizes(std::initializer_list<int64_t> all) {
 }
 
 // Whether what is added to this many panels of outputs is as its fields say.
-bool fits(const LowRank& low, int64_t panels) {
+bool fits(const LowRank& low, int64_t panels, int64_t in) {
   if (!low.a || !low.b || !low.first || !low.strengths || !sizes({low.rank, low.count})) return false;
   if (low.count > low.rank || (low.kind != FLOAT32 && low.kind != BFLOAT16)) return false;
+  const int64_t size = low.kind == FLOAT32 ? 4 : 2, a = times(low.rank, in), b = times(times(panels, PANEL), low.count);
+  if (a == MOST || b == MOST || low.a_bytes != a * size || low.b_bytes != b * size) return false;
   const int64_t most = low.rank - low.count;
   return std::all_of(low.first, low.first + panels, [&](int64_t first) { return -1 <= first && first <= most; });
 }
@@ -562,7 +565,7 @@ bool fits(const LowRank& low, int64_t panels) {
 bool fits(const Matrix& m, int64_t out, int64_t in) {
   if (!m.panels || m.out != out || m.in != in || !sizes({out, in})) return false;
   const int64_t panels = (out + PANEL - 1) / PANEL;
-  if (m.low && !fits(*m.low, panels)) return false;
+  if (m.low && !fits(*m.low, panels, in)) return false;
   switch (m.kind) {
     case FLOAT32: return m.bytes == panels * Float32::bytes(in);
     case BFLOAT16: return m.bytes == panels * Bfloat16::bytes(in);

@@ -43,7 +43,7 @@ KINDS = (
 class _LowRank(Structure):
     _fields_ = [
         *((name, c_void_p) for name in ("a", "b", "first", "strengths")),
-        *((name, c_int64) for name in ("rank", "count", "kind")),
+        *((name, c_int64) for name in ("rank", "count", "kind", "a_bytes", "b_bytes")),
     ]
 
 
@@ -234,7 +234,7 @@ class Compiled:
             a, b = a.to(torch.bfloat16), b.to(torch.bfloat16)
         strengths = torch.cat([torch.full((len(change.low.a),), change.strength) for change in every])
         tensors = (a.contiguous(), b, begins.masked_fill(~some.any(1), -1).contiguous(), strengths)
-        made = _LowRank(*(x.data_ptr() for x in tensors), rank, count, KINDS.index(a.dtype))
+        made = _LowRank(*(x.data_ptr() for x in tensors), rank, count, KINDS.index(a.dtype), a.nbytes, b.nbytes)
         held += [tensors, made]
         return pointer(made)
 
