@@ -196,15 +196,6 @@ def test_a_model_of_another_family_is_refused(tiny_folder: Callable[[str], Path]
         Student(model.layers.module, QUICK)
 
 
-def test_how_much_is_computed_at_once_changes_memory_and_nothing_else(fresh: Load) -> None:
-    found = []
-    for together in (1, 3, 4):
-        student = Student(fresh().layers.module, QUICK, torch.float32)
-        found.append([at.loss for at in Trainer(student, pieces_of(8), QUICK).run(together=together)])
-    assert found[0] == pytest.approx(found[1], abs=1e-4)
-    assert found[0] == pytest.approx(found[2], abs=1e-4)
-
-
 # ---------------------------------------------------------------- held-out text
 
 

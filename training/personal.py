@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
@@ -82,7 +82,7 @@ def learn(
     memory: float = 3.0,
     recipe: AdapterRecipe | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> Iterator[Stage | Outcome]:
+) -> Generator[Stage | Outcome]:
     """Trains, judges and publishes an adapter. Yields a `Stage` after every step, and an `Outcome` at the end. The
     caller may stop it at any of them; the state is written, and another call resumes.
 
@@ -119,7 +119,7 @@ def learn(
     pieces = np.array(stream[: count * length]).reshape(count, length)
     recipe = recipe or recipe_for(count)
     student = Student(model.layers.module.to("cpu", torch.float32), recipe)
-    together = _together(student, recipe, memory)
+    _check_memory(student, recipe, memory)
     trainer = Trainer(student, pieces, recipe, state)
     if trainer.complete and (kept := _published(store, fingerprint)):
         yield Outcome(kept.result, 1.0, False, trainer.curve, trainer.spent)
@@ -144,7 +144,7 @@ def learn(
     started = saved = clock()
     unsaved = False
     try:
-        for at in trainer.run(seconds, curve, together, clock):
+        for at in trainer.run(seconds, curve, clock):
             unsaved = True
             passed = clock() - started
             share = max(at.step / at.steps, min(passed / seconds, 1.0) if seconds else 1.0)
@@ -246,16 +246,14 @@ def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     return fmean(values), stdev(blocks) / math.sqrt(len(blocks))
 
 
-def _together(student: Student, recipe: AdapterRecipe, memory: float) -> int:
-    """How many pieces of a step fit into this much memory (GB) at once. Raises InputError if none does."""
-    resident, each = psutil.Process().memory_info().rss, student.bytes_per_piece(recipe.length)
-    fitting = int((memory * 1e9 - resident) // each)
-    if fitting < 1:
+def _check_memory(student: Student, recipe: AdapterRecipe, memory: float) -> None:
+    """Raises InputError if training needs more memory (GB)."""
+    needed = (psutil.Process().memory_info().rss + student.bytes_per_piece(recipe.length)) / 1e9
+    if needed > memory:
         raise InputError(
-            f"{memory:g} GB of memory given; training this model needs {(resident + each) / 1e9:.1f} GB. Give --memory "
-            f"{math.ceil((resident + each) / 1e8) / 10:g}."
+            f"{memory:g} GB of memory given; training this model needs {needed:.1f} GB. Give --memory "
+            f"{math.ceil(10 * needed) / 10:g}."
         )
-    return min(fitting, recipe.batch)
 
 
 def _state(store: PersonalStore, identity: str) -> State | str:

@@ -248,7 +248,7 @@ def _about(said: Any, path: Path) -> tuple[str, Result]:
         about = None
     if not isinstance(about, dict) or not isinstance(about.get("model"), str) or about.get("version") != 1:
         raise AdapterError(f"{path} lacks the fingerprint of its model; `polydraft learn` writes it.")
-    numbers = {each.name: about.get(each.name) for each in fields(Result)}
+    numbers: dict[str, Any] = {each.name: about.get(each.name) for each in fields(Result)}
     if not all(_is_number(value) for value in numbers.values()) or not 0 <= numbers["strength"] <= 1:
         raise AdapterError(f"{path} lacks the result on held-out text; train it anew with `polydraft learn`.")
     return about["model"], Result(**numbers)

@@ -71,7 +71,7 @@ class Layers:
         """The shapes (out, in) of the projections that adapters can change; {} outside the Llama family."""
         if self.compiled:
             return self.module.projections
-        return {place: tuple(linear.weight.shape) for place, linear in self._linears().items()}
+        return {place: (linear.out_features, linear.in_features) for place, linear in self._linears().items()}
 
     def adapt(self, adapters: Sequence[tuple[Adapter, float]]) -> None:
         """Computes with these adapters, each with its strength, which fit `projections`, in place of earlier ones."""
