@@ -12,7 +12,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from core.errors import InputError
-from core.ngram.errors import StoreError
 
 if TYPE_CHECKING:
     from training.personal import Outcome
@@ -43,9 +42,8 @@ def learn(
     with suppress(OSError, AttributeError):  # Windows has no such call
         os.nice(NICE)
     from app.bench.text import SAMPLE
-    from core.autocomplete import BASE_STORE
     from core.models.load import load_module
-    from core.ngram import NgramStore
+    from core.ngram.base import base_store
     from core.ngram.personal import PersonalStore
     from core.ngram.shelf import Shelf, stores_folder
     from training.personal import Outcome
@@ -58,9 +56,7 @@ def learn(
     console = Console(stderr=True)
     console.print("Loading the model …")
     module = load_module(model)
-    base = None
-    with suppress(StoreError):  # of another tokenizer: drafts use none either
-        base = NgramStore.open(BASE_STORE, fingerprint=module.tokenizer.fingerprint)
+    base, _ = base_store(module.tokenizer.fingerprint)
     general = SAMPLE.read_text(encoding="utf-8")
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     outcome: Outcome | None = None

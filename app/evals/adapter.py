@@ -24,6 +24,7 @@ from core.autocomplete import load_autocomplete
 from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram import Interpolation
+from core.ngram.base import chosen
 from core.ngram.shelf import interpolation
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     from core.ngram.personal import PersonalStore
 
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, store=chosen(options.base_store), personal=False)
     model = autocomplete.model
     learnt, tested = learn_and_test(options)
     windows = windows_of(
