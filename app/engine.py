@@ -82,8 +82,8 @@ class Engine:
         return bool(self._waiting or self._running) or self._chore is not None
 
     def begin(self, tab: str, job: Job) -> None:
-        """Take a request in place of the tab's older one; it begins when its turn comes. Where other adapters are on
-        than before, all texts are read anew."""
+        """Queues a request in place of the tab's older one. If the adapters in use have changed, all sessions are
+        closed, and their requests are queued again."""
         if self.autocomplete.adapt():
             self._waiting = {job.request.tab: job for job in self.close_sessions()}
         self.stop(tab)

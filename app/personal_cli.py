@@ -76,10 +76,10 @@ def add(
     for place in added.damage[:_SHOWN]:
         typer.echo(f"Warning: {place}", err=True)
     row = {"store": store, "files": added.files, "tokens": added.tokens, "damaged": len(added.damage)}
-    said = f"Added {added.files} files ({added.tokens:,} tokens) to {store}; {len(added.damage)} damaged places."
+    message = f"Added {added.files} files ({added.tokens:,} tokens) to {store}; {len(added.damage)} damaged places."
     if adapted:
-        said += f" A text was replaced. {UNLEARNED.format(store)}"
-    _print(as_json, "ngram add", row, said)
+        message += f" A text was replaced. {UNLEARNED.format(store)}"
+    _print(as_json, "ngram add", row, message)
 
 
 def forget(
@@ -100,14 +100,14 @@ def forget(
     row = {"store": store, "documents": done.documents, "places": done.places, "complete": done.complete}
     row["adapter"] = done.adapter
     if done.documents:
-        said = f"{store}: {done.documents} documents forgotten."
+        message = f"{store}: {done.documents} documents forgotten."
     else:
-        said = f"{store}: {done.places} occurrences forgotten."
+        message = f"{store}: {done.places} occurrences forgotten."
     if done.adapter:
-        said += f" {UNLEARNED.format(store)}"
+        message += f" {UNLEARNED.format(store)}"
     if not done.complete:
-        said += " Another program has the store open; its log is cleared when that program closes it."
-    _print(as_json, "ngram forget", row, said)
+        message += " Another program has the store open; its log is cleared when that program closes it."
+    _print(as_json, "ngram forget", row, message)
 
 
 def export(

@@ -65,7 +65,7 @@ Place = tuple[int, str]  # layer and projection
 
 @dataclass(frozen=True)
 class Result:
-    """What an adapter learned, and what it brought on text that it had not seen.
+    """The size of an adapter's training text, and its effect on held-out text.
 
     Attributes:
         tokens: learned, each counted once.
@@ -184,7 +184,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def load(folder: Path) -> Adapter:
-    """Reads an adapter, and checks everything that it says. Raises AdapterError, in one sentence."""
+    """Reads an adapter and validates all of it. Raises AdapterError, with one sentence."""
     config = _config(folder / CONFIG)
     rank, alpha = config["r"], float(config["lora_alpha"])
     path = folder / WEIGHTS

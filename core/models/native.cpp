@@ -101,7 +101,7 @@ extern "C" {
 
 enum Kind : int64_t { FLOAT32, BFLOAT16, BITS8, BITS4 };
 
-// What an adapter adds to the outputs of a matrix: B · (strengths · (A x)). Several adapters lie one after the other.
+// The change that adapters make to the outputs of a matrix: B · (strengths · (A x)). Several adapters are concatenated.
 struct LowRank {
   const void* a;           // (rank, in)
   const void* b;           // (panels of the matrix, count, PANEL): the columns of B that a panel of outputs has
@@ -113,9 +113,9 @@ struct LowRank {
 };
 
 struct Matrix {
-  const char* panels;  // ceil(out / PANEL) panels, each as its kind has it
+  const char* panels;  // ceil(out / PANEL) panels, each in the format of its kind
   const float* bias;   // (out,) or null
-  const float* norm;   // (in,) what the inputs are multiplied with, or null
+  const float* norm;   // (in,) factors of the inputs, or null
   int64_t out, in;     // with coded weights, `in` is a multiple of BLOCK
   int64_t kind;        // a Kind
   int64_t bytes;       // of all panels
@@ -307,18 +307,18 @@ struct Share {
   int64_t begin, end;
 };
 
-// This thread's part of so many pieces of work.
+// This thread's range of `pieces` units of work.
 Share share(int64_t pieces) {
   const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();
   return {pieces * thread / threads, pieces * (thread + 1) / threads};
 }
 
-// A thread's own room for what it knows of the inputs of a product: each has `rows` rows, whatever the product.
+// One thread's memory for values derived from the inputs of a product; each array has `rows` rows.
 struct Own {
   float *scale, *sums, *weighed, *scores, *decoded, *low;
 };
 
-// 1 / root mean square of each row. Every thread finds all: cheaper than to wait for the others.
+// 1 / root mean square of each row. Every thread computes all of them, which is faster than synchronising.
 void norms(const float* x, int64_t rows, int64_t D, double eps, float* scale) {
   for (int64_t r = 0; r < rows; r++) {
     float total = 0.0f;
@@ -339,7 +339,7 @@ float number(const uint16_t* p) {
   return value;
 }
 
-// strengths · (A x) for x (rows, K), to `found` (rows, rank). Every thread finds all, as for the norms.
+// strengths · (A x) for x (rows, K), to `found` (rows, rank). Every thread computes all of them, as for the norms.
 template <class Number>
 void into_low_rank(const LowRank& low, const float* x, int64_t rows, int64_t K, float* found) {
   for (int64_t r = 0; r < rows; r++) {
@@ -358,7 +358,7 @@ void into_low_rank(const LowRank& low, const float* x, int64_t rows, int64_t K, 
   }
 }
 
-// Add B's part to the outputs `values` (rows, PANEL) of one panel, for inner values (rows, rank).
+// Adds the product of B and the inner values (rows, rank) to the outputs `values` (rows, PANEL) of one panel.
 template <class Number>
 void out_of_low_rank(const LowRank& low, int64_t panel, const float* inner, int rows, float* values) {
   const int64_t first = low.first[panel];
@@ -391,7 +391,7 @@ void product_of(const Matrix& m, const float* x, int64_t rows, const float* scal
   const int64_t bytes = Format::bytes(m.in), size = (PAIR ? 2 : 1) * bytes, each = (bytes + m.in - 1) / m.in;
   const bool whole = size <= IN_CACHE;
   const int64_t step = whole ? (each + blocks - 1) / blocks : each;
-  // For many inputs weights are decoded once.
+  // For many inputs, weights are decoded once.
   const bool decode = Format::CODED && rows >= MANY && 2 * Float32::bytes(m.in) <= IN_CACHE;
   for (int64_t p = mine.begin; p < mine.end; p++) {
     if constexpr (Format::CODED) {
@@ -514,10 +514,10 @@ Attend attend_of(std::integer_sequence<int, N...>, int64_t width) {
   return ways[width / LANES - 1];
 }
 
-// a · b for numbers from 0 on, or MOST if that is less.
+// The smaller of a · b and MOST, for a, b >= 0.
 int64_t times(int64_t a, int64_t b) { return b && a > MOST / b ? MOST : a * b; }
 
-// Numbers that `run` needs room for, the shared ones and each thread's own.
+// Sizes, in numbers, of the intermediate results of `run`: the shared ones, and those of each thread.
 struct Room {
   int64_t qkv, attended, acted, last, scale, sums, weighed, scores, decoded, low;
 
@@ -551,7 +551,7 @@ bool sizes(std::initializer_list<int64_t> all) {
   return std::all_of(all.begin(), all.end(), [](int64_t size) { return 0 < size && size <= LARGEST; });
 }
 
-// Whether what is added to this many panels of outputs is as its fields say.
+// Whether the fields of an addition to this many panels of outputs are valid.
 bool fits(const LowRank& low, int64_t panels, int64_t in) {
   if (!low.a || !low.b || !low.first || !low.strengths || !sizes({low.rank, low.count})) return false;
   if (low.count > low.rank || (low.kind != FLOAT32 && low.kind != BFLOAT16)) return false;
@@ -561,7 +561,7 @@ bool fits(const LowRank& low, int64_t panels, int64_t in) {
   return std::all_of(low.first, low.first + panels, [&](int64_t first) { return -1 <= first && first <= most; });
 }
 
-// Whether a matrix is of this shape, and its panels are as many bytes as that takes.
+// Whether a matrix has this shape, and its panels have the number of bytes that the shape requires.
 bool fits(const Matrix& m, int64_t out, int64_t in) {
   if (!m.panels || m.out != out || m.in != in || !sizes({out, in})) return false;
   const int64_t panels = (out + PANEL - 1) / PANEL;
@@ -602,7 +602,7 @@ const char* fault_of(const Model& m, const Pass& p) {
     return "the first layer's inputs have another width";
   }
   for (const int64_t stride : {p.of_plane, p.of_line, p.of_head}) {
-    if (stride < columns * m.width || stride > MOST) return "the cache's strides are wrong";  // no part over another
+    if (stride < columns * m.width || stride > MOST) return "the cache's strides are wrong";  // no overlap
   }
   // Each factor is below 2^32, and `times` saturates at MOST = 2^40, so the sums fit in 64 bits.
   const int64_t last = times(2 * m.layers - 1, p.of_plane) + times(p.lines - 1, p.of_line) +
@@ -702,7 +702,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   const auto mine = share(p.kept_count);
   for (int64_t i = mine.begin; i < mine.end; i++) std::copy_n(p.h + p.kept[i] * D, D, last + i * D);
 #pragma omp barrier
-  norms(last, p.kept_count, D, m.eps, own.scale);  // no more inputs are kept than there are
+  norms(last, p.kept_count, D, m.eps, own.scale);  // `own.scale` has room: kept_count is at most the number of inputs
   product(m.head, last, p.kept_count, own.scale, own, [&](int64_t r, int64_t at, int64_t count, const float* found) {
     std::copy_n(found, count, p.logits + r * m.head.out + at);
   });
