@@ -18,7 +18,7 @@ from core.ngram import StoreError
 from core.ngram.base import BASE_STORE, base_store, chosen
 from tests.ngram_tools import WordTokenizer
 
-PHRASE = "The quay warden logs every mooring in the green ledger of Saint Orban before the tide turns."
+PHRASE = "The quay warden logs every mooring in the green bay of the sea before the tide turns."
 
 
 def run(*arguments: str | Path) -> Any:
@@ -46,8 +46,8 @@ def test_a_domains_store_is_built_and_used(tmp_path: Path) -> None:
         shown = run("complete", "The quay warden logs every mooring in the green", "--json", "--base-store", store)
         assert shown.exit_code == 0, shown.output
         texts[str(store)] = [draft["text"] for draft in json.loads(shown.stdout)["drafts"]]
-    assert any(" ledger of Saint Orban" in text for text in texts[str(domain)])
-    assert not any("Saint Orban" in text for text in texts["none"])
+    assert texts[str(domain)][0].startswith(" bay of the sea")
+    assert not texts["none"][0].startswith(" bay")
 
 
 def test_a_choice_is_a_file_none_or_the_apps_own(tmp_path: Path, foreign: Path) -> None:
