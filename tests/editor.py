@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, cast
 
@@ -118,11 +118,14 @@ class Editor:
 
 @asynccontextmanager
 async def editor(
-    options: Any = None, encodings: list[types.PositionEncodingKind | str] | None = None, pulls: bool = False
+    options: Any = None,
+    encodings: list[types.PositionEncodingKind | str] | None = None,
+    pulls: bool = False,
+    command: Sequence[str] = COMMAND,
 ) -> AsyncIterator[Editor]:
     """An editor with these initializationOptions, which ends the language server in order."""
     client = make_test_lsp_client()
-    await client.start_io(*COMMAND)
+    await client.start_io(*command)
     capabilities = types.ClientCapabilities(
         general=types.GeneralClientCapabilities(position_encodings=encodings),
         workspace=types.WorkspaceClientCapabilities(configuration=pulls),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shlex
@@ -15,9 +16,12 @@ from configparser import ConfigParser
 from pathlib import Path
 
 import pytest
+from lsprotocol import types
 
 from app import desktop
+from app.bench.child import free_port
 from core.errors import InputError
+from tests.editor import editor
 
 ROOT = Path(__file__).parent.parent
 PARTS = sorted({"assets"} | {path.parent.name for path in ROOT.glob("*/__init__.py")})
@@ -89,6 +93,23 @@ def test_programs_import_it_by_its_own_name(installed: Path, tmp_path: Path) -> 
     code = "from polydraft.core.superposed import superpose; from polydraft.app.desktop import STATIC; import app"
     done = run([installed / "python", "-c", code], tmp_path)
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'app'"
+
+
+def test_its_language_server_drafts_in_a_folder_with_a_package_of_the_same_name(
+    installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "polydraft").mkdir()
+    (tmp_path / "polydraft" / "__init__.py").write_text("raise SystemExit('This is not ours.')")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    async def drafts() -> list[types.InlineCompletionItem]:
+        async with editor({"port": free_port()}, command=[str(installed / "polydraft"), "lsp"]) as writing:
+            found = await writing.drafts(writing.write("The weather is beauti"), 0, 21)
+            assert writing.messages == []
+            return found
+
+    assert str(asyncio.run(drafts())[0].insert_text).startswith("ful")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a Linux desktop")
