@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -92,10 +93,13 @@ def _mended(data: Any) -> Any:
 
 async def body_of(request: Request, limit: int) -> bytes:
     body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > limit:
-            break
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                break
+    except ClientDisconnect:
+        raise Refused(499, "The connection was closed.") from None
     if len(body) > limit:
         raise Refused(
             413,

@@ -7,6 +7,7 @@ import json
 import secrets
 import signal
 import socket
+import time
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,24 @@ def test_other_machines_have_access_by_ip_address_only_with_the_option(elsewhere
         assert [status(host) for host in ("192.168.1.5", "[fd00::5]", socket.gethostname())] == [far] * 3
         assert status("evil.example") == 403
         assert status("192.168.1.5", Origin="http://evil.example") == 403
+    finally:
+        server.stop()
+        service.close()
+
+
+def test_a_connection_that_closes_before_its_body_has_come_is_no_error(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    service = DraftService(FakeAutocomplete().real)
+    service.start()
+    server = Server(create_service_app(service))
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: 100\r\n\r\n"
+            connection.sendall(head.encode())
+            time.sleep(0.1)
+        time.sleep(0.2)
+        assert (caplog.messages, capfd.readouterr().err) == ([], "")
     finally:
         server.stop()
         service.close()

@@ -69,7 +69,10 @@ class Lab:
         """A new window with the notebook; its Markdown cell is being edited."""
         page = browser.new_context().new_page()
         page.goto(f"http://127.0.0.1:{self.port}/lab/tree/letter.ipynb?reset&token={self.token}")
-        page.locator(".jp-MarkdownCell").dblclick(timeout=60_000)
+        page.locator(".jp-NotebookPanel").wait_for(timeout=60_000)
+        page.locator("#jupyterlab-splash").wait_for(state="detached", timeout=60_000)
+        page.locator(".jp-MarkdownCell").click()
+        page.keyboard.press("Enter")
         expect(page.locator(CELL)).to_be_focused()
         return page
 
@@ -139,10 +142,13 @@ def test_a_word_is_taken_and_the_rest_stays(page: Page, drafting: Drafting) -> N
     write(page, "Once upon")
     expect(page.locator(GHOST)).to_have_text(" one" * 10)
     page.keyboard.press("Alt+]")
-    drafting.autocomplete.model.step_s = 0.5  # the next request is not answered yet
+    drafting.autocomplete.model.step_s = 3  # the next request is not answered yet
     page.keyboard.press("Control+ArrowRight")
     expect(page.locator(f"{CELL} .cm-line")).to_have_text("Once upon two" + " two" * 9)
     expect(page.locator(GHOST)).to_have_text(" two" * 9)
+    page.keyboard.press("Tab")
+    expect(page.locator(CELL)).to_have_text("Once upon" + " two" * 10)
+    expect(page.locator(GHOST)).to_have_count(0)
 
 
 def test_drafts_grow_while_they_are_made(page: Page, drafting: Drafting) -> None:

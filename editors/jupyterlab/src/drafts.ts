@@ -16,6 +16,7 @@ import { Growing, type Chunk } from "./growing";
 const PROSE = /^text\/(plain|markdown|x-markdown|x-ipythongfm|x-latex|x-tex|x-rst)\b/; // Markdown and raw cells, and files
 const MOST_BEFORE = 16_384; // characters; the server reads no more
 const MOST_AFTER = 4_096;
+const SHOWN_MS = 10_000; // an error; without a time JupyterLab would only count it
 const SCHEMA = {
   properties: {
     k: { title: "Drafts", type: "number", minimum: 1, maximum: 9, default: 3 },
@@ -101,7 +102,7 @@ export class Drafts implements IInlineCompletionProvider {
   }
 
   private tell(message: string): void {
-    if (message !== this.told) Notification.error(`Polydraft: ${message}`);
+    if (message !== this.told) Notification.error(`Polydraft: ${message}`, { autoClose: SHOWN_MS });
     this.told = message;
   }
 }
