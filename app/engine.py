@@ -273,7 +273,7 @@ class Engine:
             self._texts[tab] = request.before
         drafting = settings.drafting() | sampling.options(self.autocomplete, settings)
         drafting |= {"heal": request.heal, "stores": request.stores, "likeliest": request.likeliest}
-        drafting |= {"repeats": request.detailed}
+        drafting |= {"repeats": request.detailed, "after": request.after}
         from core.present import KeptRow  # torch comes with it
 
         kept = [KeptRow(row.id, row.text) for row in request.kept]

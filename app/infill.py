@@ -18,7 +18,7 @@ from app.asking import MAX_BODY, WINDOW, draft_request, events, model_names, ref
 from app.choices import Choices, whole_words
 from app.client_options import MOST_TOKENS, ClientOptions
 from app.refusals import Refused, parsed
-from app.requests import MOST_DRAFTS
+from app.requests import MOST_AFTER, MOST_DRAFTS
 
 if TYPE_CHECKING:
     from app.service import DraftService
@@ -86,6 +86,10 @@ class InfillRequest(ClientOptions):
         extras = [extra.text if extra.text.endswith("\n") else extra.text + "\n" for extra in self.input_extra]
         return "".join([*extras, self.input_prefix, self.prompt])
 
+    @property
+    def after(self) -> str:
+        return self.input_suffix[:MOST_AFTER] if self.n_predict else ""
+
     def drafting(self) -> DraftSettings:
         if self.n_predict == 0:  # the cheapest drafts, only to cache the text
             return self.settings(1, 1, NAMES, {"forks": 0, "exact-steps": 0})
@@ -120,7 +124,7 @@ async def answered(service: DraftService, body: InfillRequest) -> list[dict[str,
     """The texts, each as an object with the requested fields; at least one."""
     settings, began = body.drafting(), time.perf_counter()
     choices = Choices(body.n_cmpl, settings.length, body.stop)
-    told = events(service, draft_request(body.before, settings, heal=body.heal, stores=body.stores))
+    told = events(service, draft_request(body.before, settings, after=body.after, heal=body.heal, stores=body.stores))
     first, stats = None, {"reused": 0, "fed": 0}
     try:
         async with asyncio.timeout(body.t_max_prompt_ms / 1000 or None) as limit:

@@ -23,7 +23,7 @@ from app.asking import MAX_BODY, cancelled, draft_request, events, model_names, 
 from app.choices import Choice, Choices, only_grows
 from app.client_options import MOST_TOKENS, ClientOptions
 from app.refusals import Refused, error_of, parsed
-from app.requests import MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
+from app.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
 from app.streaming import Streamed
 from core.options import DEFAULT
 
@@ -165,13 +165,11 @@ class Answer:
         prompts, stops = body.prompts(), body.stops()
         if body.user and len(prompts) > 1:
             raise Refused(422, "user names one session, and there are several prompts.", "Leave user out.", "user")
+        more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs}
+        more["after"] = (body.suffix or "")[:MOST_AFTER]
+        length = settings.length
         self._asked = [
-            Asked(
-                prompt,
-                draft_request(prompt, settings, body.user, heal=body.heal, stores=body.stores, likeliest=body.logprobs),
-                Choices(n, settings.length, stops, growing),
-                n * i,
-            )
+            Asked(prompt, draft_request(prompt, settings, body.user, **more), Choices(n, length, stops, growing), n * i)
             for i, prompt in enumerate(prompts)
         ]
         self._usage = Usage()

@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from app.settings import DraftSettings
 from core.options import DRAFTING
 
+MOST_AFTER = 1024  # characters
 MOST_LIKELIEST = 5  # as the OpenAI interface has it
 _SHIPPED = DraftSettings()
 MOST_DRAFTS = int(DRAFTING["k"].high)
@@ -29,6 +30,7 @@ class DraftRequest(BaseModel):
         n: a number that grows with every request of the tab.
         kept: rows that keep their places; the others are filled.
         grow: every row is to grow to the full length on its own.
+        after: the text after the caret, as much of it as counts.
         heal: finish a half-typed word.
         stores: personal stores to use, instead of those that are on.
         by_text: the tab has no session; start from the cached text with the longest common prefix.
@@ -44,6 +46,7 @@ class DraftRequest(BaseModel):
     settings: DraftSettings = Field(default_factory=lambda: _SHIPPED)  # pydantic would copy a default each time
     kept: list[KeptDraft] = Field(default_factory=list, max_length=MOST_DRAFTS)
     grow: bool = False
+    after: str = Field(default="", max_length=MOST_AFTER)
     heal: bool = True
     stores: list[str] | None = None
     by_text: bool = False

@@ -7,6 +7,7 @@ join the passes of several people into one, and stop between any two.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
@@ -22,6 +23,7 @@ from core.drafting.figures import Figures
 from core.drafting.places import only
 from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
+from core.following import Following, Pace
 from core.healing import Healer, Healing, Weighed
 from core.look import Look
 from core.models import LanguageModel, Row, Sequence, load_model
@@ -58,6 +60,7 @@ class Autocomplete:
         self._adapters, self._loading_notice = Adapters(model), notice
         self.healer = Healer(model.tokenizer)
         self.window = min(WINDOW, model.context_length // 2)
+        self.pace = Pace()
         self.geometries = {metric: Geometry(model.embeddings, metric) for metric in METRICS}
 
     def sampler(self, rule: str, values: Mapping[str, Any] | None = None, temperature: float = 1.0) -> Rule:
@@ -113,6 +116,7 @@ class Session:
         verify: int = DEFAULT["verify"],
         kept: Ids[KeptRow] = (),
         grow: bool = False,
+        after: str = "",
         likeliest: int | None = None,
         repeats: bool = False,
         **options: Any,
@@ -130,6 +134,8 @@ class Session:
                 numbers, and grow once they are short. The other rows are filled. For superposed drafts of distinct
                 lineages; other modes make all rows anew.
             grow: let every row grow to the full length on its own, wherever it would have ended before.
+            after: the text after the caret. Drafts end where they begin to repeat it, and those that lead to it are
+                preferred; there are none where no draft is likelier than none (`core.following`).
             likeliest: look at the drafts with one more pass of the model alone, for `TextDraft.chances` with so many of
                 the likeliest tokens at each place. None: no such pass.
             repeats: of drawn drafts, show also those without text, and those with the text of another.
@@ -151,8 +157,8 @@ class Session:
             kept = ()
         if mode.drawn:  # one more, which shows whether the last word is whole
             made = replace(made, length=made.length + 1)
-        healing = a.healer.plan(before, window=a.window, heal=heal)
-        return Completion(self, healing, made, mode, verify, kept, grow, before, likeliest, repeats)
+        healing = a.healer.plan(before, window=a.window, heal=heal, after=after)
+        return Completion(self, healing, made, mode, verify, kept, grow, before, after, likeliest, repeats)
 
     def fork(self) -> Session:
         """Another session that holds the same text, also while a completion runs. Raises ContextFull."""
@@ -187,6 +193,7 @@ class Completion:
         kept: Ids[KeptRow],
         grow: bool,
         before: str,
+        after: str,
         likeliest: int | None,
         repeats: bool,
     ) -> None:
@@ -208,13 +215,17 @@ class Completion:
             kept={row.id: row.text for row in kept},
             before=before,
             earlier=tuple(session.shown),
+            after=after,
             all=repeats and mode.drawn,
         )
         short = options.length if grow else min(SHORT, options.length)
         rows = kept_rows(kept, self._page, len(healing.word_ids), short)
         verify = verify if plain and distinct and not options.reset_every else 0
         look = None if likeliest is None else Look(self._page, likeliest, session.autocomplete.healer.places(healing))
-        self._steps = _steps(session, healing, options, mode, rows, verify, self._text, look)
+        # Models that fill in the middle have read the text after the caret already.
+        follows = after.strip() and session.autocomplete.healer.fim is None
+        self._following = Following(after, self._page, session.autocomplete.pace) if follows else None
+        self._steps = _steps(session, healing, options, mode, rows, verify, self._text, look, self._following)
         self._take(*next(self._steps))
 
     @property
@@ -257,6 +268,10 @@ class Completion:
             self.figures = drafts.figures
             self.best = drafts.lineages[0] if drafts.drafts else None
             self.drafts = present(drafts, self._page)
+            if drafts.done and self._following is not None:
+                self.best = self._following.best(self.drafts, self.best)
+                if self._following.silent and not self._page.kept:
+                    self.drafts = []
             if chances := self._text.chances:
                 self.drafts = [replace(row, chances=chances.get(row.ids, ())) for row in self.drafts]
             self._session.shown = [*((self._page.before, row) for row in self.drafts), *self._page.earlier][:REMEMBERED]
@@ -283,6 +298,7 @@ def _steps(
     verify: int,
     text: _Text,
     look: Look | None,
+    following: Following | None,
 ) -> Generator[tuple[list[Row], Drafts | None], list[Tensor], None]:
     """One keystroke: yields the rows of each pass and the drafts so far, and is sent the logits. Without rows it is
     done. It fills in `text`."""
@@ -317,13 +333,17 @@ def _steps(
         places = healer.places(healing)
         held = branch or sequence
         drafting = start(held, healing.prefix_ids, options, mode, places, kept, verify, session.known)(logits)
-        if look is None:
+        if look is None and following is None:
             yield from drafting
             return
 
-        # 4. A look at the drafts, by the model alone.
+        # 4. A look at the finished drafts: how they lead to the text after the caret, and their tokens' chances.
+        began = time.perf_counter()
         drafts = yield from finished(drafting)
-        text.chances = yield from look(drafts, held, logits)
+        if following is not None:
+            yield from following(drafts, held, logits[0], time.perf_counter() - began)
+        if look is not None:
+            text.chances = yield from look(drafts, held, logits)
         yield [], drafts
     finally:
         if drafting is not None:

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from core.drafting.candidates import PROPOSALS
 from core.drafting.places import Places
+from core.fim import fim_tokens
 from core.models.base import Sequence, Tokenizer
 from core.ngram.interpolation import Interpolation
 
@@ -68,7 +69,7 @@ class Healer:
     """Finds the tokens that agree with the typed letters; built once per tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
+        self.tokenizer, self.fim = tokenizer, fim_tokens(tokenizer)
         pieces = tokenizer.pieces
         usable = [i for i, piece in enumerate(pieces) if piece and i not in tokenizer.special_ids]
         self.line_ends = frozenset(i for i in usable if b"\n" in pieces[i]) | tokenizer.eos_ids
@@ -83,13 +84,14 @@ class Healer:
         high = bisect_left(self._sorted, rest + b"\xff" * 8, lo=low)
         return self._ids[low:high]
 
-    def plan(self, text: str, *, window: int, heal: bool = True) -> Healing:
+    def plan(self, text: str, *, window: int, heal: bool = True, after: str = "") -> Healing:
         """Tokens of the text before the caret, and its end that is to be healed.
 
         Args:
             window: most tokens of prefix. A longer text is cut at a multiple of half of it, so that the cut, and
                 with it the cache, stays where it is while one types.
             heal: False leaves the last token as it is.
+            after: the text after the caret, for a model that can fill in the middle.
         """
         t = self.tokenizer
         ids = t.encode(text)
@@ -108,6 +110,8 @@ class Healer:
         if len(ids) > window:
             half = window // 2
             ids = ids[-(-(len(ids) - window) // half) * half :]
+        if after and self.fim is not None:
+            ids = self.fim.around(ids, t.encode(after))
         return Healing((t.start_ids or []) + ids or [t.document_start], word, rests)
 
     def places(self, healing: Healing) -> Places:

@@ -11,7 +11,7 @@ import numpy as np
 from core.drafting.drafts import Draft, Drafts, Kept
 from core.models.base import Tokenizer
 from core.options import DEFAULT
-from core.text import shown, whole_words, without_dangling
+from core.text import shown, whole_words, without_dangling, without_repeated
 
 SHORT = 4  # tokens left of a kept row, below which it grows again
 Came = tuple[int, int, str, float | None]  # from where to where, how, and the LTS
@@ -79,6 +79,7 @@ class Page:
         kept: text of each row that stays.
         before: the text before the caret.
         earlier: the rows of the completions before, each with the text that it was drafted after; the latest first.
+        after: the text after the caret; a row ends where it begins to repeat that.
         all: every draft has a row, also one without text, or with the text of another.
     """
 
@@ -91,6 +92,7 @@ class Page:
     kept: Mapping[int, str] = field(default_factory=dict)
     before: str = ""
     earlier: Ids[tuple[str, TextDraft]] = ()
+    after: str = ""
     all: bool = False
 
     def drafted(self, row: int, text: str) -> tuple[TextDraft, int] | None:
@@ -124,6 +126,8 @@ def present(drafts: Drafts, page: Page) -> list[TextDraft]:
         ]
         rows.sort(key=lambda row: -row.whole)
         rows = [replace(row, id=i) for i, row in enumerate(rows)]
+    if page.after:
+        rows = [_shortened(row, without_repeated(row.text, page.after), page) for row in rows]
     if drafts.done and page.rounded:
         rows = [_rounded(row, page, [other.text for other in rows if other is not row]) for row in rows]
     if page.all:
@@ -201,8 +205,12 @@ def _rounded(row: TextDraft, page: Page, others: Ids[str]) -> TextDraft:
     """The row without words like "and the" at its end; a kept row is not cut into, and no row becomes the beginning of
     another one."""
     text = row.text if row.finished else without_dangling(row.text)
-    cut = len(text) < len(row.text) and len(text) >= len(page.kept.get(row.id, ""))
-    if not cut or any(other.startswith(text) for other in others):
+    return row if any(other.startswith(text) for other in others) else _shortened(row, text, page)
+
+
+def _shortened(row: TextDraft, text: str, page: Page) -> TextDraft:
+    """The row with the beginning of its text; a kept row is not cut into."""
+    if text == row.text or len(text) < len(page.kept.get(row.id, "")):
         return row
     spans = tuple((a, min(b, len(text))) for a, b in row.personal if a < len(text))
     return replace(row, text=text, personal=spans)

@@ -77,6 +77,29 @@ def without_dangling(text: str) -> str:
     return shorter if shorter.strip() else text
 
 
+_WORD_STARTS = regex.compile(r"(?<!\w)(?=\w)|(?=[^\w\s])|(?=\s)")
+
+
+def without_repeated(draft: str, after: str) -> str:
+    """The draft up to where it begins to repeat the text after the caret, white space aside; it ends at a word then.
+
+    From some word on, the rest of it begins what follows, or contains all that follows on the line.
+    """
+    following = " ".join(after.split())
+    line = " ".join(after.partition("\n")[0].split())
+    for match in _WORD_STARTS.finditer(draft) if following else ():
+        rest = " ".join(draft[match.start() :].split())
+        if rest and (_begins(following, rest) or (line and _begins(rest, line))):
+            return draft[: match.start()].rstrip()
+    return draft
+
+
+def _begins(text: str, beginning: str) -> bool:
+    """Whether a text begins with another one that does not end inside a word of it."""
+    inside = beginning[-1:].isalnum() and text[len(beginning) : len(beginning) + 1].isalnum()
+    return text.startswith(beginning) and not inside
+
+
 def _whole(text: str) -> str:
     """Without a last emoji that is still being put together."""
     while text:

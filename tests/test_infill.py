@@ -99,6 +99,11 @@ def test_the_text_before_the_caret_is_that_of_all_files(site: Editor) -> None:
     assert site.autocomplete.latest.before == "A note\nDear Anna,\nthank"
 
 
+def test_the_text_after_the_caret_counts(site: Editor) -> None:
+    site.infill(prompt="Once", input_suffix=" and then", n_predict=2)
+    assert site.autocomplete.latest.options["after"] == " and then"
+
+
 def test_warming_up_reads_the_text_and_drafts_nothing(site: Editor) -> None:
     warm = VIM | {"n_predict": 0, "t_max_predict_ms": 1, "response_fields": [""]}
     assert site.infill(input_prefix="To be read", prompt="", **warm) == {}

@@ -215,6 +215,13 @@ def test_what_cannot_be_had_is_refused_in_words(
     assert words in error.message
 
 
+def test_the_suffix_is_the_text_after_the_caret(site: Site) -> None:
+    site.complete(suffix=" and so on", max_tokens=1)
+    assert site.autocomplete.latest.options["after"] == " and so on"
+    chunks = list(site.complete(suffix=" and so on", max_tokens=4, n=2, stream=True))
+    assert [chunk.choices[0].text for chunk in chunks] == [" one" * 4, " two" * 4], "ranked before they are sent"
+
+
 def test_unknown_fields_are_refused_by_name(site: Site) -> None:
     with pytest.raises(openai.BadRequestError, match="colour is no field that the server knows"):
         site.client.completions.create(model="polydraft", prompt="", extra_body={"colour": 1})

@@ -65,16 +65,19 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     report = Report("eval keytype")
     session = autocomplete.open()
     for k in KS:
-        answers = []
-        for number, case in enumerate(wanted):
-            progress(f"k={k}, case {number + 1} of {len(wanted)}")
-            answers.append(answered(autocomplete, session, case, k))
-        for name, some in (
-            ("no text after", [a for a in answers if not a.case.after]),
-            ("text after", [a for a in answers if a.case.after]),
+        alone = [case for case in wanted if not case.after]
+        between = [case for case in wanted if case.after]
+        for name, some, knowing in (
+            ("no text after", alone, False),
+            ("text after, not shown to the drafts", between, False),
+            ("text after", between, True),
         ):
-            if some:
-                report.rows.append(_row(name, k, some))
+            answers = []
+            for number, case in enumerate(some):
+                progress(f"k={k}, {name}, case {number + 1} of {len(some)}")
+                answers.append(answered(autocomplete, session, case, k, knowing))
+            if answers:
+                report.rows.append(_row(name, k, answers))
     session.close()
     autocomplete.model.close()
     return report
@@ -102,9 +105,10 @@ def _case(read: dict[str, Any]) -> Case:
     )
 
 
-def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int) -> CaseScore:
-    """The drafts of the page's default settings."""
-    completion = session.complete(case.before, **DraftSettings(k=k).drafting())
+def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int, knowing: bool = True) -> CaseScore:
+    """The drafts of the page's default settings; `knowing` the text after the caret, or not."""
+    after = case.after if knowing else ""
+    completion = session.complete(case.before, after=after, **DraftSettings(k=k).drafting())
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
     drafts = sorted(completion.drafts, key=lambda draft: draft.id != completion.best)

@@ -68,6 +68,7 @@ import { leave } from "./transport.js";
 const REFRESH_AFTER = 250; // ms without a key until freed rows are filled, where not every key asks
 const MOVED_AFTER = 120; // ms after the caret has moved until drafts are asked for at its new place
 const GROW_AFTER = 500; // ms without a key until all drafts grow to their full length
+const FOLLOWING = 256; // characters after the caret that are sent
 const SETTINGS_EVERY = 16; // ms at least between two requests while a slider moves
 
 export class Editor {
@@ -287,7 +288,7 @@ export class Editor {
     }
     this.places.resize(this.k);
     this.places.follow(before);
-    const known = this.requests.recall(before);
+    const known = this.requests.recall(before, this.after());
     if (known) {
       this.abort();
       this.places.receive(before, before, { drafts: known, settled: true, growing: false });
@@ -337,6 +338,13 @@ export class Editor {
     if (textarea.selectionStart !== textarea.selectionEnd) return null;
     const before = this.text.slice(0, textarea.selectionStart);
     return before.trim() ? before : null;
+  }
+
+  /** The text after the caret, as much of it as counts for drafts; "" where there is only white space. */
+  after() {
+    const { selectionEnd } = this.textarea;
+    const after = this.text.slice(selectionEnd, selectionEnd + FOLLOWING);
+    return after.trim() ? after : "";
   }
 
   selectionChanged() {
@@ -397,7 +405,8 @@ export class Editor {
     const settings = { ...this.settings, ...this.sampling, ...(all ? { min_confidence: 0 } : {}) };
     const kept = refill && (keep || grow) ? { kept: this.places.kept() } : {};
     const freed = this.rows.filter(({ live }) => !live).length;
-    this.requests.send(before, settings, { ...kept, ...(grow ? { grow } : {}) }, {
+    const after = all ? "" : this.after(); // all drafts are wanted, also those that do not lead to what follows
+    this.requests.send(before, settings, { ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}) }, {
       pressed, forSettings, all, freed, k: this.k, keeps: keep || grow,
     });
   }

@@ -11,8 +11,8 @@ import { ConnectionLost, ServerError, streamDrafts } from "./transport.js";
 
 /**
  * What a request says besides the text and the settings. `kept`: the rows that stay, and what is left of each;
- * `grow`: these shall reach their full length.
- * @typedef {{kept?: {id: number, text: string}[], grow?: boolean}} Extra
+ * `grow`: these shall reach their full length; `after`: the text after the caret.
+ * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string}} Extra
  *
  * A request under way. `pressed`: when the key went down that it answers; `freed`: how many rows it has to fill, of
  * `k`; `told`: whether drafts have come; `all`: whether all drafts were asked for, however unlikely; `keeps`: whether rows stay.
@@ -22,6 +22,12 @@ import { ConnectionLost, ServerError, streamDrafts } from "./transport.js";
  */
 
 const REMEMBERED = 16; // finished answers kept
+
+/**
+ * @param {string} before
+ * @param {string} after
+ */
+const keyOf = (before, after) => `${before}\0${after}`;
 
 export class Requests {
   /**
@@ -51,7 +57,7 @@ export class Requests {
     const window = cropped(before);
     /** @type {Request} */
     const request = {
-      ...how, n: ++this.n, before, key: window, controller, told: false, filled: how.freed === 0, done: false,
+      ...how, n: ++this.n, before, key: keyOf(window, extra.after ?? ""), controller, told: false, filled: how.freed === 0, done: false,
     };
     this.running = request;
     streamDrafts(
@@ -66,9 +72,12 @@ export class Requests {
     this.running = null;
   }
 
-  /** @param {string} before */
-  recall(before) {
-    return this.remembered.get(cropped(before));
+  /**
+   * @param {string} before
+   * @param {string} after
+   */
+  recall(before, after) {
+    return this.remembered.get(keyOf(cropped(before), after));
   }
 
   /**

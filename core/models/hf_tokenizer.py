@@ -60,7 +60,7 @@ class HFTokenizer(Tokenizer):
         start_ids: list[int],
     ) -> None:
         """`names` maps the control tokens' names to their ids; `eos_ids` are those stated in the files."""
-        self._backend = backend
+        self._backend, self.special_names = backend, names
         stated = [i for i in eos_ids if i is not None and 0 <= i < len(pieces)]
         self.eos_ids = frozenset(stated) | {i for name, i in names.items() if name in END_NAMES}
         self.special_ids = frozenset(special_ids) | self.eos_ids
@@ -158,7 +158,7 @@ def from_transformers(tokenizer: PreTrainedTokenizerFast, vocab_size: int, eos_i
     special |= held  # ids without a token
     ends = [tokenizer.eos_token_id, *eos_ids]
     pieces, special = _padded(pieces, special, vocab_size)
-    return HFTokenizer(
+    made = HFTokenizer(
         backend,
         pieces,
         special,
@@ -167,6 +167,9 @@ def from_transformers(tokenizer: PreTrainedTokenizerFast, vocab_size: int, eos_i
         bos_id=tokenizer.bos_token_id if isinstance(tokenizer.bos_token_id, int) else None,
         start_ids=start_ids,
     )
+    # Some vocabularies do not call every added token special.
+    made.special_names = {token.content: i for i, token in added.items() if i < vocab_size}
+    return made
 
 
 def _padded(pieces: list[bytes], special: set[int], vocab_size: int) -> tuple[list[bytes], set[int]]:

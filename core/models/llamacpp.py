@@ -25,7 +25,16 @@ from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings, depths, is_chain, path_to
 from core.models.gguf_file import GGUFFile
 from core.models.memory import CACHE_SHARE, free_bytes
-from core.models.tokenizer import BOUNDARY_NAMES, CONTROL, END_NAMES, SURROGATE, UNKNOWN, UNUSED, Tokenizer
+from core.models.tokenizer import (
+    BOUNDARY_NAMES,
+    CONTROL,
+    END_NAMES,
+    SURROGATE,
+    UNKNOWN,
+    UNUSED,
+    USER_DEFINED,
+    Tokenizer,
+)
 
 MAX_CELLS = 8192  # positions in the cache, all sequences together; fewer where memory is short
 LEAST_CELLS = 512
@@ -75,6 +84,7 @@ class LlamaCppTokenizer(Tokenizer):
         types = types + [UNUSED] * (n - len(types))
         self.special_ids = frozenset(i for i, t in enumerate(types) if t in (UNKNOWN, CONTROL, UNUSED))
         self.pieces = [b"" if i in self.special_ids else self._piece(i) for i in range(n)]
+        self.special_names = {names[i]: i for i, t in enumerate(types) if t in (CONTROL, USER_DEFINED)}
         ends = {i for i in self.special_ids if names[i] in END_NAMES}
         ends |= {i for i in (lib.llama_vocab_eos(vocab), lib.llama_vocab_eot(vocab)) if i >= 0}
         self.eos_ids = frozenset(ends)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 # Control tokens that end a text or a turn, in any vocabulary. llama.cpp classifies more tokens so (file separators of
 # code models); a draft may not contain those either, because they are control tokens.
@@ -31,6 +32,7 @@ class Tokenizer(ABC):
         special_ids: control tokens, which no draft may contain.
         start_ids: the ids before the first token of a text: [bos] or [].
         document_start: the id to feed when the text is empty.
+        special_names: ids of the added and control tokens by name.
     """
 
     pieces: list[bytes]
@@ -38,6 +40,7 @@ class Tokenizer(ABC):
     special_ids: frozenset[int]
     start_ids: list[int]
     document_start: int
+    special_names: Mapping[str, int] = MappingProxyType({})
 
     @abstractmethod
     def encode(self, text: str) -> list[int]:
