@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from app.jobs import Event
 from app.settings import DraftSettings
-from core.text import without_dangling
+from core.text import spaced, without_dangling
 
 _LAST_WORD = re.compile(r"\s*\S*\Z")
 
@@ -48,12 +48,13 @@ class Choices:
         length: tokens of a draft at most.
         stops: texts before which a draft ends.
         growing: texts are sent while they grow, so their order is that of the first settled drafts.
+        after: the text after the caret; a text ends with a space where they would otherwise join.
     """
 
-    def __init__(self, n: int, length: int, stops: Sequence[str] = (), growing: bool = False) -> None:
+    def __init__(self, n: int, length: int, stops: Sequence[str] = (), growing: bool = False, after: str = "") -> None:
         self.all = [Choice(index) for index in range(n)]
         self.done = False
-        self._length, self._stops, self.growing = length, stops, growing
+        self._length, self._stops, self.growing, self._after = length, stops, growing, after
         self._rows: dict[int, Choice] = {}  # by the number of the row
 
     def take(self, event: Event) -> None:
@@ -85,7 +86,7 @@ class Choices:
             return
         text = draft["text"]
         stop = min((at for at in (text.find(stop) for stop in self._stops) if at >= 0), default=-1)
-        choice.text = text if stop < 0 else text[:stop]
+        choice.text = spaced(text, self._after) if stop < 0 else text[:stop]
         choice.tokens = sum(end <= len(choice.text) for end, _ in draft["tokens"])
         choice.chances = _within(draft.get("chances", []), len(choice.text))
         if stop >= 0:

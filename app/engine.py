@@ -47,6 +47,7 @@ FEW = 16  # unread characters of a request that counts as short
 ROOM = 64  # positions that drafts need after a text
 PAUSE = 1.0  # seconds without a request after which a tab loses its place in the queue
 PATIENCE = 10.0  # seconds that a request waits for room in the cache
+HELD = 0.15  # seconds at most that a tab's drafts wait until they are compared with the text after the caret
 PLACES = 1024  # tabs whose place is remembered
 
 log = logging.getLogger(__name__)
@@ -278,6 +279,7 @@ class Engine:
 
         kept = [KeptRow(row.id, row.text) for row in request.kept]
         job.completion = session.complete(request.before, kept=kept, grow=request.grow, **drafting)
+        job.completion.seen = request.all
         if settings.speculates and drafting["mode"].speculation is None:
             job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
             self._chore = self._chore or speculation.chore(self.autocomplete)
@@ -317,6 +319,8 @@ class Engine:
         completion, request = job.completion, job.request
         assert completion is not None
         now = time.perf_counter()
+        if not (completion.judged or completion.seen or request.detailed or now - job.arrived >= HELD):
+            return  # they may still be withdrawn, and the page shows no row that vanishes again
         if completion.step and job.first is None:
             job.first = now, completion.step
             self._since.pop(request.tab, None)
@@ -335,6 +339,7 @@ class Engine:
                     "finished": draft.finished,
                     "personal": [list(span) for span in draft.personal],
                 }
+                | ({} if draft.gain is None else {"gain": round(draft.gain, 3)})
                 | ({"how": [list(came) for came in draft.how]} if draft.how else {})
                 | ({"tokens": [list(token) for token in draft.path]} if request.detailed else {})
                 | ({"chances": [asdict(chance) for chance in draft.chances]} if draft.chances else {})
@@ -343,6 +348,7 @@ class Engine:
             ]
             if completion.done or settled or drafts != job.sent:
                 job.sent, job.sent_at = drafts, now
+                completion.seen |= bool(drafts) and not request.detailed
                 event: Event = {
                     "type": "drafts",
                     "n": request.n,

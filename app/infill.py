@@ -19,6 +19,7 @@ from app.choices import Choices, whole_words
 from app.client_options import MOST_TOKENS, ClientOptions
 from app.refusals import Refused, parsed
 from app.requests import MOST_AFTER, MOST_DRAFTS
+from core.text import spaced
 
 if TYPE_CHECKING:
     from app.service import DraftService
@@ -123,7 +124,7 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
 async def answered(service: DraftService, body: InfillRequest) -> list[dict[str, Any]]:
     """The texts, each as an object with the requested fields; at least one."""
     settings, began = body.drafting(), time.perf_counter()
-    choices = Choices(body.n_cmpl, settings.length, body.stop)
+    choices = Choices(body.n_cmpl, settings.length, body.stop, after=body.after)
     told = events(service, draft_request(body.before, settings, after=body.after, heal=body.heal, stores=body.stores))
     first, stats = None, {"reused": 0, "fed": 0}
     try:
@@ -156,7 +157,7 @@ async def answered(service: DraftService, body: InfillRequest) -> list[dict[str,
     }
     found = []
     for choice in choices.all:
-        text = choice.text if choices.done or choice.finish else whole_words(choice.text)
+        text = choice.text if choices.done or choice.finish else spaced(whole_words(choice.text), body.after)
         if body.n_predict and (text or not found):
             ended = {"stop": "eos", "length": "limit", None: "limit"}[choice.finish]
             own = {"content": text, "stop": True, "stop_type": ended, "tokens_predicted": choice.tokens}

@@ -165,11 +165,15 @@ class Answer:
         prompts, stops = body.prompts(), body.stops()
         if body.user and len(prompts) > 1:
             raise Refused(422, "user names one session, and there are several prompts.", "Leave user out.", "user")
-        more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs}
-        more["after"] = (body.suffix or "")[:MOST_AFTER]
-        length = settings.length
+        after = (body.suffix or "")[:MOST_AFTER]
+        more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
         self._asked = [
-            Asked(prompt, draft_request(prompt, settings, body.user, **more), Choices(n, length, stops, growing), n * i)
+            Asked(
+                prompt,
+                draft_request(prompt, settings, body.user, **more),
+                Choices(n, settings.length, stops, growing, after),
+                n * i,
+            )
             for i, prompt in enumerate(prompts)
         ]
         self._usage = Usage()

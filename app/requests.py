@@ -30,7 +30,8 @@ class DraftRequest(BaseModel):
         n: a number that grows with every request of the tab.
         kept: rows that keep their places; the others are filled.
         grow: every row is to grow to the full length on its own.
-        after: the text after the caret, as much of it as counts.
+        after: the beginning of the text after the caret.
+        all: show the drafts also if each of them makes the text after the caret less likely.
         heal: finish a half-typed word.
         stores: personal stores to use, instead of those that are on.
         by_text: the tab has no session; start from the cached text with the longest common prefix.
@@ -47,6 +48,7 @@ class DraftRequest(BaseModel):
     kept: list[KeptDraft] = Field(default_factory=list, max_length=MOST_DRAFTS)
     grow: bool = False
     after: str = Field(default="", max_length=MOST_AFTER)
+    all: bool = False
     heal: bool = True
     stores: list[str] | None = None
     by_text: bool = False

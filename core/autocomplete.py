@@ -17,13 +17,13 @@ from typing import Any
 from torch import Tensor
 
 from core.adapters import Adapters
+from core.after import Pace, TextAfter, beginning
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting
 from core.drafting.figures import Figures
 from core.drafting.places import only
 from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
-from core.following import Following, Pace
 from core.healing import Healer, Healing, Weighed
 from core.look import Look
 from core.models import LanguageModel, Row, Sequence, load_model
@@ -134,8 +134,8 @@ class Session:
                 numbers, and grow once they are short. The other rows are filled. For superposed drafts of distinct
                 lineages; other modes make all rows anew.
             grow: let every row grow to the full length on its own, wherever it would have ended before.
-            after: the text after the caret. Drafts end where they begin to repeat it, and those that lead to it are
-                preferred; there are none where no draft is likelier than none (`core.following`).
+            after: the text after the caret. Drafts end where they begin to repeat it. When they are done, the one that
+                leads to it best is `best`, and there are none if all make it less likely (`core.after`).
             likeliest: look at the drafts with one more pass of the model alone, for `TextDraft.chances` with so many of
                 the likeliest tokens at each place. None: no such pass.
             repeats: of drawn drafts, show also those without text, and those with the text of another.
@@ -176,6 +176,8 @@ class Completion:
             first pass, unless the cache knew the logits.
         step: 0 before the first drafts, then the passes that made them.
         settled: from now on rows only grow; before, a row may still be replaced.
+        judged: drafts are compared with the text after the caret, if there is some. Before, all may be withdrawn.
+        seen: set by the caller if a reader has seen rows or wants all of them; then none is withdrawn.
         best: number of the draft that is likely to come true furthest; None before the first ones.
         reused, fed: tokens of the text that were in the cache, and that had to be fed.
         figures: statistics of speculation, where there is some.
@@ -200,7 +202,7 @@ class Completion:
         self.drafts: list[TextDraft] = []
         self.figures: Figures | None = None
         self.step = 0
-        self.settled = self.checked = self.done = False
+        self.settled = self.checked = self.seen = self.done = False
         self.best: int | None = None
         self._session, self._healing, self._text = session, healing, _Text()
         plain = mode.name == "superposed"
@@ -223,9 +225,10 @@ class Completion:
         verify = verify if plain and distinct and not options.reset_every else 0
         look = None if likeliest is None else Look(self._page, likeliest, session.autocomplete.healer.places(healing))
         # Models that fill in the middle have read the text after the caret already.
-        follows = after.strip() and session.autocomplete.healer.fim is None
-        self._following = Following(after, self._page, session.autocomplete.pace) if follows else None
-        self._steps = _steps(session, healing, options, mode, rows, verify, self._text, look, self._following)
+        line = beginning(after) if session.autocomplete.healer.fim is None else ""
+        self._after = TextAfter(line, self._page, session.autocomplete.pace) if line else None
+        self.judged = self._after is None
+        self._steps = _steps(session, healing, options, mode, rows, verify, self._text, look, self._after)
         self._take(*next(self._steps))
 
     @property
@@ -268,10 +271,12 @@ class Completion:
             self.figures = drafts.figures
             self.best = drafts.lineages[0] if drafts.drafts else None
             self.drafts = present(drafts, self._page)
-            if drafts.done and self._following is not None:
-                self.best = self._following.best(self.drafts, self.best)
-                if self._following.silent and not self._page.kept:
-                    self.drafts = []
+            if drafts.done and self._after is not None:
+                self.judged, self.drafts = True, self._after.ranked(self.drafts)
+                if known := [(row.gain, -row.id) for row in self.drafts if row.gain is not None]:
+                    self.best = -max(known)[1]
+                if self._after.silent and not self.seen:
+                    self.drafts = [row for row in self.drafts if row.id in self._page.kept]
             if chances := self._text.chances:
                 self.drafts = [replace(row, chances=chances.get(row.ids, ())) for row in self.drafts]
             self._session.shown = [*((self._page.before, row) for row in self.drafts), *self._page.earlier][:REMEMBERED]
@@ -298,7 +303,7 @@ def _steps(
     verify: int,
     text: _Text,
     look: Look | None,
-    following: Following | None,
+    compare: TextAfter | None,
 ) -> Generator[tuple[list[Row], Drafts | None], list[Tensor], None]:
     """One keystroke: yields the rows of each pass and the drafts so far, and is sent the logits. Without rows it is
     done. It fills in `text`."""
@@ -333,15 +338,16 @@ def _steps(
         places = healer.places(healing)
         held = branch or sequence
         drafting = start(held, healing.prefix_ids, options, mode, places, kept, verify, session.known)(logits)
-        if look is None and following is None:
+        if look is None and compare is None:
             yield from drafting
             return
 
-        # 4. A look at the finished drafts: how they lead to the text after the caret, and their tokens' chances.
+        # 4. One more pass each over the finished drafts: how likely they make the text after the caret, and the
+        # probabilities of their tokens.
         began = time.perf_counter()
         drafts = yield from finished(drafting)
-        if following is not None:
-            yield from following(drafts, held, logits[0], time.perf_counter() - began)
+        if compare is not None:
+            yield from compare(drafts, held, logits[0], time.perf_counter() - began)
         if look is not None:
             text.chances = yield from look(drafts, held, logits)
         yield [], drafts

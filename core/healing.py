@@ -99,7 +99,7 @@ class Healer:
         cut = len(ids)
         if match:
             before = t.encode(text[: len(text) - len(match.group())])
-            shared = _common(before, ids)
+            shared = common(before, ids)
             # Only whole tokens before the word are kept; where the tokenizer joins across it, go back further.
             cut = max(shared, len(ids) - MOST_TOKENS)
             if shared < len(before):
@@ -110,7 +110,7 @@ class Healer:
         if len(ids) > window:
             half = window // 2
             ids = ids[-(-(len(ids) - window) // half) * half :]
-        if after and self.fim is not None:
+        if after.strip() and self.fim is not None:
             ids = self.fim.around(ids, t.encode(after))
         return Healing((t.start_ids or []) + ids or [t.document_start], word, rests)
 
@@ -138,7 +138,8 @@ class Healer:
         )
 
 
-def _common(a: list[int], b: list[int]) -> int:
+def common(a: list[int], b: list[int]) -> int:
+    """How many tokens two texts begin with alike."""
     n = 0
     for x, y in zip(a, b, strict=False):
         if x != y:

@@ -42,6 +42,7 @@ class TextDraft:
         path: for each token, where it ends in `text`, and ln p of the draft up to it.
         ids: the draft's tokens after the prefix, those of a half-typed word included.
         chances: what the model alone says of each token that shows, where that was wanted.
+        gain: how much the draft raises ln P of the text after the caret, where that was computed.
     """
 
     id: int
@@ -54,6 +55,7 @@ class TextDraft:
     path: tuple[tuple[int, float], ...] = ()
     ids: tuple[int, ...] = ()
     chances: tuple[Chance, ...] = ()
+    gain: float | None = None
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def present(drafts: Drafts, page: Page) -> list[TextDraft]:
         rows.sort(key=lambda row: -row.whole)
         rows = [replace(row, id=i) for i, row in enumerate(rows)]
     if page.after:
-        rows = [_shortened(row, without_repeated(row.text, page.after), page) for row in rows]
+        rows = [_shortened(row, without_repeated(row.text, page.after, not drafts.done), page) for row in rows]
     if drafts.done and page.rounded:
         rows = [_rounded(row, page, [other.text for other in rows if other is not row]) for row in rows]
     if page.all:

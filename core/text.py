@@ -78,26 +78,38 @@ def without_dangling(text: str) -> str:
 
 
 _WORD_STARTS = regex.compile(r"(?<!\w)(?=\w)|(?=[^\w\s])|(?=\s)")
+_BEFORE_A_SPACE = regex.compile(r"[^\s\p{Ps}\p{Pi}'’-]$")  # an end that a space separates from the next word
+_AFTER_A_SPACE = regex.compile(
+    r"(?![\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])[\p{L}\p{N}\p{Ps}\p{Pi}\"]"
+)
 
 
-def without_repeated(draft: str, after: str) -> str:
+def without_repeated(draft: str, after: str, growing: bool = False) -> str:
     """The draft up to where it begins to repeat the text after the caret, white space aside; it ends at a word then.
 
     From some word on, the rest of it begins what follows, or contains all that follows on the line.
+
+    Args:
+        growing: the draft's last word may still be the beginning of one that follows; then it is left out too.
     """
     following = " ".join(after.split())
     line = " ".join(after.partition("\n")[0].split())
     for match in _WORD_STARTS.finditer(draft) if following else ():
         rest = " ".join(draft[match.start() :].split())
-        if rest and (_begins(following, rest) or (line and _begins(rest, line))):
+        if rest and (_begins(following, rest, growing) or (line and _begins(rest, line))):
             return draft[: match.start()].rstrip()
     return draft
 
 
-def _begins(text: str, beginning: str) -> bool:
-    """Whether a text begins with another one that does not end inside a word of it."""
+def spaced(draft: str, after: str) -> str:
+    """The draft with a space at its end where the text after the caret would otherwise join its last word."""
+    return f"{draft} " if _BEFORE_A_SPACE.search(draft) and _AFTER_A_SPACE.match(after) else draft
+
+
+def _begins(text: str, beginning: str, inside_a_word: bool = False) -> bool:
+    """Whether a text begins with another one, which ends inside a word of it only if that is allowed."""
     inside = beginning[-1:].isalnum() and text[len(beginning) : len(beginning) + 1].isalnum()
-    return text.startswith(beginning) and not inside
+    return text.startswith(beginning) and (inside_a_word or not inside)
 
 
 def _whole(text: str) -> str:

@@ -107,7 +107,8 @@ class FakeSession:
 class FakeCompletion:
     def __init__(self, before: str, known: bool, *, k: int, length: int, **options: Any) -> None:
         self.before, self.k, self.length, self.options = before, k, length, options
-        self.done = self.closed = False
+        self.done = self.closed = self.seen = False
+        self.judged = not options.get("after")
         self.drafts: list[TextDraft] = []
         self.figures: Any = None
         self.step, self.settled, self.best = 0, False, 0
@@ -123,6 +124,7 @@ class FakeCompletion:
         self.step += 1
         self.settled = self.step > 1 or self.length == 1  # a first state, then one in which the rows are chosen
         self.done = self.step == self.length
+        self.judged |= self.done
         self.drafts = [
             TextDraft(
                 i,

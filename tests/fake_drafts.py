@@ -48,6 +48,7 @@ class FakeDrafts:
     chances: dict[int, float] = field(default_factory=dict)  # place -> probability; empty: 40 %, 20 %, 13 %, …
     settles_after: int = 1  # steps before the choice is made
     ends_after: int = 99  # words; a draft that shall grow goes on to its end
+    gains: dict[int, float] = field(default_factory=dict)  # place -> how much its draft leads to what follows
     first_thought: str = ""  # every row's text after the first step, where the choice replaces it
     personal: dict[str, tuple[int, int]] = field(default_factory=dict)  # draft -> what a personal store chose of it
     requests: list[dict[str, Any]] = field(default_factory=list)
@@ -115,6 +116,7 @@ class FakeDrafts:
                     "finished": step >= len(words[i]),
                     "personal": self.marks(text),
                 }
+                | ({"gain": self.gains[i]} if i in self.gains and body.get("after") else {})
                 for i, text in sorted(rows.items())
                 if chance[i] >= settings["min_confidence"]
             ]
@@ -122,7 +124,8 @@ class FakeDrafts:
                 drafts = [draft | {"text": self.first_thought} for draft in drafts]
             settled = step == steps or step > self.settles_after
             done = step == steps
-            yield {"type": "drafts", "n": n, "step": step, "done": done, "settled": settled, "drafts": drafts}
+            told = {"type": "drafts", "n": n, "step": step, "done": done, "settled": settled}
+            yield told | {"hidden": len(rows) - len(drafts), "drafts": drafts}
         yield {
             "type": "stats",
             "n": n,

@@ -115,7 +115,16 @@ def test_keytype_cases_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     for path in (tmp_path / "bad.jsonl", tmp_path / "none.jsonl"):
         with pytest.raises(InputError, match=r"core\.jsonl"):
             cases(path)
-    assert all(case.acceptable and not case.after for case in cases(None))
+
+
+def test_keytype_cases_from_other_text_have_the_forms_of_the_benchmark(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Once upon a time there were nine words between commas and more. " * 20)
+    forms = {(bool(case.after), bool(case.acceptable)) for case in cases(tmp_path / "text.txt")}
+    assert forms == {(False, True), (True, True), (True, False)}
+    for case in cases(tmp_path / "text.txt"):
+        if case.after and case.acceptable:
+            assert " ".join((*case.acceptable, case.after)).startswith(case.acceptable[0])
+            assert case.before + case.acceptable[0] + " " + case.after[:20] in (tmp_path / "text.txt").read_text()
 
 
 def test_passages_are_taken_in_turns_and_begin_before_a_word() -> None:

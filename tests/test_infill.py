@@ -102,6 +102,7 @@ def test_the_text_before_the_caret_is_that_of_all_files(site: Editor) -> None:
 def test_the_text_after_the_caret_counts(site: Editor) -> None:
     site.infill(prompt="Once", input_suffix=" and then", n_predict=2)
     assert site.autocomplete.latest.options["after"] == " and then"
+    assert site.infill(prompt="Once", input_suffix="and then", n_predict=2)["content"] == " one one "
 
 
 def test_warming_up_reads_the_text_and_drafts_nothing(site: Editor) -> None:

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.engine import INPUTS, Engine
+from app.engine import HELD, INPUTS, Engine
 from app.jobs import Job
 from app.requests import DraftRequest
 from app.service import DraftService
@@ -77,6 +77,33 @@ def test_a_page_is_not_told_of_every_step() -> None:
         *drafts, _ = run(all_of(service.stream(ask("a", 1, length=9))))
     assert [line["step"] for line in drafts] == [1, 2, 9]
     assert [line["settled"] for line in drafts] == [False, True, True]
+
+
+def steps_told(service: DraftService, **fields: Any) -> list[int]:
+    request = DraftRequest(tab="a", n=1, before="Once", settings=DraftSettings(length=4), **fields)
+    return [event["step"] for event in run(all_of(service.stream(request)))[:-1]]
+
+
+def test_the_page_shows_no_draft_before_it_is_compared_with_the_text_after_the_caret() -> None:
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        assert steps_told(service, after=" time") == [4]
+        assert steps_told(service, after=" time", all=True) == [1, 2, 3, 4], "the writer wants them all"
+        assert steps_told(service, after=" time", detailed=True) == [1, 2, 3, 4], "a program shows the last ones"
+        assert steps_told(service) == [1, 2, 3, 4]
+        assert fake.latest
+        assert fake.latest.options["after"] == ""
+
+
+def test_the_page_waits_for_the_comparison_only_a_moment() -> None:
+    fake = FakeAutocomplete()
+    fake.model.step_s = 0.6 * HELD
+    with running(fake) as service:
+        assert steps_told(service, after=" time") == [2, 3, 4]
+        assert fake.latest
+        assert fake.latest.seen, "so that they are not withdrawn"
+        steps_told(service, after=" time", detailed=True)
+        assert not fake.latest.seen
 
 
 def test_rows_that_the_page_keeps_reach_the_drafting() -> None:

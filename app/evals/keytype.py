@@ -6,6 +6,10 @@ a wrong text 0. Where it expects silence, no text scores 1 and any text 0. Quali
 
 KeyTypeBench shows one suggestion. The page shows k, so the report adds two figures: whether the best draft is
 acceptable at its best cut, and whether one of the k drafts is.
+
+Cases with text after the caret are measured twice: the drafts know that text, or not. From other text than the
+benchmark's, cases of the same three forms are made: without text after the caret; three words missing before it;
+nothing missing.
 """
 
 from __future__ import annotations
@@ -30,7 +34,8 @@ from core.present import TextDraft
 KS = (1, 3, 9)
 SILENT = 0.3  # the score of no text where an insertion is expected
 SURE = 0.3  # branch probability from which the cautious row shows its best draft
-OWN_CASES = 60  # generated from the project's own text if no cases are given
+OWN_CASES = 60  # places of a text, if no cases of the benchmark are given
+MISSING, FOLLOWING = 3, 160  # words that a place lacks, and characters that follow it, in those of its cases
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class CaseScore:
 
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    wanted = cases(options.text)[: options.repetitions]
+    wanted = cases(options.text, options.repetitions)
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     report = Report("eval keytype")
@@ -83,18 +88,35 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     return report
 
 
-def cases(path: Path | None) -> list[Case]:
-    """The cases of a file in KeyTypeBench's form, or cases from the project's own text. Raises InputError."""
-    if path is None:
-        places = own_text.words(own_text.load(), OWN_CASES)
-        return [Case(p.before, "", (" ".join(p.document[p.at : p.at + 60].split()[:4]),), 4) for p in places]
+def cases(path: Path | None, most: int | None = None) -> list[Case]:
+    """The first cases of a .jsonl file in KeyTypeBench's form, or those of so many places in other text.
+
+    Raises: InputError.
+    """
+    if path is None or path.suffix != ".jsonl":
+        places = own_text.words(own_text.load(path), most or OWN_CASES)
+        return [case for place in places for case in _cases_of(place)]
     try:
         lines = path.read_text("utf-8").splitlines()
-        return [_case(json.loads(line)) for line in lines if line.strip()]
+        return [_case(json.loads(line)) for line in lines if line.strip()][:most]
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}. Give KeyTypeBench's core.jsonl.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} has no cases in KeyTypeBench's form ({error}); give its core.jsonl.") from error
+
+
+def _cases_of(place: own_text.WordPlace) -> list[Case]:
+    """Cases at a place in a text: nothing follows, words are missing before what follows, nothing is missing."""
+    rest = place.document[place.at : place.at + FOLLOWING]
+    line = rest.partition("\n")[0]
+    words = line.split()
+    found = [Case(place.before, "", (" ".join(rest.split()[: MISSING + 1]),), MISSING + 1)]
+    if len(words) > 2 * MISSING:
+        gap = re.match(rf"(?:\S+\s+){{{MISSING}}}", line)
+        assert gap is not None
+        found.append(Case(place.before, rest[gap.end() :], (gap[0].strip(),), MISSING + 2))
+        found.append(Case(place.before, rest, (), MISSING + 1))
+    return found
 
 
 def _case(read: dict[str, Any]) -> Case:

@@ -390,10 +390,12 @@ export class Editor {
 
   /**
    * Ask the server for drafts at the caret. `keep`: rows that agree stay, and only the others are asked for; `grow`:
-   * they stay and reach their full length; `all`: however unlikely they are.
-   * @param {{pressed?: number | null, forSettings?: boolean, keep?: boolean, grow?: boolean, all?: boolean}} how
+   * they stay and reach their full length; `wanted`: whether or not they fit the text after the caret; `all`: however
+   * unlikely they are, too.
+   * @param {{pressed?: number | null, forSettings?: boolean, keep?: boolean, grow?: boolean, wanted?: boolean,
+   *          all?: boolean}} how
    */
-  ask({ pressed = null, forSettings = false, keep = false, grow = false, all = false }) {
+  ask({ pressed = null, forSettings = false, keep = false, grow = false, all = false, wanted = all }) {
     const before = this.before();
     if (before === null || this.dismissed) return;
     this.settingsWait = false;
@@ -405,8 +407,9 @@ export class Editor {
     const settings = { ...this.settings, ...this.sampling, ...(all ? { min_confidence: 0 } : {}) };
     const kept = refill && (keep || grow) ? { kept: this.places.kept() } : {};
     const freed = this.rows.filter(({ live }) => !live).length;
-    const after = all ? "" : this.after(); // all drafts are wanted, also those that do not lead to what follows
-    this.requests.send(before, settings, { ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}) }, {
+    const after = this.after();
+    const extra = { ...kept, ...(grow ? { grow } : {}), ...(after ? { after } : {}), ...(after && wanted ? { all: true } : {}) };
+    this.requests.send(before, settings, extra, {
       pressed, forSettings, all, freed, k: this.k, keeps: keep || grow,
     });
   }
@@ -429,7 +432,8 @@ export class Editor {
   /**
    * The request's drafts have come, or grown.
    * @param {Request} request
-   * @param {{done: boolean, settled: boolean, drafts: import("./drafting.js").Draft[], speculation?: object}} line
+   * @param {{done: boolean, settled: boolean, hidden: number, drafts: import("./drafting.js").Draft[],
+   *          speculation?: object}} line
    */
   answer(request, line) {
     this.notice("server", null);
@@ -447,7 +451,7 @@ export class Editor {
     const growing = !line.done && !request.keeps;
     this.places.receive(request.before, before, { drafts: line.drafts, settled, growing });
     this.draw();
-    const hidden = line.done && !this.places.open && !request.all && Number(this.settings.min_confidence) > 0;
+    const hidden = line.done && !this.places.open && !request.all && line.hidden > 0;
     this.list.below.toggleAttribute("data-unlikely", hidden);
     if (hidden) setText(this.list.below.querySelector(".pd-unlikely span"), `${Math.round(100 * Number(this.settings.min_confidence))} %`);
     this.count(request, line.done, settled);
@@ -621,7 +625,7 @@ export class Editor {
   askHere() {
     this.caret = this.textarea.selectionStart; // the event of the caret's last move may still be on its way
     this.dismissed = false;
-    this.ask({ all: this.list.below.hasAttribute("data-unlikely") });
+    this.ask({ wanted: true, all: this.list.below.hasAttribute("data-unlikely") });
     this.draw();
   }
 

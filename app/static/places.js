@@ -91,9 +91,16 @@ export class Places {
     return this.rows.flatMap(({ rest, live }, id) => (live ? [{ id, text: rest }] : []));
   }
 
-  /** The place of the most probable draft; -1 if there is none. */
+  /**
+   * The place of the most probable draft, or of the one that leads best to the text after the caret, where that is known;
+   * -1 if there is none.
+   */
   likeliest() {
-    const chance = (/** @type {Row} */ row) => (row.live ? /** @type {PlacedDraft} */ (row.draft).probability : -1);
-    return this.rows.reduce((best, row, i) => (chance(row) > (best < 0 ? -1 : chance(this.rows[best])) ? i : best), -1);
+    const order = (/** @type {PlacedDraft} */ a, /** @type {PlacedDraft} */ b) => {
+      const [gain, other] = [a.gain ?? -Infinity, b.gain ?? -Infinity];
+      return gain === other ? a.probability - b.probability : gain - other;
+    };
+    const live = this.rows.flatMap(({ draft, live }, i) => (draft && live ? [{ draft, i }] : []));
+    return live.reduce((best, row) => (best && order(row.draft, best.draft) <= 0 ? best : row), live[0])?.i ?? -1;
   }
 }

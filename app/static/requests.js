@@ -11,8 +11,9 @@ import { ConnectionLost, ServerError, streamDrafts } from "./transport.js";
 
 /**
  * What a request says besides the text and the settings. `kept`: the rows that stay, and what is left of each;
- * `grow`: these shall reach their full length; `after`: the text after the caret.
- * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string}} Extra
+ * `grow`: these shall reach their full length; `after`: the text after the caret; `all`: also drafts that do not lead
+ * to that text.
+ * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean}} Extra
  *
  * A request under way. `pressed`: when the key went down that it answers; `freed`: how many rows it has to fill, of
  * `k`; `told`: whether drafts have come; `all`: whether all drafts were asked for, however unlikely; `keeps`: whether rows stay.
@@ -57,7 +58,8 @@ export class Requests {
     const window = cropped(before);
     /** @type {Request} */
     const request = {
-      ...how, n: ++this.n, before, key: keyOf(window, extra.after ?? ""), controller, told: false, filled: how.freed === 0, done: false,
+      ...how, n: ++this.n, before, key: keyOf(window, extra.after ?? ""), controller,
+      told: false, filled: how.freed === 0, done: false,
     };
     this.running = request;
     streamDrafts(

@@ -1,0 +1,108 @@
+"""Drafts that know the text after the caret.
+
+A draft ends where it begins to repeat what follows (`core.text.without_repeated`). When the drafts are done, one pass
+over a few short rows computes how much likelier the following text f is after each draft d than without any draft:
+
+    gain(d) = ln P(f | text before, d) - ln P(f | text before)
+
+The draft with the highest gain is the best one. If every draft lowers the probability of what follows, nothing is
+shown. f is the rest of the caret's line: at the end of a line the writer may write a lot before the next line, so every
+draft is shown. Models that were trained to fill in the middle read the text before they draft (`core.fim`), and need no
+such pass.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from core.drafting.drafts import Drafts
+from core.drafting.scored import scored
+from core.healing import common
+from core.models.base import Row, Sequence
+from core.present import Page, TextDraft, present
+from core.text import spaced
+
+READ = 32  # characters of what follows that the pass reads
+NEEDED = 0.0  # nats that the best draft must gain
+SHARE = 1.0  # the pass may take as long as the drafts took
+FORGETS = 0.9  # a skipped pass counts as faster next time, so that one slow pass is not the last
+
+_WORDS = re.compile(r".*\S(?=\s)", re.S)
+
+
+def beginning(after: str) -> str:
+    """The part of the following text that the pass reads: whole words of the caret's line; "" if none stand there."""
+    line = after.partition("\n")[0]
+    words = _WORDS.match(line[: READ + 1]) if len(line) > READ else None
+    return (words[0] if words else line[:READ]) if line.strip() else ""
+
+
+@dataclass
+class Pace:
+    """The time that the pass takes for each of its inputs, as last measured; one for each model."""
+
+    seconds: float | None = None
+
+
+@dataclass
+class TextAfter:
+    """The text after the caret, and what the pass found.
+
+    Attributes:
+        gains: by the tokens of a draft; {} if no pass was made.
+        silent: every draft lowers the probability of what follows.
+    """
+
+    text: str  # `beginning` of the text after the caret
+    page: Page
+    pace: Pace
+    gains: dict[tuple[int, ...], float] = field(default_factory=dict)
+    silent: bool = False
+
+    def __call__(
+        self, drafts: Drafts, sequence: Sequence, logits: Tensor, took: float
+    ) -> Generator[tuple[list[Row], Drafts], list[Tensor], None]:
+        """Yields the pass, unless it would take more than `SHARE` of the seconds that the drafts took.
+
+        Args:
+            sequence: holds the prefix, which ends before a half-typed word.
+            logits: (V,) after the prefix.
+        """
+        rows = [row for row in present(drafts, self.page) if row.text]
+        if not rows:
+            return
+        typed = self.page.typed.decode("utf-8", "ignore")
+        encode, follows = self.page.tokenizer.encode, self.text
+        texts = ["", *(row.text for row in rows)]
+        # A draft and what follows are encoded as one text, because a token may contain the end of one and the
+        # beginning of the other.
+        lines = [encode(typed + spaced(text, follows) + follows) for text in texts]
+        inputs = sum(map(len, lines))
+        if self.pace.seconds is not None and self.pace.seconds * inputs > SHARE * took:
+            self.pace.seconds *= FORGETS
+            return
+        began = time.perf_counter()
+        found = yield from scored(lines, sequence, replace(drafts, done=False))
+        self.pace.seconds = (time.perf_counter() - began) / inputs
+        reached = [
+            float(token_logprobs(line, logits, after)[common(line, encode(typed + text)) :].sum())
+            for text, line, after in zip(texts, lines, found, strict=True)
+        ]
+        self.gains = {row.ids: end - reached[0] for row, end in zip(rows, reached[1:], strict=True)}
+        self.silent = max(self.gains.values()) < NEEDED
+
+    def ranked(self, rows: list[TextDraft]) -> list[TextDraft]:
+        """The rows with their gains."""
+        return [replace(row, gain=self.gains.get(row.ids)) for row in rows]
+
+
+def token_logprobs(line: list[int], first: Tensor, after: Tensor) -> Tensor:
+    """ln P (n,) of each token of a line, from the logits (V,) before it and (n, V) after each of its tokens."""
+    x = torch.cat([first[None], after[:-1]]).float()
+    return torch.log_softmax(x, 1)[torch.arange(len(line)), torch.tensor(line)]
