@@ -58,10 +58,12 @@ class Engine:
 
     Attributes:
         autocomplete: what drafts.
+        computed, dropped: inputs of all passes, and of those for requests that ended before their drafts were done.
     """
 
     def __init__(self, autocomplete: Autocomplete, pace: float) -> None:
         self.autocomplete = autocomplete
+        self.computed = self.dropped = 0
         self._pace = pace
         self._inputs = INPUTS.get(autocomplete.model.device, MORE_INPUTS)
         self._sessions: OrderedDict[str, Session] = OrderedDict()  # least recently used first
@@ -101,6 +103,7 @@ class Engine:
         if job is None:
             return
         self._full = False
+        self.dropped += job.inputs
         job.post(None)
         if not _close_completion(job):
             self._close_session(tab)  # its cache may be in an undefined state
@@ -255,6 +258,8 @@ class Engine:
     def _advance(self, job: Job, rows: list[Row], logits: list[Tensor]) -> None:
         assert job.completion is not None
         assert job.rows is not None
+        inputs = sum(len(row.inputs) for row in rows)
+        self.computed, job.inputs = self.computed + inputs, job.inputs + inputs
         if rows is not job.rows:  # a part of a long text
             job.rows = [replace(job.rows[0], inputs=job.rows[0].inputs[len(rows[0].inputs) :])]
             return
@@ -365,6 +370,7 @@ class Engine:
                 job.post(event)
         if completion.done:
             job.post(self._stats(job, completion, now))
+            job.inputs = 0  # none of them in vain
             self.stop(request.tab)
 
     def _stats(self, job: Job, completion: Completion, now: float) -> Event:

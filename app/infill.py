@@ -116,7 +116,7 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     async def health() -> Response:
         status = service.status()
         if status["ready"]:
-            return JSONResponse({"status": "ok"})
+            return JSONResponse({"status": "ok", "inputs": service.work()})
         told = {"code": 503, "message": status["notice"], "type": "unavailable_error"}
         return JSONResponse({"error": told}, 503)
 

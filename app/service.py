@@ -140,6 +140,12 @@ class DraftService:
             "notice": engine.autocomplete.notice,
         }
 
+    def work(self) -> dict[str, int]:
+        """Inputs that the model computed since it was loaded, and those of requests that ended before their drafts were
+        done."""
+        engine = self._engine
+        return {"computed": engine.computed if engine else 0, "dropped": engine.dropped if engine else 0}
+
     async def stream(self, request: DraftRequest) -> AsyncGenerator[Event]:
         """Yields the events of one request: "drafts", the first immediately and later ones at most every `pace`
         seconds, then "stats"; or "error".

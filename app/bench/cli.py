@@ -48,8 +48,11 @@ def bench(
         bool, typer.Option("--sweep", help="speculative only: temperatures and θ, instead of all methods at T = 1.")
     ] = False,
     plots: Annotated[Path | None, typer.Option(help="speculative --sweep: draw the curves, as SVG, here.")] = None,
-    minutes: Annotated[float | None, typer.Option(min=0.05, max=240, help="soak only: duration.")] = None,
-    typists: Annotated[int | None, typer.Option(min=1, max=512, help="soak only: how many at once.")] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(min=0.05, max=240, help="soak, serve: duration, of serve for each number of clients."),
+    ] = None,
+    typists: Annotated[int | None, typer.Option(min=1, max=512, help="soak, serve: how many at once.")] = None,
 ) -> None:
     options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
     options |= {

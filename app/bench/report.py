@@ -36,7 +36,7 @@ class BenchOptions:
         pruning: for `speculative`: other rules of pruning too.
         sweep: for `speculative`: temperatures and θ instead of methods.
         plots: for `speculative` with `sweep`: the SVG file for the curves.
-        minutes, typists: for `soak`: duration and number of typists; None is its own default.
+        minutes, typists: for `soak` and `serve`: duration and number of typists; None is their own default.
     """
 
     text: Path | None = None

@@ -1,0 +1,140 @@
+"""`bench serve`: editors that request completions at every key, 1 to 64 at once, beside llama-cpp-python's server.
+
+Polydraft answers one request with n = 3. The peer gives one text per request, so an editor sends it three, with three
+seeds. Both run the same model file and stream; the same key traces are replayed on each in turn.
+
+Goodput is the number of keys a second that have a draft within 100 ms. Tokens computed and thrown away are Polydraft's
+own counts of inputs, prompts included; of the peer they are the tokens that reached an editor, which is less.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from app.access import token
+from app.bench import text
+from app.bench.child import COMMAND, Child, free_port, running
+from app.bench.editors import Answered, Bodies, Editor
+from app.bench.report import BenchOptions, Report, percentile
+from app.bench.typists import Server
+from core.models.load import default_model_path
+
+CLIENTS = (1, 4, 16, 64)
+SECONDS = 20.0
+N, TOKENS = 3, 10
+JUDGED = 16  # clients of the target
+NEEDED = ("pydantic_settings", "sse_starlette", "starlette_context")  # of the peer's server
+MISSING = 'not installed: pip install "llama-cpp-python[server]"'
+
+
+@dataclass
+class Contestant:
+    """A running server, and what editors send to it."""
+
+    name: str
+    child: Child
+    bodies: Bodies
+    counts: Callable[[], dict[str, int]] | None = None  # inputs computed and dropped so far, if it tells
+
+
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+    words = " ".join(" ".join(document.split()) for file in text.load(options.text) for document in file)
+    seconds = 60 * options.minutes if options.minutes else SECONDS
+    report, goodput = Report("serve"), dict[tuple[str, int], float]()
+    with ExitStack() as stack:
+        progress("starting the servers")
+        ours = stack.enter_context(polydraft(options))
+        servers = [ours]
+        if missing := why_no_peer(options):
+            report.rows.append({"server": "llama-cpp-python", "note": missing})
+        else:
+            servers.append(stack.enter_context(llama_server()))
+        for clients in (options.typists,) if options.typists else CLIENTS:
+            for server in servers:
+                progress(f"{server.name}, {clients} clients")
+                row = measured(server, words, clients, seconds)
+                report.rows.append(row)
+                goodput[server.name, clients] = row["goodput_per_s"]
+    if len(servers) > 1 and (ours.name, JUDGED) in goodput:
+        ratio = goodput[ours.name, JUDGED] / (goodput[servers[1].name, JUDGED] or float("nan"))
+        report.target(f"goodput at {JUDGED} clients / the peer's", ratio, ">= 5")
+    return report
+
+
+def measured(server: Contestant, words: str, clients: int, seconds: float) -> dict[str, Any]:
+    """The row of one server with so many clients."""
+    before = server.counts() if server.counts else {}
+    typed = Answered()
+
+    async def crowd() -> None:
+        reached = Server(server.child.url, server.child.headers)
+        editors = [Editor(number, reached, words, server.bodies, typed) for number in range(clients)]
+        await asyncio.gather(*(editor.type(seconds) for editor in editors))
+
+    asyncio.run(crowd())
+    if server.counts:
+        computed, dropped = (server.counts()[name] - before[name] for name in ("computed", "dropped"))
+    else:
+        computed, dropped = typed.received, typed.late
+    first = [key for key in typed.keys if key is not None]
+    row: dict[str, Any] = {"server": server.name, "clients": clients, "keys": len(typed.keys)}
+    row |= {"goodput_per_s": typed.good / seconds, "keys_in_time": typed.good / max(len(typed.keys), 1)}
+    row |= {"keys_with_a_draft": len(first) / max(len(typed.keys), 1)}
+    row |= {f"wait_p{p}_ms": 1000 * percentile(typed.waits, p) for p in (50, 95, 99)}
+    row |= {"tokens": computed, "thrown_away": dropped / computed if computed else float("nan")}
+    failed = {end: count for end, count in typed.ends.items() if end not in ("done", "superseded")}
+    return row | (
+        {"note": f"{sum(failed.values())} failed: {max(failed, key=lambda end: failed[end])}"} if failed else {}
+    )
+
+
+@contextmanager
+def polydraft(options: BenchOptions) -> Iterator[Contestant]:
+    port = free_port()
+    command = [sys.executable, "-m", COMMAND, "serve", "--port", str(port)]
+    with running([*command, "--model", options.model, "--backend", options.backend], port, token()) as child:
+        child.wait(lambda: child.get("/health") is not None)
+        yield Contestant(
+            "Polydraft",
+            child,
+            lambda prompt: [{"prompt": prompt, "n": N, "max_tokens": TOKENS, "stream": True}],
+            lambda: json.loads(child.get("/health") or b"{}")["inputs"],
+        )
+
+
+def why_no_peer(options: BenchOptions) -> str:
+    """Why the peer cannot run; "" if it can."""
+    if options.model != "default":
+        return "only measured with the default model"
+    return MISSING if find_spec("llama_cpp") is None or not all(map(find_spec, NEEDED)) else ""
+
+
+@contextmanager
+def llama_server() -> Iterator[Contestant]:
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        f"{__package__}.llama_server",
+        "--model",
+        str(default_model_path()),
+        "--n_ctx",
+        "2048",
+    ]
+    # A request of another client must not end those that run.
+    command += ["--host", "127.0.0.1", "--port", str(port), "--interrupt_requests", "False", "--verbose", "False"]
+    with running(command, port) as child:
+        child.wait(lambda: child.get("/v1/models") is not None)
+
+        def bodies(prompt: str) -> list[dict[str, Any]]:
+            asked = {"prompt": prompt, "max_tokens": TOKENS, "stream": True, "temperature": 0.8}
+            return [asked | {"seed": seed} for seed in range(N)]
+
+        yield Contestant("llama-cpp-python", child, bodies)

@@ -1,0 +1,130 @@
+"""`bench serve`: its accounting on scripted servers, and a short run on a tiny model."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from pathlib import Path
+
+import pytest
+from tiny_models import save_model, tiny
+
+from app.bench import editors, serve
+from app.bench.editors import Answered, Editor, trace
+from app.bench.report import BenchOptions
+from app.bench.typists import Server
+from app.service import DraftService
+from tests.fake_autocomplete import FakeAutocomplete
+from tests.test_service import all_of, ask, run, running
+
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+DRAFT, END = b'data: {"choices": [{"text": " one"}]}\n\n', b"data: [DONE]\n\n"
+TEXT = "word " * 2000
+
+
+def chunked(data: bytes) -> bytes:
+    return f"{len(data):x}\r\n".encode() + data + b"\r\n"
+
+
+def typed_at(first: float, end: float, requests: int = 1, seconds: float = 1.0, answer: bytes = HEAD) -> Answered:
+    """What one editor sees of a server that sends a draft and the end after these seconds."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(answer)
+            for pause, data in ((first, DRAFT), (end - first, END), (0, b"")):
+                await asyncio.sleep(pause)
+                writer.write(chunked(data))
+                await writer.drain()
+        except ConnectionError:
+            pass
+        finally:
+            writer.close()
+
+    async def type() -> Answered:
+        server, typed = await asyncio.start_server(handle, "127.0.0.1", 0), Answered()
+        async with server:
+            here = Server(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", {})
+            await Editor(0, here, TEXT, lambda prompt: [{"prompt": prompt}] * requests, typed).type(seconds)
+        return typed
+
+    return asyncio.run(asyncio.wait_for(type(), 30))
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editors, "REST", (0.2, 0.3))
+
+
+def test_a_key_is_in_time_if_its_first_draft_comes_within_100_ms() -> None:
+    quick = typed_at(0, 0.001)
+    assert quick.good > len(quick.keys) / 2
+    slow = typed_at(0.11, 0.12)
+    assert slow.good == 0
+    assert max(first for first in slow.keys if first is not None) > 0.11
+    assert len(slow.keys) == len(quick.keys), "the same keys are typed"
+
+
+def test_the_wait_for_drafts_goes_on_while_keys_supersede_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editors, "RATE", 50)
+    late = typed_at(0.3, 0.3)
+    assert late.ends["superseded"] > len(late.keys) / 2
+    assert max(late.waits) > 0.3
+    assert len(late.waits) < len(late.keys) / 2
+
+
+def test_tokens_of_superseded_requests_are_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editors, "RATE", 20)
+    found = typed_at(0, 5, requests=3)
+    assert found.received >= found.late > 0
+    assert found.ends["superseded"] > 0
+    assert typed_at(0, 0).late == 0
+
+
+def test_a_failed_request_is_told_by_its_reason() -> None:
+    found = typed_at(0, 0, answer=b"HTTP/1.1 500 Oh\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert found.ends["Broken: status 500"] == len(found.keys)
+
+
+def test_a_trace_is_the_same_each_time_and_grows_by_a_character() -> None:
+    some = list(itertools.islice(trace(3, TEXT), 200))
+    assert some == list(itertools.islice(trace(3, TEXT), 200))
+    assert some != list(itertools.islice(trace(4, TEXT), 200))
+    assert all(b.startswith(a) and len(b) == len(a) + 1 for (_, a), (_, b) in itertools.pairwise(some))
+
+
+def test_the_service_counts_what_it_computes_in_vain() -> None:
+    fake = FakeAutocomplete()
+    with running(fake) as service:
+        run(all_of(service.stream(ask("a", 1, length=5))))
+        assert service.work() == {"computed": 5, "dropped": 0}
+        fake.model.step_s = 0.02
+        run(one_of(service))
+        deadline = time.monotonic() + 10
+        while not service.work()["dropped"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        assert 0 < service.work()["dropped"] == service.work()["computed"] - 5 < 30
+
+
+async def one_of(service: DraftService) -> None:
+    """The first event of a request, which is then closed."""
+    stream = service.stream(ask("b", 1, length=30))
+    await anext(stream)
+    await stream.aclose()
+
+
+def test_a_short_run_on_a_tiny_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = save_model(tmp_path / "tiny", tiny("llama"))
+    report = serve.measure(BenchOptions(model=str(folder), minutes=0.05, typists=2), lambda _: None)
+    peer, ours = report.rows
+    assert peer["note"] == "only measured with the default model"
+    assert (ours["server"], ours["clients"]) == ("Polydraft", 2)
+    assert ours["keys"] > 10, ours
+    assert ours["keys_with_a_draft"] > 0, ours
+    assert 0 <= ours["thrown_away"] < 1
+    assert "note" not in ours
