@@ -130,6 +130,7 @@ def _case(read: dict[str, Any]) -> Case:
 def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int, knowing: bool = True) -> CaseScore:
     """The drafts of the page's default settings; `knowing` the text after the caret, or not."""
     after = case.after if knowing else ""
+    autocomplete.pace.seconds = None  # drafts are compared with it, however long that takes on this machine
     completion = session.complete(case.before, after=after, **DraftSettings(k=k).drafting())
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
