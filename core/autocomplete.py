@@ -24,6 +24,7 @@ from core.drafting.figures import Figures
 from core.drafting.places import only
 from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
+from core.fim import AcrossPrompt
 from core.healing import Healer, Healing, Weighed
 from core.look import Look
 from core.models import LanguageModel, Row, Sequence, load_model
@@ -158,6 +159,8 @@ class Session:
         if mode.drawn:  # one more, which shows whether the last word is whole
             made = replace(made, length=made.length + 1)
         healing = a.healer.plan(before, window=a.window, heal=heal, after=after)
+        if healing.prefix_ids != healing.before_ids and (ngrams := made.interpolation()) is not None:
+            made = replace(made, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
         return Completion(self, healing, made, mode, verify, kept, grow, before, after, likeliest, repeats)
 
     def fork(self) -> Session:

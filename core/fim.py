@@ -6,9 +6,14 @@ The prompt is then <prefix> text before <suffix> text after <middle>, and what t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from core.models.tokenizer import Tokenizer
+from core.ngram.interpolation import Interpolation
+from core.ngram.store import CandidateIds, Contexts
 
 NAMES = (  # prefix, suffix, middle
     ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"),  # Qwen, CodeGemma
@@ -40,3 +45,29 @@ def fim_tokens(tokenizer: Tokenizer) -> FimTokens | None:
         if None not in ids:
             return FimTokens(*ids)  # pyright: ignore[reportArgumentType]
     return None
+
+
+class AcrossPrompt(Interpolation):
+    """N-grams for drafts after such a prompt: their contexts are the text before the gap and the draft, as if nothing
+    stood between them."""
+
+    def __init__(self, inner: Interpolation, prompt: int, before: list[int]) -> None:
+        """`prompt` is the number of the prompt's tokens, with which each context begins; `before` takes their place."""
+        self._inner, self._prompt, self._before = inner, prompt, before
+
+    def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
+        return self._inner.scores(logq, self._plain(contexts), candidates)
+
+    def scores_without(
+        self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds
+    ) -> tuple[np.ndarray, np.ndarray]:
+        return self._inner.scores_without(logq, self._plain(contexts), candidates)
+
+    def proposals(self, contexts: Contexts, limit: int) -> list[list[int]]:
+        return self._inner.proposals(self._plain(contexts), limit)
+
+    def knows(self, ids: Sequence[int]) -> bool:
+        return self._inner.knows(ids)
+
+    def _plain(self, contexts: Contexts) -> list[list[int]]:
+        return [[*self._before, *context[self._prompt :]] for context in contexts]

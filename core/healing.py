@@ -36,12 +36,15 @@ class Healing:
     """Where drafts may start.
 
     Attributes:
-        prefix_ids: the text before the unfinished word; starts with the model's own start tokens.
+        prefix_ids: the text before the unfinished word, or a prompt that contains it; starts with the model's own start
+            tokens.
+        before_ids: that text alone.
         word_ids: the usual tokens of the unfinished word; [] when nothing is to be healed.
         rests: bytes of the word that remain after its first i tokens; the last one is b"".
     """
 
     prefix_ids: list[int]
+    before_ids: list[int]
     word_ids: list[int]
     rests: list[bytes]
 
@@ -110,9 +113,11 @@ class Healer:
         if len(ids) > window:
             half = window // 2
             ids = ids[-(-(len(ids) - window) // half) * half :]
+        plain = (t.start_ids or []) + ids or [t.document_start]
+        prompt = plain
         if after.strip() and self.fim is not None:
-            ids = self.fim.around(ids, t.encode(after))
-        return Healing((t.start_ids or []) + ids or [t.document_start], word, rests)
+            prompt = (t.start_ids or []) + self.fim.around(ids, t.encode(after))
+        return Healing(prompt, plain, word, rests)
 
     def places(self, healing: Healing) -> Places:
         """Where drafts may begin: before the word and after each of its tokens."""

@@ -6,11 +6,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from core import after as comparing
 from core.autocomplete import Autocomplete, Completion, Session
+from core.ngram import Interpolation
 from core.present import KeptRow
 from core.text import spaced, without_repeated
 from tests.table_model import Letters, TableModel
@@ -174,16 +176,47 @@ def test_the_pass_is_skipped_where_it_takes_more_than_its_share(
     assert session.autocomplete.pace.seconds < 1
 
 
-def test_a_model_that_fills_in_the_middle_reads_what_follows() -> None:
+@pytest.fixture
+def filling() -> Iterator[Session]:
+    """Of a model that fills in the middle."""
     model = TableModel(vocabulary=9, seed=1)
     names = {"<fim_prefix>": 6, "<fim_suffix>": 7, "<fim_middle>": 8}
     model.tokenizer.special_names = names
     model.tokenizer.special_ids = frozenset(names.values())
-    session = Autocomplete(model).open()
-    found = completed(session, "abca", after="bcd")
-    assert session.sequence.inputs == [6, 0, 1, 2, 0, 7, 1, 2, 3, 8]
+    made = Autocomplete(model).open()
+    yield made
+    made.close()
+
+
+def test_a_model_that_fills_in_the_middle_reads_what_follows(filling: Session) -> None:
+    found = completed(filling, "abca", after="bcd")
+    assert filling.sequence.inputs == [6, 0, 1, 2, 0, 7, 1, 2, 3, 8]
     assert found.judged
     assert found.drafts
     for plain in ("", " \n"):
-        completed(session, "abca", after=plain)
-        assert session.sequence.inputs == [0, 1, 2, 0], "without text after the caret the prompt is plain"
+        completed(filling, "abca", after=plain)
+        assert filling.sequence.inputs == [0, 1, 2, 0], "without text after the caret the prompt is plain"
+
+
+class Listening(Interpolation):
+    """No n-grams, but it notes the contexts that it is asked for."""
+
+    def __init__(self) -> None:
+        self.contexts: list[list[int]] = []
+
+    def scores(self, logq: np.ndarray, contexts: Any, candidates: Any) -> np.ndarray:
+        self.contexts += map(list, contexts)
+        return logq.astype(np.float64)
+
+    def knows(self, ids: Any) -> bool:
+        return False
+
+
+def test_n_grams_see_the_text_before_and_the_draft_side_by_side(filling: Session) -> None:
+    asked = []
+    for after in ("", "bcd"):
+        listening = Listening()
+        completed(filling, "abca", after=after, ngrams=listening)
+        asked.append(listening.contexts)
+    assert all(context[:4] == [0, 1, 2, 0] for contexts in asked for context in contexts)
+    assert [contexts[0] for contexts in asked] == [[0, 1, 2, 0]] * 2
