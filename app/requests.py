@@ -31,7 +31,7 @@ class DraftRequest(BaseModel):
         kept: rows that keep their places; the others are filled.
         grow: every row is to grow to the full length on its own.
         after: the beginning of the text after the caret.
-        all: show the drafts also if each of them makes the text after the caret less likely.
+        all: show the drafts also if each of them makes the text after the caret much less likely.
         heal: finish a half-typed word.
         stores: personal stores to use, instead of those that are on.
         by_text: the tab has no session; start from the cached text with the longest common prefix.

@@ -5,8 +5,8 @@ over a few short rows computes how much likelier the following text f is after e
 
     gain(d) = ln P(f | text before, d) - ln P(f | text before)
 
-The draft with the highest gain is the best one. If every draft lowers the probability of what follows, nothing is
-shown. f is the rest of the caret's line: at the end of a line the writer may write a lot before the next line, so every
+The draft with the highest gain is the best one. If every draft makes what follows much less likely, nothing is shown.
+f is the rest of the caret's line: at the end of a line the writer may write a lot before the next line, so every
 draft is shown. Models that were trained to fill in the middle read the text before they draft (`core.fim`), and need no
 such pass.
 """
@@ -29,7 +29,7 @@ from core.present import Page, TextDraft, present
 from core.text import spaced
 
 READ = 32  # characters of what follows that the pass reads
-NEEDED = 0.0  # nats that the best draft must gain
+MOST_LOST = 3.0  # nats that the best draft may lose: the writer may go on for longer than a draft
 SHARE = 1.0  # the pass may take as long as the drafts took
 FORGETS = 0.9  # a skipped pass counts as faster next time, so that one slow pass is not the last
 
@@ -56,7 +56,7 @@ class TextAfter:
 
     Attributes:
         gains: by the tokens of a draft; {} if no pass was made.
-        silent: every draft lowers the probability of what follows.
+        silent: every draft makes what follows much less likely.
     """
 
     text: str  # `beginning` of the text after the caret
@@ -95,7 +95,7 @@ class TextAfter:
             for text, line, after in zip(texts, lines, found, strict=True)
         ]
         self.gains = {row.ids: end - reached[0] for row, end in zip(rows, reached[1:], strict=True)}
-        self.silent = max(self.gains.values()) < NEEDED
+        self.silent = max(self.gains.values()) < -MOST_LOST
 
     def ranked(self, rows: list[TextDraft]) -> list[TextDraft]:
         """The rows with their gains."""

@@ -136,7 +136,7 @@ class Session:
                 lineages; other modes make all rows anew.
             grow: let every row grow to the full length on its own, wherever it would have ended before.
             after: the text after the caret. Drafts end where they begin to repeat it. When they are done, the one that
-                leads to it best is `best`, and there are none if all make it less likely (`core.after`).
+                leads to it best is `best`, and there are none if all make it much less likely (`core.after`).
             likeliest: look at the drafts with one more pass of the model alone, for `TextDraft.chances` with so many of
                 the likeliest tokens at each place. None: no such pass.
             repeats: of drawn drafts, show also those without text, and those with the text of another.

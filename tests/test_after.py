@@ -71,8 +71,9 @@ class SpacedLetters(Letters):
 
 @pytest.fixture(autouse=True)
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pass is made, whatever it takes."""
+    """The pass is made, whatever it takes, and drafts are withdrawn early, for the table varies little."""
     monkeypatch.setattr(comparing, "SHARE", math.inf)
+    monkeypatch.setattr(comparing, "MOST_LOST", 0.1)
 
 
 @pytest.fixture
@@ -117,9 +118,12 @@ def test_drafts_are_ranked_by_how_likely_they_make_what_follows(model: TableMode
     for after in AFTER:
         found = completed(session, "abca", after=after)
         gains = {draft: gain(model, "abca", draft, after) for draft in plain}
-        if any(without_repeated(draft, after) != draft for draft in plain) or abs(max(gains.values())) < 1e-4:
+        if (
+            any(without_repeated(draft, after) != draft for draft in plain)
+            or abs(max(gains.values()) + comparing.MOST_LOST) < 1e-4
+        ):
             continue
-        if max(gains.values()) < comparing.NEEDED:
+        if max(gains.values()) < -comparing.MOST_LOST:
             assert found.drafts == []
             seen.add("silent")
             continue
