@@ -19,6 +19,7 @@ from transformers.generation.utils import GenerateBeamDecoderOnlyOutput
 
 from core.drafting.drafts import Drafts
 from core.errors import InputError
+from core.models.module import embedding_weight
 from core.models.tokenizer import Tokenizer
 from core.models.torch_model import TorchModel
 from core.superposed import superpose_batch
@@ -65,7 +66,7 @@ def superposed_drafts(
 
     latest: list[Drafts] = []
     with _unchanged(model):
-        vocabulary = model.get_input_embeddings().weight.shape[0]
+        vocabulary = embedding_weight(model).shape[0]
         wrapped = TorchModel(model, Numbers(vocabulary, ends), model.config.model_type, _context(model, config))
         options = {
             "distinct": distinct,

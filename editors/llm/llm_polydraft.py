@@ -17,7 +17,7 @@ NO_TOKEN = "none"  # the client needs some key, also for a server that requires 
 
 
 @llm.hookimpl
-def register_models(register: Callable[[llm.Model], None]) -> None:
+def register_models(register: Callable[[llm.KeyModel], None]) -> None:
     register(Polydraft())
 
 
@@ -29,7 +29,7 @@ class Polydraft(llm.KeyModel):
     key_env_var = "POLYDRAFT_TOKEN"
     supports_conversation = False
 
-    class Options(llm.Options):
+    class Options(llm.Options):  # pyright: ignore[reportIncompatibleVariableOverride] every plugin does so
         k: int = Field(3, ge=1, le=9, description="Number of drafts")
         length: int = Field(16, ge=1, le=32, description="Tokens of a draft at most")
         temperature: float | None = Field(None, ge=0, description="Of sampled drafts, and before a rule")
@@ -44,7 +44,7 @@ class Polydraft(llm.KeyModel):
         """Yields the drafts, one per line."""
         if prompt.system:
             raise llm.ModelError("Polydraft continues a text and takes no system prompt. Leave it out.")
-        options: Polydraft.Options = prompt.options
+        options: Any = prompt.options
         with openai.OpenAI(base_url=f"{options.url.rstrip('/')}/v1", api_key=key or NO_TOKEN, max_retries=0) as client:
             try:
                 answer = client.completions.create(
