@@ -36,7 +36,8 @@ EVALS = {
 }
 
 
-WITHOUT_STORE = ("samplers", "top-w")  # evaluations that do not use the base store
+# Evaluations that do not use the base store.
+WITHOUT_STORE = ("samplers", "coverage", "linearity", "answers", "top-w")
 
 
 def measure(name: str, options: EvalOptions, progress: Callable[[str], None] = lambda _: None) -> Report:

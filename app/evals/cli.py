@@ -54,9 +54,7 @@ def evaluate(
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
     base_store: Annotated[
         str | None,
-        typer.Option(
-            help=f"An n-gram store's file, or none; not for {' and '.join(WITHOUT_STORE)}.", metavar="FILE|none"
-        ),
+        typer.Option(help=f"An n-gram store's file, or none; not for {', '.join(WITHOUT_STORE)}.", metavar="FILE|none"),
     ] = None,
     verify_with: Annotated[
         str | None, typer.Option(help="A larger model with the same tokenizer that checks drafts: verified.")

@@ -34,7 +34,7 @@ TAUS = (0.06, 0.1, 0.3, 1.0)
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     judge = _judge(model, options)
     compared = ways(base)

@@ -30,7 +30,7 @@ FIGURES = ("unique_1", "unique_2", "unique_3", "self_bleu")
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, personal=False)
+    autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     rule, r = interpolation(base), SHIPPED.exact_steps
     compared = {
