@@ -26,6 +26,7 @@ from app.refusals import Refused, error_of, parsed
 from app.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
 from app.streaming import Streamed
 from core.options import DEFAULT
+from core.text import following
 
 if TYPE_CHECKING:
     from app.service import DraftService
@@ -161,7 +162,8 @@ class Answer:
         n, tokens = body.n or 1, min(body.max_tokens or TOKENS, MOST_TOKENS)
         # A response has n texts, even if some are improbable.
         settings = body.settings(body.best_of or n, tokens, NAMES, {"min-branch": DEFAULT["min_branch"]})
-        growing = bool(body.stream) and body.logprobs is None and not body.suffix and only_grows(settings)
+        compared = bool(following(body.suffix or ""))  # the order of the drafts is known at the end
+        growing = bool(body.stream) and body.logprobs is None and not compared and only_grows(settings)
         prompts, stops = body.prompts(), body.stops()
         if body.user and len(prompts) > 1:
             raise Refused(422, "user names one session, and there are several prompts.", "Leave user out.", "user")

@@ -13,7 +13,6 @@ such pass.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
@@ -28,19 +27,9 @@ from core.models.base import Row, Sequence
 from core.present import Page, TextDraft, present
 from core.text import spaced
 
-READ = 32  # characters of what follows that the pass reads
 MOST_LOST = 3.0  # nats that the best draft may lose: the writer may go on for longer than a draft
 SHARE = 1.0  # the pass may take as long as the drafts took
 FORGETS = 0.9  # a skipped pass counts as faster next time, so that one slow pass is not the last
-
-_WORDS = re.compile(r".*\S(?=\s)", re.S)
-
-
-def beginning(after: str) -> str:
-    """The part of the following text that the pass reads: whole words of the caret's line; "" if none stand there."""
-    line = after.partition("\n")[0]
-    words = _WORDS.match(line[: READ + 1]) if len(line) > READ else None
-    return (words[0] if words else line[:READ]) if line.strip() else ""
 
 
 @dataclass
@@ -59,7 +48,7 @@ class TextAfter:
         silent: every draft makes what follows much less likely.
     """
 
-    text: str  # `beginning` of the text after the caret
+    text: str  # `following` of the text after the caret
     page: Page
     pace: Pace
     gains: dict[tuple[int, ...], float] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from core.adapters import Adapters
-from core.after import Pace, TextAfter, beginning
+from core.after import Pace, TextAfter
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting
 from core.drafting.figures import Figures
@@ -37,6 +37,7 @@ from core.present import SHORT, Chance, KeptRow, Page, TextDraft, kept_rows, pre
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
+from core.text import following
 
 WINDOW = 1024  # tokens of text before the caret that the model sees
 REMEMBERED = 64  # rows of a session, from which rows that stay have their probabilities
@@ -228,7 +229,7 @@ class Completion:
         verify = verify if plain and distinct and not options.reset_every else 0
         look = None if likeliest is None else Look(self._page, likeliest, session.autocomplete.healer.places(healing))
         # Models that fill in the middle have read the text after the caret already.
-        line = beginning(after) if session.autocomplete.healer.fim is None else ""
+        line = following(after) if session.autocomplete.healer.fim is None else ""
         self._after = TextAfter(line, self._page, session.autocomplete.pace) if line else None
         self.judged = self._after is None
         self._steps = _steps(session, healing, options, mode, rows, verify, self._text, look, self._after)

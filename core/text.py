@@ -84,6 +84,10 @@ _AFTER_A_SPACE = regex.compile(
 )
 
 
+COMPARED = 32  # characters after the caret
+_WORDS = regex.compile(r".*\S(?=\s)", regex.S)
+
+
 def without_repeated(draft: str, after: str, growing: bool = False) -> str:
     """The draft up to where it begins to repeat the text after the caret, white space aside; it ends at a word then.
 
@@ -99,6 +103,13 @@ def without_repeated(draft: str, after: str, growing: bool = False) -> str:
         if rest and (_begins(following, rest, growing) or (line and _begins(rest, line))):
             return draft[: match.start()].rstrip()
     return draft
+
+
+def following(after: str) -> str:
+    """What drafts are compared with: the first whole words after the caret on its line; "" if none stand there."""
+    line = after.partition("\n")[0]
+    words = _WORDS.match(line[: COMPARED + 1]) if len(line) > COMPARED else None
+    return (words[0] if words else line[:COMPARED]) if line.strip() else ""
 
 
 def spaced(draft: str, after: str) -> str:

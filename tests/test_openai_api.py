@@ -220,6 +220,7 @@ def test_the_suffix_is_the_text_after_the_caret(site: Site) -> None:
     assert site.autocomplete.latest.options["after"] == " and so on"
     chunks = list(site.complete(suffix=" and so on", max_tokens=4, n=2, stream=True))
     assert [chunk.choices[0].text for chunk in chunks] == [" one" * 4, " two" * 4], "ranked before they are sent"
+    assert len(list(site.complete(suffix="\nAnd so on", max_tokens=4, n=2, stream=True))) > 2
 
 
 def test_unknown_fields_are_refused_by_name(site: Site) -> None:
