@@ -49,6 +49,7 @@ PAUSE = 1.0  # seconds without a request after which a tab loses its place in th
 PATIENCE = 10.0  # seconds that a request waits for room in the cache
 HELD = 0.15  # seconds at most that a tab's drafts wait until they are compared with the text after the caret
 PLACES = 1024  # tabs whose place is remembered
+RESTED = 64  # sessions used later than one that has not been used for long, whose logits are freed: some 5 MB each
 
 log = logging.getLogger(__name__)
 
@@ -275,6 +276,10 @@ class Engine:
         if session is None:
             session = self._sessions[tab] = self._inherited(request) or self._opened(request)
         self._sessions.move_to_end(tab)
+        for later, resting in enumerate(reversed(self._sessions.values())):
+            if later == RESTED:
+                resting.rest()
+                break
         if request.by_text:
             self._texts[tab] = request.before
         drafting = settings.drafting() | sampling.options(self.autocomplete, settings)

@@ -164,6 +164,11 @@ class Session:
             made = replace(made, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
         return Completion(self, healing, made, mode, verify, kept, grow, before, after, likeliest, repeats)
 
+    def rest(self) -> None:
+        """Frees the cached logits, which are of use for the next few keys only. The text stays in the model's cache."""
+        self.known = KnownLogits()
+        self.sequence.forget_logits()
+
     def fork(self) -> Session:
         """Another session that holds the same text, also while a completion runs. Raises ContextFull."""
         return Session(self.autocomplete, self.sequence.fork())

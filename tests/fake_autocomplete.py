@@ -89,6 +89,10 @@ class FakeSession:
     def __init__(self, autocomplete: FakeAutocomplete) -> None:
         self.autocomplete = autocomplete
         self.completions: list[FakeCompletion] = []
+        self.rested = False
+
+    def rest(self) -> None:
+        self.rested = True
 
     def complete(self, before: str, **options: Any) -> FakeCompletion:
         assert all(completion.closed for completion in self.completions)

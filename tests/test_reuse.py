@@ -101,3 +101,23 @@ def test_another_rule_or_store_reads_the_same_logits(autocomplete):
     session = kept
     assert texts() == first
     session.close()
+
+
+def test_a_session_at_rest_frees_its_logits_and_keeps_its_text(autocomplete):
+    session, model = autocomplete.open(), autocomplete.model
+
+    def key(text):
+        before = model.tokens_fed
+        completion = session.complete(text)
+        while not completion.done:
+            completion.advance(model.forward(completion.rows()))
+        return [draft.text for draft in completion.drafts], model.tokens_fed - before, completion.fed
+
+    drafts, *_ = key("Thank you for your")
+    again, passed, _ = key("Thank you for your")
+    session.rest()
+    rested, computed, read = key("Thank you for your")
+    assert drafts == again == rested
+    assert passed < computed, "the drafts' logits are computed again"
+    assert read == 0, "the text is in the cache"
+    session.close()

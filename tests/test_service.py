@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from app.engine import HELD, INPUTS, Engine
+from app.engine import HELD, INPUTS, RESTED, Engine
 from app.jobs import Job
 from app.requests import DraftRequest
 from app.service import DraftService
@@ -502,6 +502,21 @@ def test_tabs_with_few_new_characters_do_not_wait_for_long_texts() -> None:
         return [tab for tab, _ in engine._chosen()]
 
     assert run(places()) == ["t0", *typing, "t1"]
+    engine.close()
+
+
+def test_a_session_that_has_not_been_used_for_long_frees_its_logits() -> None:
+    fake = FakeAutocomplete()
+    engine = Engine(fake.real(), 0)
+
+    async def rested() -> list[bool]:
+        for i in range(RESTED + 2):
+            engine.begin(f"t{i}", Job(ask(f"t{i}", 1, length=1)))
+            while engine.busy:
+                engine.step()
+        return [session.rested for session in fake.sessions]
+
+    assert run(rested()) == [True, True] + [False] * RESTED
     engine.close()
 
 

@@ -347,6 +347,10 @@ class Sequence(ABC):
             while len(self._logits) > SNAPSHOTS:
                 self._logits.popitem(last=False)
 
+    def forget_logits(self) -> None:
+        """Drops the cached logits of all but the last position, which only rewinding a little would need."""
+        self._logits = OrderedDict((at, logits) for at, logits in self._logits.items() if at == self.length)
+
     def forget_tree(self) -> None:
         if self._tree is not None:
             self.keep([])
