@@ -175,6 +175,15 @@ def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autoc
     assert not any("Featherstone" in draft.text for draft in drafts(personal, before))
 
 
+@pytest.mark.parametrize(
+    "before", ["Thank you for your letter. I am writ", "Thank you for your", "She opened the letter"]
+)
+def test_without_a_personal_store_no_token_is_marked(personal: Autocomplete, before: str) -> None:
+    """The choice of drafts may take a token that is not among the most probable ones of its place."""
+    for end in range(len(before) - 12, len(before) + 1):
+        assert not any(draft.personal for draft in drafts(personal, before[:end]))
+
+
 def test_what_a_store_chose_is_marked_and_nothing_else(personal: Autocomplete) -> None:
     before = "I remain, yours ever, Wilhelmina"
     plain = drafts(personal, before)

@@ -20,7 +20,6 @@ def first_drafts(
 ) -> tuple[list[Draft], list[Draft]]:
     """The drafts after the first pass, best first: the kept rows and, with `fill`, the most probable beginnings. By the
     paper's rule (distinct=False), the drafts that reached a stop token are returned in the second list."""
-    by_others = sorted(tree.roots, key=lambda node: -node.without)[: o.k]  # the beginnings without personal stores
     if not o.distinct:
         roots = tree.roots[: 2 * o.k]
         drafts = [_draft([node], n) for n, node in enumerate([r for r in roots if not r.stops][: o.k])]
@@ -34,7 +33,7 @@ def first_drafts(
         p = math.exp(node.logprob)
         if any(row.passes(node) for row in rows) or (p < o.min_branch and drafts):
             continue
-        drafts.append(_draft([node], free.pop(0), [node not in by_others]))
+        drafts.append(_draft([node], free.pop(0), [_is_personal(node, tree.roots, o.k)]))
         rows.append(node.row)
     _set_branches(drafts, tree)
     return drafts, []
@@ -83,11 +82,14 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
         if n not in rows:
             rows[n] = free.pop(0)
     on_paths = {node for leaf in chosen for node in leaf.path}
+
+    def marks(leaf: Node) -> list[bool]:
+        siblings = [node.parent.children if node.parent else tree.roots for node in leaf.path]
+        places = [sum(one in on_paths for one in of_node) for of_node in siblings]
+        return [_is_personal(*found) for found in zip(leaf.path, siblings, places, strict=True)]
+
     drafts = [_kept_draft(row, tree) for row in kept]
-    drafts += [
-        _draft(leaf.path, rows[n], [_is_personal(node, tree, on_paths) for node in leaf.path])
-        for n, leaf in enumerate(chosen)
-    ]
+    drafts += [_draft(leaf.path, rows[n], marks(leaf)) for n, leaf in enumerate(chosen)]
     _set_branches(drafts, tree)
     return sorted(drafts, key=lambda draft: -sum(map(math.exp, draft.totals[: draft.stem])))
 
@@ -127,11 +129,13 @@ def _kept_draft(row: Kept, tree: Continuations) -> Draft:
     )
 
 
-def _is_personal(node: Node, tree: Continuations, on_paths: set[Node]) -> bool:
-    """Whether the token would be another one without personal stores."""
-    siblings = node.parent.children if node.parent else tree.roots
-    places = sum(one in on_paths for one in siblings)
-    return node not in sorted(siblings, key=lambda one: -one.without)[:places]
+def _is_personal(node: Node, siblings: Ids[Node], places: int) -> bool:
+    """Whether personal stores brought the node among the `places` most probable of its siblings.
+
+    The choice of drafts may take a less probable one, with and without personal stores.
+    """
+    by_all = sorted(siblings, key=lambda one: -one.logprob)[:places]
+    return node in by_all and node not in sorted(siblings, key=lambda one: -one.without)[:places]
 
 
 def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
