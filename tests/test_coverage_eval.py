@@ -34,7 +34,7 @@ def test_only_the_whole_answer_counts(text: str, right: bool) -> None:
     assert Question("sums", "51 + 26 =", "77").is_answered_by(text) is right
 
 
-def test_every_nucleus_draft_is_continued_from_its_first_token() -> None:
+def test_every_nucleus_draft_is_continued_from_its_first_tokens() -> None:
     model = TableModel(seed=3)
     drafts = [[1, 0, 0, 0, 0, 0], [2, 5, 5, 5, 5, 5]] * 10
 
@@ -47,4 +47,4 @@ def test_every_nucleus_draft_is_continued_from_its_first_token() -> None:
         figures = coverage.spread_out(Question("x", "a", answer), model.open(), [0, 1], sampled)
         assert figures["NS"] == [n % 2 == first for n in range(20)]
         for name in coverage.PAPER.values():
-            assert not any(figures[name][1 - first :: 2]), "drafts with another first token cannot have the answer"
+            assert not any(figures[name][1 - first :: 2]), "drafts with other first tokens cannot have the answer"

@@ -4,8 +4,8 @@ The questions are those of `templated`, because TriviaQA is out of a small model
 begins with the answer. P@k is the share of questions with a correct one among the first k drafts of one method
 (Figure 5).
 
-For Table 2, nucleus sampling draws n drafts (NS). NS_SPDk keeps the first token of each of them and lets Superposed
-Decoding continue it with k drafts, which costs as many passes of one row. As in the paper, n-grams are off.
+For Table 2, nucleus sampling draws n drafts (NS). NS_SPDk keeps the first SAMPLED tokens of each of them and lets
+Superposed Decoding continue them with k drafts, which costs as many passes of one row. As in the paper, n-grams are off.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ QUESTIONS = 40  # per kind
 LENGTH = 6  # tokens of a draft
 KS = (1, 2, 3)
 BUDGETS = (1, 2, 5, 10, 20)  # nucleus drafts
+SAMPLED = 2  # tokens; before a number the first one is a space
 PAPER = {2: "NS_SPD2", 3: "NS_SPD3"}
 
 
@@ -64,18 +65,18 @@ def correct(question: Question, sequence: Sequence, drafts: list[list[int]]) -> 
 
 def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: Method) -> dict[str, list[bool]]:
     """For NS and each NS_SPDk: for each of the most nucleus drafts, whether it, or one of the drafts that continue its
-    first token, is correct."""
+    first tokens, is correct."""
     sequence.sync(ids)
     drafts = sampled(sequence, ids, max(BUDGETS), LENGTH)
     found = {"NS": correct(question, sequence, drafts)}
     for k, name in PAPER.items():
-        continued: dict[int, bool] = {}  # by first token, since many drafts share one
-        for first in {draft[0] for draft in drafts}:
-            prefix = [*ids, first]
+        continued: dict[tuple[int, ...], bool] = {}  # by the first tokens, since many drafts share them
+        for first in {tuple(draft[:SAMPLED]) for draft in drafts}:
+            prefix = [*ids, *first]
             sequence.sync(prefix)
-            rest = by_the_paper(None)(sequence, prefix, k, LENGTH - 1)
-            continued[first] = any(correct(question, sequence, [[first, *more] for more in rest]))
-        found[name] = [continued[draft[0]] for draft in drafts]
+            rest = by_the_paper(None)(sequence, prefix, k, LENGTH - SAMPLED)
+            continued[first] = any(correct(question, sequence, [[*first, *more] for more in rest]))
+        found[name] = [continued[tuple(draft[:SAMPLED])] for draft in drafts]
     return found
 
 
