@@ -5,7 +5,8 @@ begins with the answer. P@k is the share of questions with a correct one among t
 (Figure 5).
 
 For Table 2, nucleus sampling draws n drafts (NS). NS_SPDk keeps the first SAMPLED tokens of each of them and lets
-Superposed Decoding continue them with k drafts, which costs as many passes of one row. As in the paper, n-grams are off.
+Superposed Decoding continue them with k drafts, which costs as many passes of one row. As in the
+paper, n-grams are off.
 """
 
 from __future__ import annotations
