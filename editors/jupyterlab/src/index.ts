@@ -37,8 +37,7 @@ function addAcceptWord(app: JupyterFrontEnd, factory: IInlineCompleterFactory): 
   });
   app.commands.addKeyBinding({
     command: ACCEPT_WORD,
-    keys: ["Ctrl ArrowRight"],
-    macKeys: ["Cmd ArrowRight"],
+    keys: ["Alt N"], // Ctrl ArrowRight belongs to the editor, which lets no other use of it pass
     selector: ".jp-mod-inline-completer-active",
   });
 }
