@@ -47,9 +47,9 @@ FEW = 16  # unread characters of a request that counts as short
 ROOM = 64  # positions that drafts need after a text
 PAUSE = 1.0  # seconds without a request after which a tab loses its place in the queue
 PATIENCE = 10.0  # seconds that a request waits for room in the cache
-HELD = 0.15  # seconds at most that a tab's drafts wait until they are compared with the text after the caret
-PLACES = 1024  # tabs whose place is remembered
-RESTED = 64  # sessions used later than one that has not been used for long, whose logits are freed: some 5 MB each
+HELD = 0.15  # the longest delay of drafts in seconds, while they are not yet compared with the text after the caret
+PLACES = 1024  # tabs whose place in the queue is stored
+RESTED = 64  # sessions used since a session's last use after which its logits are freed: about 5 MB each
 
 log = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class Engine:
     """Runs requests on one model, with sessions that keep texts in its cache.
 
     Attributes:
-        autocomplete: what drafts.
+        autocomplete: the model with its stores and options.
         computed, dropped: inputs of all passes, and of those for requests that ended before their drafts were done.
     """
 
@@ -330,7 +330,7 @@ class Engine:
         assert completion is not None
         now = time.perf_counter()
         if not (completion.judged or completion.seen or request.detailed or now - job.arrived >= HELD):
-            return  # they may still be withdrawn, and the page shows no row that vanishes again
+            return  # they may still be withdrawn, and a row that the page shows must not disappear
         if completion.step and job.first is None:
             job.first = now, completion.step
             self._since.pop(request.tab, None)
@@ -375,7 +375,7 @@ class Engine:
                 job.post(event)
         if completion.done:
             job.post(self._stats(job, completion, now))
-            job.inputs = 0  # none of them in vain
+            job.inputs = 0  # none of them was wasted
             self.stop(request.tab)
 
     def _stats(self, job: Job, completion: Completion, now: float) -> Event:

@@ -14,9 +14,9 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.asking import MAX_BODY, WINDOW, draft_request, events, model_names, refuse_other_models, unless_gone
 from app.choices import Choices, whole_words
 from app.client_options import MOST_TOKENS, ClientOptions
+from app.client_requests import MAX_BODY, WINDOW, draft_request, events, model_names, refuse_other_models, unless_gone
 from app.refusals import Refused, parsed
 from app.requests import MOST_AFTER, MOST_DRAFTS
 from core.text import spaced
@@ -117,19 +117,19 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         status = service.status()
         if status["ready"]:
             return JSONResponse({"status": "ok", "inputs": service.work()})
-        told = {"code": 503, "message": status["notice"], "type": "unavailable_error"}
-        return JSONResponse({"error": told}, 503)
+        error = {"code": 503, "message": status["notice"], "type": "unavailable_error"}
+        return JSONResponse({"error": error}, 503)
 
 
 async def answered(service: DraftService, body: InfillRequest) -> list[dict[str, Any]]:
     """The texts, each as an object with the requested fields; at least one."""
     settings, began = body.drafting(), time.perf_counter()
     choices = Choices(body.n_cmpl, settings.length, body.stop, after=body.after)
-    told = events(service, draft_request(body.before, settings, after=body.after, heal=body.heal, stores=body.stores))
+    stream = events(service, draft_request(body.before, settings, after=body.after, heal=body.heal, stores=body.stores))
     first, stats = None, {"reused": 0, "fed": 0}
     try:
         async with asyncio.timeout(body.t_max_prompt_ms / 1000 or None) as limit:
-            async for event in told:
+            async for event in stream:
                 if event["type"] == "stats":
                     stats = event
                     continue
@@ -140,7 +140,7 @@ async def answered(service: DraftService, body: InfillRequest) -> list[dict[str,
     except TimeoutError:
         pass  # the drafts so far are the response
     finally:
-        await told.aclose()
+        await stream.aclose()
     now = time.perf_counter()
     first = now if first is None else first
     timings = {

@@ -30,8 +30,8 @@ class Job:
         self.arrived = time.perf_counter()
         self.dropped = False
         self.completion: Completion | None = None
-        self.rows: list[Row] | None = None  # what the completion needs next and was not fed yet
-        self.inputs = 0  # fed for it so far
+        self.rows: list[Row] | None = None  # the completion's next rows, until they are fed
+        self.inputs = 0  # number of inputs fed for it so far
         self.step = 0
         self.settled = False  # whether the drafts sent last only grow from now on
         self.sent: list[Event] = []

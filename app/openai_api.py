@@ -19,9 +19,17 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.asking import MAX_BODY, cancelled, draft_request, events, model_names, refuse_other_models, unless_gone
 from app.choices import Choice, Choices, only_grows
 from app.client_options import MOST_TOKENS, ClientOptions
+from app.client_requests import (
+    MAX_BODY,
+    cancelled,
+    draft_request,
+    events,
+    model_names,
+    refuse_other_models,
+    unless_gone,
+)
 from app.refusals import Refused, error_of, parsed
 from app.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
 from app.streaming import Streamed
@@ -98,10 +106,10 @@ class CompletionRequest(ClientOptions):
 
 
 @dataclass(frozen=True)
-class Asked:
+class Prompt:
     """One prompt of a request: its request to the service, and the position of its texts in the response."""
 
-    prompt: str
+    text: str
     request: DraftRequest
     choices: Choices
     first: int  # index of its first choice
@@ -169,8 +177,8 @@ class Answer:
             raise Refused(422, "user names one session, and there are several prompts.", "Leave user out.", "user")
         after = (body.suffix or "")[:MOST_AFTER]
         more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
-        self._asked = [
-            Asked(
+        self._prompts = [
+            Prompt(
                 prompt,
                 draft_request(prompt, settings, body.user, **more),
                 Choices(n, settings.length, stops, growing, after),
@@ -183,19 +191,19 @@ class Answer:
     async def whole(self) -> dict[str, Any]:
         """The complete response."""
 
-        async def filled(asked: Asked) -> None:
-            async for _ in self._events(asked):
+        async def filled(prompt: Prompt) -> None:
+            async for _ in self._events(prompt):
                 pass
 
-        tasks = [asyncio.create_task(filled(asked)) for asked in self._asked]
+        tasks = [asyncio.create_task(filled(prompt)) for prompt in self._prompts]
         try:
             await asyncio.gather(*tasks)
         finally:
             await cancelled(*tasks)
         choices = [
-            self._choice(asked, choice, asked.prompt * bool(self._body.echo) + choice.text, choice.finish or "stop")
-            for asked in self._asked
-            for choice in asked.choices.all
+            self._choice(prompt, choice, prompt.text * bool(self._body.echo) + choice.text, choice.finish or "stop")
+            for prompt in self._prompts
+            for choice in prompt.choices.all
         ]
         return {**self._head, "choices": choices, "usage": self._usage.as_dict()}
 
@@ -203,9 +211,9 @@ class Answer:
         """The response as it grows: chunks of one choice each, in any order; then None."""
         chunks: asyncio.Queue[dict[str, Any] | Refused | None] = asyncio.Queue()
 
-        async def send(asked: Asked) -> None:
+        async def send(prompt: Prompt) -> None:
             try:
-                async with aclosing(self._chunks(asked)) as made:
+                async with aclosing(self._chunks(prompt)) as made:
                     async for chunk in made:
                         chunks.put_nowait(chunk)
             except Refused as error:
@@ -213,7 +221,7 @@ class Answer:
             finally:
                 chunks.put_nowait(None)
 
-        senders = [asyncio.create_task(send(asked)) for asked in self._asked]
+        senders = [asyncio.create_task(send(prompt)) for prompt in self._prompts]
         try:
             waiting = len(senders)
             while waiting:
@@ -231,38 +239,38 @@ class Answer:
         finally:
             await cancelled(*senders)
 
-    async def _chunks(self, asked: Asked) -> AsyncGenerator[dict[str, Any]]:
-        sent = [0] * len(asked.choices.all)
+    async def _chunks(self, prompt: Prompt) -> AsyncGenerator[dict[str, Any]]:
+        sent = [0] * len(prompt.choices.all)
         ended = [False] * len(sent)
         if self._body.echo:
-            for choice in asked.choices.all:
-                yield {**self._head, "choices": [self._choice(asked, choice, asked.prompt, None)]}
-        async for _ in self._events(asked):
-            for choice in asked.choices.all:
+            for choice in prompt.choices.all:
+                yield {**self._head, "choices": [self._choice(prompt, choice, prompt.text, None)]}
+        async for _ in self._events(prompt):
+            for choice in prompt.choices.all:
                 new, i = choice.text[sent[choice.index] : choice.sure], choice.index
-                finish = choice.finish if asked.choices.done or choice.finish == "stop" else None
+                finish = choice.finish if prompt.choices.done or choice.finish == "stop" else None
                 if ended[i] or not (new or finish):
                     continue
                 sent[i], ended[i] = max(sent[i], choice.sure), finish is not None
-                yield {**self._head, "choices": [self._choice(asked, choice, new, finish)]}
+                yield {**self._head, "choices": [self._choice(prompt, choice, new, finish)]}
 
-    async def _events(self, asked: Asked) -> AsyncGenerator[None]:
+    async def _events(self, prompt: Prompt) -> AsyncGenerator[None]:
         """Runs the request; yields after each change of the choices."""
-        async with aclosing(events(self._service, asked.request)) as stream:
+        async with aclosing(events(self._service, prompt.request)) as stream:
             async for event in stream:
                 if event["type"] == "drafts":
-                    asked.choices.take(event)
-                    if asked.choices.growing or asked.choices.done:
+                    prompt.choices.take(event)
+                    if prompt.choices.growing or prompt.choices.done:
                         yield
                 elif event["type"] == "stats":
                     self._usage.prompt += event["reused"] + event["fed"]
-                    self._usage.completion += sum(choice.tokens for choice in asked.choices.all)
+                    self._usage.completion += sum(choice.tokens for choice in prompt.choices.all)
 
-    def _choice(self, asked: Asked, choice: Choice, text: str, finish: str | None) -> dict[str, Any]:
+    def _choice(self, prompt: Prompt, choice: Choice, text: str, finish: str | None) -> dict[str, Any]:
         logprobs = None
         if finish is not None and self._body.logprobs is not None:
-            logprobs = _logprobs(choice.chances, len(asked.prompt), self._body.logprobs)
-        return {"text": text, "index": asked.first + choice.index, "logprobs": logprobs, "finish_reason": finish}
+            logprobs = _logprobs(choice.chances, len(prompt.text), self._body.logprobs)
+        return {"text": text, "index": prompt.first + choice.index, "logprobs": logprobs, "finish_reason": finish}
 
 
 def _logprobs(chances: list[dict[str, Any]], start: int, most: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from app.settings import DraftSettings
 from core.options import DRAFTING
 
 MOST_AFTER = 1024  # characters
-MOST_LIKELIEST = 5  # as the OpenAI interface has it
+MOST_LIKELIEST = 5  # the maximum of OpenAI's interface
 _SHIPPED = DraftSettings()
 MOST_DRAFTS = int(DRAFTING["k"].high)
 
@@ -29,7 +29,7 @@ class DraftRequest(BaseModel):
         tab: identifies the text; a newer request of the same tab replaces an older one.
         n: a number that grows with every request of the tab.
         kept: rows that keep their places; the others are filled.
-        grow: every row is to grow to the full length on its own.
+        grow: continue every kept row to the full length.
         after: the beginning of the text after the caret.
         all: show the drafts also if each of them makes the text after the caret much less likely.
         heal: finish a half-typed word.

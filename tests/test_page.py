@@ -750,7 +750,7 @@ def test_where_only_the_percentages_change_only_they_are_drawn(drafting: Editor)
                 const element = target instanceof Element ? target : target.parentElement;
                 drawn.add(element.className || element.localName);
             } }).observe(document.querySelector('.pd-list'), { subtree: true, childList: true, characterData: true });
-            polydraft.editor.ask({ keep: true }); }"""
+            polydraft.editor.requestDrafts({ keep: true }); }"""
     )
     drafting.wait(lambda: drafting.page.locator(".pd-chance").all_text_contents() == ["50%", "30%", "10%"])
     assert drafting.page.evaluate("[...drawn]") == ["pd-chance"]

@@ -20,7 +20,7 @@ from lsprotocol import types
 from pygls.lsp.server import LanguageServer
 from pygls.workspace import PositionCodec
 
-from app.asking import WINDOW, cropped
+from app.client_requests import WINDOW, cropped
 from app.lsp.connection import Connection
 from app.lsp.picked import Picked
 from app.lsp.places import in_comment, is_prose

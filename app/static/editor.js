@@ -1,33 +1,34 @@
 // @ts-check
 /**
- * The editor: a <textarea> with a ghost text and the list of drafts below it. All state lives here in the browser; the
- * server only ever sees a request for drafts. This file follows the text and the caret and decides when to ask:
+ * The editor: a <textarea> with a ghost text and the list of drafts below it. The browser has all state; the server only
+ * receives requests for drafts. This file follows the text and the caret, and decides when to request drafts:
  *
- *   key ── rows that agree are trimmed at once; the others stay, dimmed
- *      └── the running request stops, and a new one says which rows stay and asks for the rest
+ *   key ── rows that agree are shortened at once; the others stay, dimmed
+ *      └── the running request is cancelled, and a new one lists the rows that stay and requests the others
  *
- * What other parts of the page use of it:
+ * The interface for other parts of the page:
  *
- *   editor.text, editor.caret             the text and where the caret stands in it
- *   editor.setText(text, caret, ranges)   another text, without a step of undo: a document is opened
- *   editor.privacy.ranges                 what of the text was typed in incognito, from where to before where
- *   editor.insert(text)                   at the caret, as if typed; one step of undo
- *   editor.before()                       the text before the caret; null where no drafts belong
- *   editor.ask(how), editor.abort()       drafts for this place now; none, until something changes
- *   editor.settings, editor.sampling      what requests carry; editor.settingsChanged() asks with them
- *   editor.pause(on)                      no drafts for now; or go on
- *   editor.forgetAnswers()                answers kept for going back count no longer
- *   editor.notice(kind, problem)          a problem in words, until it is solved (problem: null)
- *   editor.toast(message, options)        a sentence for a moment
- *   editor.addKey(key)                    a key of the text's, with its line in the key help: see keys.js
- *   editor.root                           hears these events:
+ *   editor.text, editor.caret             the text and the position of the caret
+ *   editor.setText(text, caret, ranges)   replaces the text, without a step of undo: a document is opened
+ *   editor.privacy.ranges                 the ranges [start, end) of the text that were typed in incognito
+ *   editor.insert(text)                   inserts at the caret, as if typed, as one step of undo
+ *   editor.before()                       the text before the caret; null if no drafts belong there
+ *   editor.requestDrafts(how)             requests drafts at the caret
+ *   editor.abort()                        cancels the running request
+ *   editor.settings, editor.sampling      the settings in requests; editor.settingsChanged() requests drafts with them
+ *   editor.pause(on)                      stops or resumes drafting
+ *   editor.forgetAnswers()                clears the cache of answers
+ *   editor.notice(kind, problem)          shows a problem until it is solved (problem: null)
+ *   editor.toast(message, options)        shows a sentence for a moment
+ *   editor.addKey(key)                    adds a key for the text, with its line in the key help: see keys.js
+ *   editor.root                           receives these events:
  *     pd-text      the text has changed; detail: {opened: boolean}, whether by setText
  *     pd-taken     a draft was taken; detail: {before, text}
- *     pd-drafts    drafts for a new place have arrived
- *     pd-settled   which rows there are is decided; detail: how many are worth showing
- *     pd-along     those shown serve a new place as well
- *     pd-cleared   there are none
- *     pd-reset     all settings go back to their defaults
+ *     pd-drafts    drafts for a new position have arrived
+ *     pd-settled   the rows are final; detail: how many are worth showing
+ *     pd-along     the drafts shown are valid for the new position too
+ *     pd-cleared   there are no drafts
+ *     pd-reset     all settings are set to their defaults
  *     pd-figures   figures of speculation; detail: the figures or null
  */
 
@@ -65,11 +66,11 @@ import { leave } from "./transport.js";
 /** @typedef {import("./places.js").Row} Row */
 /** @typedef {import("./requests.js").Request} Request */
 
-const REFRESH_AFTER = 250; // ms without a key until freed rows are filled, where not every key asks
-const MOVED_AFTER = 120; // ms after the caret has moved until drafts are asked for at its new place
+const REFRESH_AFTER = 250; // ms without a key until freed rows are filled, if not every key sends a request
+const MOVED_AFTER = 120; // ms after the caret has moved until drafts are requested at its new position
 const GROW_AFTER = 500; // ms without a key until all drafts grow to their full length
-const FOLLOWING = 256; // characters after the caret that are sent
-const SETTINGS_EVERY = 16; // ms at least between two requests while a slider moves
+const FOLLOWING = 256; // characters after the caret in requests
+const SETTINGS_EVERY = 16; // least ms between two requests while a slider moves
 
 export class Editor {
   /** @param {HTMLElement} root */
@@ -84,38 +85,38 @@ export class Editor {
     this.places = new Places();
     /** Whether the tab is incognito now. */
     this.incognito = isIncognito();
-    /** What was typed in incognito. */
+    /** Tracks the text typed in incognito. */
     this.privacy = new PrivateText(this.textarea, () => this.incognito);
     /** The place of the draft that Tab takes, or -1. */
     this.active = -1;
-    /** Which draft that is. */
+    /** The lineage of that draft. */
     this.lineage = 0;
-    /** Whether the reader has moved to it by hand. */
+    /** Whether the writer has selected it by key. */
     this.chosen = false;
-    /** Whether Tab takes drafts: after typing, a click or Alt and an arrow, not on the way through the page. */
+    /** Whether Tab takes drafts: after typing, a click or Alt and an arrow; otherwise Tab moves the focus. */
     this.engaged = false;
-    /** Where the last key changed the text. */
+    /** The caret after the last change of the text. */
     this.edited = -1;
-    /** Whether the drafts shall grow as soon as the running answer has ended. */
+    /** Whether the drafts must grow as soon as the running request has ended. */
     this.growWaits = false;
     this.dismissed = false;
-    /** Whether the writer wants no drafts for now. */
+    /** Whether the writer has paused drafting. */
     this.paused = false;
     this.composing = false;
     /** The newest request that has been answered. @type {{n: number, before: string} | null} */
     this.answered = null;
     this.text = "";
     this.caret = 0;
-    /** When the key that is about to change the text went down. @type {number | null} */
+    /** The time of the key down event before the next input event. @type {number | null} */
     this.pressed = null;
     this.lastInput = -1e9;
-    /** While a draft is being inserted: a word of it, and at all. */
+    /** Whether the first word of a draft, or any text, is being inserted. */
     this.takingWord = false;
     this.inserting = false;
-    /** The ghost's text and where it stood. @type {{text: string, caret: number} | null} */
+    /** The last ghost text and its position. @type {{text: string, caret: number} | null} */
     this.lastGhost = null;
     this.announced = "";
-    /** What benchmarks read; times in ms. */
+    /** For benchmarks; times in ms. */
     this.counters = {
       keystrokes: 0,
       requests: 0,
@@ -126,17 +127,17 @@ export class Editor {
       fillMs: [],
       /** Key down to all drafts complete. @type {number[]} */
       doneMs: [],
-      /** Key down to the trimmed drafts in the page. @type {number[]} */
+      /** Key down to the shortened drafts in the page. @type {number[]} */
       alongMs: [],
     };
 
     this.notices = new Notices(root, this.textarea);
     this.connection = new Connection(root, this.notices, {
       lost: () => this.close(),
-      found: () => !this.request && this.ask({}),
+      found: () => !this.request && this.requestDrafts({}),
     });
     this.requests = new Requests({
-      drafts: (request, line) => this.answer(request, line),
+      drafts: (request, line) => this.receive(request, line),
       figures: (line) => this.connection.showFigures(line),
       problem: (problem) => {
         this.settingsWait = false;
@@ -159,10 +160,11 @@ export class Editor {
     });
     this.revisiting = new Revisiting(this);
     this.keys = new Keys(root, this);
-    /** What the sampling panel adds to the settings. @type {{sampling?: object}} */
+    /** The settings of the sampling panel. @type {{sampling?: object}} */
     this.sampling = {};
-    this.settingsAsked = -1e9;
-    /** Whether settings have changed since the request under way. */
+    /** When drafts were last requested for changed settings. */
+    this.settingsSentAt = -1e9;
+    /** Whether settings have changed since the running request was sent. */
     this.settingsWait = false;
     this.bar = new SettingsBar(root, () => {
       this.map.reset();
@@ -179,7 +181,7 @@ export class Editor {
     this.textChanged();
   }
 
-  /** The request under way. */
+  /** The running request. */
   get request() {
     return this.requests.running;
   }
@@ -193,7 +195,7 @@ export class Editor {
     return this.places.rows;
   }
 
-  /** Whether a draft is shown for this very place. */
+  /** Whether a draft is shown for the present position. */
   get open() {
     return this.active >= 0;
   }
@@ -202,7 +204,7 @@ export class Editor {
 
   setUpText() {
     const { textarea } = this;
-    // On a touch screen focusing would open the keyboard over a page nobody has seen yet.
+    // On a touch screen, focusing would open the keyboard over the page at once.
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
 
     textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
@@ -217,17 +219,17 @@ export class Editor {
     document.addEventListener("selectionchange", () => this.selectionChanged());
     textarea.addEventListener("pointerdown", () => this.engage(true));
     document.addEventListener("keydown", (event) => event.key === "Tab" && !event.defaultPrevented && this.engage(false));
-    // Where text after the caret is redrawn, the pointer must find the text where the textarea has it.
+    // If the ghost redraws text after the caret, hide it, so that the pointer finds the text at its true position.
     for (const event of ["pointermove", "pointerdown"]) {
       textarea.addEventListener(event, () => this.ghost.covers && this.ghost.hide());
     }
   }
 
   /**
-   * Another text in place of this one, which the browser's undo knows nothing of.
+   * Replace the text, without a step of undo.
    * @param {string} text
    * @param {number} caret
-   * @param {number[][]} privateRanges what of it was typed in incognito
+   * @param {number[][]} privateRanges the ranges of it that were typed in incognito
    */
   setText(text, caret = text.length, privateRanges = []) {
     this.clear();
@@ -238,7 +240,7 @@ export class Editor {
   }
 
   /**
-   * From now on Tab takes a draft, or moves on through the page.
+   * Set whether Tab takes a draft or moves the focus.
    * @param {boolean} on
    */
   engage(on) {
@@ -258,22 +260,22 @@ export class Editor {
       if (this.rows.length || this.request) this.clear();
       return;
     }
-    // Text that a program types, line by line within one task, is drawn and drafted once, at its end.
+    // If a program types several lines within one task, drafts are requested once, at their end.
     if (burst && !this.inserting) this.timers.later("burst", 0, () => this.textChanged());
     else this.textChanged();
   }
 
-  /** The text is not what it was: trim the rows that agree, ask for the rest. */
+  /** The text has changed: shorten the rows that agree, and request the others. */
   textChanged({ opened = false } = {}) {
     const { textarea } = this;
     this.text = textarea.value;
     this.caret = this.edited = textarea.selectionStart;
-    // A key long before is not what changed the text: that was a menu, a drop, a voice.
+    // If the last key is long ago, something else changed the text: a menu, a drop, a voice.
     const pressed = this.pressed !== null && performance.now() - this.pressed < 1000 ? this.pressed : null;
     this.pressed = null;
     this.dismissed = false;
     this.revisiting.end();
-    this.tell("pd-text", { opened });
+    this.emit("pd-text", { opened });
     this.map.oneDirection = hasHugeParagraph(this.text);
     textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
     /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
@@ -297,41 +299,41 @@ export class Editor {
     if (this.settings.refill) this.timers.later("grow", GROW_AFTER, () => this.grow());
     if (this.places.open && pressed !== null) this.counters.alongMs.push(performance.now() - pressed);
     if (known) this.along();
-    else if (this.settings.refill) this.ask({ pressed, keep: true });
-    else this.askWhereNothingAgrees(before, pressed);
+    else if (this.settings.refill) this.requestDrafts({ pressed, keep: true });
+    else this.requestIfNoneAgrees(before, pressed);
   }
 
   /**
-   * Without a request at every key: only where the drafts shown end, and, for freed rows, after a pause.
+   * If not every key sends a request: request drafts only when those shown end, and for freed rows after a pause.
    * @param {string} before
    * @param {number | null} pressed
    */
-  askWhereNothingAgrees(before, pressed) {
+  requestIfNoneAgrees(before, pressed) {
     const streaming = this.request !== null && before.startsWith(this.request.before) && this.places.open;
     const enough = this.rows.some(({ live, rest }) => live && hasEnoughLeft(rest));
     if (!this.places.open || !(streaming || this.takingWord || enough)) {
-      this.ask({ pressed, keep: true });
+      this.requestDrafts({ pressed, keep: true });
       return;
     }
     if (!streaming) this.abort();
     this.along();
     if (this.rows.some(({ draft, live }) => draft && !live) && !this.takingWord) {
-      this.timers.later("refresh", REFRESH_AFTER, () => this.ask({ keep: true }));
+      this.timers.later("refresh", REFRESH_AFTER, () => this.requestDrafts({ keep: true }));
     }
   }
 
-  /** The drafts shown serve the new place without a request. */
+  /** The drafts shown are valid for the new position, without a request. */
   along() {
     this.counters.avoided++;
-    this.tell("pd-along");
+    this.emit("pd-along");
   }
 
-  /** How many rows the list has. */
+  /** The number of rows. */
   get k() {
     return Number(this.settings.k ?? 3);
   }
 
-  /** The text before the caret, or null where no drafts belong: nothing written, a selection, a composition. */
+  /** The text before the caret; null if no drafts belong there: an empty text, a selection, a composition. */
   before() {
     const { textarea } = this;
     if (this.paused || this.composing && !ANDROID) return null;
@@ -340,7 +342,7 @@ export class Editor {
     return before.trim() ? before : null;
   }
 
-  /** The text after the caret, as much of it as counts for drafts; "" where there is only white space. */
+  /** The beginning of the text after the caret, for requests; "" if it is only white space. */
   after() {
     const { selectionEnd } = this.textarea;
     const after = this.text.slice(selectionEnd, selectionEnd + FOLLOWING);
@@ -351,14 +353,14 @@ export class Editor {
     const { textarea } = this;
     if (document.activeElement !== textarea || this.composing) return;
     if (textarea.selectionStart === this.caret && textarea.selectionEnd === this.caret) return;
-    // A selection event can come before the input event of the same key: then the text has changed as well.
+    // A selection event may come before the input event of the same key; then the text differs, and that event follows.
     if (textarea.value !== this.text || this.revisiting.here()) return;
     this.revisiting.end();
     this.caret = textarea.selectionStart;
     this.timers.stop("moved");
     this.timers.stop("grow");
     const before = this.before();
-    if (before === null || !this.writesHere()) {
+    if (before === null || !this.isWritingHere()) {
       this.clear();
       return;
     }
@@ -367,35 +369,35 @@ export class Editor {
     this.places.resize(this.k);
     this.places.follow(before);
     this.draw();
-    this.timers.later("moved", MOVED_AFTER, () => this.ask({ keep: true }));
+    this.timers.later("moved", MOVED_AFTER, () => this.requestDrafts({ keep: true }));
   }
 
-  /** Whether one writes where the caret stands: at the end of a line, or after a word that was being typed. */
-  writesHere() {
+  /** Whether drafts belong at the caret: it is at the end of a line, or after a word that was just typed. */
+  isWritingHere() {
     const inWord = this.caret === this.edited && /[\p{L}\p{N}]$/u.test(this.text.slice(Math.max(0, this.caret - 2), this.caret));
     return inWord || isWritingPlace(this.text.slice(this.caret, this.caret + 2000));
   }
 
   /**
-   * Stop drafting, or go on.
+   * Stop or resume drafting.
    * @param {boolean} on
    */
   pause(on) {
     this.paused = on;
     if (on) this.clear();
-    else this.ask({});
+    else this.requestDrafts({});
   }
 
-  // ---------------------------------------------------------------- asking
+  // ---------------------------------------------------------------- requests
 
   /**
-   * Ask the server for drafts at the caret. `keep`: rows that agree stay, and only the others are asked for; `grow`:
-   * they stay and reach their full length; `wanted`: whether or not they fit the text after the caret; `all`: however
-   * unlikely they are, too.
+   * Request drafts at the caret. `keep`: rows that agree stay, and only the others are requested; `grow`: rows stay, and
+   * their full length is requested; `wanted`: also drafts that do not fit the text after the caret; `all`: these, and
+   * improbable ones.
    * @param {{pressed?: number | null, forSettings?: boolean, keep?: boolean, grow?: boolean, wanted?: boolean,
    *          all?: boolean}} how
    */
-  ask({ pressed = null, forSettings = false, keep = false, grow = false, all = false, wanted = all }) {
+  requestDrafts({ pressed = null, forSettings = false, keep = false, grow = false, all = false, wanted = all }) {
     const before = this.before();
     if (before === null || this.dismissed) return;
     this.settingsWait = false;
@@ -414,34 +416,34 @@ export class Editor {
     });
   }
 
-  /** Half a second without a key: every draft reaches its full length. */
+  /** After half a second without a key: request the full length of every draft. */
   grow() {
     this.growWaits = this.request !== null;
-    if (!this.growWaits && this.places.open) this.ask({ grow: true });
+    if (!this.growWaits && this.places.open) this.requestDrafts({ grow: true });
   }
 
   abort() {
     this.requests.abort();
   }
 
-  /** What was drafted before counts no longer: stores or settings are not what they were. */
+  /** Clear the cache of answers, because stores or settings have changed. */
   forgetAnswers() {
     this.requests.remembered.clear();
   }
 
   /**
-   * The request's drafts have come, or grown.
+   * Show the drafts of one line of the answer.
    * @param {Request} request
    * @param {{done: boolean, settled: boolean, hidden: number, drafts: import("./drafting.js").Draft[],
    *          speculation?: object}} line
    */
-  answer(request, line) {
+  receive(request, line) {
     this.notice("server", null);
     this.connection.found();
-    this.tell("pd-figures", line.speculation ?? null);
-    if (!request.told) {
+    this.emit("pd-figures", line.speculation ?? null);
+    if (!request.answered) {
       this.answered = request;
-      this.tell("pd-drafts");
+      this.emit("pd-drafts");
     }
     if (this.settingsWait) this.settingsChanged();
 
@@ -454,21 +456,21 @@ export class Editor {
     const hidden = line.done && !this.places.open && !request.all && line.hidden > 0;
     this.list.below.toggleAttribute("data-unlikely", hidden);
     if (hidden) setText(this.list.below.querySelector(".pd-unlikely span"), `${Math.round(100 * Number(this.settings.min_confidence))} %`);
-    this.count(request, line.done, settled);
-    if (settled) this.tell("pd-settled", line.drafts.length);
+    this.recordTimes(request, line.done, settled);
+    if (settled) this.emit("pd-settled", line.drafts.length);
   }
 
   /**
-   * Note the times that benchmarks read.
+   * Record the times in `counters`.
    * @param {Request} request
    * @param {boolean} done
    * @param {boolean} settled
    */
-  count(request, done, settled) {
+  recordTimes(request, done, settled) {
     if (request.pressed === null) return;
     const elapsed = performance.now() - request.pressed;
     const { firstMs, fillMs, doneMs } = this.counters;
-    if (!request.told && request.freed === request.k && this.places.open) firstMs.push(elapsed);
+    if (!request.answered && request.freed === request.k && this.places.open) firstMs.push(elapsed);
     if (!request.filled && (settled || this.rows.every(({ live }) => live))) {
       request.filled = true;
       if (request.freed < request.k) fillMs.push(elapsed);
@@ -478,23 +480,23 @@ export class Editor {
 
   // ---------------------------------------------------------------- drawing
 
-  /** Nothing to show and nothing under way. */
+  /** Cancel the running request and remove all drafts. */
   clear() {
     this.abort();
     for (const timer of ["refresh", "grow"]) this.timers.stop(timer);
     this.growWaits = false;
     this.close();
-    this.tell("pd-cleared");
+    this.emit("pd-cleared");
   }
 
-  /** No list. */
+  /** Remove all drafts. */
   close() {
     this.places.clear();
     this.list.below.removeAttribute("data-unlikely");
     this.draw();
   }
 
-  /** What waits to be replaced waits in vain: no answer comes. */
+  /** Remove the freed rows, because no answer will fill them. */
   settle() {
     this.places.dropFreed();
     if (this.places.open) this.draw();
@@ -506,13 +508,13 @@ export class Editor {
    *   "pd-settled"} event
    * @param {any} detail
    */
-  tell(event, detail = undefined) {
+  emit(event, detail = undefined) {
     this.root.dispatchEvent(new CustomEvent(event, { detail }));
   }
 
   draw() {
     const { places } = this;
-    // The draft that Tab takes stays the same one while it is there; ids mean nothing beyond a place.
+    // The draft that Tab takes stays the same while it is shown, identified by its lineage.
     const row = this.rows[this.active];
     if (!row?.live || row.draft?.lineage !== this.lineage) {
       this.active = places.likeliest();
@@ -531,18 +533,18 @@ export class Editor {
       this.ghost.hide();
       return;
     }
-    if (this.revisiting.here()) this.ghost.hide(); // what it would cover is selected
+    if (this.revisiting.here()) this.ghost.hide(); // it would cover the selection
     else if (row) {
       const after = this.text.slice(this.textarea.selectionEnd);
       this.lastGhost = { text: fitted(row.rest, after), caret: this.caret };
       this.ghost.show(this.lastGhost.text, this.text, this.caret);
     } else if (this.lastGhost && this.rows.some(({ draft }) => draft)) {
-      // Nothing agrees, and new drafts are on their way: the letters stay where they were, paler, until then.
+      // No draft agrees, and new ones are requested: until they arrive, the letters stay in place, paler.
       const typed = Math.max(0, this.caret - this.lastGhost.caret);
       this.ghost.show(this.lastGhost.text.slice(typed), this.text, this.caret, true);
     } else this.ghost.hide();
     if (this.caret === this.text.length) {
-      // Typing at the end: the ghost's last line stays in sight too.
+      // At the end of the text, scroll so that the ghost's last line is visible too.
       const hidden = this.ghost.bottom() + 4 - this.textarea.scrollTop - this.textarea.clientHeight;
       if (hidden > 0) this.textarea.scrollTop += hidden;
     }
@@ -553,31 +555,31 @@ export class Editor {
     this.list.draw(this.rows, { active: this.active, chosen: this.chosen, stem });
   }
 
-  /** Tell a screen reader about the best draft, once the writer pauses, and not twice the same. */
+  /** Announce the best draft to screen readers when the writer pauses, unless it was the last announcement. */
   announceLater() {
     this.timers.later("announce", 900, () => {
       const best = this.rows[this.active]?.rest.trim();
       if (!best || best === this.announced || document.activeElement !== this.textarea) return;
       this.announced = best;
       const live = this.rows.filter((row) => row.live).length;
-      this.notices.say(`${live === 1 ? "One draft" : `${live} drafts`}. Best: ${best}.`);
+      this.notices.announce(`${live === 1 ? "One draft" : `${live} drafts`}. Best: ${best}.`);
     });
   }
 
-  /** Incognito was switched: a draft made before may repeat what is private, so none of them can be taken any more. */
+  /** Remove all drafts after incognito was switched, because earlier ones may repeat private text. */
   forgetDrafts() {
     const shown = this.places.open;
     this.forgetAnswers();
     this.revisiting.forget();
     this.clear();
-    if (shown) this.ask({});
+    if (shown) this.requestDrafts({});
   }
 
   // ---------------------------------------------------------------- taking drafts
 
   /**
-   * Take a draft, or its first `length` characters. Every key, click and tap ends here, and here alone it is checked,
-   * on the text as it is now, that the draft was made for this place.
+   * Take a draft, or its first `length` characters. Every key, click and tap calls this, and only this checks that the
+   * draft continues the present text.
    * @param {number} i
    * @param {number} length
    * @returns {boolean} whether it was taken
@@ -594,12 +596,12 @@ export class Editor {
     if (!text) return false;
     this.revisiting.taken(before, text);
     this.insert(text);
-    if (length >= row.rest.length) this.tell("pd-taken", { before, text });
+    if (length >= row.rest.length) this.emit("pd-taken", { before, text });
     return true;
   }
 
   /**
-   * Take the first word of a draft; the rest of it stays.
+   * Take the first word of a draft; its rest stays in the list.
    * @param {number} i
    */
   takeWord(i = this.active) {
@@ -621,16 +623,16 @@ export class Editor {
     this.inserting = false;
   }
 
-  /** Drafts for this place, because the writer asks for them: also where none come by themselves, and unlikely ones. */
-  askHere() {
-    this.caret = this.textarea.selectionStart; // the event of the caret's last move may still be on its way
+  /** Request drafts on the writer's command, also where none appear automatically, and improbable ones. */
+  requestHere() {
+    this.caret = this.textarea.selectionStart; // the event of the last move of the caret may come after this
     this.dismissed = false;
-    this.ask({ wanted: true, all: this.list.below.hasAttribute("data-unlikely") });
+    this.requestDrafts({ wanted: true, all: this.list.below.hasAttribute("data-unlikely") });
     this.draw();
   }
 
   /**
-   * The rows that a draft was taken from, beside that draft, selected.
+   * Show the rows from which a draft was taken, and select that draft in the text.
    * @param {number} start
    * @param {number} end
    * @param {Row[]} rows
@@ -651,7 +653,7 @@ export class Editor {
     this.clear();
     this.timers.stop("moved");
     this.dismissed = true;
-    this.notices.say("Drafts dismissed.");
+    this.notices.announce("Drafts dismissed.");
   }
 
   /** @param {number} by */
@@ -665,32 +667,32 @@ export class Editor {
     this.list.show(this.active);
   }
 
-  // ---------------------------------------------------------------- keys, settings, words to the writer
+  // ---------------------------------------------------------------- keys, settings, messages
 
   /** @param {import("./keys.js").Key} key */
   addKey(key) {
     this.keys.add(key);
   }
 
-  /** Drafts for new settings: at once, or as soon as the drafts for those before are there; so the server's pace counts. */
+  /** Request drafts for new settings, at once or when the drafts for the earlier settings have arrived. */
   settingsChanged() {
     this.forgetAnswers();
     const { request } = this;
-    this.settingsWait = request !== null && request.forSettings && !request.told;
+    this.settingsWait = request !== null && request.forSettings && !request.answered;
     if (this.settingsWait) return;
-    this.timers.later("settings", Math.max(0, this.settingsAsked + SETTINGS_EVERY - performance.now()), () => {
-      this.settingsAsked = performance.now();
-      this.ask({ forSettings: true });
+    this.timers.later("settings", Math.max(0, this.settingsSentAt + SETTINGS_EVERY - performance.now()), () => {
+      this.settingsSentAt = performance.now();
+      this.requestDrafts({ forSettings: true });
     });
   }
 
   resetSettings() {
-    this.tell("pd-reset");
+    this.emit("pd-reset");
     this.bar.reset();
   }
 
   /**
-   * Show a problem in words, or take it away.
+   * Show a problem, or remove it (null).
    * @param {"server" | "connection" | "storage"} kind
    * @param {{message: string, fix?: string} | null} problem
    */
@@ -708,7 +710,7 @@ export class Editor {
 }
 
 /**
- * Android keyboards compose every word, plain Latin typing too; that is no composition a draft would disturb.
+ * Whether an input event composes plain text: Android keyboards compose every word, and drafts need not disappear then.
  * @param {InputEvent} event
  */
 function isPlainTyping(event) {
@@ -716,14 +718,14 @@ function isPlainTyping(event) {
 }
 
 /**
- * Bring the editor to life inside `element`, once.
+ * Start the editor inside `element`, once.
  * @param {HTMLElement} element
  */
 export function mount(element) {
   const root = /** @type {HTMLElement} */ (element.querySelector(".polydraft"));
   if (root.dataset.mounted) return;
   root.dataset.mounted = "true";
-  // A phone's keyboard shall shrink the page, not lie over the drafts.
+  // Let a phone's keyboard shrink the page instead of covering the drafts.
   const viewport = document.querySelector("meta[name=viewport]");
   viewport?.setAttribute("content", "width=device-width, initial-scale=1, interactive-widget=resizes-content");
   const editor = new Editor(root);

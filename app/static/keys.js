@@ -144,7 +144,7 @@ function draftKeys(editor) {
       handle({ key, onlyAlt }) {
         if (!onlyAlt || (key !== "ArrowDown" && key !== "ArrowUp")) return false;
         if (editor.open) editor.move(key === "ArrowDown" ? 1 : -1);
-        else if (key === "ArrowDown") editor.askHere();
+        else if (key === "ArrowDown") editor.requestHere();
         else return false;
         editor.engage(true);
         return true;

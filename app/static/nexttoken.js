@@ -114,7 +114,7 @@ export class NextToken {
       });
     } else if (event === "pd-along") {
       // The drafts are still valid, but the server has no logits for this position: request drafts to compute them.
-      this.editor.ask({ keep: true });
+      this.editor.requestDrafts({ keep: true });
     } else if (!this.view || this.seenBefore !== this.editor.request?.before) {
       this.refresh(); // for changed settings at the same place `Sampling.changed` has requested the view
     }
@@ -169,7 +169,7 @@ export class NextToken {
    */
   missing(error) {
     this.drawNothing(`${error.message} ${error.fix}`.trim());
-    if (!this.retried) this.editor.ask({ keep: true });
+    if (!this.retried) this.editor.requestDrafts({ keep: true });
     this.retried = true;
   }
 

@@ -60,10 +60,10 @@ export class Notices {
   }
 
   /**
-   * Tell a screen reader alone.
+   * Announce a message to screen readers only.
    * @param {string} message
    */
-  say(message) {
+  announce(message) {
     this.live.textContent = message;
   }
 }

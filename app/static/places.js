@@ -92,8 +92,8 @@ export class Places {
   }
 
   /**
-   * The place of the most probable draft, or of the one that leads best to the text after the caret, where that is known;
-   * -1 if there is none.
+   * The place of the draft that best fits the text after the caret, if that is known, or else of the most probable one;
+   * -1 if there is no draft.
    */
   likeliest() {
     const order = (/** @type {PlacedDraft} */ a, /** @type {PlacedDraft} */ b) => {

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Asking for drafts. One request is under way at most: a newer one stops it. Finished answers are remembered, for
- * going back by backspace and undo.
+ * Sends requests for drafts. At most one is running: a newer one cancels it. Complete answers are cached, for going back
+ * by backspace and undo.
  */
 
 import { cropped } from "./drafting.js";
@@ -10,19 +10,18 @@ import { ConnectionLost, ServerError, streamDrafts } from "./transport.js";
 /** @typedef {import("./drafting.js").Draft} Draft */
 
 /**
- * What a request says besides the text and the settings. `kept`: the rows that stay, and what is left of each;
- * `grow`: these shall reach their full length; `after`: the text after the caret; `all`: also drafts that do not lead
- * to that text.
+ * Further fields of a request. `kept`: the rows that stay, and the rest of each; `grow`: continue them to the full
+ * length; `after`: the text after the caret; `all`: also drafts that do not lead to that text.
  * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean}} Extra
  *
- * A request under way. `pressed`: when the key went down that it answers; `freed`: how many rows it has to fill, of
- * `k`; `told`: whether drafts have come; `all`: whether all drafts were asked for, however unlikely; `keeps`: whether rows stay.
- * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, told: boolean,
+ * A running request. `pressed`: time of the key down event that caused it; `freed`: how many rows it must fill, of
+ * `k`; `answered`: whether drafts have arrived; `all`: whether improbable drafts are requested too; `keeps`: whether rows stay.
+ * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, answered: boolean,
  *            filled: boolean, all: boolean, forSettings: boolean, keeps: boolean, done: boolean,
  *            controller: AbortController}} Request
  */
 
-const REMEMBERED = 16; // finished answers kept
+const REMEMBERED = 16; // complete answers in the cache
 
 /**
  * @param {string} before
@@ -33,20 +32,20 @@ const keyOf = (before, after) => `${before}\0${after}`;
 export class Requests {
   /**
    * @param {{drafts: (request: Request, line: any) => void, figures: (line: any) => void,
-   *          problem: (problem: ServerError | any) => void, lost: () => void, ended: (request: Request) => void}} told
-   *   what the answers are told to
+   *          problem: (problem: ServerError | any) => void, lost: () => void,
+   *          ended: (request: Request) => void}} callbacks
    */
-  constructor(told) {
-    this.told = told;
+  constructor(callbacks) {
+    this.callbacks = callbacks;
     /** @type {Request | null} */
     this.running = null;
     this.n = 0;
-    /** Finished answers by the text sent. @type {Map<string, Draft[]>} */
+    /** Complete answers by the text sent. @type {Map<string, Draft[]>} */
     this.remembered = new Map();
   }
 
   /**
-   * Ask the server for drafts after `before`.
+   * Request drafts after `before` from the server.
    * @param {string} before
    * @param {object} settings
    * @param {Extra} extra
@@ -59,7 +58,7 @@ export class Requests {
     /** @type {Request} */
     const request = {
       ...how, n: ++this.n, before, key: keyOf(window, extra.after ?? ""), controller,
-      told: false, filled: how.freed === 0, done: false,
+      answered: false, filled: how.freed === 0, done: false,
     };
     this.running = request;
     streamDrafts(
@@ -83,19 +82,19 @@ export class Requests {
   }
 
   /**
-   * One line of the answer.
+   * Handle one line of the answer.
    * @param {Request} request
    * @param {any} line
    */
   receive(request, line) {
     if (request !== this.running || line.n !== request.n) return;
-    if (line.type === "error") this.told.problem(line);
-    else if (line.type === "stats") this.told.figures(line);
+    if (line.type === "error") this.callbacks.problem(line);
+    else if (line.type === "stats") this.callbacks.figures(line);
     else if (line.type === "drafts") {
       request.done = line.done;
       if (line.done) this.remember(request, line.drafts);
-      this.told.drafts(request, line);
-      request.told = true;
+      this.callbacks.drafts(request, line);
+      request.answered = true;
     }
   }
 
@@ -103,7 +102,7 @@ export class Requests {
   finish(request) {
     if (request !== this.running) return;
     this.running = null;
-    this.told.ended(request);
+    this.callbacks.ended(request);
   }
 
   /**
@@ -113,8 +112,8 @@ export class Requests {
   failed(request, error) {
     if (request.controller.signal.aborted || request !== this.running) return;
     this.running = null;
-    if (error instanceof ConnectionLost) this.told.lost();
-    else if (error instanceof ServerError) this.told.problem(error);
+    if (error instanceof ConnectionLost) this.callbacks.lost();
+    else if (error instanceof ServerError) this.callbacks.problem(error);
     else throw error;
   }
 

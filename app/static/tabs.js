@@ -25,7 +25,7 @@ export function setUpTabs(root, editor, learning) {
       editor.forgetAnswers();
       learning.refresh({ anew: true });
       if (matchMedia("(pointer: fine)").matches) editor.textarea.focus();
-      if (editor.before() !== null) editor.ask({});
+      if (editor.before() !== null) editor.requestDrafts({});
       return;
     }
     editor.abort();

@@ -33,7 +33,7 @@ export function setUpTools(root, editor) {
     event.preventDefault();
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
   });
-  root.querySelector(".pd-unlikely button")?.addEventListener("click", () => editor.askHere());
+  root.querySelector(".pd-unlikely button")?.addEventListener("click", () => editor.requestHere());
   // A click beside the dialog closes it.
   dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
   dialog.addEventListener("close", () => textarea.focus());
