@@ -1,13 +1,13 @@
-"""Drafts that know the text after the caret.
+"""Compares drafts with the text after the caret.
 
-A draft ends where it begins to repeat what follows (`core.text.without_repeated`). When the drafts are done, one pass
-over a few short rows computes how much likelier the following text f is after each draft d than without any draft:
+A draft ends where it begins to repeat the following text (`core.text.without_repeated`). When the drafts are complete,
+one pass over a few short rows computes how much each draft d raises the probability of the following text f:
 
     gain(d) = ln P(f | text before, d) - ln P(f | text before)
 
-The draft with the highest gain is the best one. If every draft makes what follows much less likely, nothing is shown.
-f is the rest of the caret's line: at the end of a line the writer may write a lot before the next line, so every
-draft is shown. Models that were trained to fill in the middle read the text before they draft (`core.fim`), and need no
+The draft with the highest gain is the best one. If every draft makes f much less probable, no draft is shown. f is the
+rest of the caret's line: at the end of a line the writer may write a lot before the next line, so every draft is shown.
+Models that were trained to fill in the middle are fed the following text before they draft (`core.fim`), and need no
 such pass.
 """
 
@@ -34,18 +34,18 @@ FORGETS = 0.9  # a skipped pass counts as faster next time, so that one slow pas
 
 @dataclass
 class Pace:
-    """The time that the pass takes for each of its inputs, as last measured; one for each model."""
+    """The last measured time of the pass per input; one object for each model."""
 
     seconds: float | None = None
 
 
 @dataclass
 class TextAfter:
-    """The text after the caret, and what the pass found.
+    """The text after the caret, and the results of the pass.
 
     Attributes:
-        gains: by the tokens of a draft; {} if no pass was made.
-        silent: every draft makes what follows much less likely.
+        gains: by the tokens of a draft; {} without a pass.
+        silent: whether every draft makes the following text much less probable.
     """
 
     text: str  # `following` of the text after the caret
@@ -60,7 +60,7 @@ class TextAfter:
         """Yields the pass, unless it would take more than `SHARE` of the seconds that the drafts took.
 
         Args:
-            sequence: holds the prefix, which ends before a half-typed word.
+            sequence: contains the prefix, which ends before a half-typed word.
             logits: (V,) after the prefix.
         """
         rows = [row for row in present(drafts, self.page) if row.text]

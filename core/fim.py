@@ -1,7 +1,7 @@
-"""Models that were trained to fill in the middle: they have tokens that say which text stands before and after a gap.
+"""Prompts for models that were trained to fill in the middle: special tokens mark the text before and after a gap.
 
-The prompt is then <prefix> text before <suffix> text after <middle>, and what the model goes on with fills the gap
-(Bavarian et al., arXiv 2207.14255, prefix-suffix-middle). Every family of models has names of its own for the tokens.
+The prompt is <prefix> text before <suffix> text after <middle>, and the model continues it with the text of the gap
+(Bavarian et al., arXiv 2207.14255, prefix-suffix-middle). Each family of models has different names for the tokens.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class FimTokens:
     middle: int
 
     def around(self, before: list[int], after: list[int]) -> list[int]:
-        """The prompt for a gap between two texts. After its last token stands what fills the gap."""
+        """The prompt for a gap between two texts. Its continuation is the text of the gap."""
         return [self.prefix, *before, self.suffix, *after[:FOLLOWING], self.middle]
 
 
 def fim_tokens(tokenizer: Tokenizer) -> FimTokens | None:
-    """The tokens of this vocabulary; None where it has none."""
+    """The tokens of this vocabulary; None if it has none."""
     for names in NAMES:
         ids = [tokenizer.special_names.get(name) for name in names]
         if None not in ids:
@@ -48,11 +48,10 @@ def fim_tokens(tokenizer: Tokenizer) -> FimTokens | None:
 
 
 class AcrossPrompt(Interpolation):
-    """N-grams for drafts after such a prompt: their contexts are the text before the gap and the draft, as if nothing
-    stood between them."""
+    """N-grams for drafts after such a prompt: their contexts are the text before the gap followed by the draft."""
 
     def __init__(self, inner: Interpolation, prompt: int, before: list[int]) -> None:
-        """`prompt` is the number of the prompt's tokens, with which each context begins; `before` takes their place."""
+        """`prompt` is the number of the prompt's tokens, with which each context begins; `before` replaces them."""
         self._inner, self._prompt, self._before = inner, prompt, before
 
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:

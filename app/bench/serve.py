@@ -41,7 +41,7 @@ class Contestant:
     name: str
     child: Child
     bodies: Bodies
-    counts: Callable[[], dict[str, int]] | None = None  # inputs computed and dropped so far, if it tells
+    counts: Callable[[], dict[str, int]] | None = None  # inputs computed and dropped so far, if the server reports them
 
 
 def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:

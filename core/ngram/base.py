@@ -1,6 +1,6 @@
-"""The base store: the n-grams that everybody's drafts are mixed with, the user's choice.
+"""The base store: the n-grams of general text that are mixed into all drafts; the user can choose another one.
 
-The app comes with one for the default model's tokenizer. `polydraft ngram build` makes others, of a domain's text or
+The app comes with one for the default model's tokenizer. `polydraft ngram build` builds others, from a domain's text or
 for another tokenizer.
 """
 
@@ -14,25 +14,26 @@ BASE_STORE = Path(__file__).resolve().parents[2] / "assets" / "base.ngram"  # fo
 NONE = "none"
 
 
-def chosen(said: str | None) -> Path | None:
-    """The store that a user named: a file, "none" (None), or nothing, which is the one that comes with the app.
+def chosen(option: str | None) -> Path | None:
+    """The path of the base store for the user's option: a file; None for "none"; without an option, the app's own
+    store.
 
-    Raises: StoreError for a file that is no intact store.
+    Raises: StoreError for a file that is not an intact store.
     """
-    if said is None:
+    if option is None:
         return BASE_STORE
-    if said == NONE:
+    if option == NONE:
         return None
-    path = Path(said).expanduser().resolve()
+    path = Path(option).expanduser().resolve()
     NgramStore.open(path)
     return path
 
 
 def base_store(fingerprint: str, path: Path | None = BASE_STORE) -> tuple[NgramStore | None, str]:
-    """Opens a base store for the tokenizer with this fingerprint. Returns also why there is none, or "".
+    """Opens a base store for the tokenizer with this fingerprint. Returns also the reason why there is none, or "".
 
-    Raises: StoreError for a store of the user's own that cannot be used with this tokenizer. The one that comes with
-        the app is left out for other models.
+    Raises: StoreError for a user's store that cannot be used with this tokenizer. The app's own store is omitted for
+        other models.
     """
     if path is None:
         return None, ""
