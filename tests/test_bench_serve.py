@@ -119,6 +119,7 @@ async def one_of(service: DraftService) -> None:
 def test_a_short_run_on_a_tiny_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(serve, "WARM", 0.5)
     folder = save_model(tmp_path / "tiny", tiny("llama"))
     report = serve.measure(BenchOptions(model=str(folder), minutes=0.05, typists=2), lambda _: None)
     peer, ours = report.rows

@@ -28,6 +28,7 @@ from core.models.load import default_model_path
 
 CLIENTS = (1, 4, 16, 64)
 SECONDS = 20.0
+WARM = 3.0  # seconds of typing that are not measured
 N, TOKENS = 3, 10
 JUDGED = 16  # clients of the target
 NEEDED = ("pydantic_settings", "sse_starlette", "starlette_context")  # of the peer's server
@@ -56,6 +57,9 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
             report.rows.append({"server": "llama-cpp-python", "note": missing})
         else:
             servers.append(stack.enter_context(llama_server()))
+        progress("warming up")
+        for server in servers:
+            measured(server, words, 1, WARM)
         for clients in (options.typists,) if options.typists else CLIENTS:
             for server in servers:
                 progress(f"{server.name}, {clients} clients")
