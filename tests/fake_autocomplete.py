@@ -69,9 +69,10 @@ class FakeAutocomplete:
         self.forked = 0  # of the opened
         self.latest: FakeCompletion | None = None
         self.adapted = False  # other adapters are on than at the latest request
+        self.adapted_to: list[str] | None = None
 
     def adapt(self, stores: list[str] | None = None) -> bool:
-        changed, self.adapted = self.adapted, False
+        changed, self.adapted, self.adapted_to = self.adapted, False, stores
         return changed
 
     def open(self) -> FakeSession:

@@ -25,7 +25,7 @@ from app.evals.options import EvalOptions
 from app.jobs import Job
 from app.personal import PersonalStores
 from core.adapters import Adapters
-from core.autocomplete import Autocomplete
+from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import BackendUnavailable, InputError
 from core.models import hf
 from core.models.adapter import WEIGHTS, Adapter, AdapterError, Result, load, save
@@ -459,6 +459,33 @@ def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
         published(other, model, gain=0.05)  # within the standard error
         assert not autocomplete.adapt()
     shelf.close()
+
+
+def test_a_loaded_model_uses_the_adapters_of_stores_that_are_on(
+    tmp_path: Path,
+    store: PersonalStore,
+    fresh: Load,
+    tiny_folder: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
+    published(store, fresh())
+    model = str(tiny_folder("compiled llama"))
+    with_it, without = (load_autocomplete(model, "torch", None, personal) for personal in (True, False))
+    ids = [97, 98, 99]
+    assert not torch.allclose(with_it.model.open().feed(ids), without.model.open().feed(ids), atol=0.01)
+    store.switch(False)
+    assert with_it.adapt()
+    assert torch.equal(with_it.model.open().feed(ids), without.model.open().feed(ids))
+
+
+def test_complete_uses_the_adapters_of_the_stores_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fake_autocomplete import FakeAutocomplete
+
+    fake = FakeAutocomplete()
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: fake)
+    assert CliRunner().invoke(app, ["complete", "Once", "--store", "work"]).exit_code == 0
+    assert fake.adapted_to == ["work"]
 
 
 def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
