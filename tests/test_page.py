@@ -584,6 +584,9 @@ def test_drafts_that_are_all_improbable_are_shown_on_demand(drafting: Editor) ->
     drafting.wait_for_drafts(MARKET, RIVER, HOME)
     expect(drafting.page.get_by_text("All drafts are below 50 %.")).to_be_hidden()
     expect(drafting.box).to_be_focused()
+    drafting.page.evaluate("polydraft.editor.grow()")  # after half a second without a key
+    drafting.wait(lambda: drafting.fake.requests[-1].get("grow"))
+    assert drafting.fake.requests[-1]["settings"]["min_confidence"] == 0
 
 
 def test_percentages_can_be_bars_or_off_and_stay_so(drafting: Editor) -> None:
@@ -1090,6 +1093,8 @@ def test_every_option_has_a_control(editor: Editor) -> None:
     for option in options():
         if option["kind"] == "bool":
             expect(editor.page.get_by_role("switch", name=option["label"])).to_be_checked(checked=option["default"])
+        elif option["kind"] == "choice":
+            expect(editor.page.get_by_role("combobox", name=option["label"])).to_have_value(option["default"])
         else:
             slider = editor.page.get_by_role("slider", name=option["label"])
             expect(slider).to_have_value(f"{option['default']:g}")

@@ -99,6 +99,8 @@ export class Editor {
     this.edited = -1;
     /** Whether the drafts must grow as soon as the running request has ended. */
     this.growWaits = false;
+    /** The drafts that the latest request included, see `requestDrafts`; the request for their full length does too. */
+    this.included = { all: false, wanted: false };
     this.dismissed = false;
     /** Whether the writer has paused drafting. */
     this.paused = false;
@@ -402,6 +404,7 @@ export class Editor {
     if (before === null || this.dismissed) return;
     this.settingsWait = false;
     this.growWaits = false;
+    this.included = { all, wanted };
     this.counters.requests++;
     this.places.resize(this.k);
     this.list.below.removeAttribute("data-unlikely");
@@ -419,7 +422,7 @@ export class Editor {
   /** After half a second without a key: request the full length of every draft. */
   grow() {
     this.growWaits = this.request !== null;
-    if (!this.growWaits && this.places.open) this.requestDrafts({ grow: true });
+    if (!this.growWaits && this.places.open) this.requestDrafts({ grow: true, ...this.included });
   }
 
   abort() {
