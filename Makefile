@@ -32,7 +32,7 @@ $(2) >$(1) 2>&1; status=$$?; kill $$ticker 2>/dev/null; wait $$ticker 2>/dev/nul
 endef
 
 # The client of VS Code's extensions, which the tests run.
-VSCODE      := $(VENV)/vscode-languageclient-$(shell sed -n 's/.*"vscode-languageclient": "\(.*\)".*/\1/p' editors/vscode/package.json)/node_modules
+VSCODE      := $(VENV)/vscode-languageclient-$(shell sed -n 's/.*"vscode-languageclient": "\(.*\)".*/\1/p' editors/vscode/package.json 2>/dev/null)/node_modules
 
 # JupyterLab, in an environment of its own beside ours, and its extension.
 LAB         := $(VENV)/jupyterlab-4.6.6

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from importlib.metadata import distribution
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -37,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("data")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(presets_module, "presets_file", lambda: folder / "presets.sqlite")
-        patch.setattr("core.speculative.calibration.for_model", lambda *_: None)
+        patch.setattr("core.speculative.calibration.for_model", lambda *_: SimpleNamespace(check=lambda *_: None))
         service = DraftService(SamplingAutocomplete().real, "scripted", pace=0)
         service.start()
         stores = PersonalStores(cast(Any, ByteTokenizer()), folder / "stores")

@@ -42,7 +42,7 @@ def test_a_domains_store_is_built_and_used(tmp_path: Path) -> None:
     """As docs/ngram-stores.md shows it, with the default model."""
     (tmp_path / "manuals.txt").write_text((PHRASE + "\n\n") * 40)
     domain = tmp_path / "harbour.ngram"
-    built = run("ngram", "build", tmp_path / "manuals.txt", "-o", domain)
+    built = run("ngram", "build", tmp_path / "manuals.txt", "-o", domain, "--memory", "16G")
     assert built.exit_code == 0, built.output
     texts = {}
     for store in (domain, "none"):

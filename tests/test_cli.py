@@ -34,6 +34,9 @@ class FakeAutocomplete:
             SimpleNamespace(id=1, text=" all", probability=0.004, whole=0.001, finished=True, personal=()),
         ]
 
+    def adapt(self, stores: list[str] | None = None) -> bool:
+        return False
+
     def open(self) -> FakeAutocomplete:
         return self
 

@@ -116,7 +116,7 @@ def test_a_reload_keeps_text_caret_and_scroll(editor: Editor) -> None:
     editor.reload()
     assert editor.text == "A line of the story.\n" * 200
     assert caret(editor) == [2100, 2106]
-    assert abs(editor.box.evaluate("box => box.scrollTop") - 1500) < 5
+    editor.wait(lambda: abs(editor.box.evaluate("box => box.scrollTop") - 1500) < 5)
 
 
 def test_a_reload_at_once_loses_nothing(editor: Editor) -> None:

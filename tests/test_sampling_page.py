@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -39,7 +40,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pat
         server = Server(create_app(service))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "core.speculative.calibration.for_model", lambda *_: None
+            "core.speculative.calibration.for_model", lambda *_: SimpleNamespace(check=lambda *_: None)
         )  # as if there was one for a made-up model
         yield server, file
     server.stop()
