@@ -75,9 +75,11 @@ async function copiedByApi({ textarea, privacy }) {
  */
 function copiedByCommand(textarea) {
   const { selectionStart, selectionEnd } = textarea;
+  const focused = document.activeElement;
   textarea.focus();
   textarea.select();
   const copied = document.execCommand("copy");
   textarea.setSelectionRange(selectionStart, selectionEnd);
+  if (focused instanceof HTMLElement && focused !== document.body) focused.focus();
   return copied;
 }
