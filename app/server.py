@@ -122,8 +122,8 @@ def prepare_gradio() -> None:
 
 
 class _Drafts:
-    """The route of drafts: an ASGI app, because FastAPI's handling of a route costs as much as the rest of a request,
-    and every key of every tab sends one."""
+    """The route of drafts: a plain ASGI app. Every key of every tab sends a request, and FastAPI's handling of a route
+    would be a large part of its cost."""
 
     def __init__(self, service: DraftService) -> None:
         self._service = service

@@ -21,7 +21,7 @@ def as_line(event: dict[str, Any]) -> bytes:
 class Streamed(Response):
     """Each of the source's events, encoded. Ends when the client closes the connection.
 
-    Starlette's own class starts three tasks and a task group for each response, which is a third of the cost of a
+    Starlette's own class starts two tasks in a task group for each response, which is a large part of the cost of a
     request that a newer one replaces at the next key.
     """
 
