@@ -27,7 +27,7 @@ from app.bench.report import Report
 from app.evals.methods import Method, methods
 from app.evals.options import EvalOptions, Place, places, texts
 from app.evals.plots import lines, page
-from core.errors import BackendUnavailable, InputError
+from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence, load_model
 
 PLACES = 20  # per kind of text
@@ -73,13 +73,12 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 def watch_all(model: LanguageModel) -> tuple[int, ...]:
     """Watches the states that enter every layer; () where the backend does not provide them."""
-    found: tuple[int, ...] = ()
-    while True:  # the number of layers is no part of the interface
-        try:
-            model.watch((*found, len(found)))
-        except (BackendUnavailable, InputError):
-            return found
-        found = (*found, len(found))
+    layers = tuple(range(model.depth))
+    try:
+        model.watch(layers)
+    except BackendUnavailable:
+        return ()
+    return layers
 
 
 def compared(model: LanguageModel, place: Place, method: Method) -> Iterator[tuple[tuple[float, float], Tensor]]:
