@@ -7,7 +7,8 @@ sequences are fed each draft's own tokens zᵢ. After every step the two are com
 
 on the logits (the paper's Figure 3) and on the states that enter each layer (Figure 16). γᵢ is the probability of draft
 i so far, divided by the sum over the drafts. The drafts are the beams of a beam search, as in the paper, or drafts of
-distinct beginnings, as in the app.
+distinct beginnings, as in the app. The beams are those at the end of the search. They mostly share their first tokens,
+and a mixture of equal tokens is that token, so their first cosines are 1; the paper takes the beams of each step.
 
 `agreement` is what a user notices: the share of drafts whose own most probable next token is also the most probable
 one after the mixture of the k drafts, weighted by γ.
