@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from app.evals import linearity
-from app.evals.methods import Going, Method, to_the_end
 from app.evals.options import Place
-from core.models import Row, Sequence
+from core.models import Row
 from core.models.hf import load
 from core.models.torch_model import TorchModel
 
@@ -32,25 +32,48 @@ def _few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linearity, "STEPS", 4)
 
 
-def fixed(drafts: list[list[int]]) -> Method:
-    def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
-        return drafts
+def first_tokens(*tokens: int) -> linearity.Search:
+    """The search that has these tokens after the first draft, with their own probabilities."""
 
-    return draft
+    def search(totals: Tensor, logp: Tensor) -> tuple[list[int], list[int], Tensor]:
+        return [0] * len(tokens), list(tokens), totals[0] + logp[0, list(tokens)]
+
+    return search
 
 
 def test_a_mixture_of_equal_drafts_is_that_draft(model: TorchModel) -> None:
-    for (cosine, agreement), layers in linearity.compared(model, PLACE, fixed([[1, 2, 3, 4]] * 3)):
+    for (cosine, agreement), layers in linearity.compared(model, PLACE, first_tokens(1, 1, 1)):
         assert (cosine, agreement) == (pytest.approx(1, abs=1e-5), pytest.approx(1))
         assert layers.tolist() == pytest.approx([1, 1], abs=1e-5)
 
 
+@pytest.mark.parametrize("search", linearity.SEARCHES.values(), ids=linearity.SEARCHES.keys())
+def test_a_search_finds_the_probabilities_of_its_texts(model: TorchModel, search: linearity.Search) -> None:
+    found: list[tuple[list[list[int]], Tensor]] = []
+
+    def recorded(totals: Tensor, logp: Tensor) -> tuple[list[int], list[int], Tensor]:
+        parents, tokens, totals = search(totals, logp)
+        texts = found[-1][0] if found else [[]]
+        found.append(([[*texts[p], t] for p, t in zip(parents, tokens, strict=True)], totals))
+        return parents, tokens, totals
+
+    list(linearity.compared(model, PLACE, recorded))
+    texts, totals = found[-1]
+    assert len({tuple(text) for text in texts}) == linearity.K
+    for text, total in zip(texts, totals.tolist(), strict=True):
+        sequence, logprob = model.open(), 0.0
+        for at, token in enumerate(text):
+            logits = sequence.sync(PLACE.before + text[:at])
+            logprob += float(torch.log_softmax(logits.double(), 0)[token])
+        sequence.close()
+        assert total == pytest.approx(logprob, abs=1e-4)
+
+
 def test_the_first_cosine_is_that_of_the_equation(model: TorchModel) -> None:
-    drafts = [[1, 0, 0, 0], [2, 0, 0, 0], [4, 0, 0, 0]]
-    (cosine, agreement), layers = next(linearity.compared(model, PLACE, fixed(drafts)))
+    (cosine, agreement), layers = next(linearity.compared(model, PLACE, first_tokens(1, 2, 4)))
     sequence = model.open()
     gamma = torch.softmax(sequence.feed(PLACE.before)[[1, 2, 4]], 0)
-    own = [model.forward([Row(sequence.fork(), draft[:1])])[0] for draft in drafts]
+    own = [model.forward([Row(sequence.fork(), [token])])[0] for token in (1, 2, 4)]
     mixture = model.forward([Row(sequence, (gamma[:, None] * model.embeddings[[1, 2, 4]]).sum(0, keepdim=True))])[0]
     assert cosine == pytest.approx(float(cosine_similarity(mixture, gamma @ torch.stack(own), dim=0)), abs=1e-4)
     agreed = [float(g) for g, logits in zip(gamma, own, strict=True) if logits.argmax() == mixture.argmax()]

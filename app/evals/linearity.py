@@ -1,14 +1,13 @@
 """`eval linearity`: how well one pass of a mixture replaces one pass of each draft (Superposed Decoding, section 3.3).
 
-At each place k drafts are given. One sequence is fed their mixtures x̃ = Σ γᵢ zᵢ, as Superposed Decoding does, and k
-sequences are fed each draft's own tokens zᵢ. After every step the two are compared by the cosine of eq. 8,
+At each step a search gives the latest tokens zᵢ of k drafts. One sequence receives their mixtures x̃ = Σ γᵢ zᵢ, as in
+Superposed Decoding, and k sequences receive each draft's own tokens. The two are compared by the cosine of eq. 8,
 
     cos( f(x̃), Σ γᵢ f(zᵢ) )
 
 on the logits (the paper's Figure 3) and on the states that enter each layer (Figure 16). γᵢ is the probability of draft
-i so far, divided by the sum over the drafts. The drafts are the beams of a beam search, as in the paper, or drafts of
-distinct beginnings, as in the app. The beams are those at the end of the search. They mostly share their first tokens,
-and a mixture of equal tokens is that token, so their first cosines are 1; the paper takes the beams of each step.
+i so far, divided by the sum over the drafts. The search is a beam search, as in the paper, or the drafts have distinct
+first tokens and then continue greedily, as in the app without forks.
 
 `agreement` is what a user notices: the share of drafts whose own most probable next token is also the most probable
 one after the mixture of the k drafts, weighted by γ.
@@ -25,7 +24,6 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from app.bench.report import Report
-from app.evals.methods import Method, methods
 from app.evals.options import EvalOptions, Place, places, texts
 from app.evals.plots import lines, page
 from core.errors import BackendUnavailable
@@ -35,7 +33,10 @@ PLACES = 20  # per kind of text
 K = 3
 STEPS = 20
 LAYER_STEPS = 5  # steps whose layers are compared, as in Figure 16
-DRAFTS = {"beam search": "beam", "distinct beginnings": "branching greedy"}
+
+# From the log-probabilities of the drafts (d,) and of their next tokens (d, V): the parents and the tokens of the next
+# drafts, and the log-probabilities of these, (k,) each.
+Search = Callable[[Tensor, Tensor], tuple[list[int], list[int], Tensor]]
 
 
 @dataclass
@@ -52,13 +53,12 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     model = load_model(options.model, options.backend)  # type: ignore[arg-type]
     layers = watch_all(model)
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
-    known = {method.name: method.draft for method in methods(None, None)}
     report = Report("eval linearity")
-    for name, method in DRAFTS.items():
+    for name, search in SEARCHES.items():
         steps = [StepFigures() for _ in range(STEPS)]
         for number, place in enumerate(chosen):
             progress(f"{name}: place {number + 1} of {len(chosen)}")
-            for step, (logits, states) in zip(steps, compared(model, place, known[method]), strict=True):
+            for step, (logits, states) in zip(steps, compared(model, place, search), strict=True):
                 step.cosines.append(logits[0])
                 step.agreements.append(logits[1])
                 step.layers.append(states)
@@ -82,29 +82,44 @@ def watch_all(model: LanguageModel) -> tuple[int, ...]:
     return layers
 
 
-def compared(model: LanguageModel, place: Place, method: Method) -> Iterator[tuple[tuple[float, float], Tensor]]:
+def beam(totals: Tensor, logp: Tensor) -> tuple[list[int], list[int], Tensor]:
+    """The K most probable of all drafts and next tokens."""
+    best = (totals[:, None] + logp).flatten().topk(K)
+    return (best.indices // logp.shape[1]).tolist(), (best.indices % logp.shape[1]).tolist(), best.values
+
+
+def distinct(totals: Tensor, logp: Tensor) -> tuple[list[int], list[int], Tensor]:
+    """The K most probable first tokens; then each draft's most probable next token."""
+    if len(totals) < K:
+        return beam(totals, logp)
+    best = logp.max(1)
+    return list(range(K)), best.indices.tolist(), totals + best.values
+
+
+SEARCHES: dict[str, Search] = {"beam search": beam, "distinct beginnings": distinct}
+
+
+def compared(model: LanguageModel, place: Place, search: Search) -> Iterator[tuple[tuple[float, float], Tensor]]:
     """The STEPS steps of one place: cosine and agreement of the logits, and the cosine (layers,) of each layer."""
     text = model.open()
-    text.sync(place.before)
-    drafts = method(text, place.before, K, STEPS)
-    mixed, own = text.fork(), [text.fork() for _ in drafts]
-    first = torch.log_softmax(text.sync(place.before).float(), 0)
-    weights = first[[draft[0] for draft in drafts]].double()  # ln P of each draft so far
+    logp = torch.log_softmax(text.sync(place.before).double(), 0)[None]
+    totals, mixed, own = torch.zeros(1, dtype=torch.float64), text.fork(), [text]
     try:
-        for step in range(STEPS):
-            tokens = [draft[step] for draft in drafts]
-            gamma = torch.softmax(weights, 0).float()
+        for _ in range(STEPS):
+            parents, tokens, totals = search(totals, logp)
+            before, own = own, [own[parent].fork() for parent in parents]
+            for sequence in before:
+                sequence.close()
+            gamma = torch.softmax(totals, 0).float()
             superposed = (gamma[:, None] * model.embeddings[tokens].float()).sum(0, keepdim=True)  # (1, D)
             rows = [Row(mixed, superposed), *(Row(s, [token]) for s, token in zip(own, tokens, strict=True))]
             after = torch.stack(model.forward(rows)).float()  # (1 + k, V)
             cosine = float(cosine_similarity(after[0], gamma @ after[1:], dim=0))
             agreement = float(gamma @ (after[1:].argmax(1) == after[0].argmax()).float())
             yield (cosine, agreement), _of_layers(model, mixed, own, gamma)
-            if step + 1 < STEPS:
-                logp = torch.log_softmax(after[1:], 1)
-                weights += logp[range(len(drafts)), [draft[step + 1] for draft in drafts]].double()
+            logp = torch.log_softmax(after[1:].double(), 1)
     finally:
-        for sequence in (mixed, *own, text):
+        for sequence in (mixed, *own):
             sequence.close()
 
 
@@ -135,10 +150,10 @@ def plots(report: Report) -> str:
     """Cosine (Figure 3) and agreement against the step; cosine against the layer for the first steps (Figure 16)."""
     logits = [row for row in report.rows if row["where"] == "logits"]
     charts = [
-        lines(label, "step", {name: [(r["step"], r[key]) for r in logits if r["drafts"] == name] for name in DRAFTS})
+        lines(label, "step", {name: [(r["step"], r[key]) for r in logits if r["drafts"] == name] for name in SEARCHES})
         for label, key in (("Cosine of the logits", "cosine"), ("Agreement", "agreement"))
     ]
-    for name in DRAFTS:
+    for name in SEARCHES:
         series: dict[str, list[tuple[float, float]]] = {}
         for row in report.rows:
             if row["drafts"] == name and row["where"] != "logits":
