@@ -221,7 +221,8 @@ def of_a_file(seed: int, path: Path) -> str:
 
 MODEL, MATRIX = ("dim", "heads", "key_heads", "width", "inner", "eps"), ("out", "inputs", "kind", "bytes")
 LOW_RANK = ("rank", "count", "kind", "a_bytes", "b_bytes")
-PASS = ("lines", "n", "past", "threads", "of_plane", "of_line", "of_head", "cache_size", "kept_count", "entering_width")
+PASS = ("lines", "inputs", "threads", "kept_count", "entering_width")
+LINE = ("n", "past", "of_plane", "of_head", "cache_size")
 
 
 def of_sizes(seed: int) -> str:
@@ -234,7 +235,7 @@ def of_sizes(seed: int) -> str:
 
     from core.models import native
     from core.models.adapter import LowRank
-    from core.models.native import _Model, _Pass
+    from core.models.native import _Line, _Model, _Pass
 
     rng = random.Random(seed)
     columns, rows = 8, rng.choice((1, 3, 6))
@@ -254,13 +255,14 @@ def of_sizes(seed: int) -> str:
         (1, "down_proj"): LowRank(torch.randn(2, 64), torch.randn(32, 2)),
     }
     made.adapt({place: [native.Change(low, 0.5)] for place, low in changes.items()})
-    block = torch.zeros(4, 1, shape.key_heads, columns, 16)
+    blocks = [torch.zeros(4, shape.key_heads, columns, 16) for _ in range(1 if rows == 1 else 2)]
+    sizes = [rows] if rows == 1 else [rows - 1, 1]
     kept, watched = torch.arange(rows), torch.tensor([0, 2])
     held = h, turn, logits, features = (
-        torch.randn(1, rows, 32),
-        torch.zeros(1, rows, 16),
+        torch.randn(rows, 32),
+        torch.zeros(rows, 16),
         torch.zeros(rows, 100),
-        torch.zeros(1, rows, 64),
+        torch.zeros(rows, 64),
     )
     model = _Model.from_buffer_copy(made._model)
     first = type(model.layer[0]) * 2
@@ -270,18 +272,26 @@ def of_sizes(seed: int) -> str:
         type(matrix.low.contents).from_buffer_copy(matrix.low.contents) for matrix in (copied[1].qkv, copied[1].down)
     ]
     copied[1].qkv.low, copied[1].down.low = map(ctypes.pointer, low)
+    lines = (_Line * len(sizes))(
+        *(
+            _Line(
+                n=n,
+                cache=block.data_ptr(),
+                of_plane=block.stride(0),
+                of_head=block.stride(1),
+                cache_size=block.numel(),
+            )
+            for n, block in zip(sizes, blocks, strict=True)
+        )
+    )
     stated = _Pass(
-        lines=1,
-        n=rows,
+        lines=len(lines),
+        inputs=rows,
         threads=2,
+        line=lines,
         h=h.data_ptr(),
         cos=turn.data_ptr(),
         sin=turn.data_ptr(),
-        cache=block.data_ptr(),
-        of_plane=block.stride(0),
-        of_line=block.stride(1),
-        of_head=block.stride(2),
-        cache_size=block.numel(),
         kept=kept.data_ptr(),
         kept_count=rows,
         logits=logits.data_ptr(),
@@ -290,7 +300,7 @@ def of_sizes(seed: int) -> str:
         features=features.data_ptr(),
     )
     for _ in range(rng.choice((1, 1, 2, 3))):
-        target, name = _place(rng, model, stated, low)
+        target, name = _place(rng, model, stated, [*lines], low)
         near = getattr(target, name)
         found = rng.choice(
             (near + 1, near - 1, near * 2, near // 2, -near, 0, rng.choice(NUMBERS), -rng.choice(NUMBERS))
@@ -299,8 +309,6 @@ def of_sizes(seed: int) -> str:
             found = rng.choice((0.0, -1.0, float("nan"), float("inf"), 1.0))
         elif name == "cache_size":
             found = min(found, near)  # it states the size of the memory
-        elif name in ("n", "lines") and found > 0:
-            found = max(found, 10_000)  # the memory of inputs is the caller's word; more than the cache has is not
         setattr(target, name, found if isinstance(found, float) else (found + 2**63) % 2**64 - 2**63)
     if rng.random() < 0.2:
         kept[rng.randrange(rows)] = rng.choice((-1, rows, 2**40))
@@ -311,10 +319,12 @@ def of_sizes(seed: int) -> str:
     return {0: "computed", 1: "refused", 2: "refused"}[code]
 
 
-def _place(rng: random.Random, model: Any, stated: Any, low: list[Any]) -> tuple[Any, str]:
+def _place(rng: random.Random, model: Any, stated: Any, lines: list[Any], low: list[Any]) -> tuple[Any, str]:
     where = rng.random()
-    if where < 0.4:
+    if where < 0.2:
         return stated, rng.choice(PASS)
+    if where < 0.4:
+        return rng.choice(lines), rng.choice(LINE)
     if where < 0.6:
         return model, rng.choice(MODEL)
     if where < 0.75:

@@ -18,7 +18,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_native import CONFIGS, module_of
-from tiny_models import cache_of
+from tiny_models import computed
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -70,11 +70,6 @@ def merged(module: PreTrainedModel, adapters: Sequence[tuple[Adapter, float]]) -
     return changed
 
 
-def logits_of(made: NativeLlama, ids: Tensor) -> Tensor:
-    with torch.inference_mode():
-        return made(input_ids=ids, past_key_values=cache_of(made, *ids.shape)).logits
-
-
 # ---------------------------------------------------------------- engines
 
 
@@ -87,14 +82,14 @@ def test_compiled_logits_are_those_of_merged_weights(name: str, dtype: torch.dty
     if dtype == torch.bfloat16:
         adapter = adapter.rounded()
     ids = torch.randint(0, 101, (3, 17))
-    plain = logits_of(made, ids)
+    plain = computed(made, ids)
     made.adapt([(adapter, 0.5)])
     expected = merged(module, [(adapter, 0.5)])(input_ids=ids, use_cache=False).logits
     scale = float(expected.abs().max())
-    torch.testing.assert_close(logits_of(made, ids), expected, atol=1e-4 * scale, rtol=1e-4)
+    torch.testing.assert_close(computed(made, ids), expected, atol=1e-4 * scale, rtol=1e-4)
     assert not torch.allclose(plain, expected, atol=1e-2 * scale)
     made.adapt([])
-    assert torch.equal(logits_of(made, ids), plain)
+    assert torch.equal(computed(made, ids), plain)
 
 
 @settings(max_examples=40, deadline=None)
@@ -123,7 +118,7 @@ def test_any_adapters_on_any_projections_add_up(
     ids = torch.randint(0, 101, (lines, n))
     made.adapt(adapters)
     try:
-        ours = logits_of(made, ids)
+        ours = computed(made, ids)
     finally:
         torch.set_num_threads(before)
     expected = merged(module, adapters)(input_ids=ids, use_cache=False).logits

@@ -8,18 +8,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny_models import cache_of
+from tiny_models import cache_of, computed
 from torch import Tensor
 from transformers import LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.models import hf
 from core.models.llama import NativeLlama, why_not
+from core.models.native import Line
 from core.models.torch_model import TorchModel
 from core.superposed import superpose
 
@@ -65,77 +67,79 @@ def module_of(name: str, deviation: float = 0.3) -> PreTrainedModel:
     return module
 
 
-def both(module: PreTrainedModel, made: NativeLlama, ids: Tensor, **given: Tensor) -> tuple[Tensor, Tensor]:
+def both(module: PreTrainedModel, made: NativeLlama, ids: Tensor) -> tuple[Tensor, Tensor]:
     with torch.inference_mode():
-        ours = made(input_ids=ids, past_key_values=cache_of(made, *ids.shape), **given).logits
-        return ours, module(input_ids=ids, use_cache=False, **given).logits
+        return computed(made, ids), module(input_ids=ids, use_cache=False).logits
 
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_logits_are_those_of_transformers_layers(name: str) -> None:
     module = module_of(name)
     assert why_not(module) == ""
-    made = NativeLlama.of(module, torch.float32)
-    ids = torch.randint(0, 101, (3, 11))
-    torch.testing.assert_close(*both(module, made, ids), atol=1e-4, rtol=1e-4)
-    held = torch.ones(3, 11, dtype=torch.long)
-    held[1, :4] = 0  # padded on the left
-    given = {"attention_mask": held, "position_ids": (held.cumsum(1) - 1).clamp(min=0)}
-    ours, theirs = both(module, made, ids, **given)
-    torch.testing.assert_close(ours[held.bool()], theirs[held.bool()], atol=1e-4, rtol=1e-4)
-    assert torch.isfinite(ours).all()
+    torch.testing.assert_close(
+        *both(module, NativeLlama.of(module, torch.float32), torch.randint(0, 101, (3, 11))), atol=1e-4, rtol=1e-4
+    )
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    lines=st.integers(1, 3),
-    past=st.integers(0, 20),
-    n=st.integers(1, 30),  # more than are summed up in registers at once
+    sizes=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), min_size=1, max_size=4),
     threads=st.integers(1, 3),
     seed=st.integers(0, 99),
 )
-def test_any_number_of_inputs_behind_any_past_on_any_number_of_threads(
-    lines: int, past: int, n: int, threads: int, seed: int
+def test_lines_of_any_past_advance_by_any_number_of_inputs_on_any_number_of_threads(
+    sizes: list[tuple[int, int]], threads: int, seed: int
 ) -> None:
+    """30 inputs are more than are summed up in registers at once."""
     module = module_of("llama")
     made = NativeLlama.of(module, torch.float32)
     torch.manual_seed(seed)
-    ids = torch.randint(0, 101, (lines, past + n))
-    wanted = torch.arange(n)[torch.rand(n) < 0.5]
+    ids = [torch.randint(0, 101, (past + n,)) for past, n in sizes]
+    caches = [cache_of(made, 1, past + n + 1) for past, n in sizes]
+    total = sum(n for _, n in sizes)
+    wanted = torch.arange(total)[torch.rand(total) < 0.5]
+    embeddings = made.get_input_embeddings()
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        with torch.inference_mode():
-            cache = cache_of(made, lines, past + n + 1)
-            if past:
-                made(input_ids=ids[:, :past], past_key_values=cache)
-            cache.get_seq_length = lambda: past
-            found = made(
-                input_ids=ids[:, past:], past_key_values=cache, logits_to_keep=wanted, feature_layers=(0, 1, 2)
+        with torch.no_grad():
+            for (past, _), of_line, cache in zip(sizes, ids, caches, strict=True):
+                if past:
+                    computed(made, of_line[None, :past], cache=cache)
+            logits, features = made(
+                embeddings(torch.cat([of_line[past:] for (past, _), of_line in zip(sizes, ids, strict=True)])),
+                torch.cat([torch.arange(past, past + n) for past, n in sizes]),
+                [Line(cache[0], past, n) for (past, n), cache in zip(sizes, caches, strict=True)],
+                wanted,
+                (0, 1, 2),
             )
-            expected = module(input_ids=ids, use_cache=False, output_hidden_states=True)
+            expected = [module(input_ids=x[None], use_cache=False, output_hidden_states=True) for x in ids]
     finally:
         torch.set_num_threads(before)
-    torch.testing.assert_close(found.logits, expected.logits[:, past:][:, wanted], atol=1e-4, rtol=1e-4)
-    hidden = torch.cat(expected.hidden_states[:2], -1)[:, past:]  # the third comes to transformers with its norm
-    torch.testing.assert_close(found.features[..., :84], hidden, atol=1e-4, rtol=1e-4)
-    last = found.features[..., 84:]
-    torch.testing.assert_close(module.model.norm(last), expected.hidden_states[2][:, past:], atol=1e-4, rtol=1e-4)
-    assert cache.block[..., past + n :, :].isnan().all()
-    assert not cache.block[..., : past + n, :].isnan().any()
+
+    def new(of_each: Callable[[Any], Tensor]) -> Tensor:
+        return torch.cat([of_each(found)[0, past:] for (past, _), found in zip(sizes, expected, strict=True)])
+
+    torch.testing.assert_close(logits, new(lambda found: found.logits)[wanted], atol=1e-4, rtol=1e-4)
+    hidden = new(lambda found: torch.cat(found.hidden_states[:2], -1))  # the third comes to transformers with its norm
+    torch.testing.assert_close(features[:, :84], hidden, atol=1e-4, rtol=1e-4)
+    last = new(lambda found: found.hidden_states[2])
+    torch.testing.assert_close(module.model.norm(features[:, 84:]), last, atol=1e-4, rtol=1e-4)
+    for (past, n), cache in zip(sizes, caches, strict=True):
+        assert cache[..., past + n :, :].isnan().all()
+        assert not cache[..., : past + n, :].isnan().any()
 
 
 def test_any_mask_of_who_sees_whom_is_obeyed() -> None:
     module = module_of("llama")
     made = NativeLlama.of(module, torch.float32)
-    seen = torch.rand(2, 1, 7, 7).lt(0.5) | torch.eye(7, dtype=torch.bool)
-    added = torch.zeros(seen.shape).masked_fill_(~seen, torch.finfo(torch.float32).min)
-    ids = torch.randint(0, 101, (2, 7))
-    for mask in (seen, added):
-        ours, _ = both(module, made, ids, attention_mask=mask)
-        with torch.inference_mode():
-            theirs = module(input_ids=ids, use_cache=False, attention_mask=added).logits
-        torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+    seen = torch.rand(2, 7, 7).lt(0.5) | torch.eye(7, dtype=torch.bool)
+    added = torch.zeros(2, 1, 7, 7).masked_fill_(~seen[:, None], torch.finfo(torch.float32).min)
+    ids, positions = torch.randint(0, 101, (2, 7)), torch.randint(0, 9, (2, 7))
+    ours = computed(made, ids, seen=seen, positions=positions)
+    with torch.inference_mode():
+        theirs = module(input_ids=ids, use_cache=False, attention_mask=added, position_ids=positions).logits
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
 
 
 def test_the_largest_and_the_least_scores_of_attention_are_no_trouble() -> None:

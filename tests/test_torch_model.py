@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -27,6 +28,8 @@ from core.errors import ContextFull, InputError, ModelFileError, ModelNotFound
 from core.models import hf, torch_model
 from core.models.base import Row
 from core.models.hf_tokenizer import from_gguf, from_transformers
+from core.models.llama import NativeLlama
+from core.models.native import Line
 from core.models.torch_model import TorchModel, TorchSequence
 
 pytestmark = pytest.mark.usefixtures("small_scale")
@@ -193,6 +196,57 @@ def test_steps_of_forks_copy_the_cache_once_and_then_grow_in_place(
     again.feed([1, 2, 3])
     llama.forward([Row(again, llama.embeddings[:10])])
     assert close_to(last, again.feed([7]))
+
+
+def test_compiled_code_runs_rows_of_any_lengths_in_one_call_where_they_are(
+    loaded: Callable[[str], Loaded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch_model, "ROOM", 64)
+    model = loaded("compiled llama").model
+    texts = [list(range(25)), [4], [8, 15, 16], []]
+    sequences = [model.open() for _ in texts]
+    for sequence, text in zip(sequences, texts, strict=True):
+        if text:
+            sequence.feed(text)
+    stores = [sequence.store for sequence in sequences]  # type: ignore[attr-defined]
+    calls: list[tuple[list[int], int]] = []
+    forward = NativeLlama.forward
+
+    def counted(module: NativeLlama, h: Tensor, positions: Tensor, lines: list[Line], kept: Tensor, *more: Any) -> Any:
+        calls.append(([line.n for line in lines], len(kept)))
+        return forward(module, h, positions, lines, kept, *more)
+
+    monkeypatch.setattr(NativeLlama, "forward", counted)
+    more = [[1], list(range(20)), [2, 3], [5]]
+    rows = [Row(s, ids) for s, ids in zip(sequences, more, strict=True)]
+    rows[1] = Row(sequences[1], more[1], silent=True)
+    rows[2] = Row(sequences[2], more[2], every=True)
+    found = model.forward(rows)
+    assert calls == [([1, 20, 2, 1], 4)], "no logits after a silent row"
+    assert [sequence.store for sequence in sequences[:3]] == stores[:3]  # type: ignore[attr-defined]
+    alone = [model.open().feed_every(text + ids) for text, ids in zip(texts, more, strict=True)]
+    assert close_to(found[0], alone[0][-1]) and close_to(found[2], alone[2][-2:]) and close_to(found[3], alone[3][-1])
+    assert close_to(sequences[1].feed([7]), model.open().feed([*texts[1], *more[1], 7]))
+
+
+def test_compiled_code_without_memory_leaves_every_sequence_as_it_was(
+    loaded: Callable[[str], Loaded], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = loaded("compiled llama").model
+    parent = model.open()
+    parent.feed([1, 2, 3])
+    fork = parent.fork()
+
+    def full(*given: Any) -> None:
+        raise ContextFull("The memory is full.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NativeLlama, "forward", full)
+        with pytest.raises(ContextFull):
+            model.forward([Row(parent, [5]), Row(fork, [6, 7])])
+    assert (parent.inputs, fork.inputs) == ([1, 2, 3], [1, 2, 3])
+    assert close_to(fork.feed([6]), model.open().feed([1, 2, 3, 6]))
+    assert close_to(parent.feed([5]), model.open().feed([1, 2, 3, 5]))
 
 
 def test_padding_never_uses_a_position_that_the_model_has_not_learnt(

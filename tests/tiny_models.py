@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import tokenizers
 import torch
 from tokenizers import decoders, models, pre_tokenizers
+from torch import Tensor
 from transformers import (
     BloomConfig,
     Gemma3TextConfig,
@@ -22,6 +22,7 @@ from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
 from core.models.capture import Captured
 from core.models.llama import NativeLlama
+from core.models.native import Line
 
 CONTEXT = 48
 VOCAB = 300  # 256 bytes, two control tokens, and rows that no token uses
@@ -76,10 +77,31 @@ def save_model(folder: Path, config: PreTrainedConfig) -> Path:
     return folder
 
 
-def cache_of(module: NativeLlama, lines: int, columns: int, past: int = 0) -> SimpleNamespace:
-    """Full of what must never be looked at."""
-    block = torch.full((len(module.planes), lines, module.planes[0][0], columns, module.planes[0][1]), torch.nan)
-    return SimpleNamespace(block=block, get_seq_length=lambda: past)
+def cache_of(module: NativeLlama, lines: int, columns: int) -> Tensor:
+    """(lines, planes, heads, columns, width), full of numbers that must never be read."""
+    return torch.full((lines, len(module.planes), module.planes[0][0], columns, module.planes[0][1]), torch.nan)
+
+
+def computed(
+    module: NativeLlama,
+    ids: Tensor,
+    past: int = 0,
+    cache: Tensor | None = None,
+    seen: Tensor | None = None,
+    positions: Tensor | None = None,
+) -> Tensor:
+    """Logits (B, n, V) of the compiled code after ids (B, n), by default all of a text.
+
+    Args:
+        seen: (B, n, past + n) bool. positions: (B, n).
+    """
+    B, n = ids.shape
+    cache = cache_of(module, B, past + n) if cache is None else cache
+    lines = [Line(block, past, n, None if seen is None else seen[b].contiguous()) for b, block in enumerate(cache)]
+    positions = torch.arange(past, past + n).repeat(B) if positions is None else positions.flatten()
+    with torch.no_grad():
+        logits, _ = module(module.get_input_embeddings()(ids.flatten()), positions, lines)
+    return logits.view(B, n, -1)
 
 
 class Replayed(Captured):

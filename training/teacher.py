@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from core.errors import InputError
 from core.models.llama import NativeLlama
+from core.models.native import Line
 from core.speculative.eagle3 import HeadConfig
 
 FEW = 8  # texts that are processed at once
@@ -146,9 +147,14 @@ class CompiledTeacher(ModuleTeacher):
 
     def _pass(self, ids: Tensor, cache: _Rows) -> tuple[Tensor, Tensor]:
         """Feeds ids (B, n); returns logits (B, V) after the last of them, and features (B, n, 4·D_t) bfloat16."""
-        out = self._compiled(ids, past_key_values=cache, logits_to_keep=1, feature_layers=(*self.layers, self.depth))
-        cache.filled += ids.shape[1]
-        return out.logits[:, 0], out.features.to(torch.bfloat16)
+        B, n = ids.shape
+        positions = torch.arange(cache.filled, cache.filled + n).repeat(B)
+        lines = [Line(block, cache.filled, n) for block in cache.block]
+        ends = torch.arange(n - 1, B * n, n)
+        watched = (*self.layers, self.depth)
+        logits, features = self._compiled(self.embeddings[ids.flatten()], positions, lines, ends, watched)
+        cache.filled += n
+        return logits, features.view(B, n, -1).to(torch.bfloat16)
 
     def _remember(self, ids: Tensor, features: Tensor) -> None:
         """The cached states of texts (B, T): (B, T, 4·D_t)."""
@@ -161,15 +167,12 @@ class CompiledTeacher(ModuleTeacher):
 
 
 class _Rows:
-    """Keys and values of B rows of one length, at most `length` tokens each, as `NativeLlama` fills them."""
+    """Keys and values of B texts, each of `filled` tokens so far and at most `length`."""
 
     def __init__(self, module: NativeLlama, rows: int, length: int) -> None:
         heads, width = module.planes[0]
-        self.block = torch.empty(len(module.planes), rows, heads, length, width)
+        self.block = torch.empty(rows, len(module.planes), heads, length, width)
         self.filled = 0
-
-    def get_seq_length(self) -> int:
-        return self.filled
 
 
 def windows(

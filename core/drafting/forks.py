@@ -149,23 +149,28 @@ def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: flo
     Args:
         least: leaves that branch from the others with less probability are omitted, unless there are no rows yet.
     """
-    left, rows = list(leaves), list(kept)
+    paths = {leaf: leaf.path for leaf in leaves}
+    worth = {node: node.worth for path in paths.values() for node in path}
+    outside = {node for node in worth if not any(row.passes(node) for row in kept)}  # in no row so far
     chosen: list[Node] = []
-    while left and len(chosen) < k:
-        gains = [(gain, leaf) for leaf in left for gain, branch in [_gain(leaf, rows)] if branch >= least or not rows]
-        gain, leaf = max(gains, key=lambda pair: pair[0], default=(0.0, left[0]))
-        if gain <= 0:
+    while len(chosen) < k:
+        best, most = None, 0.0
+        for leaf, path in paths.items():
+            new = [node for node in path if node in outside]
+            gain = sum(worth[node] for node in new)
+            if gain > most and (math.exp(new[0].logprob) >= least or not (kept or chosen)):
+                best, most = leaf, gain
+        if best is None:
             break
-        chosen.append(leaf)
-        rows.append(leaf.row)
-        left = [other for other in left if not leaf.row.passes(other)]
+        chosen.append(best)
+        row = best.row
+        outside = {node for node in outside if not row.passes(node)}
     return chosen
 
 
-def _gain(leaf: Node, rows: Sequence[Path]) -> tuple[float, float]:
-    """The value that a leaf's path adds to the rows, and the probability of its first node outside them."""
-    new = [node for node in leaf.path if not any(row.passes(node) for row in rows)]
-    return sum(node.worth for node in new), (math.exp(new[0].logprob) if new else 0.0)
+def _gain(leaf: Node, rows: Sequence[Path]) -> float:
+    """The value that a leaf's path adds to the rows."""
+    return sum(node.worth for node in leaf.path if not any(row.passes(node) for row in rows))
 
 
 def replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
@@ -182,7 +187,7 @@ def replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: floa
     if len(chosen) < k - len(others) or kept[least].passes(chosen[-1]):
         return None
     rows = [*others, *(leaf.row for leaf in chosen[:-1])]
-    return least if alone[least] < share * _gain(chosen[-1], rows)[0] else None
+    return least if alone[least] < share * _gain(chosen[-1], rows) else None
 
 
 def branches(nodes: Iterable[Node], rows: Sequence[Path]) -> list[float]:

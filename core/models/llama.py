@@ -1,17 +1,16 @@
 """The Llama family on a CPU at the speed of its memory: `native.cpp` in place of transformers' layers.
 
-`NativeLlama` is called like transformers' module, with a cache that has `block`. In float32 the logits are the module's
+A pass advances any number of sequences, each by its own number of inputs. In float32 the logits are the module's
 except for the order of additions. The same holds for weights in a GGUF file's own format of 4 or 8 bits, which is kept
 if the file has one: the decoded values are equal. bfloat16 halves the bytes to read; only weights are rounded, and
 everything between them, including the cache, stays float32.
 
-Shapes: B rows, n inputs each, D width, w width of a head, C columns of the cache.
+Shapes: N inputs of all lines, D width, w width of a head, V vocabulary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from core.models.adapter import Adapter, Place
 from core.models.coded import Coded, Weight, joined
-from core.models.native import Change, Compiled, LayerMaps, Map, Shape, why_not_width
+from core.models.native import Change, Compiled, LayerMaps, Line, Map, Shape, why_not_width
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -59,28 +58,6 @@ def head_width(config: Any) -> int:
 
 def weight_and_bias(linear: nn.Linear) -> tuple[Tensor, Tensor | None]:
     return linear.weight.detach(), None if linear.bias is None else linear.bias.detach()
-
-
-def mask_of(given: Tensor | dict[str, Tensor] | None, past: int, n: int) -> Tensor | None:
-    """The mask of n inputs over `past` columns and themselves: (B, 1, n, C) or (1, 1, n, C), as booleans or as
-    numbers to add; None for no mask.
-
-    Args:
-        given: None, (B, C) of zeros and ones, or (B, 1, n, C).
-    """
-    if isinstance(given, dict):
-        given = next(iter(given.values()))  # all layers are of one kind here
-    if given is not None and given.ndim == 4:
-        return given
-    if given is None and n == 1:
-        return None
-    causal = torch.ones(n, past + n, dtype=torch.bool).tril_(past)[None, None]
-    if given is None:
-        return causal
-    # A padding input attends at least to itself: softmax over nothing is NaN.
-    own = torch.zeros_like(causal)
-    own[0, 0, :, past:].fill_diagonal_(True)
-    return (causal & given[:, None, None, :].bool()) | own
 
 
 class NativeLlama(nn.Module):
@@ -183,45 +160,25 @@ class NativeLlama(nn.Module):
 
     def forward(
         self,
-        input_ids: Tensor | None = None,
-        inputs_embeds: Tensor | None = None,
-        attention_mask: Tensor | dict[str, Tensor] | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Any = None,
-        logits_to_keep: int | Tensor = 0,
-        use_cache: bool = True,
-        return_dict: bool = True,
-        feature_layers: tuple[int, ...] = (),
-    ) -> SimpleNamespace:
-        """Logits (B, kept, V) and features (B, n, W) after the inputs; arguments as in transformers.
+        h: Tensor,
+        positions: Tensor,
+        lines: Sequence[Line],
+        kept: Tensor | None = None,
+        watched: tuple[int, ...] = (),
+    ) -> tuple[Tensor, Tensor]:
+        """Advances each line by its inputs, N in all.
 
         Args:
-            attention_mask: (B, C) of zeros and ones, or (B, 1, n, C): the columns of each input, as booleans or as
-                numbers to add.
-            feature_layers: also return the residual stream that enters these layers, side by side; the number of
-                layers stands for the output of the last one.
-            past_key_values: a cache whose `block` is a view (planes, B, heads, C, w) of these lines' keys and values,
-                with room for n more columns after the past.
+            h: (N, D) embeddings, overwritten.
+            positions: (N,) in the line's text.
+            kept: (inputs,) those of the N inputs after which logits are computed; None all.
+            watched: layers whose input residual stream is returned; the number of layers stands for the output of the
+                last one.
+        Returns: logits (kept, V), and the watched streams side by side (N, watched · D).
         Raises: ContextFull if there is no memory for intermediate results.
         """
-        # A copy in either case, because the residual stream accumulates in it.
-        h = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds.to(torch.float32, copy=True)
-        h = h.contiguous()  # (B, n, D)
-        B, n, _ = h.shape
-        past, block = past_key_values.get_seq_length(), past_key_values.block
-        if position_ids is None:
-            position_ids = torch.arange(past, past + n)[None]
-        cos, sin = (x.expand(B, n, -1).contiguous() for x in self._rotary(h, position_ids=position_ids))  # (B, n, w)
-        # Without a mask each input attends to every column up to its own; the compiled code implements this case
-        # itself.
-        seen = None if attention_mask is None else mask_of(attention_mask, past, n)
-        if seen is not None:
-            seen = (seen if seen.dtype == torch.bool else seen == 0).expand(B, 1, n, past + n).contiguous()
-        places = torch.arange(n)
-        places = places[-logits_to_keep:] if isinstance(logits_to_keep, int) else places[logits_to_keep]
-        kept = (torch.arange(B)[:, None] * n + places).flatten()
-        logits, features = self._compiled(h, (cos, sin), block, past, seen=seen, kept=kept, watched=feature_layers)
-        return SimpleNamespace(logits=logits.view(B, len(places), self._compiled.outputs), features=features)
+        cos, sin = (x[0].contiguous() for x in self._rotary(h, position_ids=positions[None]))  # (N, w)
+        return self._compiled(h, (cos, sin), lines, kept=kept, watched=watched)
 
 
 def _maps(layer: Any, name: str, coded: Callable[[str], Coded | None], width: int) -> LayerMaps:

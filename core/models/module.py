@@ -1,4 +1,4 @@
-"""A causal language model's layers as the torch engines call them: transformers' module, or one with the same call.
+"""A causal language model's layers as the torch engines call them: transformers' module, or `NativeLlama`.
 
 It hides the differences between modules: accepted arguments, access to hidden states, widths of keys and
 values, and attention windows.
@@ -31,7 +31,7 @@ class Layers:
 
     Attributes:
         module: the given module, without gradients.
-        compiled: whether it is `NativeLlama`, whose cache is one block.
+        compiled: whether it is `NativeLlama`, which is called with lines (`native.Line`); the others by `__call__`.
         device, dtype: of its weights.
         arithmetic: how it computes, see `LanguageModel`.
         table: (V, D) float32 on the CPU, the output of the embedding layer for each id; some models scale its weights.
@@ -53,7 +53,7 @@ class Layers:
         self._name = name
         self._hooks: list[Any] = []  # what adapters add, see `adapt`
         accepted = inspect.signature(module.forward).parameters
-        self.takes_positions = "position_ids" in accepted
+        self.takes_positions = self.compiled or "position_ids" in accepted
         self._keeps_some = "logits_to_keep" in accepted
 
     @property
@@ -107,7 +107,7 @@ class Layers:
         watched: tuple[int, ...] = (),
         call: Callable[..., Any] | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """Computes one pass.
+        """Computes one pass of transformers' module.
 
         Args:
             inputs: ids (B, n), or embeddings (B, n, D).
@@ -127,7 +127,7 @@ class Layers:
         if self._keeps_some:
             given["logits_to_keep"] = keep
         if watched:
-            given |= {"feature_layers": watched} if self.compiled else {"output_hidden_states": True}
+            given["output_hidden_states"] = True
         run = self.module if call is None else call
         output = run(**given, past_key_values=cache, use_cache=True, return_dict=True)
         logits: Tensor = output.logits
@@ -135,7 +135,7 @@ class Layers:
             logits = logits[:, -keep:] if isinstance(keep, int) else logits[:, keep]
         if not watched:
             return logits, None
-        return logits, output.features if self.compiled else torch.cat([output.hidden_states[i] for i in watched], -1)
+        return logits, torch.cat([output.hidden_states[i] for i in watched], -1)
 
 
 def _adding(low: LowRank, scale: float, device: torch.device, dtype: torch.dtype) -> Callable[..., Tensor]:

@@ -137,22 +137,28 @@ struct Model {
   Matrix head;         // D -> V
 };
 
+// One sequence: its cache, and the inputs that it advances by. Lines have different numbers of both.
+struct Line {
+  int64_t n, past;           // inputs, above 0; columns of the cache before them
+  float* cache;              // keys of the first layer; `of_plane` further its values, then the second's keys
+  int64_t of_plane, of_head;  // strides of the cache in numbers; a column's w numbers are contiguous
+  int64_t cache_size;        // numbers from `cache` to the end of its memory
+  const uint8_t* seen;       // (n, past + n) the columns that each input attends to; null is all up to itself
+};
+
 struct Pass {
-  int64_t lines, n, past, threads;     // B, n and threads above 0
-  float* h;                            // (B·n, D): embeddings; overwritten by the residual stream, then the last output
-  const float* entering;               // (B·n, in) the input of the first layer's q, k, v; null is h, normed
-  int64_t entering_width;              // in
-  const float *cos, *sin;              // (B·n, w)
-  const uint8_t* seen;                 // (B, n, C) the columns that each input attends to; null is all up to itself
-  float* cache;                        // keys of the first layer; `of_plane` further its values, then the second's keys
-  int64_t of_plane, of_line, of_head;  // strides of the cache in numbers; a column's w numbers are contiguous
-  int64_t cache_size;                  // numbers from `cache` to the end of its memory
-  const int64_t* kept;                 // indices of the inputs, of B·n, after which logits are computed
-  int64_t kept_count;                  // at most B·n
-  float* logits;           // (kept, V)
+  int64_t lines, inputs, threads;  // above 0; `inputs` N is the sum of the lines' n
+  const Line* line;                // (lines,), no two of one cache
+  float* h;                        // (N, D): embeddings; overwritten by the residual stream, then the last output
+  const float* entering;           // (N, in) the input of the first layer's q, k, v; null is h, normed
+  int64_t entering_width;          // in
+  const float *cos, *sin;          // (N, w)
+  const int64_t* kept;             // indices of the inputs, of N, after which logits are computed
+  int64_t kept_count;              // at most N
+  float* logits;                   // (kept, V)
   const int64_t* watched;  // layers whose input residual stream is returned, ascending; `layers` is the last's output
   int64_t watched_count;
-  float* features;  // (B·n, watched · D)
+  float* features;  // (N, watched · D)
 };
 
 }  // extern "C"
@@ -522,7 +528,9 @@ struct Room {
   int64_t qkv, attended, acted, last, scale, sums, weighed, scores, decoded, low;
 
   Room(const Model& m, const Pass& p) {
-    const int64_t rows = p.lines * p.n, columns = p.past + p.n, entering = m.layer[0].qkv.in;
+    const int64_t rows = p.inputs, entering = m.layer[0].qkv.in;
+    int64_t columns = 0;
+    for (int64_t l = 0; l < p.lines; l++) columns = std::max(columns, p.line[l].past + p.line[l].n);
     const int64_t widest = std::max({m.dim, m.inner, m.heads * m.width, entering});
     qkv = times(rows, (m.heads + 2 * m.key_heads) * m.width);
     attended = times(rows, m.heads * m.width);
@@ -593,21 +601,34 @@ const char* fault_of(const Model& m) {
   return fits(m.head, m.head.out, m.dim) ? nullptr : "the output rows have another shape";
 }
 
-const char* fault_of(const Model& m, const Pass& p) {
-  if (!sizes({p.lines, p.n, p.threads}) || p.threads > THREADS) return "no inputs, or no threads";
-  const int64_t rows = p.lines * p.n, columns = p.past + p.n;
-  if (p.past < 0 || p.past > LARGEST || !sizes({rows, columns})) return "too many inputs";
-  if (!p.h || !p.cos || !p.sin || !p.cache) return "something is not given";
-  if (p.entering ? p.entering_width != m.layer[0].qkv.in : m.layer[0].qkv.in != m.dim) {
-    return "the first layer's inputs have another width";
-  }
-  for (const int64_t stride : {p.of_plane, p.of_line, p.of_head}) {
+const char* fault_of(const Model& m, const Line& line) {
+  if (line.past < 0 || line.past > LARGEST || !sizes({line.n, line.past + line.n})) return "too many inputs";
+  if (!line.cache) return "something is not given";
+  const int64_t columns = line.past + line.n;
+  for (const int64_t stride : {line.of_plane, line.of_head}) {
     if (stride < columns * m.width || stride > MOST) return "the cache's strides are wrong";  // no overlap
   }
   // Each factor is below 2^32, and `times` saturates at MOST = 2^40, so the sums fit in 64 bits.
-  const int64_t last = times(2 * m.layers - 1, p.of_plane) + times(p.lines - 1, p.of_line) +
-                       times(m.key_heads - 1, p.of_head) + times(columns, m.width);
-  if (last > p.cache_size) return "the cache has no room for the inputs";
+  const int64_t last =
+      times(2 * m.layers - 1, line.of_plane) + times(m.key_heads - 1, line.of_head) + times(columns, m.width);
+  return last > line.cache_size ? "the cache has no room for the inputs" : nullptr;
+}
+
+const char* fault_of(const Model& m, const Pass& p) {
+  if (!sizes({p.lines, p.inputs, p.threads}) || p.threads > THREADS) return "no inputs, or no threads";
+  if (!p.line || !p.h || !p.cos || !p.sin) return "something is not given";
+  if (p.entering ? p.entering_width != m.layer[0].qkv.in : m.layer[0].qkv.in != m.dim) {
+    return "the first layer's inputs have another width";
+  }
+  if (p.lines > p.inputs) return "a line has no inputs";
+  int64_t left = p.inputs;
+  for (int64_t l = 0; l < p.lines; l++) {
+    if (const char* found = fault_of(m, p.line[l])) return found;
+    if (p.line[l].n > left) return "the lines have more inputs than the pass";
+    left -= p.line[l].n;
+  }
+  if (left) return "the lines have fewer inputs than the pass";
+  const int64_t rows = p.inputs;
   if (p.kept_count < 0 || p.kept_count > rows) return "more inputs are kept than there are";
   if (p.kept_count && (!p.kept || !p.logits)) return "something is not given";
   for (int64_t i = 0; i < p.kept_count; i++) {
@@ -621,8 +642,7 @@ const char* fault_of(const Model& m, const Pass& p) {
 }
 
 void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
-  const int64_t rows = p.lines * p.n, D = m.dim, w = m.width, heads = m.heads + 2 * m.key_heads;
-  const int64_t columns = p.past + p.n;
+  const int64_t rows = p.inputs, D = m.dim, w = m.width, heads = m.heads + 2 * m.key_heads;
   float* qkv = scratch;                      // (rows, (H + 2K) · w)
   float* attended = qkv + room.qkv;          // (rows, H · w)
   float* acted = attended + room.attended;   // (rows, I)
@@ -645,8 +665,6 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
     }
     if (l == m.layers) break;
     const Layer& layer = m.layer[l];
-    float* keys = p.cache + 2 * l * p.of_plane;
-    float* values = keys + p.of_plane;
 
     const bool given = p.entering && l == 0;
     if (!given) norms(p.h, rows, D, m.eps, own.scale);
@@ -657,27 +675,36 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
     product(layer.qkv, x, rows, given ? nullptr : own.scale, own, keep);
 #pragma omp barrier
     const auto turned = share(rows * heads);
-    for (int64_t i = turned.begin; i < turned.end; i++) {
+    const Line* line = p.line;
+    for (int64_t i = turned.begin, first = 0; i < turned.end; i++) {  // `first`: the line's first input
       const int64_t r = i / heads, head = i % heads;
+      while (r >= first + line->n) first += line++->n;
       float* x = qkv + i * w;
-      const int64_t to = r / p.n * p.of_line + (p.past + r % p.n) * w;
+      float* keys = line->cache + 2 * l * line->of_plane;
+      float* values = keys + line->of_plane;
+      const int64_t to = (line->past + r - first) * w;
       if (head < m.heads) {
         rotate(x, p.cos + r * w, p.sin + r * w, w, x);
       } else if (head < m.heads + m.key_heads) {
-        rotate(x, p.cos + r * w, p.sin + r * w, w, keys + to + (head - m.heads) * p.of_head);
+        rotate(x, p.cos + r * w, p.sin + r * w, w, keys + to + (head - m.heads) * line->of_head);
       } else {
-        std::copy_n(x, w, values + to + (head - m.heads - m.key_heads) * p.of_head);
+        std::copy_n(x, w, values + to + (head - m.heads - m.key_heads) * line->of_head);
       }
     }
 #pragma omp barrier
     // Inputs of one head are consecutive, so that its keys stay in the cache. Later inputs attend to more columns, so
     // threads take them in turn.
-    for (int64_t i = omp_get_thread_num(), pieces = rows * m.heads; i < pieces; i += omp_get_num_threads()) {
-      const int64_t line = i / (p.n * m.heads), head = i / p.n % m.heads, input = i % p.n, r = line * p.n + input;
-      const int64_t from = line * p.of_line + head / (m.heads / m.key_heads) * p.of_head;
-      const uint8_t* seen = p.seen ? p.seen + r * columns : nullptr;
-      over(qkv + (r * heads + head) * w, keys + from, values + from, seen, seen ? columns : p.past + input + 1,
-           own.scores, attended + (r * m.heads + head) * w);
+    int64_t i = omp_get_thread_num(), first = 0;  // of all pieces; the line's first input
+    for (line = p.line; line < p.line + p.lines; first += line++->n) {
+      const int64_t columns = line->past + line->n;
+      for (; i < (first + line->n) * m.heads; i += omp_get_num_threads()) {
+        const int64_t piece = i - first * m.heads, head = piece / line->n, input = piece % line->n, r = first + input;
+        const float* keys =
+            line->cache + 2 * l * line->of_plane + head / (m.heads / m.key_heads) * line->of_head;
+        const uint8_t* seen = line->seen ? line->seen + input * columns : nullptr;
+        over(qkv + (r * heads + head) * w, keys, keys + line->of_plane, seen, seen ? columns : line->past + input + 1,
+             own.scores, attended + (r * m.heads + head) * w);
+      }
     }
 #pragma omp barrier
     const auto add = [&](int64_t r, int64_t at, int64_t count, const float* found) {
@@ -699,6 +726,7 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
     product(layer.down, acted, rows, nullptr, own, add);
 #pragma omp barrier
   }
+  if (!p.kept_count) return;
   const auto mine = share(p.kept_count);
   for (int64_t i = mine.begin; i < mine.end; i++) std::copy_n(p.h + p.kept[i] * D, D, last + i * D);
 #pragma omp barrier
@@ -722,7 +750,7 @@ const char* polydraft_fault(const Model* model, const Pass* pass) {
   return found || !pass ? found : fault_of(*model, *pass);
 }
 
-// Advances every line by n inputs: writes keys and values to the cache, and the pass's logits and features. Returns 0; or
+// Advances every line by its inputs: writes keys and values to the cache, and the pass's logits and features. Returns 0; or
 // 1 without memory for intermediate results, or 2 if `polydraft_fault` finds an invalid field; then it changes nothing.
 int polydraft_forward(const Model* model, const Pass* pass) {
   if (polydraft_fault(model, pass)) return 2;

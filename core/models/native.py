@@ -68,14 +68,22 @@ class _Model(Structure):
     ]
 
 
+class _Line(Structure):
+    _fields_ = [
+        *((name, c_int64) for name in ("n", "past")),
+        ("cache", c_void_p),
+        *((name, c_int64) for name in ("of_plane", "of_head", "cache_size")),
+        ("seen", c_void_p),
+    ]
+
+
 class _Pass(Structure):
     _fields_ = [
-        *((name, c_int64) for name in ("lines", "n", "past", "threads")),
+        *((name, c_int64) for name in ("lines", "inputs", "threads")),
+        ("line", POINTER(_Line)),
         *((name, c_void_p) for name in ("h", "entering")),
         ("entering_width", c_int64),
-        *((name, c_void_p) for name in ("cos", "sin", "seen", "cache")),
-        *((name, c_int64) for name in ("of_plane", "of_line", "of_head", "cache_size")),
-        ("kept", c_void_p),
+        *((name, c_void_p) for name in ("cos", "sin", "kept")),
         ("kept_count", c_int64),
         ("logits", c_void_p),
         ("watched", c_void_p),
@@ -141,6 +149,23 @@ class Change:
 
     low: LowRank
     strength: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """One sequence in a pass.
+
+    Attributes:
+        block: (planes, K, C, w), keys and values of each layer in turn: `past` columns, then room for n more. No other
+            line of the pass has the same memory.
+        past, n: cached columns, and inputs.
+        seen: (n, past + n) bool, the columns that each input attends to; None is everything up to itself.
+    """
+
+    block: Tensor
+    past: int
+    n: int
+    seen: Tensor | None = None
 
 
 class Compiled:
@@ -249,53 +274,43 @@ class Compiled:
         self,
         h: Tensor,
         turn: tuple[Tensor, Tensor],
-        block: Tensor,
-        past: int,
+        lines: Sequence[Line],
         *,
-        seen: Tensor | None = None,
         kept: Tensor | None = None,
         watched: tuple[int, ...] = (),
         entering: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Advances B lines by n inputs; keys and values go to columns `past` … `past` + n of the cache.
+        """Advances each line by its inputs, N in all; their keys and values go to its columns `past` … `past` + n.
 
         Args:
-            h: (B, n, D) embeddings, overwritten by the output of the last layer.
-            turn: cosines and sines of the rotation, (B, n, w).
-            block: (planes, B, K, C, w), keys and values of each layer in turn, with room for n more columns.
-            seen: (B, n, past + n) bool, the columns of each input; None is everything up to itself.
-            kept: (inputs,) those of the B·n inputs after which logits are computed, None all.
+            h: (N, D) embeddings, overwritten by the output of the last layer.
+            turn: cosines and sines of the rotation, (N, w).
+            kept: (inputs,) those of the N inputs after which logits are computed, None all.
             watched: layers whose input residual stream is returned; their number stands for the output of the last one.
-            entering: (B, n, …) the input of the first layer's queries, keys and values; None is h, normed.
-        Returns: logits (kept, V), and the watched streams side by side (B, n, watched · D).
+            entering: (N, …) the input of the first layer's queries, keys and values; None is h, normed.
+        Returns: logits (kept, V), and the watched streams side by side (N, watched · D).
         Raises: ContextFull if there is no memory for intermediate results.
         """
-        B, n, _ = h.shape
-        kept = torch.arange(B * n) if kept is None else kept.contiguous()
-        self._check(h, turn, block, past, seen, kept, entering)
+        N = len(h)
+        kept = torch.arange(N) if kept is None else kept.contiguous()
+        self._check(h, turn, lines, kept, entering)
         logits = torch.empty(len(kept), self.outputs)
         layers = torch.tensor(sorted(watched))
-        features = torch.empty(B, n, len(watched) * self.dim)
-        threads = self._threads.for_pass(B * n, torch.get_num_threads())
+        features = torch.empty(N, len(watched) * self.dim)
+        threads = self._threads.for_pass(N, torch.get_num_threads())
         began = time.perf_counter()
         failed = self._library.polydraft_forward(
             self._model,
             _Pass(
-                lines=B,
-                n=n,
-                past=past,
+                lines=len(lines),
+                inputs=N,
                 threads=threads,
+                line=(_Line * len(lines))(*map(_stated, lines)),
                 h=h.data_ptr(),
                 entering=None if entering is None else entering.data_ptr(),
                 entering_width=0 if entering is None else entering.shape[-1],
                 cos=turn[0].data_ptr(),
                 sin=turn[1].data_ptr(),
-                seen=None if seen is None else seen.data_ptr(),
-                cache=block.data_ptr(),
-                of_plane=block.stride(0),
-                of_line=block.stride(1),
-                of_head=block.stride(2),
-                cache_size=block.untyped_storage().nbytes() // 4 - block.storage_offset(),
                 kept=kept.data_ptr(),
                 kept_count=len(kept),
                 logits=logits.data_ptr(),
@@ -304,34 +319,31 @@ class Compiled:
                 features=features.data_ptr(),
             ),
         )
-        self._threads.took(B * n, threads, time.perf_counter() - began)
+        self._threads.took(N, threads, time.perf_counter() - began)
         if failed == NO_MEMORY:
             raise ContextFull("The memory is full; close sequences or shorten the text.")
         assert not failed, "a pass that the compiled code refuses"
         return logits, features
 
     def _check(
-        self,
-        h: Tensor,
-        turn: tuple[Tensor, Tensor],
-        block: Tensor,
-        past: int,
-        seen: Tensor | None,
-        kept: Tensor,
-        entering: Tensor | None,
+        self, h: Tensor, turn: tuple[Tensor, Tensor], lines: Sequence[Line], kept: Tensor, entering: Tensor | None
     ) -> None:
         """Checks what the compiled code cannot: that its pointers refer to as many numbers as `native.cpp` expects."""
-        B, n, dim = h.shape
-        s, columns = self._shape, past + n
-        floats = [h, *turn, block] if entering is None else [h, *turn, block, entering]
+        s, N = self._shape, len(h)
+        floats = [h, *turn, *(line.block for line in lines), *([] if entering is None else [entering])]
         assert all(x.dtype == torch.float32 and x.device.type == "cpu" for x in floats) and kept.dtype == torch.int64
-        assert all(x is None or x.is_contiguous() for x in (h, *turn, seen, entering)), "strides"
-        assert dim == s.dim and all(x.shape == (B, n, s.width) for x in turn), "shapes of the inputs"
-        assert block.shape[0] >= 2 * self._model.layers and block.shape[1:3] == (B, s.key_heads), "shape of the cache"
-        assert block.shape[3] >= columns and block.shape[4] == s.width, "shape of the cache"
-        assert block.stride()[3:] == (s.width, 1), "strides of the cache"
-        assert seen is None or (seen.dtype == torch.bool and seen.numel() == B * n * columns), "the mask"
-        assert entering is None or entering.numel() == B * n * entering.shape[-1], "shapes of the inputs"
+        assert all(x is None or x.is_contiguous() for x in (h, *turn, entering)), "strides"
+        assert h.shape == (N, s.dim) and all(x.shape == (N, s.width) for x in turn), "shapes of the inputs"
+        assert entering is None or (entering.ndim == 2 and len(entering) == N), "shapes of the inputs"
+        assert sum(line.n for line in lines) == N, "number of inputs"
+        for line in lines:
+            block, columns, seen = line.block, line.past + line.n, line.seen
+            assert block.shape[0] >= 2 * self._model.layers and block.shape[1] == s.key_heads, "shape of the cache"
+            assert block.shape[2] >= columns and block.shape[3] == s.width, "shape of the cache"
+            assert block.stride()[2:] == (s.width, 1), "strides of the cache"
+            if seen is not None:
+                assert seen.dtype == torch.bool and seen.is_contiguous(), "the mask"
+                assert seen.shape == (line.n, columns), "shape of the mask"
 
     def _layer(self, maps: LayerMaps, dtype: torch.dtype) -> _Layer:
         (gate, gate_bias), (up, up_bias) = maps.gate, maps.up
@@ -366,3 +378,16 @@ class Compiled:
             raise ValueError(f"A bias or norm of {x.numel()} numbers given; {numbers} expected.")
         self._held.append(x.to(torch.float32).contiguous())
         return self._held[-1].data_ptr()
+
+
+def _stated(line: Line) -> _Line:
+    block = line.block
+    return _Line(
+        n=line.n,
+        past=line.past,
+        cache=block.data_ptr(),
+        of_plane=block.stride(0),
+        of_head=block.stride(1),
+        cache_size=block.untyped_storage().nbytes() // 4 - block.storage_offset(),
+        seen=None if line.seen is None else line.seen.data_ptr(),
+    )

@@ -96,6 +96,11 @@ class KeyValueStore:
         }
         return [next(views[shape]) for shape in self.planes]
 
+    def of_line(self, line: int, begin: int, end: int) -> Tensor:
+        """A view (planes, heads, end - begin, width) of one line, if all planes are of one shape."""
+        (block,) = self.blocks.values()
+        return block[:, line, :, begin:end]
+
 
 class Appender:
     """A store's interface for a module in one pass: columns `begin` to `end` as the past, n more to fill."""
@@ -103,12 +108,6 @@ class Appender:
     def __init__(self, store: KeyValueStore, first: int, lines: int, begin: int, end: int, n: int) -> None:
         self._store, self._first, self._lines = store, first, lines
         self._begin, self._end, self._n = begin, end, n
-
-    @property
-    def block(self) -> Tensor:
-        """All planes, if they are of one shape, with room for the new columns: (planes, lines, heads, C, width)."""
-        (block,) = self._store.blocks.values()
-        return block[:, self._first : self._first + self._lines, :, self._begin : self._end + self._n]
 
     @cached_property
     def _all(self) -> list[Tensor]:

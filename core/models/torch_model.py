@@ -1,8 +1,10 @@
 """The torch backend: any causal language model that transformers reads, or `NativeLlama`, behind `LanguageModel`.
 
 The module runs the layers; the cache is ours (`store.py`), because sequences fork, rewind and advance in changing
-groups. Masks and positions follow transformers' conventions for left-padded batches, so models with sliding
-windows or ALiBi work like the rest. `hf.py` loads models.
+groups. Transformers' layers compute a batch of rows of equal length, so rows are padded, and their sequences move to
+neighbouring lines. `NativeLlama` computes rows of any lengths in one pass, each where its sequence is. Masks and
+positions follow transformers' conventions for left-padded batches, so models with sliding windows or ALiBi work like
+the rest. `hf.py` loads models.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from core.models.base import LanguageModel, Row, Sequence, as_embeddings, is_cha
 from core.models.capture import memory_full
 from core.models.memory import free_bytes, room_in_cache
 from core.models.module import DOES_NOT_RUN, Layers
+from core.models.native import Line
 from core.models.rows import PADDING, added_masks, trees, wanted, wants_every
-from core.models.store import Appender, KeyValueStore, transformers_appender
+from core.models.store import KeyValueStore, transformers_appender
 from core.models.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -29,8 +32,6 @@ if TYPE_CHECKING:
 
 # A short history beside a long one is padded with zeros; if the difference is larger, separate passes are better.
 MARGIN = 512  # cached positions
-# On a CPU an input costs about as much as a quarter of a pass of one row, so rows of different lengths go separately.
-COMPILED_PADDING = 1  # inputs
 # The least room that a new store has after its sequences: enough for a set of drafts.
 ROOM = 64  # columns
 
@@ -95,8 +96,10 @@ class TorchModel(LanguageModel):
                     f"{row.sequence.length} positions are held and {len(row.inputs)} more were given, but "
                     f"the model has room for {self.context_length}; shorten the text."
                 )
+        if self.layers.compiled:
+            return self._compiled_pass(rows)
         logits: dict[int, Tensor] = {}
-        for group in _similar_rows(rows, COMPILED_PADDING if self.layers.compiled else PADDING):
+        for group in _similar_rows(rows):
             # A row's new positions become visible only when the caller records them, so if a later group fails, an
             # earlier one has changed nothing.
             logits |= zip(map(id, group), self._pass(group), strict=True)
@@ -125,7 +128,7 @@ class TorchModel(LanguageModel):
                 mask = held.long().to(layers.device)  # (B, columns)
             at = torch.tensor([sequence.length for sequence in sequences])[:, None] + depth
             places = sorted({i for row in rows for i in wanted(row)})
-            appender = Appender if layers.compiled else transformers_appender()
+            appender = transformers_appender()
             with torch.inference_mode():
                 after, features = layers(
                     self._batch(rows, n),
@@ -154,6 +157,48 @@ class TorchModel(LanguageModel):
             if wants_every(row)
             else found[kept[size - 1]].clone()
             for row, size, found in zip(rows, sizes, logits, strict=True)
+        ]
+
+    def _compiled_pass(self, rows: list[Row]) -> list[Tensor]:
+        """Runs rows of any lengths in one pass of the compiled code."""
+        lines: list[Line] = []
+        moves: list[tuple[TorchSequence, KeyValueStore, int, int]] = []  # of sequences that get a new line
+        positions: list[Tensor] = []
+        kept: list[range] = []  # of all inputs, those of each row after which logits are computed
+        first = 0  # input of the row
+        for row in rows:
+            sequence, n = row.sequence, len(row.inputs)
+            assert isinstance(sequence, TorchSequence)
+            past = sequence.length
+            store, line, end = self._place([sequence], n)
+            if store is not sequence.store:
+                moves.append((sequence, store, line, end - past))
+            depth, seen = torch.arange(n), None
+            if row.parents is not None and not is_chain(row.parents):
+                depths, sees = trees([row], n)
+                depth, seen = depths[0], torch.cat([torch.ones(n, past, dtype=torch.bool), sees[0]], 1)
+            lines.append(Line(store.of_line(line, end - past, end + n), past, n, seen))
+            positions.append(past + depth)
+            kept.append(range(0) if row.silent else range(first + wanted(row).start, first + wanted(row).stop))
+            first += n
+        with torch.no_grad():
+            logits, features = self.layers.module(
+                torch.cat([as_embeddings(self, row.inputs) for row in rows]),
+                torch.cat(positions),
+                lines,
+                torch.tensor([i for of_row in kept for i in of_row], dtype=torch.long),
+                self.watched,
+            )
+        for sequence, *place in moves:
+            sequence.move(*place)
+        if self.watched:
+            for row, of_row in zip(rows, features.split([line.n for line in lines]), strict=True):
+                row.sequence.fresh = of_row
+        # Cloned, so that none keeps the logits of all rows alive.
+        of_rows = logits.split([len(of_row) for of_row in kept])
+        return [
+            found[:0].flatten() if row.silent else (found if wants_every(row) else found[0]).clone()
+            for row, found in zip(rows, of_rows, strict=True)
         ]
 
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
@@ -301,15 +346,14 @@ class TorchSequence(Sequence):
         self.move(None)
 
 
-def _similar_rows(rows: list[Row], padding: int) -> list[list[Row]]:
-    """Splits rows into groups that benefit from a joint pass, each in the order of its lines. In a group, rows differ
-    by at most `padding` inputs."""
+def _similar_rows(rows: list[Row]) -> list[list[Row]]:
+    """Splits rows into groups that benefit from a joint pass, each in the order of its lines."""
     groups: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: (-row.sequence.length, -len(row.inputs))):
         for group in groups:
             leader = group[0]  # the longest history
             if (
-                abs(len(leader.inputs) - len(row.inputs)) <= padding
+                abs(len(leader.inputs) - len(row.inputs)) <= PADDING
                 and leader.sequence.length <= 2 * row.sequence.length + MARGIN
             ):
                 group.append(row)

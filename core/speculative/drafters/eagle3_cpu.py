@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from core.models.native import Compiled, LayerMaps, Shape, why_not_width
+from core.models.native import Compiled, LayerMaps, Line, Shape, why_not_width
 from core.speculative.drafters.eagle3_tree import grow, with_distributions
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
@@ -75,15 +75,15 @@ class CpuTrees:
 
 
 class _Cache:
-    """Keys and values (2, 1, K, C, w), C growing."""
+    """Keys and values (2, K, C, w), C growing."""
 
     def __init__(self, head: Eagle3Head, dtype: torch.dtype) -> None:
-        self._block = torch.empty(2, 1, head.config.key_heads, 0, head.config.width, dtype=dtype)
+        self._block = torch.empty(2, head.config.key_heads, 0, head.config.width, dtype=dtype)
 
     def up_to(self, end: int, kept: int) -> Tensor:
         """All columns before `end`; the first `kept` keep what they have."""
-        if end > self._block.shape[3]:
-            grown = self._block.new_empty(*self._block.shape[:3], end + ROOM, self._block.shape[4])
+        if end > self._block.shape[2]:
+            grown = self._block.new_empty(*self._block.shape[:2], end + ROOM, self._block.shape[3])
             grown[..., :kept, :] = self._block[..., :kept, :]
             self._block = grown
         return self._block[..., :end, :]
@@ -158,19 +158,17 @@ class CompiledHead:
         Returns: outputs (n, D), logits (n, V_d) or (1, V_d).
         """
         n = len(embeddings)
-        h = features.clone()[None]
+        h = features.clone()
         entering = torch.cat((self._norm_tokens(embeddings), self._norm(features)), -1)
-        angles = (positions[:, None] * self._speeds)[None]
+        angles = positions[:, None] * self._speeds
         logits, _ = self._compiled(
             h,
             (angles.cos(), angles.sin()),
-            self._cache.up_to(start + n, start),
-            start,
-            seen=None if mask is None else mask.contiguous(),
+            [Line(self._cache.up_to(start + n, start), start, n, None if mask is None else mask.contiguous())],
             kept=torch.tensor([n - 1]) if last else None,
             entering=entering,
         )
-        return h[0], logits
+        return h, logits
 
 
 class PlainHead:
@@ -192,7 +190,7 @@ class PlainHead:
     ) -> tuple[Tensor, Tensor]:
         """As `CompiledHead.__call__`."""
         end = start + len(positions)
-        block = self._cache.up_to(end, start)[:, 0]  # (2, K, C, w)
+        block = self._cache.up_to(end, start)
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             block[0, :, start:] = k.transpose(0, 1)
