@@ -16,7 +16,7 @@ from typing import Any
 from app.bench import text
 from app.bench.report import Report
 from app.bench.text import words as places_of
-from app.evals.methods import NUCLEUS_OF_TOP_K, Going, NamedMethod, methods
+from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, Going, NamedMethod, methods
 from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.plots import PlotPoint, page, scatter
 from app.evals.scores import Score, common, half_interval, scored, summary
@@ -59,7 +59,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
             for key in _keys(method, k):
                 results.setdefault(key, []).append(score)
     sequence.close()
-    report = judged(results, DraftSettings().forks)
+    report = judged(results)
     report.rows += inside_words(autocomplete, options, progress)
     model.close()
     return report
@@ -74,7 +74,7 @@ def inside_words(
     rows = []
     for k in KS:
         ways: dict[str, tuple[DraftSettings, Mode | None]] = {
-            f"forks={DraftSettings().forks}": (DraftSettings(k=k), None),
+            AS_SHIPPED: (DraftSettings(k=k), None),
             "distinct beginnings": (DraftSettings(k=k, forks=0), None),
             "branching greedy": (DraftSettings(k=k, end_below=0), Mode("branching")),
         }
@@ -121,12 +121,8 @@ def _keys(method: NamedMethod, k: int) -> list[tuple[str, bool, int]]:
     return [(method.name, method.ngrams, each) for each in (KS if method.single else (k,))]
 
 
-def judged(results: Results, shipped: int) -> Report:
-    """Rows for every kind of text and all together, and the targets over all.
-
-    Args:
-        shipped: the app's default for forks.
-    """
+def judged(results: Results) -> Report:
+    """Rows for every kind of text and all together, and the targets over all."""
     report = Report("eval drafts")
     kinds = sorted({score.kind for scores in results.values() for score in scores})
     for kind in [*kinds, "all"] if len(kinds) > 1 else kinds:
@@ -146,7 +142,7 @@ def judged(results: Results, shipped: int) -> Report:
         pairs = zip(results[one, True, k], results[other, True, k], strict=True)
         return median(a.ms / b.ms for a, b in pairs if not math.isnan(a.ms))
 
-    branching, ours = "branching greedy", f"forks={shipped}"
+    branching, ours = "branching greedy", AS_SHIPPED
     for k, share in ((3, "<= 0.75"), (8, "<= 0.5")):
         value = match(ours, True, k) / match(branching, True, k)
         report.target(f"{ours}, k={k}: match / branching greedy with n-grams", value, ">= 1.03")
@@ -160,10 +156,11 @@ def judged(results: Results, shipped: int) -> Report:
 def plots(report: Report) -> str:
     """Quality against time over all text, one chart per k: filled with n-grams, hollow without."""
     charts = []
+    timed = [row for row in report.rows if "ms" in row]
     for k in KS:
         groups: dict[str, list[PlotPoint]] = {}
-        for row in report.rows:
-            if row["kind"] != report.rows[-1]["kind"] or row["k"] != k:
+        for row in timed:
+            if row["kind"] != timed[-1]["kind"] or row["k"] != k:
                 continue
             name, _, r = row["method"].removeprefix("superposed, the ").partition(", r=")
             filled = row["ngrams"] == "yes"

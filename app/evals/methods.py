@@ -23,6 +23,7 @@ NEVER = frozenset[int]()  # no token ends a draft, so all have the same length
 NUCLEUS = 0.9  # p of nucleus sampling, as in the paper
 SHIPPED = DraftSettings()
 FORKS = sorted({3, 6, SHIPPED.forks} - {0})
+AS_SHIPPED = "as shipped"  # with the app's forks and exact steps, and drafts that end where the app's do
 # Sampling considers this many tokens, in the nucleus of the whole distribution: sorting the whole vocabulary would slow
 # the peer down, and n-grams would rescore all of it.
 SHORTLIST = 40
@@ -91,17 +92,21 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
         found += [
             NamedMethod(f"forks={n}", mixed is not None, superposed(mixed, SHIPPED.exact_steps, forks=n)) for n in FORKS
         ]
+        ends = {"end_below": SHIPPED.end_below, "min_branch": SHIPPED.min_branch}
+        shipped = superposed(mixed, SHIPPED.exact_steps, forks=SHIPPED.forks, **ends)
+        found.append(NamedMethod(AS_SHIPPED, mixed is not None, shipped))
     return found
 
 
 def superposed(
-    rule: Interpolation | None, r: int | None = None, one: bool = False, forks: int = 0, reset_every: int | None = None
+    rule: Interpolation | None, r: int | None = None, one: bool = False, forks: int = 0, **changes: Any
 ) -> Method:
-    """Our method. With r = length - 1 every draft is independent: branching greedy; with one draft, greedy."""
+    """Our method. With r = length - 1 every draft is independent: branching greedy; with one draft, greedy.
+    `changes`: further fields of `core.drafting.drafts.Options`."""
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         steps = length - 1 if r is None else r
-        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "forks": forks, "reset_every": reset_every}
+        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "forks": forks, **changes}
         if one:
             options["candidates"] = 3 * k  # as many as the other methods' drafts
         return _superposed(sequence, prefix, 1 if one else k, length, going, options)
