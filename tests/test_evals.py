@@ -16,7 +16,7 @@ from app.cli import app
 from app.evals import tune_paper
 from app.evals.drafts import KS, judged, plots, telling
 from app.evals.keytype import acceptable, at_best_cut, cases
-from app.evals.methods import NUCLEUS_OF_TOP_K, methods
+from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, methods
 from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.personal import judged as judged_personal
 from app.evals.personal import learn_and_test
@@ -215,7 +215,9 @@ def test_every_method_gives_k_drafts_and_leaves_the_cache_as_it_was(
     for method in methods(base, interpolation(base)):
         sequence.sync(prefix)
         drafts = found[method.name, method.ngrams] = method.draft(sequence, prefix, 3, 5)
-        assert [len(ids) for ids in drafts] == [5] * (1 if method.single else 3)
+        lengths = [len(ids) for ids in drafts]
+        assert len(drafts) == (1 if method.single else 3) and max(lengths) <= 5
+        assert method.name == AS_SHIPPED or set(lengths) == {5}, "only the app's drafts end early"
         assert sequence.inputs[: len(prefix)] == prefix
     for ngrams in {False, with_ngrams}:
         # The same definitions by another road: greedy is the first beginning's branch, and all branches are ours.
