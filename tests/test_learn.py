@@ -572,6 +572,7 @@ def test_the_evaluation_trains_on_one_text_and_tests_on_another(
     assert [row["places"] for row in report.rows] == [128] * 6
     assert rows["model, adapter"]["ln_p"] > rows["model"]["ln_p"] + 1
     assert rows["model, adapter"]["first_three"] > rows["model"]["first_three"]
+    assert rows["model, adapter"]["match"] > rows["model"]["match"]
     assert rows["base and personal stores, adapter"]["gain"] > 0
     assert report.targets[0].met
 

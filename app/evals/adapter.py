@@ -1,5 +1,5 @@
-"""`eval adapter`: the writer's next token with and without an adapter that was trained on an earlier text, alone and
-with n-gram stores; and what a pass costs."""
+"""`eval adapter`: the writer's next token, and how far the best of three drafts agrees with the writer, with and
+without an adapter that was trained on an earlier text, alone and with n-gram stores; and the time of a pass."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from torch import Tensor
 
 from app.bench.report import Report
 from app.bench.text import SAMPLE
-from app.evals.options import EvalOptions
-from app.evals.personal import learn_and_test
+from app.evals.options import EvalOptions, places
+from app.evals.personal import drafted, learn_and_test
 from app.evals.scores import half_interval
 from core.autocomplete import load_autocomplete
 from core.errors import InputError
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from core.ngram.interpolation import Store
     from core.ngram.personal import PersonalStore
 
-PLACES = 1536
+PLACES = 1536  # whose next token is compared
+DRAFTED = 300  # places with drafts
 CONTEXT, RUN = 96, 32  # tokens before the first place of a window, and places of a window
 CONSIDERED = 32  # the model's likeliest tokens, among which n-grams decide, beside those that they propose
 PROPOSED = 8
@@ -70,7 +71,9 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
             "base store": interpolation(autocomplete.ngrams),
             "base and personal stores": interpolation(autocomplete.ngrams, [store]),
         }
+        chosen_places = places(model.tokenizer, tested, min(DRAFTED, options.repetitions or DRAFTED), options.context)
         found: dict[str, list[Placed]] = {}
+        matches: dict[str, list[float]] = {}
         for adapted in (False, True):
             model.adapt([(adapter, adapter.result.strength)] if adapted else [])
             for name in rules:
@@ -80,16 +83,28 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
                 logits = _logits(model, window)
                 for name, rule in rules.items():
                     found[f"{name}, adapter" if adapted else name] += placed(rule, window, logits)
+            for name, rule in rules.items():
+                progress(f"drafts with {name}")
+                scores = [drafted(model, place, rule) for place in chosen_places]
+                matches[f"{name}, adapter" if adapted else name] = [float(score.match) for score in scores]
         times = _timed(model, lambda on: model.adapt([(adapter, 1.0)] if on else []))
-        report = judged(found, said, seconds, times)
+        report = judged(found, matches, said, seconds, times)
     model.close()
     return report
 
 
 def judged(
-    found: dict[str, list[Placed]], result: Result, seconds: float, times: tuple[list[float], list[float]]
+    found: dict[str, list[Placed]],
+    matches: dict[str, list[float]],
+    result: Result,
+    seconds: float,
+    times: tuple[list[float], list[float]],
 ) -> Report:
-    """`times`: of passes in seconds, without and with the adapter."""
+    """
+    Args:
+        matches: tokens of the best draft that agree with the writer, at places that are the same for all.
+        times: of passes in seconds, without and with the adapter.
+    """
     report = Report("eval adapter")
     for name, all_of_it in found.items():
         logs = [one.logp for one in all_of_it]
@@ -101,6 +116,8 @@ def judged(
                 "first_three": fmean(one.rank < 3 for one in all_of_it),
                 "ln_p": fmean(logs),
                 "ln_p_ci": half_interval(_by_window(logs)),
+                "match": fmean(matches[name]),
+                "match_ci": half_interval(matches[name]),
             }
         )
     report.rows[0] |= {"pass_ms": 1000 * median(times[0])}
@@ -117,6 +134,8 @@ def judged(
     gained = [b.logp - a.logp for a, b in zip(found[both], found[f"{both}, adapter"], strict=True)]
     report.rows[-1] |= {"gain": fmean(gained), "gain_ci": half_interval(_by_window(gained))}
     report.target("ln p gained beside both stores", fmean(gained), ">= 0")
+    base, best = fmean(matches["base store"]), fmean(matches[f"{both}, adapter"])
+    report.target("match of the best of 3, both stores and adapter / base store", best / max(base, 1e-9), ">= 1.3")
     ratios = [b / a for a, b in zip(*times, strict=True)]
     report.target("one pass with the adapter / without", median(ratios), "<= 1.08")
     return report

@@ -47,7 +47,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         for number, place in enumerate(chosen):
             progress(f"place {number + 1} of {len(chosen)}")
             for name, rule in rules.items():
-                results[name].append(_drafted(model, place, rule))
+                results[name].append(drafted(model, place, rule))
     model.close()
     return judged(results)
 
@@ -81,7 +81,8 @@ def learn_and_test(options: EvalOptions) -> tuple[list[str], dict[str, list[str]
     return [first for _, first, _ in halves], later
 
 
-def _drafted(model: LanguageModel, place: Place, rule: Interpolation | None) -> Score:
+def drafted(model: LanguageModel, place: Place, rule: Interpolation | None) -> Score:
+    """The best of K drafts at a place, with these n-grams."""
     sequence = model.open()
     steps = DraftSettings().exact_steps
     *_, last = superpose(model, place.before, K, LENGTH, sequence=sequence, ngrams=rule, exact_steps=steps)
