@@ -1,0 +1,146 @@
+#!/usr/bin/python3
+"""An IBus engine that offers Polydraft's drafts in any text field of a Linux desktop. A proof, not a product:
+docs/clients.md says what is missing.
+
+Keys go to the application unchanged. After each of them the engine requests drafts for the text before the cursor and
+shows them in IBus's list. Tab takes the first draft, Alt+1 … Alt+9 take another, Ctrl+→ takes a word of the first, Esc
+hides the list. Run by the system's Python, which has IBus's bindings (python3-gi, gir1.2-ibus-1.0).
+
+Environment: POLYDRAFT_URL, the address of `polydraft serve`; POLYDRAFT_TOKEN, what `polydraft token` prints.
+"""
+
+import json
+import os
+import threading
+import urllib.error
+import urllib.request
+import uuid
+
+import gi
+
+gi.require_version("IBus", "1.0")
+from gi.repository import GLib, IBus  # noqa: E402 the version is chosen first
+
+URL = os.environ.get("POLYDRAFT_URL", "http://127.0.0.1:7893")
+TOKEN = os.environ.get("POLYDRAFT_TOKEN", "")
+DRAFTS = 3
+CONTEXT = 2000  # characters before the cursor that a request contains
+PATIENCE = 2.0  # seconds
+SECRET = (IBus.InputPurpose.PASSWORD, IBus.InputPurpose.PIN)
+MODIFIERS = IBus.ModifierType.CONTROL_MASK | IBus.ModifierType.MOD1_MASK | IBus.ModifierType.SUPER_MASK
+
+
+class PolydraftEngine(IBus.Engine):
+    __gtype_name__ = "PolydraftEngine"
+
+    def __init__(self, bus: IBus.Bus, path: str) -> None:
+        super().__init__(connection=bus.get_connection(), object_path=path)
+        self.session = uuid.uuid4().hex
+        self.number = 0  # of the latest request; older responses are ignored
+        self.drafts: list[str] = []
+        self.secret = False
+
+    # ---------------------------------------------------------------- called by IBus
+
+    def do_process_key_event(self, key: int, code: int, state: int) -> bool:
+        """Whether the engine used the key; if not, the application gets it."""
+        if state & IBus.ModifierType.RELEASE_MASK or not self.drafts:
+            return False
+        held = state & MODIFIERS
+        if key == IBus.KEY_Tab and not held:
+            return self.take(self.drafts[0])
+        if held == IBus.ModifierType.MOD1_MASK and IBus.KEY_1 <= key < IBus.KEY_1 + len(self.drafts):
+            return self.take(self.drafts[key - IBus.KEY_1])
+        if held == IBus.ModifierType.CONTROL_MASK and key == IBus.KEY_Right:
+            return self.take(first_word(self.drafts[0]))
+        if key == IBus.KEY_Escape:
+            self.show([])
+            return True
+        return False
+
+    def do_set_surrounding_text(self, text: IBus.Text, cursor: int, anchor: int) -> None:
+        """The application reports its text after every change."""
+        IBus.Engine.do_set_surrounding_text(self, text, cursor, anchor)
+        self.number += 1
+        if cursor != anchor or self.secret:
+            self.show([])
+            return
+        before = text.get_text()[:cursor]
+        self.show([])
+        threading.Thread(target=self.request, args=(self.number, before[-CONTEXT:]), daemon=True).start()
+
+    def do_focus_in(self) -> None:
+        self.get_surrounding_text()  # requests the application's text from now on
+
+    def do_enable(self) -> None:
+        self.get_surrounding_text()
+
+    def do_focus_out(self) -> None:
+        self.number += 1
+        self.show([])
+
+    def do_set_content_type(self, purpose: int, hints: int) -> None:
+        """Nothing is requested in password fields, nor where the application asks for privacy."""
+        self.secret = purpose in SECRET or bool(hints & int(getattr(IBus.InputHints, "PRIVATE", 0)))
+
+    # ---------------------------------------------------------------- drafts
+
+    def request(self, number: int, before: str) -> None:
+        """Runs in a thread of its own; a newer request of the session stops it in the server."""
+        if not before.strip():
+            return
+        body = {"model": "polydraft", "prompt": before, "n": DRAFTS, "max_tokens": 10, "user": self.session}
+        head = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
+        asked = urllib.request.Request(f"{URL}/v1/completions", json.dumps(body).encode(), head)
+        try:
+            with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
+                texts = [choice["text"] for choice in json.load(answer)["choices"]]
+        except (OSError, urllib.error.URLError, ValueError, KeyError):
+            return  # no server, or it was superseded: no drafts
+        GLib.idle_add(self.arrived, number, [text for text in texts if text.strip()])
+
+    def arrived(self, number: int, drafts: list[str]) -> bool:
+        if number == self.number:
+            self.show(drafts)
+        return False
+
+    def show(self, drafts: list[str]) -> None:
+        self.drafts = drafts
+        table = IBus.LookupTable.new(9, 0, False, False)
+        table.set_orientation(IBus.Orientation.VERTICAL)
+        for draft in drafts:
+            table.append_candidate(IBus.Text.new_from_string("…" + draft.replace("\n", " ")))
+        self.update_lookup_table(table, bool(drafts))
+
+    def take(self, text: str) -> bool:
+        self.show([])
+        self.commit_text(IBus.Text.new_from_string(text))
+        return True
+
+
+def first_word(draft: str) -> str:
+    end = len(draft) - len(draft.lstrip())
+    while end < len(draft) and not draft[end].isspace():
+        end += 1
+    return draft[:end]
+
+
+def main() -> None:
+    IBus.init()
+    bus = IBus.Bus()
+    loop = GLib.MainLoop()
+    bus.connect("disconnected", lambda _: loop.quit())
+    made = []
+
+    def create(_: IBus.Factory, name: str) -> PolydraftEngine:
+        made.append(PolydraftEngine(bus, f"/org/freedesktop/IBus/Engine/Polydraft/{len(made)}"))
+        return made[-1]
+
+    factory = IBus.Factory.new(bus.get_connection())
+    factory.connect("create-engine", create)
+    bus.request_name("org.freedesktop.IBus.Polydraft", 0)
+    loop.run()
+
+
+if __name__ == "__main__":
+    main()
