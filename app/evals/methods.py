@@ -92,8 +92,13 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
         found += [
             NamedMethod(f"forks={n}", mixed is not None, superposed(mixed, SHIPPED.exact_steps, forks=n)) for n in FORKS
         ]
-        ends = {"end_below": SHIPPED.end_below, "min_branch": SHIPPED.min_branch}
-        shipped = superposed(mixed, SHIPPED.exact_steps, forks=SHIPPED.forks, **ends)
+        shipped = superposed(
+            mixed,
+            SHIPPED.exact_steps,
+            forks=SHIPPED.forks,
+            end_below=SHIPPED.end_below,
+            min_branch=SHIPPED.min_branch,
+        )
         found.append(NamedMethod(AS_SHIPPED, mixed is not None, shipped))
     return found
 

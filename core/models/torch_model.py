@@ -189,8 +189,8 @@ class TorchModel(LanguageModel):
                 torch.tensor([i for of_row in kept for i in of_row], dtype=torch.long),
                 self.watched,
             )
-        for sequence, *place in moves:
-            sequence.move(*place)
+        for sequence, store, line, start in moves:
+            sequence.move(store, line, start)
         if self.watched:
             for row, of_row in zip(rows, features.split([line.n for line in lines]), strict=True):
                 row.sequence.fresh = of_row
