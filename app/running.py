@@ -1,8 +1,8 @@
-"""Registers the ports of this user's servers: one locked file per port, held while the server's process lives. Also
-runs a command beside a server.
+"""Registers the ports of this user's servers: one file per port, locked while the server's process lives. Also runs a
+command beside a server.
 
-The files are in the user's data folder, so another user cannot hold a lock on one. A program that only answers at
-a port could belong to any user, and must not receive the token.
+The files are in the user's data folder, so another user cannot lock one. A program that only responds at a port could
+belong to any user, and must not receive the token. A killed server leaves its file, which the next start removes.
 """
 
 from __future__ import annotations
@@ -10,17 +10,22 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+import psutil
 
 from app.private import data_folder
 
 PORT = 7893  # by default; not Gradio's own 7860: browsers store the user's texts per port
+PROCESS = ("process", "started")  # fields of a file beside the options: the process's number and start time
+SAME = 1.0  # seconds; start times of one process that are further apart belong to two processes with the same number
 
 try:
     import fcntl
@@ -34,14 +39,15 @@ def marked(port: int, options: dict[str, Any]) -> Iterator[None]:
     if fcntl is None:
         yield
         return
+    _remove_stale()
     path = _file(port)
     made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with made.open("w", encoding="utf-8") as file:
         with suppress(OSError):  # a file system without locks: as on Windows
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        json.dump(options, file)
+        json.dump(options | dict(zip(PROCESS, (os.getpid(), psutil.Process().create_time()), strict=True)), file)
         file.flush()
-        made.replace(path)  # locked before another process can look, whose own lock would prevent ours
+        made.replace(path)  # the lock comes first, because the lock of a process that checks the file would prevent it
         try:
             yield
         finally:
@@ -52,7 +58,9 @@ def at(port: int) -> dict[str, Any] | None:
     """The options of this user's server at the port; None if there is none."""
     try:
         with _file(port).open(encoding="utf-8") as file:
-            return json.load(file) if _locked(file) else None
+            if not _locked(file):
+                return None
+            return {name: value for name, value in json.load(file).items() if name not in PROCESS}
     except (FileNotFoundError, ValueError):
         return None
 
@@ -76,7 +84,30 @@ def beside(command: str | None) -> Iterator[Callable[[], None]]:
             process.wait()
 
 
-def _locked(file: Any) -> bool:
+def _remove_stale() -> None:
+    """Removes the files of this machine's servers that were killed."""
+    name = re.compile(rf"running-{re.escape(platform.node())}-\d+(?:\.(?P<writer>\d+)\.tmp)?")
+    for path in data_folder().glob("running-*"):
+        if match := name.fullmatch(path.name):
+            with suppress(FileNotFoundError):
+                if not (psutil.pid_exists(int(match["writer"])) if match["writer"] else _lives(path)):
+                    path.unlink()
+
+
+def _lives(path: Path) -> bool:
+    """Whether the process that registered this file still runs. On a file system without locks, its number and its
+    start time decide."""
+    with path.open(encoding="utf-8") as file:
+        if _locked(file):
+            return True
+        try:
+            number, started = map(json.load(file).__getitem__, PROCESS)
+            return abs(psutil.Process(number).create_time() - started) <= SAME
+        except (ValueError, KeyError, TypeError, psutil.Error):
+            return False
+
+
+def _locked(file: IO[str]) -> bool:
     if fcntl is None:
         return False
     try:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import time
-from typing import Any
 
 import pytest
 from lsprotocol import types
 from pygls.workspace import PositionCodec
 
-from app import running
 from app.lsp.picked import Picked
 from app.lsp.places import BEFORE, in_comment
 from app.lsp.server import offset
-from app.private import data_folder
 
 
 @pytest.mark.parametrize(
@@ -69,23 +65,3 @@ def test_comments_of_long_files_are_found_in_time() -> None:
     assert in_comment(text, len(text) - 4, "python", "a.py")
     assert not in_comment(text, len(text) - 30, "python", "a.py")
     assert time.perf_counter() - began < 5
-
-
-def test_a_program_that_looks_for_a_server_cannot_prevent_its_registration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both lock the same file: the server for its life, the other for a moment."""
-    lock, looks = fcntl.flock, list[Any]()
-
-    def after_a_look(file: Any, kind: int) -> None:
-        if kind & fcntl.LOCK_EX:
-            looks.extend(path.open() for path in data_folder().glob("running-*-7894"))
-            for look in looks:
-                lock(look, fcntl.LOCK_SH)
-        lock(file, kind)
-
-    monkeypatch.setattr(fcntl, "flock", after_a_look)
-    with running.marked(7894, {"page": False}):
-        for look in looks:
-            look.close()
-        assert running.at(7894) == {"page": False}
-    assert running.at(7894) is None
-    assert not [*data_folder().glob("running-*")]

@@ -97,7 +97,8 @@ class Panel(Editor):
         self.wait(
             lambda: self.page.evaluate(
                 "() => { const e = polydraft.editor, s = window.polydraftSampling;"
-                " return e.request === null && !e.timers.settings && e.rows.length > 0 && !(s && s.see.loading) }"
+                " return e.request === null && !e.timers.running.settings && e.rows.length > 0"
+                " && !(s && s.see.loading) }"
             ),
             "all drafts and charts",
         )
