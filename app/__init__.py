@@ -1,1 +1,1 @@
-"""What a person touches: the command line, the page, the editor, HTTP and settings."""
+"""The user interface: the command line, the page with its editor, HTTP routes and settings."""

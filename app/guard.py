@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 HOST = "127.0.0.1"
 NAMES = (HOST, "localhost", "[::1]")  # of this machine
 MISSING = Path(__file__).parent / "static" / "missing-token.html"
-OPEN = ("/health",)  # returns only whether the model is loaded
 OPENING = ("token", "ticket")  # parameters that the address of the page may have
 
 HEADERS = {
@@ -160,7 +159,7 @@ def _missing(path: str, as_page: bool, given: bool) -> Response:
     message = "The token in this address is not the one of this server." if given else "Polydraft requires its token."
     headers = {"WWW-Authenticate": "Bearer", "Cache-Control": "no-store", **CLOSE}
     if not as_page:
-        fix = "Run `polydraft` to open the page, or send what `polydraft token` prints as `Authorization: Bearer`."
+        fix = "Run `polydraft` to open the page, or send the output of `polydraft token` as `Authorization: Bearer`."
         return refusal(path, Refused(401, message, fix, code="invalid_api_key"), headers)
     html = _page().replace("<!-- title -->", message)
     return HTMLResponse(html, 401, {**headers, "Content-Security-Policy": csp.of_a_plain_page(html)})

@@ -76,7 +76,7 @@ HEAD = f"""
 <link rel="apple-touch-icon" href="{STATIC_URL}/icon-192.png">
 <meta name="theme-color" content="{PAPER}" media="(prefers-color-scheme: light)">
 <meta name="theme-color" content="{PAPER_DARK}" media="(prefers-color-scheme: dark)">
-<meta name="description" content="Write with drafts of what comes next, on your own machine.">
+<meta name="description" content="Several drafts of your next words while you type, on your own machine.">
 """
 
 # Gradio's frame around the component has no margins of its own.

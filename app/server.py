@@ -304,7 +304,7 @@ def _open_running(port: int, options: dict[str, Any], access: Access | None, ope
 
 
 def tell_programs(words: str, host: str, port: int, access: Access | None) -> None:
-    """Print the address for other programs, what opens it, and who can reach it."""
+    """Prints the address for other programs, the required token, and warnings about open access."""
     elsewhere = _is_elsewhere(host)
     address = f"http://{host}:{port}"
     if elsewhere:
@@ -322,7 +322,7 @@ def tell_programs(words: str, host: str, port: int, access: Access | None) -> No
         )
     typer.echo(f"{words} {address}: /v1/completions, /v1/models, /infill, /health.")
     if access is not None:
-        typer.echo("Programs send what `polydraft token` prints as `Authorization: Bearer`, or as their API key.")
+        typer.echo("Programs send the output of `polydraft token` as `Authorization: Bearer`, or as their API key.")
 
 
 def _tell(words: str, port: int, access: Access | None, open_browser: bool) -> None:

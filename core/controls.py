@@ -366,7 +366,7 @@ def complete(
     return {name: control.checked(values.get(name, control.default)) for name, control in known.items()}
 
 
-# The presets that the page offers first, and what each means to a writer.
+# The presets that the page offers first, with their descriptions.
 STYLES = {
     "Precise": "Likely words only. Sometimes there are fewer drafts.",
     "Balanced": "Likely words first. This is the default.",

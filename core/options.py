@@ -137,7 +137,7 @@ _CONTROLS = (
         16,
         1,
         "Forks",
-        "How carefully drafts are chosen: passes that look where the text may go on differently. Higher: slower.",
+        "How many passes search for the places where drafts should branch. Higher: better and slower.",
         modes=("superposed",),
         needs="distinct",
     ),
@@ -179,7 +179,7 @@ _CONTROLS = (
         32,
         1,
         "Checked tokens",
-        "How many tokens one more pass checks and corrects once the drafts are there. 0: no check.",
+        "How many tokens of complete drafts one more pass checks and corrects. 0: no check.",
         modes=("superposed",),
         needs="distinct",
     ),
@@ -187,10 +187,10 @@ _CONTROLS = (
         "distinct",
         True,
         "Distinct beginnings",
-        "Every draft is a line of its own and is kept. Off: the best drafts replace the others, without forks.",
+        "Every draft is continued on its own and kept. Off: the best drafts replace the others, without forks.",
         modes=("superposed", "sampled+superposed"),
     ),
-    _switch("ngrams", True, "Common phrases", "Favour common phrases, and yours.", modes=_MIXED),
+    _switch("ngrams", True, "Common phrases", "Raises the probability of common phrases, and of yours.", modes=_MIXED),
     _choice(
         "mixing",
         ("linear", "geometric"),
@@ -226,7 +226,7 @@ _CONTROLS = (
 
 DRAFTING: dict[str, Control] = {control.name: control for control in _CONTROLS}
 
-# Of drawn drafts; the page has it beside the method.
+# Of sampled drafts; the page has it beside the method.
 SEED = _number(
     "seed",
     0,
@@ -238,7 +238,7 @@ SEED = _number(
     modes=("sampled", "sampled+superposed"),
 )
 
-# What the library's functions take where their caller names nothing.
+# The defaults of the library's functions.
 DEFAULT: dict[str, Any] = {
     control.name: control.default if control.library is None else control.library for control in (*_CONTROLS, SEED)
 }

@@ -591,7 +591,7 @@ def test_drafts_that_are_all_improbable_are_shown_on_demand(drafting: Editor) ->
 
 def test_percentages_can_be_bars_or_off_and_stay_so(drafting: Editor) -> None:
     chance = drafting.page.locator(".pd-chance").first
-    expect(chance).to_have_attribute("title", "How likely you are to go on this way")
+    expect(chance).to_have_attribute("title", "How likely you are to continue this way")
     drafting.open_settings()
     drafting.page.get_by_role("button", name="Advanced").click()
     choice = drafting.page.get_by_label("Percentages")

@@ -67,7 +67,7 @@ export class Keys {
         .map(({ keys, hint, hintKeys }) => `<span>${keyCaps(hintKeys ?? keys)} ${hint}</span>`)
         .join("") +
       `<span class="pd-legend"><span class="pd-mine">underlined</span>: yours</span>` +
-      `<span class="pd-percent" title="How likely you are to go on this way">how likely</span>`;
+      `<span class="pd-percent" title="How likely you are to continue this way">how likely</span>`;
     find("#pd-how").textContent =
       `Drafts appear while you write. ${this.keys.map(({ keys, does }) => `${keys.join(" ")}: ${does}.`).join(" ")}`;
   }
@@ -169,6 +169,6 @@ function draftKeys(editor) {
         return busy;
       },
     },
-    { keys: MAC ? ["⌘", "Z"] : ["Ctrl", "Z"], does: "Undo what was taken" },
+    { keys: MAC ? ["⌘", "Z"] : ["Ctrl", "Z"], does: "Undo taking a draft" },
   ];
 }

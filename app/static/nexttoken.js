@@ -6,6 +6,7 @@
 
 import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens } from "./chart.js";
 import { setText } from "./dom.js";
+import { Timers } from "./timers.js";
 import { ConnectionLost, ServerError, TAB, postJson } from "./transport.js";
 
 const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
@@ -29,8 +30,7 @@ export class NextToken {
     /** Whether a request is under way, and whether another must follow it. */
     this.loading = false;
     this.again = false;
-    /** @type {Record<string, number | undefined>} */
-    this.timers = {};
+    this.timers = new Timers();
     /**
      * For tests and benchmarks; `viewMs`: ms from requesting a view to having drawn it.
      * @type {{views: number, sweeps: number, viewMs: number[]}}
@@ -109,7 +109,7 @@ export class NextToken {
     if (!this.visible()) return;
     if (event === "pd-cleared") {
       // A key clears the drafts and requests new ones at once, so the drawings are removed only after a pause.
-      this.later("empty", EMPTY_AFTER, () => {
+      this.timers.later("empty", EMPTY_AFTER, () => {
         if (this.editor.before() === null) this.drawNothing();
       });
     } else if (event === "pd-along") {
@@ -156,7 +156,7 @@ export class NextToken {
       const { request: running, answered } = this.editor;
       this.seenBefore = [running, answered].find((one) => one?.n === this.view?.n)?.before;
       this.draw();
-      if (this.shown === "sweep") this.later("sweep", SWEEP_AFTER, () => this.sweep(rules));
+      if (this.shown === "sweep") this.timers.later("sweep", SWEEP_AFTER, () => this.sweep(rules));
     } catch (error) {
       if (error instanceof ServerError) this.missing(error);
       else if (!(error instanceof ConnectionLost)) throw error; // the editor reports a lost connection
@@ -206,7 +206,7 @@ export class NextToken {
     if (this.shown === "bars") drawBars(this.find("#sm-bars"), view, chosen);
     if (this.shown === "rules") drawMultiples(this.find("#sm-rules"), view, this.rule, (rule) => this.panel.choose(rule));
     if (this.shown === "map" && view.map) drawMap(this.find("#sm-map"), view.map);
-    this.later("announce", ANNOUNCE_AFTER, () => {
+    this.timers.later("announce", ANNOUNCE_AFTER, () => {
       if (this.panel.box.contains(document.activeElement)) setText(this.find(".sm-live"), summary.textContent ?? "");
     });
   }
@@ -218,16 +218,6 @@ export class NextToken {
     setText(this.find(".sm-summary"), why);
     this.find(".sm-geometry").hidden = true;
     for (const [name] of DRAWINGS) this.find(`#sm-${name}`).replaceChildren();
-  }
-
-  /**
-   * @param {string} name
-   * @param {number} ms
-   * @param {() => void} action
-   */
-  later(name, ms, action) {
-    clearTimeout(this.timers[name]);
-    this.timers[name] = setTimeout(action, ms);
   }
 }
 

@@ -10,7 +10,7 @@ import { drawMarked, marks, tokens } from "./marks.js";
 
 /** @typedef {import("./places.js").Row} Row */
 
-const EXPLAINED = "How likely you are to go on this way";
+const EXPLAINED = "How likely you are to continue this way";
 
 export class DraftList {
   /**

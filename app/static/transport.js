@@ -1,7 +1,7 @@
 // @ts-check
 /** Requests to the server: JSON, streams of lines, the status, and the message that the page is being closed. */
 
-/** An error that the server returns: what is wrong and what to do about it. */
+/** An error that the server returns, with its cause and a remedy. */
 export class ServerError extends Error {
   /**
    * @param {string} message

@@ -1,4 +1,4 @@
-"""What transformers runs for `custom_generate=FOLDER`; it copies this file to a folder of its own."""
+"""The function that transformers runs for `custom_generate=FOLDER`; it copies this file to its own folder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from core.custom_generate import superposed_drafts
 
 
 def generate(model: Any, generation_config: Any = None, num_return_sequences: int | None = None, **options: Any) -> Any:
-    """The drafts of each prompt, best first: see `superposed_drafts`."""
+    """Returns the drafts of each prompt, the best first; see `superposed_drafts`."""
     k = num_return_sequences
     for config in (generation_config, model.generation_config):
         k = k or getattr(config, "num_return_sequences", None)

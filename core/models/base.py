@@ -37,8 +37,8 @@ class Row:
         inputs: token ids, or embeddings (n, D) float32.
         every: logits after each input (n, V) instead of after the last one (V,).
         silent: no logits at all, an empty tensor; the output layer is a third of a small model.
-        parents: makes the inputs a tree of tokens: input i follows input `parents[i]` of this row, which stands
-            before it, or the end of the sequence if that is -1. Logits after each input, as with `every`. The
+        parents: makes the inputs a tree of tokens: input i follows input `parents[i]` of this row, which
+            precedes it, or the end of the sequence if that is -1. Logits after each input, as with `every`. The
             sequence is unchanged until `Sequence.keep` chooses a path.
     """
 
@@ -264,7 +264,7 @@ class Sequence(ABC):
 
     def feed_tree(self, ids: list[int], parents: list[int]) -> Tensor:
         """Evaluates n tokens that branch off the end, in one pass: token i follows token `parents[i]` < i, or the end
-        if that is -1. Returns the logits (n, V) after each, as if only its own path stood before it.
+        if that is -1. Returns the logits (n, V) after each, as if only its own path preceded it.
 
         Nothing is appended until `keep`; any other operation on the sequence drops the tree.
         """

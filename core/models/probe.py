@@ -133,7 +133,7 @@ def _verdict(done: subprocess.CompletedProcess[str], versions: dict[str, str]) -
         answer = messages[-1]
         seconds = answer.get("seconds_per_step")
         return ProbeResult(answer["ok"], str(answer.get("reason", "")), seconds, versions)
-    # An exception is the last line of what it wrote on stderr.
+    # The last line on stderr is the exception.
     last = (done.stderr.strip().splitlines() or ["no message"])[-1].strip()
     return ProbeResult(
         False, f"it ended with code {done.returncode} while {_stage(done.stdout)}: {last}", versions=versions

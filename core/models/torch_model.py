@@ -280,7 +280,7 @@ class TorchModel(LanguageModel):
             )
 
     def _reads_trees(self) -> bool:
-        """Tests whether a token of a tree sees its own path and nothing else."""
+        """Tests whether a token of a tree attends only to its own path."""
         a, b = 0, self.vocab_size - 1
         try:
             plain = self._forward([Row(self.open(), [a, b], every=True)])[0]
