@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 PLACES = 1536  # whose next token is compared
 DRAFTED = 300  # places with drafts
 CONTEXT, RUN = 96, 32  # tokens before the first place of a window, and places of a window
-CONSIDERED = 32  # the model's likeliest tokens, among which n-grams decide, beside those that they propose
+CONSIDERED = 32  # the model's most probable tokens; they and the n-grams' proposals are the candidates
 PROPOSED = 8
-PASSES = 60  # timed, with and without in turn
+PASSES = 60  # timed passes, with and without the adapter in turn
 
 
 @dataclass(frozen=True)
 class Placed:
-    """At one place: the rank of the writer's token, 0 for the first, and its ln p."""
+    """The rank of the writer's token at one place, from 0, and its ln p."""
 
     rank: int
     logp: float
@@ -106,14 +106,14 @@ def judged(
         times: of passes in seconds, without and with the adapter.
     """
     report = Report("eval adapter")
-    for name, all_of_it in found.items():
-        logs = [one.logp for one in all_of_it]
+    for name, at_places in found.items():
+        logs = [each.logp for each in at_places]
         report.rows.append(
             {
                 "with": name,
-                "places": len(all_of_it),
-                "first": fmean(one.rank < 1 for one in all_of_it),
-                "first_three": fmean(one.rank < 3 for one in all_of_it),
+                "places": len(at_places),
+                "first": fmean(each.rank < 1 for each in at_places),
+                "first_three": fmean(each.rank < 3 for each in at_places),
                 "ln_p": fmean(logs),
                 "ln_p_ci": half_interval(_by_window(logs)),
                 "match": fmean(matches[name]),
@@ -142,7 +142,7 @@ def judged(
 
 
 def windows_of(documents: Sequence[list[int]], places: int) -> list[list[int]]:
-    """Windows of CONTEXT + RUN tokens that do not overlap, evenly spaced, with at most this many places. Raises
+    """Returns evenly spaced windows of CONTEXT + RUN tokens without overlap, with at most this many places. Raises
     InputError if no document is long enough."""
     size = CONTEXT + RUN
     every = [ids[at : at + size] for ids in documents for at in range(0, len(ids) - size + 1, size)]
@@ -153,7 +153,7 @@ def windows_of(documents: Sequence[list[int]], places: int) -> list[list[int]]:
 
 
 def placed(rule: Interpolation | None, window: list[int], logits: Tensor) -> Iterator[Placed]:
-    """At every place of a window, given the logits (T - 1, V) after each token but the last."""
+    """Yields the result for every place of a window, given the logits (T - 1, V) after each token except the last."""
     logp = logits.log_softmax(-1)
     for at in range(CONTEXT, len(window)):
         row, token = logp[at - 1], window[at]
@@ -180,7 +180,7 @@ def _learned(
         if isinstance(stage, Outcome):
             return stage.result, stage.seconds
         progress(f"{stage.says} {stage.share:.0%}")
-    raise AssertionError("learning ends with an outcome")
+    raise AssertionError("`learn` ends with an outcome")
 
 
 def _logits(model: LanguageModel, window: list[int]) -> Tensor:
@@ -192,14 +192,14 @@ def _logits(model: LanguageModel, window: list[int]) -> Tensor:
 
 
 def _timed(model: LanguageModel, switch: Callable[[bool], None]) -> tuple[list[float], list[float]]:
-    """Seconds of passes of one token, without and with the adapter in turn."""
+    """Returns the seconds of passes of one token, without and with the adapter in turn."""
     times: tuple[list[float], list[float]] = [], []
     sequence = model.open()
     sequence.feed([5] * 32)
     for _ in range(PASSES):
         for on in (False, True):
             switch(on)
-            for counted in (False, True):  # the first pass brings the other weights into the caches
+            for counted in (False, True):  # the first pass loads the other weights into the processor's caches
                 began = time.perf_counter()
                 sequence.feed([5])
                 if counted:
@@ -210,5 +210,5 @@ def _timed(model: LanguageModel, switch: Callable[[bool], None]) -> tuple[list[f
 
 
 def _by_window(values: Sequence[float]) -> list[float]:
-    """Means over windows: the places of one depend on each other."""
+    """Returns the means over windows, because the places of one window depend on each other."""
     return [fmean(values[at : at + RUN]) for at in range(0, len(values), RUN)]

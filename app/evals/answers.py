@@ -3,7 +3,7 @@ Table 1).
 
 The questions are those of `templated`. Every rule samples N answers to each question. `exact_match` is the share of
 correct answers; `majority` the share of questions whose most frequent answer is correct (majority@N). The rows `n = …`
-are the map of n × T of Top-nσ's Figure 5; `greedy` is the peer without chance.
+are the map of n × T of Top-nσ's Figure 5; `greedy` is the deterministic peer.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def answer_of(text: str) -> str:
-    """The word or number that a continuation begins with; "" if it begins with neither."""
+    """Returns the word or number at the beginning of a continuation; "" if there is none."""
     found = re.match(r"\s*(\w+)", text)
     return found[1] if found else ""
 
@@ -74,7 +74,7 @@ def answer_of(text: str) -> str:
 def row(
     kind: str, rule: str, temperature: float, asked: list[Question], answers: list[list[str]]
 ) -> dict[str, str | int | float]:
-    """One line of the table: the answers to each question, `answers[i]` to `asked[i]`."""
+    """Returns one line of the table. `answers[i]` are the answers to `asked[i]`."""
     shares = [fmean(text == question.answer for text in found) for question, found in zip(asked, answers, strict=True)]
     ballots = [Counter(found).most_common(1)[0][0] for found in answers]
     return {

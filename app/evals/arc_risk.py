@@ -1,10 +1,10 @@
-"""`eval arc-risk`: whether the bound behind ARC's tolerance holds on the tokens that it accepted (Table 5).
+"""`eval arc-risk`: whether the bound of ARC's tolerance holds on the tokens that it accepted (Table 5).
 
 Texts are sampled at T = 1 with ARC. For each proposal that became text, U_min is compared with the divergence that it
-bounds: JS between the target's next distributions after this token and after its own most probable one, both
-computed now. A proposal that *is* the target's most probable token has U = JS = 0 and is covered; the paper counts
-those, so both shares are shown. The same texts are sampled losslessly from the same seeds, to show the gain of
-tolerance: τ, the tokens per pass, of both.
+bounds: JS between the target's next distributions after this token and after its own most probable one, both of which
+this evaluation computes. A proposal that *is* the target's most probable token has U = JS = 0 and is covered; the paper
+counts these, so both shares are reported. The same texts are sampled losslessly with the same seeds, and τ, the tokens
+per pass, of both shows the gain of tolerance.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Audited:
     Attributes:
         bound, tolerance: U_min and τ_δ, of the constants for its depth.
         js: the divergence.
-        best: it is the target's most probable token.
-        tolerated: it lost the draw.
+        best: whether it is the target's most probable token.
+        tolerated: whether only ARC's tolerance accepted it.
         depth: in its tree.
     """
 
@@ -88,7 +88,7 @@ def audited(
     seed: int,
     total: Statistics | None = None,
 ) -> list[Audited]:
-    """The proposals that became text in one sampled continuation; adds its counts to `total`."""
+    """Returns the proposals that became text in one sampled continuation, and adds its counts to `total`."""
     made = generate(
         model, drafter, ids, "arc", length=LENGTH, seed=seed, tree_size=TREE, calibration=calibration, prune=False
     )
@@ -125,7 +125,7 @@ def audited(
 
 
 def depths(tokens: list[Token]) -> dict[int, int]:
-    """The depth in its tree of each token that was proposed, by its place in the text: a pass ends with a token of the
+    """Returns the depth in its tree of each proposed token, by its place in the text. A pass ends with a token of the
     target's own."""
     found: dict[int, int] = {}
     depth = 0
@@ -143,7 +143,8 @@ def _add(total: Statistics, one: Statistics) -> None:
 
 
 def summary(found: list[Audited]) -> dict[str, float | int]:
-    """Coverage with its Wilson interval, of all accepted tokens and of those that were not the target's likeliest."""
+    """Returns coverage with its Wilson interval, of all accepted tokens, and of those that were not the target's most
+    probable ones."""
     others = [a for a in found if not a.best]
     held, held_others = sum(a.js <= a.bound for a in found), sum(a.js <= a.bound for a in others)
     tolerated = [a for a in others if a.tolerated]

@@ -1,12 +1,12 @@
-"""`eval coverage`: how often one of several drafts is correct (Superposed Decoding, Figure 5 and Table 2).
+"""`eval coverage`: the share of questions for which one of several drafts is correct (Superposed Decoding, Figure 5 and
+Table 2).
 
-The questions are those of `templated`, because TriviaQA is out of a small model's reach. A draft is correct if it
-begins with the answer. P@k is the share of questions with a correct one among the first k drafts of one method
+The questions are those of `templated`, because a small model can answer hardly any question of TriviaQA. A draft is
+correct if it begins with the answer. P@k is the share of questions with a correct draft among the first k of one method
 (Figure 5).
 
-For Table 2, nucleus sampling draws n drafts (NS). NS_SPDk keeps the first SAMPLED tokens of each of them and lets
-Superposed Decoding continue them with k drafts, which costs as many passes of one row. As in the
-paper, n-grams are off.
+For Table 2, nucleus sampling draws n drafts (NS). NS_SPDk keeps the first SAMPLED tokens of each, and Superposed
+Decoding continues them with k drafts, at the cost of as many passes of one row. As in the paper, n-grams are off.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def correct(question: Question, sequence: Sequence, drafts: list[list[int]]) -> 
 
 
 def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: Method) -> dict[str, list[bool]]:
-    """For NS and each NS_SPDk: for each of the most nucleus drafts, whether it, or one of the drafts that continue its
-    first tokens, is correct."""
+    """Returns, for NS and each NS_SPDk, whether each nucleus draft, or one of the drafts that continue its first
+    tokens, is correct."""
     sequence.sync(ids)
     drafts = sampled(sequence, ids, max(BUDGETS), LENGTH)
     found = {"NS": correct(question, sequence, drafts)}
     for k, name in PAPER.items():
-        continued: dict[tuple[int, ...], bool] = {}  # by the first tokens, since many drafts share them
+        continued: dict[tuple[int, ...], bool] = {}  # by the first tokens, which many drafts share
         for first in {tuple(draft[:SAMPLED]) for draft in drafts}:
             prefix = [*ids, *first]
             sequence.sync(prefix)

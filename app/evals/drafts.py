@@ -1,5 +1,5 @@
-"""`eval drafts`: quality against time. Every method drafts from the same places, in turns, so that other load
-affects all alike; times are ratios within the run.
+"""`eval drafts`: quality against time. Every method makes drafts at the same places, in turns, so that other load
+affects all methods equally; times are ratios within the run.
 
 At the first places of each kind all drafts are completed, which gives the times and the duplicates. At the others a
 method stops when further tokens cannot change the figures on matching, which takes a sixth of the time.
@@ -68,8 +68,8 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 def inside_words(
     autocomplete: Autocomplete, options: EvalOptions, progress: Callable[[str], None]
 ) -> list[dict[str, Any]]:
-    """Rows for places inside a word, of which 1 to 4 letters are typed: how many of the following characters the best
-    draft contains, and how often one draft restores the word, with the page's settings except for forks."""
+    """Returns rows for places inside a word of which 1 to 4 letters are typed: the number of following characters in
+    the best draft, and how often one draft restores the word, with the page's settings except for forks."""
     every = places_of(text.load(options.text), options.repetitions or PLACES)
     rows = []
     for k in KS:
@@ -109,8 +109,8 @@ def inside_words(
 
 
 def telling(method: NamedMethod, after: list[int]) -> Going:
-    """Whether further tokens may change how far the drafts agree with the writer: while a draft agrees up to its end,
-    or, for methods that drop drafts, while one agrees at all, because it may still be dropped."""
+    """Returns a function that is true while further tokens may change the match with the writer's text: while a draft
+    agrees up to its end; for methods that drop drafts, while one agrees at all, because it may still be dropped."""
     if method.drops:
         return lambda drafts: any(draft[0] == after[0] for draft in drafts)
     return lambda drafts: any(draft == after[: len(draft)] for draft in drafts)
@@ -138,7 +138,7 @@ def judged(results: Results) -> Report:
         return summary(results[method, ngrams, k])["match"]
 
     def slower(one: str, other: str, k: int) -> float:
-        """Median over places of the ratio of two times at the same place; both with n-grams."""
+        """Returns the median over places of the ratio of two times at the same place, both with n-grams."""
         pairs = zip(results[one, True, k], results[other, True, k], strict=True)
         return median(a.ms / b.ms for a, b in pairs if not math.isnan(a.ms))
 
@@ -154,7 +154,7 @@ def judged(results: Results) -> Report:
 
 
 def plots(report: Report) -> str:
-    """Quality against time over all text, one chart per k: filled with n-grams, hollow without."""
+    """Draws quality against time over all text, one chart per k: points filled with n-grams, hollow without."""
     charts = []
     timed = [row for row in report.rows if "ms" in row]
     for k in KS:
@@ -164,7 +164,7 @@ def plots(report: Report) -> str:
                 continue
             name, _, r = row["method"].removeprefix("superposed, the ").partition(", r=")
             filled = row["ngrams"] == "yes"
-            if r:  # one line of growing r with n-grams, one without
+            if r:  # one line of increasing r with n-grams, and one without
                 name = f"{name}, r = 0 …" if filled else f"{name}, bare"
             groups.setdefault(name, []).append(PlotPoint(row["ms"], row["match"], r, filled))
         charts.append(scatter(f"Tokens that match, best of {k} drafts", f"ms for drafts of {LENGTH} tokens", groups))

@@ -1,15 +1,15 @@
 """`eval keytype`: KeyTypeBench's cases of inline prose completion, by its rules, for one draft and the best of k.
 
-A shown text is acceptable when it equals an acceptable text, begins with it, or is a shorter beginning of it that ends
-at a boundary after a word-like part. Where a case expects an insertion, an acceptable text scores 1, no text .3,
-a wrong text 0. Where it expects silence, no text scores 1 and any text 0. Quality is the mean.
+A shown text is acceptable if it equals an acceptable text, begins with it, or is a shorter beginning of it that ends at
+a boundary after a word-like part. In a case that expects an insertion, an acceptable text scores 1, no text .3, a wrong
+text 0. In a case that expects no insertion, no text scores 1 and any text 0. Quality is the mean.
 
 KeyTypeBench shows one suggestion. The page shows k, so the report adds two figures: whether the best draft is
 acceptable at its best cut, and whether one of the k drafts is.
 
-Cases with text after the caret are measured twice: the drafts know that text, or not. From other text than the
-benchmark's, cases of the same three forms are made: without text after the caret; three words missing before it;
-nothing missing.
+Cases with text after the caret are measured twice: with and without that text as an input of the drafts. From other
+text than the benchmark's, cases of the same three forms are made: without text after the caret, with three words
+missing before it, and with no words missing.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from core.errors import InputError
 from core.present import TextDraft
 
 KS = (1, 3, 9)
-SILENT = 0.3  # the score of no text where an insertion is expected
-SURE = 0.3  # branch probability from which the cautious row shows its best draft
+SILENT = 0.3  # the score of no text if an insertion is expected
+SURE = 0.3  # the lowest branch probability at which the cautious row shows its best draft
 OWN_CASES = 60  # places of a text, if no cases of the benchmark are given
-MISSING, FOLLOWING = 3, 160  # words that a place lacks, and characters that follow it, in those of its cases
+MISSING, FOLLOWING = 3, 160  # missing words, and following characters, in the cases of a place
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Case:
     """A place in a text and its acceptable insertions.
 
     Attributes:
-        acceptable: texts; empty where silence is expected.
+        acceptable: texts; empty if no insertion is expected.
         tokens: maximum length of the shown text.
     """
 
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True)
 class CaseScore:
-    """The drafts of a case: each draft, best first, its branch probability, and the best one cut to length."""
+    """The drafts of a case, the best first, with the best one's branch probability, and its text cut to length."""
 
     case: Case
     drafts: list[str]
@@ -89,7 +89,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def cases(path: Path | None, most: int | None = None) -> list[Case]:
-    """The first cases of a .jsonl file in KeyTypeBench's form, or those of so many places in other text.
+    """Returns the first `most` cases of a .jsonl file in KeyTypeBench's form, or those of `most` places in other text.
 
     Raises: InputError.
     """
@@ -106,7 +106,7 @@ def cases(path: Path | None, most: int | None = None) -> list[Case]:
 
 
 def _cases_of(place: own_text.WordPlace) -> list[Case]:
-    """Cases at a place in a text: nothing follows, words are missing before what follows, nothing is missing."""
+    """Returns the cases of a place in a text: without following text, with missing words, and without missing words."""
     rest = place.document[place.at : place.at + FOLLOWING]
     line = rest.partition("\n")[0]
     words = line.split()
@@ -128,9 +128,9 @@ def _case(read: dict[str, Any]) -> Case:
 
 
 def answered(autocomplete: Autocomplete, session: Session, case: Case, k: int, knowing: bool = True) -> CaseScore:
-    """The drafts of the page's default settings; `knowing` the text after the caret, or not."""
+    """Makes drafts with the page's default settings, and `knowing` the text after the caret or not."""
     after = case.after if knowing else ""
-    autocomplete.pace.seconds = None  # drafts are compared with it, however long that takes on this machine
+    autocomplete.pace.seconds = None  # the comparison with the text after the caret is never skipped
     completion = session.complete(case.before, after=after, **DraftSettings(k=k).drafting())
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
@@ -164,7 +164,8 @@ def _row(places: str, k: int, answers: Sequence[CaseScore]) -> dict[str, Any]:
 
 
 def _shown(name: str, answers: Sequence[CaseScore], least: float) -> dict[str, float]:
-    """KeyTypeBench's four figures of the best draft, which is shown if its branch has at least this probability."""
+    """Returns KeyTypeBench's four figures for the best draft, which is shown if its branch has at least the probability
+    `least`."""
     points, shown, right, wrong = [], 0, 0, 0
     for a in answers:
         visible = bool(a.cut.strip()) and a.probability >= least
@@ -181,7 +182,7 @@ def _shown(name: str, answers: Sequence[CaseScore], least: float) -> dict[str, f
 
 
 def at_best_cut(drafts: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether some beginning of some draft, ending at a word, is acceptable."""
+    """Whether a beginning of one of the drafts that ends at a word is acceptable."""
     return any(acceptable(draft[: end.end()], wanted) for draft in drafts for end in re.finditer(r"\S+(?=\s|$)", draft))
 
 

@@ -9,8 +9,8 @@ on the logits (the paper's Figure 3) and on the states that enter each layer (Fi
 i so far, divided by the sum over the drafts. The search is a beam search, as in the paper, or the drafts have distinct
 first tokens and then continue greedily, as in the app without forks.
 
-`agreement` is what a user notices: the share of drafts whose own most probable next token is also the most probable
-one after the mixture of the k drafts, weighted by γ.
+`agreement` is the effect for a user: the share of drafts, weighted by γ, whose own most probable next token is also the
+most probable one after the mixture.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def watch_all(model: LanguageModel) -> tuple[int, ...]:
-    """Watches the states that enter every layer; () where the backend does not provide them."""
+    """Starts recording the states that enter every layer. Returns the layers; () if the backend has no states."""
     layers = tuple(range(model.depth))
     try:
         model.watch(layers)
@@ -124,12 +124,12 @@ def compared(model: LanguageModel, place: Place, search: Search) -> Iterator[tup
 
 
 def _of_layers(model: LanguageModel, mixed: Sequence, own: list[Sequence], gamma: Tensor) -> Tensor:
-    """Cosine (layers,) between the mixture's states and the mixture of the drafts' states."""
+    """Returns the cosine (layers,) between the mixture's states and the mixture of the drafts' states."""
     if not model.watched:
         return torch.empty(0)
     states = []
     for sequence in (mixed, *own):
-        assert sequence.features is not None  # the model is watched from the first position on
+        assert sequence.features is not None  # states are recorded from the first position on
         states.append(sequence.features[-1].float().reshape(len(model.watched), -1))  # (layers, D)
     of_drafts = torch.einsum("k,kld->ld", gamma, torch.stack(states[1:]))
     return cosine_similarity(states[0], of_drafts, dim=1)
@@ -147,7 +147,8 @@ def _row(drafts: str, step: int, where: str, cosines: list[float]) -> dict[str, 
 
 
 def plots(report: Report) -> str:
-    """Cosine (Figure 3) and agreement against the step; cosine against the layer for the first steps (Figure 16)."""
+    """Draws cosine (Figure 3) and agreement against the step, and cosine against the layer for the first steps (Figure
+    16)."""
     logits = [row for row in report.rows if row["where"] == "logits"]
     charts = [
         lines(label, "step", {name: [(r["step"], r[key]) for r in logits if r["drafts"] == name] for name in SEARCHES})

@@ -1,11 +1,10 @@
 """`eval lossless`: compares text with speculation and text without, token by token, on every prompt: greedy, and
-sampled
-at T = 1, where a seed has one text. With n-grams, and with an EAGLE-3 head if there is one for the model.
+sampled at T = 1, where a seed determines the text. It runs with n-grams, and with an EAGLE-3 head if the model has one.
 
-The trees have a fixed size, so that speculation never switches itself off. Where the two texts part, the margin
-explains it: the difference in logits of the target's two most probable tokens there. A pass over several tokens sums
-in another order than a pass over one. On float32 that moves a logit by some 0.0001, on llama.cpp's quantised
-activations by some tenths, so a near tie may be resolved differently.
+The trees have a fixed size, so that speculation never switches itself off. If two texts differ, the report has the
+margin at the first difference: the difference in logits of the target's two most probable tokens. A pass over several
+tokens adds in another order than a pass over one. In float32 this changes a logit by about 0.0001, with llama.cpp's
+quantised activations by some tenths, so the order of nearly equal tokens may change.
 """
 
 from __future__ import annotations
@@ -38,7 +37,8 @@ NEVER = frozenset[int]()
 
 @dataclass(frozen=True)
 class Compared:
-    """One prompt: whether both texts are the same, the margin where they part (else None), accept length τ."""
+    """One prompt: whether both texts are the same, the margin at their first difference (else None), accept length
+    τ."""
 
     same: bool
     margin: float | None
@@ -78,7 +78,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 def compared(
     model: LanguageModel, drafters: Sequence[Drafter], ids: list[int], temperature: float = 0.0, length: int = LENGTH
 ) -> list[Compared]:
-    """Compares, for one prompt, which is read once, each drafter's text with the text without speculation."""
+    """Compares each drafter's text after one prompt with the text without speculation. The prompt is computed once."""
     sequence = model.open()
     options = {"temperature": temperature, "length": length, "stop_ids": NEVER, "sequence": sequence}
     plain = [t.id for t in generate(model, None, ids, "off", **options)]
@@ -96,7 +96,7 @@ def compared(
 
 
 def _margin(logits: Tensor, dice: Dice | None, place: int) -> float:
-    """The difference of the two highest scores, in logits, including the noise."""
+    """Returns the difference of the two highest logits, including the noise."""
     if dice is not None:
         logits = logits + torch.from_numpy(dice.gumbel(place, np.arange(len(logits))))
     top = logits.topk(2).values

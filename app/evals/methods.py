@@ -1,6 +1,6 @@
-"""Methods that make k drafts of a given length from one prefix. Each takes a sequence that holds the prefix with its
-logits cached, and returns the drafts' ids; all use the same rule for n-grams. A caller that only compares the drafts
-with a text may stop them early."""
+"""Methods that make k drafts of a given length after one prefix. Each takes a sequence that contains the prefix with
+its logits cached, and returns the drafts' ids. All use the same rule for n-grams. A caller that only compares the
+drafts with a text may stop them early."""
 
 from __future__ import annotations
 
@@ -46,9 +46,8 @@ class Method(Protocol):
     def __call__(
         self, sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end
     ) -> list[list[int]]:
-        """Returns k drafts; shorter ones if `going`, called with the drafts after each token, returns False. Between
-        calls
-        the drafts only grow: every draft begins with one of the previous call."""
+        """Returns k drafts; shorter ones if `going`, which is called with the drafts after each token, returns False.
+        Between two calls the drafts only grow: every draft begins with one of the previous call."""
         ...
 
 
@@ -57,8 +56,8 @@ class NamedMethod:
     """A method and its name in the tables.
 
     Attributes:
-        single: has one draft for any k.
-        drops: may drop a draft later in favour of another one's continuation.
+        single: whether it has one draft for any k.
+        drops: whether it may replace a draft by another one's continuation.
     """
 
     name: str
@@ -69,7 +68,7 @@ class NamedMethod:
 
 
 def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: range = range(4)) -> list[NamedMethod]:
-    """All methods, each without n-grams and, if there is a store, with them.
+    """Returns all methods, each without n-grams and, if there is a store, with them.
 
     Args:
         base: for the paper's own rule. rule: for all others.
@@ -113,14 +112,15 @@ def superposed(
         steps = length - 1 if r is None else r
         options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "forks": forks, **changes}
         if one:
-            options["candidates"] = 3 * k  # as many as the other methods' drafts
+            options["candidates"] = 3 * k  # as many as for the other methods
         return _superposed(sequence, prefix, 1 if one else k, length, going, options)
 
     return draft
 
 
 def by_the_paper(ngrams: NgramStore | Interpolation | None, **changes: Any) -> Method:
-    """Superposed Decoding by its paper. `changes`: fields of `core.drafting.drafts.Options`, such as α and τ."""
+    """Returns Superposed Decoding as in its paper. `changes`: fields of `core.drafting.drafts.Options`, such as α and
+    τ."""
     options: dict[str, Any] = {**PAPER_METHOD, "ngrams": ngrams, **changes}
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
@@ -141,8 +141,8 @@ def _superposed(
 
 
 def nucleus(rule: Interpolation | None) -> Method:
-    """k sequences in one batch, each token sampled from the most probable tokens with total probability NUCLEUS, but at
-    most SHORTLIST of them."""
+    """Returns a method with k sequences in one batch, which samples each token from the most probable ones with total
+    probability NUCLEUS, at most SHORTLIST of them."""
     chance = np.random.default_rng(0)
 
     def drawn(logits: list[Tensor], prefix: list[int], drafts: list[list[int]]) -> None:
@@ -169,7 +169,7 @@ def nucleus(rule: Interpolation | None) -> Method:
 
 
 def _beam(rule: Interpolation | None) -> Method:
-    """Beam search with k beams, one row each in every pass."""
+    """Returns beam search with k beams, with one row for each in every pass."""
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         beams: list[tuple[list[int], float]] = [([], 0.0)]
@@ -204,7 +204,7 @@ def _beam(rule: Interpolation | None) -> Method:
 
 
 def _likeliest(logits: Tensor, m: int) -> tuple[np.ndarray, np.ndarray]:
-    """The m most probable tokens: ids (m,), natural logarithms of their probabilities (m,)."""
+    """Returns the m most probable tokens: ids (m,), and the natural logarithms of their probabilities (m,)."""
     top, ids = torch.topk(logits, m)
     return ids.numpy(), (top - torch.logsumexp(logits, 0)).double().numpy()
 

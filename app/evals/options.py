@@ -20,8 +20,8 @@ LENGTH = 10  # tokens of a draft
 
 @dataclass(frozen=True)
 class EvalOptions(report.BenchOptions):
-    """The options of a measurement, and more. In a folder of text, files whose names agree up to the first
-    "-" are one kind; `repetitions` are places per kind of text, or characters for `typing`.
+    """The options of a measurement, and those of evaluations. In a folder of text, files whose names agree up to the
+    first "-" are one kind. `repetitions` is the number of places per kind of text; for `typing`, of characters.
 
     Attributes:
         past: training text of the same writer; None is the first half of `text`.
@@ -52,8 +52,8 @@ PARTS = {"all": slice(None), "validation": slice(1, None, 2), "test": slice(0, N
 
 
 def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
-    """The documents under `path`, by kind, or the part of them that `EvalOptions.part` names. Raises InputError when
-    there is no text."""
+    """Returns the documents under `path` by kind, or the part of them that `EvalOptions.part` names. Raises InputError
+    if there is no text."""
     from app.bench.text import SAMPLE
 
     damage: list[Damage] = []
@@ -81,7 +81,7 @@ def places(
     turns: list[list[Place]] = []
     for kind, documents_of_kind in by_kind.items():
         chance = random.Random(f"{kind} {seed}")
-        # As many documents as places, so that long texts need not be read to the end.
+        # At most as many documents as places are tokenised.
         chosen = chance.sample(documents_of_kind, min(count, len(documents_of_kind)))
         ids = [tokenizer.encode(text) for text in chosen]
         ids = [document for document in ids if len(document) >= context + LENGTH]

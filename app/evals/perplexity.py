@@ -1,4 +1,4 @@
-"""`eval perplexity`: how likely a language model finds the drafts (Superposed Decoding, Tables 1 and 3 to 6).
+"""`eval perplexity`: the perplexity of drafts under a language model (Superposed Decoding, Tables 1 and 3 to 6).
 
 At each place every method makes k drafts of 10 tokens. The perplexity of a draft is exp of the mean -ln p of its
 tokens, by the model that made it, or by a larger one with the same tokenizer (`--verify-with`), without n-grams and
@@ -67,7 +67,7 @@ def _judge(model: LanguageModel, options: EvalOptions) -> LanguageModel:
 
 
 def ways(base: NgramStore | None) -> dict[str, Method]:
-    """The methods by name; those with n-grams only if there is a store."""
+    """Returns the methods by name; those with n-grams only if there is a store."""
     rule, r = interpolation(base), SHIPPED.exact_steps
     known = {(method.name, method.ngrams): method.draft for method in methods(base, rule)}
     found = {
@@ -91,8 +91,8 @@ def ways(base: NgramStore | None) -> dict[str, Method]:
 
 
 def ngrams_alone(store: NgramStore) -> Method:
-    """Drafts of the store alone: the k most frequent tokens after the longest known contexts, each continued by the
-    most frequent one. A draft ends where the store knows no continuation."""
+    """Returns a method that drafts with the store alone: the k most frequent tokens after the longest stored contexts,
+    each continued by the most frequent token. A draft ends where the store has no continuation."""
 
     def after(context: list[int], k: int) -> list[int]:
         tokens: dict[int, None] = {}
@@ -112,13 +112,13 @@ def ngrams_alone(store: NgramStore) -> Method:
 
 
 def perplexity(sequence: Sequence, before: list[int], ids: list[int]) -> float:
-    """exp of the mean -ln p of a draft's tokens. The sequence holds exactly the text afterwards."""
+    """Returns exp of the mean -ln p of a draft's tokens. Afterwards the sequence contains exactly the text."""
     return math.exp(-fmean(logprobs(sequence, before, ids)))
 
 
 def row(method: str, found: list[list[float]]) -> dict[str, str | int | float]:
-    """The table's columns, from each place's perplexities in the order of the drafts; places without drafts are left
-    out."""
+    """Returns a row of the table from each place's perplexities in the order of the drafts. Places without drafts are
+    left out."""
     found = [of_place for of_place in found if of_place]
     columns: dict[str, str | int | float] = {"method": method, "places": len(found)}
     for n in range(K):

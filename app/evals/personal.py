@@ -66,7 +66,8 @@ def judged(results: dict[str, list[Score]]) -> Report:
 
 
 def learn_and_test(options: EvalOptions) -> tuple[list[str], dict[str, list[str]]]:
-    """The training text and the test text; without a past, the first and second half of each document."""
+    """Returns the training text and the test text; without `options.past`, the first and second half of each
+    document."""
     tested = texts(options.text)
     if options.past is not None:
         return [text for documents in texts(options.past).values() for text in documents], tested

@@ -1,5 +1,5 @@
-"""Charts of an evaluation's rows as SVG text: one small chart per figure, one line per series, labels at their ends
-instead of a legend; or named points. Readable on light and dark background."""
+"""Draws charts of an evaluation's rows as SVG: one chart per figure, with a line per series and its label at the end,
+or with named points. Readable on light and dark background."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Series = Mapping[str, Sequence[tuple[float, float]]]
 
 @dataclass(frozen=True)
 class _Axes:
-    """The position of a point in a chart."""
+    """The axes of a chart, which convert values to positions."""
 
     x0: float
     x1: float
@@ -35,7 +35,7 @@ class _Axes:
         return HIGH - BOTTOM - share * (HIGH - TOP - BOTTOM)
 
     def drawn(self, title: str, x_label: str, x_ticks: Sequence[float]) -> list[str]:
-        """The title, a line at each tick of y, the numbers and the name below."""
+        """Returns the title, a line at each tick of y, and the numbers and the name of x."""
         parts = [f'<text x="{LEFT}" y="18" font-weight="600">{escape(title)}</text>']
         for tick in _ticks(self.low, self.high, self.log):
             y = self.y(tick)
@@ -49,7 +49,8 @@ class _Axes:
 
 
 def lines(title: str, x_label: str, series: Series, log: bool = False) -> str:
-    """One chart as an SVG group of WIDE × HIGH: `series` are (x, y) points by name. `log` is for positive y."""
+    """Returns a chart as an SVG group of WIDE × HIGH. `series` are (x, y) points by name. With `log`, y is logarithmic
+    and must be positive."""
     points = [point for line in series.values() for point in line]
     ys = [y for _, y in points]
     low, high = (max(min(ys), 1e-9), max(ys)) if log else (min(0.0, *ys), max(ys))
@@ -77,9 +78,8 @@ class PlotPoint:
 
 
 def scatter(title: str, x_label: str, groups: Mapping[str, Sequence[PlotPoint]]) -> str:
-    """One chart of points as an SVG group of WIDE × HIGH. Each group has a hue, and a line joins its points in their
-    order.
-    The groups' names are on the right. Both axes begin at 0."""
+    """Returns a chart of points as an SVG group of WIDE × HIGH. Each group has a hue, a line joins its points in their
+    order, and its name is on the right. Both axes begin at 0."""
     points = [point for group in groups.values() for point in group]
     axes = _Axes(0.0, 1.05 * max(p.x for p in points), 0.0, 1.05 * max(p.y for p in points))
     parts = axes.drawn(title, x_label, _ticks(axes.x0, axes.x1, False))
@@ -98,7 +98,7 @@ def scatter(title: str, x_label: str, groups: Mapping[str, Sequence[PlotPoint]])
 
 
 def page(charts: Sequence[str], across: int = 2) -> str:
-    """Charts beside and below each other, as one SVG file."""
+    """Returns an SVG file with the charts in rows of `across`."""
     rows = math.ceil(len(charts) / across)
     placed = "".join(
         f'<g transform="translate({n % across * WIDE} {n // across * HIGH})">{chart}</g>'
@@ -118,7 +118,7 @@ def _ticks(low: float, high: float, log: bool) -> list[float]:
 
 
 def _spread(ys: list[float]) -> list[float]:
-    """Sorted positions moved apart, so that labels do not overlap."""
+    """Returns sorted positions, moved apart so that labels do not overlap."""
     placed: list[float] = []
     for y in ys:
         placed.append(max(y, placed[-1] + APART) if placed else y)

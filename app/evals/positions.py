@@ -1,4 +1,4 @@
-"""Next-token distributions at places in a text, with the writer's token: many from one pass each."""
+"""Next-token distributions at places in a text, with the writer's tokens; one pass computes many of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from core.errors import InputError
 from core.models import LanguageModel
 
 PREFIX = 32  # tokens before the first place that is evaluated
-RUN = 16  # places in a row, of one text
+RUN = 16  # consecutive places of one text
 
 
 def positions(model: LanguageModel, files: list[list[str]], count: int) -> tuple[Tensor, Tensor]:
-    """Logits (n, V) and the writer's tokens (n,), at most `count` places, equally many from each file; deterministic.
+    """Returns logits (n, V) and the writer's tokens (n,) at up to `count` places, equally many from each file;
+    deterministic.
 
-    Raises: InputError when the text is too short.
+    Raises: InputError if the text is too short.
     """
     logits, chosen, left = [], [], count
     for place in text.words(files, -(-count // RUN)):
@@ -27,10 +28,10 @@ def positions(model: LanguageModel, files: list[list[str]], count: int) -> tuple
         sequence = model.open()
         try:
             sequence.feed(before[:-1])
-            seen = sequence.feed_every([before[-1], *after[:-1]])
+            found = sequence.feed_every([before[-1], *after[:-1]])
         finally:
             sequence.close()
-        logits.append(seen)
+        logits.append(found)
         chosen += after
         left -= len(after)
     if not logits:

@@ -1,8 +1,9 @@
-"""Prompts to generate from: a folder of .jsonl files, one kind each, with the prompt as the first of "turns"; or the
-prompts that come with the app.
+"""Reads prompts: from a folder of .jsonl files, one for each kind, with the prompt as the first of "turns"; or the
+app's own prompts.
 
-A model with a chat template gets each prompt in it, with the system prompts of appendix A.4 of the ARC-Decode paper,
-and four worked examples before a sum. The examples are ours, of the form of GSM8K's, whose training set is not here.
+If the model has a chat template, each prompt is rendered in it, with the system prompts of appendix A.4 of the
+ARC-Decode paper, and four worked examples before a sum. The examples are ours and have the form of GSM8K's, because its
+training set is not included.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from core.models.chat import ChatTemplate, Message
 
 OURS = Path(__file__).with_name("prompts.jsonl")
 SHOTS = Path(__file__).with_name("shots.json")
-MOST = 700  # tokens of a prompt; of a longer one the beginning is dropped
+MOST = 700  # tokens of a prompt; the beginning of a longer one is removed
 HELPFUL = "You are a helpful, respectful and honest assistant."
 CODE = "You are a helpful, honest assistant. You write Python function bodies only (no `def` line and no comments)."
 SUMS = "sums"
-# What each kind of prompt is: a system prompt, or sums with worked examples. Other kinds have no system prompt.
+# The system prompt of each kind, or SUMS for sums with worked examples. Other kinds have no system prompt.
 KINDS = {
     "mt_bench": HELPFUL,
     "alpaca": HELPFUL,
@@ -36,10 +37,11 @@ KINDS = {
 def prompts(
     path: Path | None, tokenizer: Tokenizer, count: int | None = None, chat: ChatTemplate | None = None
 ) -> dict[str, list[list[int]]]:
-    """Token ids of the first `count` prompts of each file, by the file's name, each up to where an answer begins.
+    """Returns the token ids of the first `count` prompts of each file, by the file's name, up to the position of the
+    answer.
 
     Args:
-        chat: the model's chat template; None: the prompt as plain text, with an empty line after it.
+        chat: the model's chat template; None for the prompt as plain text, with an empty line after it.
     Raises: InputError if there is no file with prompts, or a line is not a prompt.
     """
     files = [OURS] if path is None else sorted(path.glob("*.jsonl")) if path.is_dir() else [path]
@@ -49,14 +51,14 @@ def prompts(
         try:
             lines = file.read_text(encoding="utf-8").splitlines()
             while number < len(lines):
-                said = json.loads(lines[number])
+                line = json.loads(lines[number])
                 number += 1
-                if not isinstance(said, dict) or not isinstance(said["turns"][0], str):
+                if not isinstance(line, dict) or not isinstance(line["turns"][0], str):
                     raise ValueError("no object with a list of texts")
-                kind = said.get("kind", file.stem) if path is None else file.stem
+                kind = line.get("kind", file.stem) if path is None else file.stem
                 of_kind = found.setdefault(kind, [])
                 if count is None or len(of_kind) < count:
-                    of_kind.append(_ids(kind, said["turns"][0], tokenizer, chat))
+                    of_kind.append(_ids(kind, line["turns"][0], tokenizer, chat))
         except OSError as error:
             raise InputError(f"{file} cannot be read ({error.strerror}); give a folder of .jsonl prompts.") from error
         except (ValueError, KeyError, IndexError, TypeError) as error:
@@ -67,7 +69,7 @@ def prompts(
 
 
 def messages(kind: str, prompt: str) -> list[Message]:
-    """The conversation that asks for an answer to one prompt."""
+    """Returns the conversation before the answer to one prompt."""
     system = KINDS.get(kind.lower().replace("-", "_"))
     if system != SUMS:
         return [{"role": "system", "content": system}] * (system is not None) + [{"role": "user", "content": prompt}]

@@ -1,10 +1,10 @@
-"""`eval repetition`: how much long drafts repeat themselves and each other, by their length (Superposed Decoding,
-section 5.3, Figure 8), with and without resets.
+"""`eval repetition`: repetition within and between long drafts, by their length (Superposed Decoding, section 5.3,
+Figure 8), with and without resets.
 
 At each place every method makes k drafts of the greatest length once; a shorter length is the beginning of the same
-drafts. With resets every RESET tokens one draft, drawn by its probability, becomes text, so all drafts share it, and
-self-BLEU is high. `unique_n` is the share of a draft's n-grams that are different from each other, averaged over
-drafts. `self_bleu` is the mean BLEU-2 of each draft against the others.
+drafts. With resets, one draft, sampled by its probability, becomes text every RESET tokens, so all drafts share it, and
+self-BLEU is high. `unique_n` is the share of different n-grams among a draft's n-grams, averaged over drafts.
+`self_bleu` is the mean BLEU-2 of each draft against the others.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def unique(ids: list[int], n: int) -> float:
-    """The share of different n-grams among a draft's n-grams; 1 if it has none."""
+    """Returns the share of different n-grams among a draft's n-grams; 1 if it has none."""
     grams = list(zip(*(ids[i:] for i in range(n)), strict=False))
     return len(set(grams)) / len(grams) if grams else 1.0
 
 
 def _row(method: str, length: int, groups: list[list[list[int]]]) -> dict[str, str | int | float]:
-    """The figures of the first `length` tokens of each place's drafts."""
+    """Returns the figures of the first `length` tokens of each place's drafts."""
     cut = [[draft[:length] for draft in drafts] for drafts in groups]
     row: dict[str, str | int | float] = {"method": method, "length": length, "places": len(groups)}
     for n in (1, 2, 3):
@@ -73,7 +73,7 @@ def _row(method: str, length: int, groups: list[list[list[int]]]) -> dict[str, s
 
 
 def plots(report: Report) -> str:
-    """Each figure against the length."""
+    """Draws each figure against the length."""
     names = list(dict.fromkeys(row["method"] for row in report.rows))
     return page(
         [

@@ -4,8 +4,8 @@ The probability that a draft agrees with the writer for m tokens is the product 
 writer's text, so no sampling is needed: one of three drafts matches with probability 1 - (1 - Π q(y))³. The same
 distributions give the number of kept tokens, the number of different first tokens of three drafts, and the
 model's own perplexity, without temperature and rule, of the sampled tokens. Self-BLEU-2 and distinct-2 of whole drafts
-need samples, at fewer places. The papers claim accuracy at high temperature: it should fall for top-p and min-p and
-hold for top-nσ and Top-W.
+need samples, which are drawn at fewer places. The papers claim that accuracy at high temperature decreases for top-p
+and min-p but not for top-nσ and Top-W.
 """
 
 from __future__ import annotations
@@ -74,22 +74,22 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
         prefix = {row["T"]: row["prefix"] for row in report.rows if row["rule"] == name}
         # The claim concerns the papers' rules; the others are listed for comparison.
-        wanted = ">= 0.9" if name.startswith(("top-n", "top-w")) else "<= 0.9"
-        report.target(f"{name}: prefix at T = 3 / at T = 1", prefix[3.0] / max(prefix[1.0], 1e-9), wanted)
+        bound = ">= 0.9" if name.startswith(("top-n", "top-w")) else "<= 0.9"
+        report.target(f"{name}: prefix at T = 3 / at T = 1", prefix[3.0] / max(prefix[1.0], 1e-9), bound)
     return report
 
 
 def expected(rule: Rule, logits: Tensor, before: list[int], written: list[int]) -> dict[str, float]:
-    """Evaluates a rule along the writer's text: logits (n, V) after `before` and each token of `written` but the last.
+    """Evaluates a rule along the writer's text, with logits (n, V) after `before` and each token of `written` except
+    the last.
 
     Returns: means over the n places: match_1_percent, different (first tokens of three drafts), surprise of the sampled
     tokens in nats, kept (median); prefix, the mean length that the best of three drafts of LENGTH tokens shares with
-    the
-    writer, over the places that have LENGTH tokens after them.
+    the writer's text, over the places that have LENGTH tokens after them.
     """
     contexts = [before + written[:n] for n in range(len(written))]
     if isinstance(rule, Mirostat) or any(isinstance(part, Mirostat) for part in getattr(rule, "rules", ())):
-        # The rule depends on the tokens drawn before: here, the writer's tokens.
+        # The rule depends on the tokens sampled before, which are the writer's here.
         rows = [rule(torch.tensor([ids]), row[None])[0] for ids, row in zip(contexts, logits, strict=True)]
         cropped = torch.stack(rows)
     else:
@@ -108,7 +108,7 @@ def expected(rule: Rule, logits: Tensor, before: list[int], written: list[int]) 
 
 
 def plots(report: Report) -> str:
-    """The table as curves over T, one chart per figure: SVG."""
+    """Draws the table as curves over T, one chart per figure, as SVG."""
     figures = {
         "prefix": "tokens in common with the writer, best of 3 drafts",
         "match_1_percent": "one of 3 drafts begins with the writer's token, %",
@@ -132,7 +132,7 @@ def plots(report: Report) -> str:
 
 
 def _settings() -> dict[str, tuple[str, dict[str, Any]]]:
-    """Every rule with its defaults, and Top-W's presets."""
+    """Returns every rule with its defaults, and Top-W's presets."""
     found: dict[str, tuple[str, dict[str, Any]]] = {n: (n, {}) for n in CATALOG if n not in ("greedy", "top-w")}
     found["top-k"] = ("top-k", {"top_k": 20})
     found["top-w (the paper's)"] = ("top-w", dict(next(p for p in PRESETS if p.name == "Top-W, the paper's").values))
@@ -141,9 +141,9 @@ def _settings() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def _runs(autocomplete: Autocomplete, files: list[list[str]], count: int) -> list[tuple[list[int], list[int]]]:
-    """(PREFIX ids, the writer's next RUN ids) of up to `count` texts, deterministic.
+    """Returns (PREFIX ids, the writer's next RUN ids) of up to `count` texts; deterministic.
 
-    Raises: InputError when the text is too short.
+    Raises: InputError if the text is too short.
     """
     tokenizer, found = autocomplete.model.tokenizer, []
     for place in text.words(files, count):
@@ -174,17 +174,17 @@ def _variety(groups: list[list[list[int]]]) -> dict[str, float]:
 
 
 def self_bleu(drafts: list[list[int]]) -> float:
-    """Mean BLEU-2 of each draft against the others, 0 (nothing shared) to 1 (all the same)."""
+    """Returns the mean BLEU-2 of each draft against the others, from 0 (nothing in common) to 1 (all equal)."""
     scores = []
     for n, ids in enumerate(drafts):
         others = drafts[:n] + drafts[n + 1 :]
         shares = []
         for order in (1, 2):
-            mine = _grams(ids, order)
+            own = _grams(ids, order)
             most: Counter[tuple[int, ...]] = Counter()
             for other in others:
                 most |= _grams(other, order)
-            shares.append(sum((mine & most).values()) / max(sum(mine.values()), 1))
+            shares.append(sum((own & most).values()) / max(sum(own.values()), 1))
         scores.append(math.sqrt(shares[0] * shares[1]))
     return float(np.mean(scores)) if scores else 0.0
 

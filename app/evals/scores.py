@@ -41,7 +41,7 @@ def scored(
 
 
 def common(draft: Sequence[Any], after: Sequence[Any]) -> int:
-    """Leading tokens of a draft that agree with the writer's text."""
+    """Returns the number of leading tokens of a draft that agree with the writer's text."""
     for n, (a, b) in enumerate(zip(draft, after, strict=False)):
         if a != b:
             return n
@@ -66,5 +66,6 @@ def summary(scores: Sequence[Score], exact: range = EXACT) -> dict[str, Any]:
 
 
 def half_interval(values: Sequence[float]) -> float:
-    """Half of the 95 % confidence interval of a mean, by the normal approximation; nan for fewer than two."""
+    """Returns half of the 95 % confidence interval of a mean, by the normal approximation; nan for fewer than two
+    values."""
     return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan

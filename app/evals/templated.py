@@ -1,7 +1,8 @@
 """Questions whose answers can be checked by comparing text, for evaluations of correctness with small models.
 
-The papers use TriviaQA, Natural Questions and GSM8K. A model that fits a laptop answers almost none of their questions,
-so these follow from the prompt: sums, with solved examples before them, and facts that the text has stated.
+The papers use TriviaQA, Natural Questions and GSM8K. A model that fits on a laptop answers almost none of their
+questions. The answers to these questions follow from the prompt: sums after solved examples, and facts stated in the
+text.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 KINDS = ("sums", "facts")
-SHOTS = 4  # solved examples before a sum, as GSM8K's in ARC's appendix A.4
+SHOTS = 4  # solved examples before a sum, as for GSM8K in ARC's appendix A.4
 PEOPLE = ("Anna", "Ben", "Carla", "David", "Elena", "Farid", "Greta", "Hugo", "Irene", "Jonas", "Karin", "Louis")
 CITIES = ("Bergen", "Cordoba", "Dresden", "Edinburgh", "Florence", "Gdansk", "Helsinki", "Krakow", "Lisbon", "Montreal")
 FACTS = 5  # statements before a question about one of them
@@ -29,7 +30,7 @@ class Question:
 
 
 def questions(kind: str, count: int, seed: int = 0) -> list[Question]:
-    """`count` different questions of one of KINDS; the same for a seed."""
+    """Returns `count` different questions of one of KINDS; the same for the same seed."""
     chance, found = random.Random(f"{kind} {seed}"), dict[str, Question]()
     while len(found) < count:
         question = _sum(chance) if kind == "sums" else _fact(chance)
@@ -38,7 +39,8 @@ def questions(kind: str, count: int, seed: int = 0) -> list[Question]:
 
 
 def _sum(chance: random.Random) -> Question:
-    """Two numbers of two digits; SmolLM2's tokenizer makes every digit a token, so an answer has two or three."""
+    """Returns a sum of two numbers with two digits. SmolLM2's tokenizer makes every digit a token, so an answer has two
+    or three tokens."""
     pairs = [(chance.randint(10, 99), chance.randint(10, 99)) for _ in range(SHOTS + 1)]
     solved = "".join(f"{a} + {b} = {a + b}\n" for a, b in pairs[:-1])
     a, b = pairs[-1]

@@ -1,10 +1,10 @@
 """`eval top-w`: at which real positions distances change the tokens that Top-W keeps, and whether that improves the
 match.
 
-Everything is computed from distributions, without sampling: a rule that keeps q has the writer's token y among 3 draws
-with probability 1 - (1 - q(y))³, and 3 draws contain Σ 1 - (1 - q(i))³ different tokens on average.
-Each setting is compared with the same one without distances, and with a plain mass cut (top-p) with the same number of
-different tokens: keeping more always matches more, so rules are comparable only at equal variety.
+All figures are computed from distributions, without sampling: with a rule that keeps q, 3 samples contain the writer's
+token y with probability 1 - (1 - q(y))³, and Σ 1 - (1 - q(i))³ different tokens on average. Each setting is compared
+with the same setting without distances, and with a mass cut (top-p) with the same number of different tokens: a rule
+that keeps more tokens always matches more, so rules are comparable only at equal variety.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DRAWS = 3
 TEMPERATURES = (1.0, 2.0)
 METRICS = ("l2", "cosine")
 WARM = (0.1, 0.3, 0.5, 0.7, 0.9, 0.999)
-# λ and β: the paper's, those that our default was chosen from (docs/samplers.md), and settings that keep more
+# λ and β: the paper's, those from which our default was chosen (docs/samplers.md), and settings that keep more tokens
 WEIGHTS = (
     (2.2, 2.8),
     *((2.2, beta) for beta in (3.2, 3.6, 4.0, 4.5, 5.0)),
@@ -92,7 +92,8 @@ def _settings(
 
 
 def judged(logits: Tensor, kept: list[list[int]], chosen: Tensor) -> dict[str, float]:
-    """Percentage of positions at which one of 3 draws is the writer's token, and different tokens among the draws."""
+    """Returns the percentage of positions at which one of 3 samples is the writer's token, and the number of different
+    samples."""
     match, different = [], []
     for row, ids, y in zip(logits, kept, chosen.tolist(), strict=True):
         q = row[torch.tensor(ids)].double().softmax(0)
@@ -103,7 +104,7 @@ def judged(logits: Tensor, kept: list[list[int]], chosen: Tensor) -> dict[str, f
 
 
 def mass_cuts(logits: Tensor, chosen: Tensor) -> np.ndarray:
-    """(different, match) of top-p for p from 0 to 1, by increasing variety."""
+    """Returns (different, match) of top-p for p from 0 to 1, by increasing variety."""
     found = np.zeros((len(_P), 2))
     for row, y in zip(logits, chosen.tolist(), strict=True):
         p = row.double().softmax(0)
@@ -120,5 +121,5 @@ def mass_cuts(logits: Tensor, chosen: Tensor) -> np.ndarray:
 
 
 def _at(cuts: np.ndarray, different: float) -> float:
-    """The match of a mass cut with the same number of different tokens."""
+    """Returns the match of a mass cut with the same number of different tokens."""
     return float(np.interp(different, cuts[:, 0], cuts[:, 1]))

@@ -1,8 +1,8 @@
 """`eval tune`: the search for the defaults of personal stores, on the training text only.
 
-Cross-validation: the text is cut into FOLDS parts; at random places of each part the model's next-token logits are
-mixed with a store of all other parts and compared with the writer's text. The text for other tests is not read.
-One parameter is varied at a time, in turns, until no change improves the result.
+Cross-validation: the text is divided into FOLDS parts. At random places of each part, the model's next-token logits are
+mixed with a store of all other parts and compared with the writer's text. The test text is not read. One parameter is
+varied at a time, in turns, until no change improves the result.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ TAUS = (0.8, 0.9, 1.0, 1.1, 1.2)
 
 @dataclass(frozen=True)
 class Setting:
-    """The parameters that are varied. `tau` divides the model's logits; `weight` is the personal stores'; the rest is
-    `Trust`'s."""
+    """The varied parameters: `tau` divides the model's logits, `weight` is that of the personal stores, the others are
+    those of `Trust`."""
 
     tau: float = 1.0
     weight: float = PERSONAL_WEIGHT
@@ -59,9 +59,10 @@ class Setting:
 
 @dataclass(frozen=True)
 class TunedPlace:
-    """A place: the ids before it, the next one, the model's logits (V,) float16, the store for this fold.
+    """A place: the ids before it, the next id, the model's logits (V,) float16, and the store for this fold.
 
-    Values that every setting needs are computed once: the most probable tokens, and for each τ the log of Σ e^(x/τ).
+    The values that every setting needs are computed once: the most probable tokens, and for each τ the log of Σ
+    e^(x/τ).
     """
 
     before: list[int]
@@ -77,12 +78,12 @@ class TunedPlace:
         return cls(before, true, logits.half().numpy(), store, logits.topk(CANDIDATES).indices.tolist(), totals)
 
     def logq(self, ids: np.ndarray, tau: float) -> np.ndarray:
-        """The model's log-probabilities at τ."""
+        """Returns the model's log-probabilities at τ."""
         return self.logits[ids].astype(np.float64) / tau - self.totals[tau]
 
 
 def variations(s: Setting) -> list[Setting]:
-    """The setting's neighbours."""
+    """Returns the settings that differ from this one in one parameter."""
     t = s.trust
     found = [replace(s, tau=tau) for tau in TAUS]
     found += [replace(s, weight=weight) for weight in (0.6, 0.75, 0.9, 1.0)]
@@ -101,13 +102,13 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     learnt, _ = learn_and_test(options)
-    seen = places(autocomplete.model, learnt, options.repetitions or PLACES, options.context, progress)
+    chosen = places(autocomplete.model, learnt, options.repetitions or PLACES, options.context, progress)
     autocomplete.model.close()
     base = autocomplete.ngrams
     report = Report("eval tune")
     shipped = Setting()
-    tried = {shipped: judge(seen, base, shipped)}
-    report.rows.append({"setting": "no personal store", **judge(seen, base, replace(shipped, weight=0.0))})
+    tried = {shipped: judge(chosen, base, shipped)}
+    report.rows.append({"setting": "no personal store", **judge(chosen, base, replace(shipped, weight=0.0))})
     report.rows.append({"setting": "shipped", **shipped.as_row(), **tried[shipped]})
     best, better = shipped, True
     while better:
@@ -115,7 +116,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         for other in variations(best):
             if other not in tried:
                 progress(f"setting {len(tried) + 1}, best so far {tried[best]['mean_ln_p']:.4f}")
-                tried[other] = judge(seen, base, other)
+                tried[other] = judge(chosen, base, other)
                 report.rows.append({"setting": "tried", **other.as_row(), **tried[other]})
             if tried[other]["mean_ln_p"] > tried[best]["mean_ln_p"] + 1e-4:
                 best, better = other, True
@@ -129,7 +130,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 def places(
     model: LanguageModel, learnt: Sequence[str], count: int, context: int, progress: Callable[[str], None]
 ) -> list[TunedPlace]:
-    """`count` places in the text, each with a store of the other folds. Raises InputError for a short text."""
+    """Returns `count` places in the text, each with a store of the other folds. Raises InputError for a short text."""
     ids = [token for text in learnt for token in model.tokenizer.encode(text)]
     cuts = [len(ids) * fold // FOLDS for fold in range(FOLDS + 1)]
     if cuts[1] < 2 * context + 2:
@@ -147,10 +148,11 @@ def places(
     return found
 
 
-def judge(seen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting) -> dict[str, Any]:
-    """Mean ln p of the writer's next token; shares of places at which it ranks first, or among the first three."""
+def judge(chosen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting) -> dict[str, Any]:
+    """Returns the mean ln p of the writer's next token, and the shares of places at which it ranks first, and among the
+    first three."""
     logs, first, among = 0.0, 0, 0
-    for place in seen:
+    for place in chosen:
         mixed = [Mixed(base, ALPHA)] if base is not None else []
         rule = Linear([*mixed, Mixed(place.store, setting.weight, setting.trust, personal=True)])
         usual = list(dict.fromkeys([*place.top, *rule.proposals([place.before], PROPOSALS)[0]]))
@@ -162,8 +164,8 @@ def judge(seen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting)
             rank = int((scores[: len(usual)] > scores[where]).sum())
             first, among = first + (rank == 0), among + (rank < SHOWN)
     return {
-        "places": len(seen),
-        "mean_ln_p": logs / len(seen),
-        "first": first / len(seen),
-        "first_3": among / len(seen),
+        "places": len(chosen),
+        "mean_ln_p": logs / len(chosen),
+        "first": first / len(chosen),
+        "first_3": among / len(chosen),
     }

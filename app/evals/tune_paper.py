@@ -1,10 +1,10 @@
 """`eval tune-paper`: the search for α and τ of Superposed Decoding by its paper, for this model and store.
 
 The paper chooses both on a validation split, "by optimizing for the lowest average perplexity across three drafts"
-(section 4.1; appendix B: α = .54 and τ = .06 for Llama-2-7B). Here every pair of a grid drafts from the same places of
-the validation half of the text (`--part validation`), which `eval drafts --part test` does not read. Two figures
-decide: the paper's, the mean perplexity of the three drafts under the model, and ours, the matching tokens of the best
-one.
+(section 4.1; appendix B: α = .54 and τ = .06 for Llama-2-7B). Here drafts are made with every pair of a grid at the
+same places of the validation half of the text (`--part validation`), which `eval drafts --part test` does not read. The
+best pair is chosen by two figures: the paper's, the mean perplexity of the three drafts under the model, and ours, the
+matching tokens of the best draft.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     model, base = autocomplete.model, autocomplete.ngrams
     if base is None:
         raise InputError("There is no base store for this model, so α has no effect; use the default model.")
-    # The short text that comes with the app has no halves.
+    # The app's own short text cannot be divided into halves.
     part = "validation" if options.part == "all" and options.text is not None else options.part
     chosen = places(model.tokenizer, texts(options.text, part), options.repetitions or PLACES, options.context)
     found: dict[tuple[float, float], list[tuple[int, float]]] = {pair: [] for pair in product(ALPHAS, TAUS)}
@@ -54,10 +54,10 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def judged(found: dict[tuple[float, float], list[tuple[int, float]]], part: str) -> Report:
-    """A row for each pair, then the best by each figure.
+    """Makes a row for each pair, then one for the best by each figure.
 
     Args:
-        found: by α and τ, the matching tokens and the perplexity at each place.
+        found: the matching tokens and the perplexity at each place, by α and τ.
     """
     report = Report("eval tune-paper")
     for (alpha, tau), scores in found.items():

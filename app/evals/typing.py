@@ -1,12 +1,12 @@
-"""`eval typing`: a simulated typist writes a text by the page's rules and takes a draft whenever that saves keys.
+"""`eval typing`: a simulated typist writes a text by the page's rules, and takes a draft whenever that saves keys.
 
-The typist sees the rows of the page: after every key the rows that still agree keep their places, and the others are
-filled again. One key takes a whole draft of any row; one key takes the first word of a draft of any row; one
-key types a character. The typist takes only text that is correct to its last letter, and never corrects.
+The typist uses the rows of the page: after every key, the rows that still agree keep their places, and the others are
+filled again. One key takes a whole draft of any row; one key takes the first word of a draft of any row; one key types
+a character. The typist takes only text that is correct to its last letter, and never corrects any.
 
-The same passages are also measured as in ChaI-TeA (arXiv 2412.18377): at the beginning of each word the typist
-considers all beginnings of drafts that end at a word, and takes the longest correct one, for one key at any rank. If
-none is correct, the typist types the whole word.
+The same passages are also measured as in ChaI-TeA (arXiv 2412.18377): at the beginning of each word, the typist takes
+the longest correct beginning of a draft that ends at a word, with one key at any rank. If there is none, the typist
+types the whole word.
 
     saved@k = (accepted characters - acceptances) / (characters - 1)
 """
@@ -52,7 +52,7 @@ class Way:
 
     Attributes:
         mode: None is superposed.
-        refill: rows that agree stay while the others are filled; otherwise every key makes all drafts again.
+        refill: whether rows that agree stay while the others are filled; otherwise every key makes all drafts again.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Way:
 
 @dataclass
 class Typed:
-    """The effort of writing a passage: keys by their effect, and characters."""
+    """The keys that writing a passage took, by their effect, and its characters."""
 
     characters: int
     keys: Counter[str] = field(default_factory=Counter)
@@ -75,7 +75,7 @@ class Typed:
 
 
 def ways(ngrams: bool) -> list[Way]:
-    """The page's drafts for each k, then its peers."""
+    """Returns the page's drafts for each k, then their peers."""
 
     def settings(k: int, **changes: Any) -> DraftSettings:
         return DraftSettings(k=k, ngrams=ngrams, **changes)
@@ -105,7 +105,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def judged(results: dict[Way, list[tuple[str, Typed, float]]]) -> Report:
-    """Rows for every kind of text and all together, and the targets over all."""
+    """Makes rows for every kind of text and for all, and the targets over all."""
     report = Report("eval typing")
     kinds = sorted({kind for found in results.values() for kind, _, _ in found})
     for kind in [*kinds, "all"] if len(kinds) > 1 else kinds:
@@ -137,15 +137,14 @@ def _row(kind: str, way: Way, found: list[tuple[str, Typed, float]]) -> dict[str
 
 
 def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
-    """Passages from the middle of as many documents as needed, alternating between the kinds; each begins before a
-    word."""
+    """Returns passages from the middle of documents, alternating between the kinds. Each begins before a word."""
     turns, length = [], min(PASSAGE, characters)
     for kind, documents in by_kind.items():
         usable = [text for text in documents if len(text) >= 2 * PASSAGE]
         found = []
         for number in range(max(characters // PASSAGE, 1)):
             text = usable[number % len(usable)] if usable else documents[0]
-            # Further rounds begin further on in the same document.
+            # Later rounds begin later in the same document.
             share = (1 + number // max(len(usable), 1)) / (2 + characters // PASSAGE // max(len(usable), 1))
             at = text.find(" ", min(int(len(text) * share), max(len(text) - length, 0)))
             found.append(Passage(kind, text[max(at - BEFORE, 0) : at], text[at : at + length]))
@@ -171,7 +170,8 @@ def typed(autocomplete: Autocomplete, passage: Passage, way: Way) -> Typed:
 
 
 def best_move(shown: list[str], rest: str) -> tuple[str, int]:
-    """Key that writes most of `rest`, and the number of characters: a draft, the first word of one or a character."""
+    """Returns the key that writes most of `rest`, and the number of characters: a draft, its first word or a
+    character."""
     moves = [("character", 1)]
     moves += [("draft", len(draft)) for draft in shown if draft and rest.startswith(draft)]
     words = [word[0] for draft in shown if (word := _PIECE.match(draft))]
@@ -180,7 +180,7 @@ def best_move(shown: list[str], rest: str) -> tuple[str, int]:
 
 
 def chai_tea(autocomplete: Autocomplete, passage: Passage, way: Way) -> float:
-    """saved@k of a passage, 0 to 1."""
+    """Returns saved@k of a passage, from 0 to 1."""
     session = autocomplete.open()
     at, accepted, acceptances = 0, 0, 0
     while at < len(passage.rest):
@@ -198,7 +198,7 @@ def chai_tea(autocomplete: Autocomplete, passage: Passage, way: Way) -> float:
 
 
 def right_words(draft: str, rest: str) -> int:
-    """Characters of the longest beginning of a draft that ends at a word and agrees with the writer's text."""
+    """Returns the length of the longest beginning of a draft that ends at a word and agrees with the writer's text."""
     ends = [word.end() for word in _WORD.finditer(draft)]
     return max((end for end in ends if rest.startswith(draft[:end]) and not rest[end : end + 1].isalnum()), default=0)
 
@@ -206,7 +206,7 @@ def right_words(draft: str, rest: str) -> int:
 def drafted(
     autocomplete: Autocomplete, session: Session, before: str, way: Way, rest: str, rows: list[KeptRow] | None = None
 ) -> list[TextDraft]:
-    """The drafts after `before`, computed as far as they affect writing `rest`: they stop growing when
+    """Returns the drafts after `before`, computed only as far as they affect writing `rest`: they stop growing when
     none agrees with it."""
     mode = {} if way.mode is None else {"mode": Mode(way.mode)}
     kept = rows if way.refill and rows else []

@@ -1,8 +1,8 @@
 """`eval verified`: superposed drafts checked in one tree pass and corrected, compared with unchecked ones, with exact
 steps, and with branching greedy. All use the same rule for n-grams.
 
-Matching is as in `eval drafts`: the longest beginning that any of k drafts shares with the writer's text. Times are
-medians over places, with methods in turns, and a ratio to branching greedy at the same place. Cost is also counted in
+Matching is as in `eval drafts`: the longest beginning that any of k drafts shares with the writer's text. Methods run
+in turns. Times are medians over places of the ratio to branching greedy at the same place. Cost is also counted in
 tokens fed, which other load on the machine does not change. Perplexity is that of the drafts' tokens under the checking
 model.
 """
@@ -115,7 +115,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def logprobs(sequence: Sequence, before: list[int], ids: list[int]) -> list[float]:
-    """ln p of each token after a text; the sequence holds exactly the text afterwards."""
+    """Returns ln p of each token after a text. Afterwards the sequence contains exactly the text."""
     rows = sequence.sync(before)[None]
     if len(ids) > 1:
         rows = torch.cat([rows, sequence.feed_every(ids[:-1])])
@@ -127,7 +127,7 @@ Way = Callable[[Sequence, Sequence, list[int]], list[list[int]]]
 
 
 def methods(model: LanguageModel, checker: LanguageModel, rule: Interpolation | None, k: int) -> dict[str, Way]:
-    """By name, a function that makes k drafts from a sequence, the checking model's sequence, and the text."""
+    """Returns by name functions that make k drafts from a sequence, the checking model's sequence, and the text."""
 
     def plain(r: int | None) -> Way:
         method = superposed(rule, r)
@@ -159,7 +159,7 @@ def methods(model: LanguageModel, checker: LanguageModel, rule: Interpolation | 
 
 
 def judged(runs: dict[tuple[str, int], MethodRun]) -> Report:
-    """A row for each method, and the targets, of one setting for each k."""
+    """Makes a row for each method, and the targets of one setting for each k."""
     report = Report("eval verified")
     for (name, k), run in runs.items():
         row = {"method": name, "k": k, **_against(run, runs[BRANCHING, k]), "tokens fed": fmean(run.fed)}
@@ -167,10 +167,10 @@ def judged(runs: dict[tuple[str, int], MethodRun]) -> Report:
             row["perplexity"] = math.exp(-fmean(run.logprobs))
         report.rows.append(row | summary(run.scores, range(1, 5)))
     for k in KS:
-        said = _against(runs[str(JUDGED[k]), k], runs[BRANCHING, k])
-        report.target(f"matching prefix, verified / branching, k={k}", said["match / branching"], ">= 0.95")
+        ratios = _against(runs[str(JUDGED[k]), k], runs[BRANCHING, k])
+        report.target(f"matching prefix, verified / branching, k={k}", ratios["match / branching"], ">= 0.95")
         if k == 8:
-            report.target(f"time, verified / branching, k={k}", said["time / branching"], "<= 1.0")
+            report.target(f"time, verified / branching, k={k}", ratios["time / branching"], "<= 1.0")
     return report
 
 
