@@ -189,7 +189,7 @@ def serve(
 def lsp() -> None:
     """Serve drafts to an editor that speaks the Language Server Protocol, on standard input and output.
 
-    It asks a running Polydraft, or starts one. docs/clients.md shows how editors start it.
+    It sends requests to a running Polydraft, or starts one. docs/clients.md describes the setup of editors.
     """
     from app.lsp.server import run
 

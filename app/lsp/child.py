@@ -1,7 +1,7 @@
 """A drafting server as a child process that ends with its parent, even if the parent is killed.
 
-The child's standard input is a pipe that the parent keeps open. When the parent has ended the pipe closes, and the
-child shuts down, as with Ctrl+C.
+The child's standard input is a pipe that the parent keeps open. When the parent ends, the pipe closes and the child
+shuts down, as with Ctrl+C.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class OwnServer:
     def __init__(self, port: int) -> None:
         self.port = port
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - the child writes to it until it ends
-        # -P: the folder in which the editor runs may have a package of the same name as ours.
+        # -P, because the editor's folder may contain a package with the same name as ours.
         command = [sys.executable, "-P", "-m", __name__, str(port)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=self._output, stderr=subprocess.STDOUT, start_new_session=True
@@ -35,7 +35,7 @@ class OwnServer:
         return self._process.poll() is not None
 
     def output(self) -> str:
-        """The end of the child's output, in one line."""
+        """Returns the end of the child's output, in one line."""
         self._output.seek(0)
         return " ".join(self._output.read().decode(errors="replace").split())[-SHOWN:]
 

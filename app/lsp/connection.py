@@ -18,7 +18,7 @@ from app.lsp.settings import EditorSettings
 from core.errors import InputError
 
 START_S = 60  # seconds that a server may take to appear at its port
-LOOK_S = 0.05  # seconds between two checks
+CHECK_S = 0.05  # seconds between two checks
 SUPERSEDED = "superseded"  # the error code of a request that a newer one replaced
 
 
@@ -26,15 +26,15 @@ class Connection:
     """The drafting server of this user, for one editor."""
 
     def __init__(self) -> None:
-        self._http = httpx.AsyncClient(timeout=None, trust_env=False)  # a proxy is not meant for this machine
+        self._http = httpx.AsyncClient(timeout=None, trust_env=False)  # requests to this machine use no proxy
         self._child: OwnServer | None = None
         self._starting: asyncio.Task[None] | None = None
-        self._failure: tuple[int, InputError] | None = None  # port, and why no server could be started there
+        self._failure: tuple[int, InputError] | None = None  # port, and the reason why no server could be started there
 
     async def drafts(self, settings: EditorSettings, session: str, before: str, after: str) -> list[str]:
-        """The drafts between two texts, the best first; none if a newer request of the session replaced this one.
+        """Returns the drafts between two texts, the best first; [] if a newer request of the session replaced this one.
 
-        Raises: InputError if there is no server, or it refuses.
+        Raises: InputError if there is no server, or it refuses the request.
         """
         body = {
             **settings.options,
@@ -53,7 +53,7 @@ class Connection:
         raise InputError(found["error"]["message"])
 
     async def learn(self, settings: EditorSettings, phrase: str) -> None:
-        """Adds an accepted draft to the stores that learn. Raises InputError if there is no server, or it refuses."""
+        """Adds an accepted draft to the stores that learn. Raises InputError as `drafts` does."""
         answer = await self._post(settings, "/api/stores/learn", {"text": phrase, "finished": False})
         if not answer.is_success:
             found = answer.json()
@@ -69,20 +69,20 @@ class Connection:
         try:
             answer = await self._http.post(f"http://127.0.0.1:{settings.port}{path}", json=body, headers=headers)
         except httpx.HTTPError as error:
-            raise InputError(f"Polydraft at port {settings.port} does not answer: {error}.") from error
+            raise InputError(f"Polydraft at port {settings.port} does not respond: {error}.") from error
         if not answer.headers.get("Content-Type", "").startswith("application/json"):
             status = f"{answer.status_code} {HTTPStatus(answer.status_code).phrase}"
-            raise InputError(f"Polydraft at port {settings.port} answers {status}.")
+            raise InputError(f"Polydraft at port {settings.port} responds with {status}.")
         return answer
 
     async def _reach(self, settings: EditorSettings) -> None:
-        """Waits until a server of this user has the port; starts one if the settings allow it."""
+        """Waits until a server of this user runs at the port; starts one if the settings allow it."""
         if running.at(settings.port) is not None:
             return
         if not settings.start:
             raise InputError(
-                f"No Polydraft of yours runs at port {settings.port}. Start it with `polydraft serve`, or allow the "
-                "editor to: set start to true."
+                f"No Polydraft of yours runs at port {settings.port}. Start it with `polydraft serve`, or set start to "
+                "true in the editor."
             )
         if self._failure is not None and self._failure[0] == settings.port:
             raise self._failure[1]
@@ -92,15 +92,15 @@ class Connection:
 
     async def _start(self, port: int) -> None:
         if self._child is not None:
-            self._child.stop()  # at another port, or ended
+            self._child.stop()  # the child runs at another port, or has ended
         child = self._child = OwnServer(port)
-        for _ in range(int(START_S / LOOK_S)):
+        for _ in range(int(START_S / CHECK_S)):
             if running.at(port) is not None:  # the child, or a server that another editor started at the same time
                 return
             if child.ended:
                 self._failure = port, InputError(f"Polydraft could not be started: {child.output()}")
                 raise self._failure[1]
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(CHECK_S)
         child.stop()
         self._failure = port, InputError(f"Polydraft did not start at port {port} within {START_S} s.")
         raise self._failure[1]

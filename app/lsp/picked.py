@@ -1,5 +1,5 @@
-"""Accepted drafts. Stores learn a draft once the user has typed on after it; one that is undone at once is not
-learned."""
+"""Accepted drafts. Stores learn a draft when the user types on after it; a draft that the user undoes immediately is
+not learned."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _LAST_WORDS = re.compile(rf"(?:\S+\s+){{0,{CONTEXT - 1}}}\S*\s*\Z")
 
 @dataclass(frozen=True)
 class Picked:
-    """A draft and its position in a document. An editor sends it back when the user accepts the draft."""
+    """A draft and its position in a document. The editor returns it when the user accepts the draft."""
 
     uri: str
-    at: int  # characters before it
+    at: int  # number of characters before it
     text: str
     phrase: str  # the draft with the words before it
 

@@ -1,6 +1,6 @@
 """The places of a text that get drafts: everywhere in prose, and comments in programming languages.
 
-Pygments finds the comments. It reads a window around the caret, so that a long file delays no draft.
+Pygments finds the comments. It reads only a window around the caret, so drafts in a long file are not delayed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pygments.util import ClassNotFound
 
 from app.lsp.settings import ALL, EditorSettings
 
-BEFORE, AFTER = 65_536, 8_192  # characters around the caret in which comments are found
+BEFORE, AFTER = 65_536, 8_192  # characters around the caret that Pygments reads
 PROBE = "x"
 
 
@@ -24,7 +24,7 @@ def in_comment(text: str, caret: int, language: str, path: str) -> bool:
     """Whether a letter typed at the caret would belong to a comment or a documentation string.
 
     Args:
-        language: the editor's identifier of the language; if Pygments does not know it, the file's name decides.
+        language: the editor's identifier of the language. If Pygments has no lexer for it, the file's name decides.
     """
     lexer = _lexer(language, path)
     if lexer is None:

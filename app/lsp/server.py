@@ -1,11 +1,11 @@
 """The language server: the features of the protocol that `polydraft lsp` has.
 
-    textDocument/inlineCompletion      the drafts at the caret, each an item
-    workspace/executeCommand           the editor reports which draft the user accepted
+    textDocument/inlineCompletion      the drafts at the caret, each as an item
+    workspace/executeCommand           the editor reports the draft that the user accepted
     workspace/didChangeConfiguration   settings; also from initializationOptions
 
-The editor sends whole documents: pygls would place the changes of a document by `str.splitlines`, which knows more line
-ends than the protocol.
+The editor sends whole documents, because pygls locates changes with `str.splitlines`, which splits at more line ends
+than the protocol.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LINE_END = re.compile(r"\r\n|\n|\r")
 
 
 class DraftingLanguageServer(LanguageServer):
-    """The server for one editor: its settings, its connection, and the errors that were shown."""
+    """The server for one editor, with its settings and its connection."""
 
     def __init__(self) -> None:
         super().__init__("polydraft", version("polydraft"), text_document_sync_kind=types.TextDocumentSyncKind.Full)
@@ -44,8 +44,8 @@ class DraftingLanguageServer(LanguageServer):
         self._shown = ""  # the last error, which is not repeated at every key
 
     def change_settings(self, given: Any) -> None:
-        """Applies the editor's settings, in addition to the first ones. If one is invalid, shows an error and changes
-        nothing."""
+        """Applies the editor's settings, in addition to the first ones. If one is invalid, shows an error and keeps all
+        settings."""
         try:
             self.settings = parsed_settings(self.first, section(given))
         except PolydraftError as error:
@@ -61,17 +61,18 @@ class DraftingLanguageServer(LanguageServer):
         self._shown = message
 
     async def drafts(self, params: types.InlineCompletionParams) -> list[types.InlineCompletionItem]:
+        """Returns the drafts at a position; [] at places without drafts. Raises InputError."""
         document = self.workspace.get_text_document(params.text_document.uri)
         text, language, settings = document.source, document.language_id or "", self.settings
         codec = document.position_codec
         caret = offset(text, params.position, codec)
         if not is_prose(language, settings):
-            looked = (text, caret, language, document.path)
-            if not settings.comments or not await asyncio.to_thread(in_comment, *looked):
+            place = (text, caret, language, document.path)
+            if not settings.comments or not await asyncio.to_thread(in_comment, *place):
                 return []
-        start, place, chosen = caret, types.Range(params.position, params.position), ""
-        if selected := params.context.selected_completion_info:  # the editor's own list is open at this entry
-            start, place, chosen = offset(text, selected.range.start, codec), selected.range, selected.text
+        start, replaced, chosen = caret, types.Range(params.position, params.position), ""
+        if selected := params.context.selected_completion_info:  # this entry of the editor's own list is selected
+            start, replaced, chosen = offset(text, selected.range.start, codec), selected.range, selected.text
         before, after = text[:start] + chosen, text[caret : caret + WINDOW]
         session = f"polydraft lsp {os.getpid()} {document.uri}"
         found = await self.connection.drafts(settings, session, cropped(before), after)
@@ -79,7 +80,7 @@ class DraftingLanguageServer(LanguageServer):
         return [
             types.InlineCompletionItem(
                 insert_text=chosen + draft,
-                range=place,
+                range=replaced,
                 command=types.Command(
                     "Accept the draft", ACCEPTED, arguments=[Picked.of(document.uri, before, draft).as_argument()]
                 ),
@@ -88,7 +89,7 @@ class DraftingLanguageServer(LanguageServer):
         ]
 
     async def settle(self) -> None:
-        """The user types on: learn the draft accepted before, unless it was undone."""
+        """Learns the draft accepted before, unless the user has undone it. Called when the user types on or saves."""
         picked, self.picked = self.picked, None
         document = self.workspace.text_documents.get(picked.uri) if picked else None
         if picked and document and picked.is_in(document.source):
@@ -96,7 +97,7 @@ class DraftingLanguageServer(LanguageServer):
 
 
 def offset(text: str, position: types.Position, codec: PositionCodec) -> int:
-    """The number of characters before a position. A position behind the end of its line is at its end."""
+    """Returns the number of characters before a position. A position after the end of its line counts as its end."""
     ends = list(_LINE_END.finditer(text))
     if position.line > len(ends):
         return len(text)
@@ -125,7 +126,7 @@ def create_server() -> DraftingLanguageServer:
     async def configured(params: types.DidChangeConfigurationParams) -> None:
         given = params.settings
         workspace = server.client_capabilities.workspace
-        if given is None and workspace and workspace.configuration:  # the editor expects a request
+        if given is None and workspace and workspace.configuration:  # this editor sends settings only on request
             query = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
             (given,) = await server.workspace_configuration_async(query)
         server.change_settings(given)

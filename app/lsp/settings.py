@@ -22,11 +22,11 @@ ALL = "*"
 
 
 class EditorSettings(BaseModel):
-    """What an editor may set.
+    """The settings that an editor may send.
 
     Attributes:
-        k, length: how many drafts, and their most tokens.
-        prose: languages that have drafts everywhere, by the identifiers of the editor; "*" names all.
+        k, length: the number of drafts, and the highest number of their tokens.
+        prose: the languages that have drafts everywhere, by the editor's identifiers; "*" stands for all.
         comments: whether all other languages have drafts within comments.
         port: of the drafting server.
         start: whether to start a drafting server if none runs at the port.
@@ -53,16 +53,16 @@ class EditorSettings(BaseModel):
 
 
 def parsed_settings(*given: Any) -> EditorSettings:
-    """The settings from the editor's values; a later value replaces an earlier one. Null is ignored, because editors
-    send it for settings that the user has not set.
+    """Returns the settings with the editor's values; a later value replaces an earlier one. Null is ignored, because
+    editors send it for settings that the user has not set.
 
-    Raises: InputError, which names each wrong setting.
+    Raises: InputError, which names each invalid setting.
     """
-    for one in given:
-        if not isinstance(one, dict):
-            raise InputError(f"{one!r} given; an object with settings expected.")
+    for values in given:
+        if not isinstance(values, dict):
+            raise InputError(f"{values!r} given; an object with settings expected.")
     try:
-        merged = {name: value for one in given for name, value in one.items() if value is not None}
+        merged = {name: value for values in given for name, value in values.items() if value is not None}
         return EditorSettings.model_validate(merged)
     except ValidationError as error:
         details = error.errors(include_url=False)
@@ -70,5 +70,6 @@ def parsed_settings(*given: Any) -> EditorSettings:
 
 
 def section(given: Any) -> Any:
-    """Polydraft's part of an editor's settings, which some editors send alone and others under the name Polydraft."""
+    """Returns Polydraft's part of an editor's settings. Some editors send it alone, others under the name
+    "polydraft"."""
     return (given[SECTION] if isinstance(given, dict) and SECTION in given else given) or {}

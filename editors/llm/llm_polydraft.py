@@ -13,7 +13,7 @@ import openai
 from pydantic import Field
 
 URL = "http://127.0.0.1:7893"
-NO_TOKEN = "none"  # the client needs some key, also for a server that requires none
+NO_TOKEN = "none"  # the client requires a key, even if the server does not
 
 
 @llm.hookimpl
@@ -31,11 +31,11 @@ class Polydraft(llm.KeyModel):
 
     class Options(llm.Options):  # pyright: ignore[reportIncompatibleVariableOverride] every plugin does so
         k: int = Field(3, ge=1, le=9, description="Number of drafts")
-        length: int = Field(16, ge=1, le=32, description="Tokens of a draft at most")
-        temperature: float | None = Field(None, ge=0, description="Of sampled drafts, and before a rule")
-        mode: str | None = Field(None, description="How drafts are made: superposed, sampled, beam, …")
-        rule: str | None = Field(None, description="Which tokens are allowed: top-w, min-p, …")
-        seed: int | None = Field(None, description="Of sampled drafts")
+        length: int = Field(16, ge=1, le=32, description="Maximum number of tokens in a draft")
+        temperature: float | None = Field(None, ge=0, description="Temperature of sampled drafts, and before a rule")
+        mode: str | None = Field(None, description="Method of drafting: superposed, sampled, beam, …")
+        rule: str | None = Field(None, description="Sampling rule: top-w, min-p, …")
+        seed: int | None = Field(None, description="Seed of sampled drafts")
         url: str = Field(URL, description="Address of the server")
 
     def execute(
@@ -58,17 +58,17 @@ class Polydraft(llm.KeyModel):
                     extra_body={name: value for name in ("mode", "rule") if (value := getattr(options, name))},
                 )
             except openai.APIConnectionError:
-                raise llm.ModelError(f"No Polydraft answers at {options.url}. Start it: polydraft serve") from None
+                raise llm.ModelError(f"No Polydraft responds at {options.url}. Start it: polydraft serve") from None
             except openai.APIStatusError as error:
-                raise llm.ModelError(said(error)) from None
+                raise llm.ModelError(message_of(error)) from None
         response.response_json = answer.model_dump()
         if answer.usage is not None:
             response.set_usage(input=answer.usage.prompt_tokens, output=answer.usage.completion_tokens)
         yield "\n".join(choice.text for choice in answer.choices if choice.text)
 
 
-def said(error: openai.APIStatusError) -> str:
-    """What the server says is wrong."""
+def message_of(error: openai.APIStatusError) -> str:
+    """Returns the server's message, or a remedy for a wrong token."""
     if error.status_code in (401, 403):
         return f'{error.status_code}: the token is wrong. Set it: llm keys set polydraft --value "$(polydraft token)"'
     body = error.body if isinstance(error.body, dict) else {}

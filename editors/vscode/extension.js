@@ -1,4 +1,4 @@
-// Drafts of Polydraft in VS Code: starts `polydraft lsp`, which does the rest.
+// Drafts of Polydraft in VS Code: starts `polydraft lsp` and connects it to the editor.
 const { LanguageClient } = require("vscode-languageclient/node");
 const { workspace } = require("vscode");
 

@@ -1,8 +1,8 @@
 """POST /polydraft/completions of Jupyter's server: `/v1/completions` of the Polydraft that this user runs.
 
-The browser asks its own server, and so needs neither the token nor the right to ask another one. The token goes only to
-a server of the same user. A closed connection is closed on the other side too, and Polydraft stops the request before
-its next pass.
+The browser sends requests to Jupyter's server, so it needs neither Polydraft's token nor access to another server. The
+token is sent only to a server of the same user. If the browser closes its connection, the one to Polydraft is closed,
+too, and Polydraft stops the request before its next pass.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Missing(Exception):
 
 
 def token_for(port: int) -> str:
-    """The token of this user's Polydraft at the port. Raises Missing if there is none.
+    """Returns the token of this user's Polydraft at the port. Raises Missing if there is none.
 
-    A running Polydraft holds a lock on a file in the user's data folder, where no other user can.
+    A running Polydraft has a lock on a file in the user's data folder, which other users cannot access.
     """
     folder = Path(platformdirs.user_data_path("polydraft", appauthor=False))
     try:
@@ -53,7 +53,7 @@ def _is_locked(file: Any) -> bool:
 
 
 class CompletionsHandler(APIHandler):
-    """Sends the body on, and the answer back as it comes."""
+    """Forwards the body of a request, and streams the response back."""
 
     def initialize(self, port: int) -> None:
         self._port = port
@@ -84,7 +84,7 @@ class CompletionsHandler(APIHandler):
                     self.write(part)
                     await self.flush()
         except (Missing, httpx.HTTPError) as error:
-            self._refuse(str(error) or f"Polydraft at port {self._port} does not answer.")
+            self._refuse(str(error) or f"Polydraft at port {self._port} does not respond.")
 
     def _refuse(self, message: str) -> None:
         self.set_status(503)

@@ -1,4 +1,4 @@
-/** The provider of inline completions: the drafts of one request are its items, which grow while they are streamed. */
+/** The provider of inline completions: its items are the drafts of one request, which grow while they are streamed. */
 
 import { Notification } from "@jupyterlab/apputils";
 import {
@@ -14,14 +14,14 @@ import { ServerConnection } from "@jupyterlab/services";
 import { Growing, type Chunk } from "./growing";
 
 const PROSE = /^text\/(plain|markdown|x-markdown|x-ipythongfm|x-latex|x-tex|x-rst)\b/; // Markdown and raw cells, and files
-const MOST_BEFORE = 16_384; // characters; the server reads no more
+const MOST_BEFORE = 16_384; // characters; the server does not use more
 const MOST_AFTER = 4_096;
-const SHOWN_MS = 10_000; // an error; without a time JupyterLab would only count it
+const SHOWN_MS = 10_000; // of an error; without a time JupyterLab would only count it
 const SCHEMA = {
   properties: {
     k: { title: "Drafts", type: "number", minimum: 1, maximum: 9, default: 3 },
-    length: { title: "Their most tokens", type: "number", minimum: 1, maximum: 32, default: 10 },
-    code: { title: "Drafts in code too", type: "boolean", default: false },
+    length: { title: "Maximum number of tokens in a draft", type: "number", minimum: 1, maximum: 32, default: 10 },
+    code: { title: "Drafts in code, too", type: "boolean", default: false },
   },
   default: { k: 3, length: 10, code: false } as const,
 };
@@ -34,7 +34,7 @@ export class Drafts implements IInlineCompletionProvider {
   private settings: { k: number; length: number; code: boolean } = SCHEMA.default;
   private readonly session = `jupyterlab ${Math.random()}`;
   private latest = new Growing();
-  private told = ""; // the last error, which is not repeated at every key
+  private lastError = ""; // it is not repeated at every key
 
   constructor(private readonly server: ServerConnection.ISettings) {}
 
@@ -52,7 +52,7 @@ export class Drafts implements IInlineCompletionProvider {
     const caret = Text.charIndexToJsIndex(request.offset, request.text);
     try {
       void growing.read(
-        this.ask(growing.signal, {
+        this.chunks(growing.signal, {
           prompt: request.text.slice(0, caret).slice(-MOST_BEFORE),
           suffix: request.text.slice(caret).slice(0, MOST_AFTER),
           n: this.settings.k,
@@ -63,25 +63,25 @@ export class Drafts implements IInlineCompletionProvider {
       );
       await growing.begun;
     } catch (error) {
-      if (!growing.signal.aborted) this.tell(String((error as Error).message));
+      if (!growing.signal.aborted) this.showError(String((error as Error).message));
       return { items: [] };
     }
-    this.told = "";
+    this.lastError = "";
     return { items: growing.items() };
   }
 
-  /** The item with this token as it grows. A newer request ends it. */
+  /** Yields the item with this token while it grows. A newer request ends it. */
   async *stream(token: string): AsyncGenerator<{ response: IInlineCompletionItem }> {
     const growing = this.latest;
     try {
       yield* growing.stream(token);
     } catch (error) {
-      if (!growing.signal.aborted) this.tell(String((error as Error).message));
+      if (!growing.signal.aborted) this.showError(String((error as Error).message));
     }
   }
 
-  /** The chunks of the answer. Raises an error in words. */
-  private async *ask(signal: AbortSignal, body: object): AsyncGenerator<Chunk> {
+  /** Yields the chunks of the response. Throws an error with the server's message. */
+  private async *chunks(signal: AbortSignal, body: object): AsyncGenerator<Chunk> {
     const url = URLExt.join(this.server.baseUrl, "polydraft/completions");
     const init = { method: "POST", body: JSON.stringify(body), signal };
     const answer = await ServerConnection.makeRequest(url, init, this.server);
@@ -101,8 +101,8 @@ export class Drafts implements IInlineCompletionProvider {
     }
   }
 
-  private tell(message: string): void {
-    if (message !== this.told) Notification.error(`Polydraft: ${message}`, { autoClose: SHOWN_MS });
-    this.told = message;
+  private showError(message: string): void {
+    if (message !== this.lastError) Notification.error(`Polydraft: ${message}`, { autoClose: SHOWN_MS });
+    this.lastError = message;
   }
 }

@@ -15,7 +15,7 @@ interface Draft {
 }
 
 export class Growing {
-  /** When there is something to show: the first chunks of all drafts, or the end. */
+  /** Resolved when the first chunks of all drafts have arrived, or at the end. */
   readonly begun: Promise<void>;
 
   private readonly drafts = new Map<number, Draft>();
@@ -26,14 +26,14 @@ export class Growing {
 
   constructor() {
     this.begun = this.beginning.promise;
-    this.changed.promise.catch(() => {}); // nobody may be waiting when an error comes
+    this.changed.promise.catch(() => {}); // an error without a waiting stream is not an unhandled rejection
   }
 
   get signal(): AbortSignal {
     return this.abort.signal;
   }
 
-  /** A newer request takes the place of this one. */
+  /** Ends this request, because a newer one replaces it. */
   stop(): void {
     this.abort.abort();
   }
@@ -41,15 +41,15 @@ export class Growing {
   async read(chunks: AsyncIterable<Chunk>): Promise<void> {
     try {
       for await (const { index, text, finish_reason } of chunks) {
-        // The drafts come by turns: with the second piece of one, all have begun.
+        // The server sends the drafts' chunks in turn, so with the second chunk of one, all have begun.
         if (this.drafts.has(index)) this.beginning.resolve();
         const draft = this.drafts.get(index) ?? { text: "", done: false };
         this.drafts.set(index, { text: draft.text + text, done: finish_reason !== null });
-        this.tell();
+        this.notify();
       }
       this.ended = true;
       this.beginning.resolve();
-      this.tell();
+      this.notify();
     } catch (error) {
       this.ended = true;
       this.beginning.reject(error);
@@ -82,7 +82,8 @@ export class Growing {
     }
   }
 
-  private tell(): void {
+  /** Wakes the waiting streams. */
+  private notify(): void {
     this.changed.resolve();
     this.changed = Promise.withResolvers<void>();
     this.changed.promise.catch(() => {});

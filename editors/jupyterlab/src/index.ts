@@ -7,7 +7,7 @@ import { ICompletionProviderManager, IInlineCompleterFactory, type InlineComplet
 import { Drafts } from "./drafts";
 
 const ACCEPT_WORD = "polydraft:accept-word";
-const WORD = /^\s*\S+/; // also takes the space before a word, as drafts begin with one
+const WORD = /^\s*\S+/; // with the space before a word, because drafts begin with one
 
 const plugin: JupyterFrontEndPlugin<void> = {
   id: "polydraft-jupyterlab:plugin",
@@ -30,19 +30,19 @@ function addAcceptWord(app: JupyterFrontEnd, factory: IInlineCompleterFactory): 
       const active = [...completers].find((completer) => completer.isActive);
       const word = WORD.exec(active?.current?.insertText ?? "");
       if (!active || !word) return;
-      // As if it was typed: the completer shortens its items by what is typed, and goes on to show the rest.
+      // The word is inserted like typed text, by which the completer shortens its items, so the rest stays visible.
       const view = (active.editor as CodeMirrorEditor).editor;
       view.dispatch(view.state.replaceSelection(word[0]));
     },
   });
   app.commands.addKeyBinding({
     command: ACCEPT_WORD,
-    keys: ["Alt N"], // Ctrl ArrowRight belongs to the editor, which lets no other use of it pass
+    keys: ["Alt N"], // the editor itself uses Ctrl ArrowRight
     selector: ".jp-mod-inline-completer-active",
   });
 }
 
-/** The completers that the factory makes from now on: JupyterLab has no other way to the shown item. */
+/** Returns a set of the completers that the factory makes from now on; only they give access to the shown item. */
 function completersOf(factory: IInlineCompleterFactory): Set<InlineCompleter> {
   const made = new Set<InlineCompleter>();
   const make = factory.factory.bind(factory);
