@@ -208,8 +208,8 @@ def test_other_rules_of_pruning_keep_trees_of_no_more_than_so_many(tree: TokenTr
 
 def test_the_table_has_the_best_weight_of_the_depth() -> None:
     def method(name: str, tokens: int) -> SpeculativeMethod:
-        seen = Statistics(cycles=10, tokens=tokens, seconds=1.0)
-        return SpeculativeMethod(name, None, "arc", seen={"some": [seen]}, said={"some": [0.0]})
+        statistics = Statistics(cycles=10, tokens=tokens, seconds=1.0)
+        return SpeculativeMethod(name, None, "arc", statistics={"some": [statistics]}, logprobs={"some": [0.0]})
 
     tried = [method(f"EAGLE-3, {BY_DEPTH}, α = {alpha}", tokens) for alpha, tokens in ((0.5, 14), (1, 17), (2, 16))]
     *rows, best = table(["some"], [method("plain", 10), *tried])
@@ -536,7 +536,7 @@ def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: st
 class Perfect(Drafter):
     """Has the target's own distribution, and guesses the dice: at each level the tokens with the largest ln p + G."""
 
-    name, tells = "perfect", True
+    name, has_distribution = "perfect", True
 
     def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
         tree, ids = TokenTree(likelihood=[]), list(moment.ids)
@@ -590,7 +590,7 @@ def test_the_pruned_share_does_not_count_what_the_size_of_the_tree_left_out() ->
     list(made)
     s = made.statistics
     assert (s.drafted, s.pruned) == (4 * s.proposed, s.proposed)
-    method = SpeculativeMethod("four", None, "arc", seen={"some": [s]}, said={"some": [0.0]})
+    method = SpeculativeMethod("four", None, "arc", statistics={"some": [s]}, logprobs={"some": [0.0]})
     assert row("some", method, method)["pruned_percent"] == 25
 
 

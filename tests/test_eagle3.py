@@ -131,7 +131,7 @@ def test_published_files_are_read(teacher: ModuleTeacher, tmp_path: Path) -> Non
     ("damage", "message"),
     [
         ("no folder", "No EAGLE-3 head at"),
-        ("no json", "is no JSON"),
+        ("no json", "is not JSON"),
         ("a list", "no JSON object"),
         ("no width", "hidden_size None; a number"),
         ("odd heads", "do not fit together"),

@@ -402,7 +402,7 @@ def test_captured_trees_and_their_verification_are_what_the_same_functions_give_
     for _ in range(4):  # the first captures, the others are replays
         features = sequence.features
         assert features is not None and features.device.type == "cuda"
-        tree = drafter.draft(Moment(text, features, whole=len(text) % 4 < 2), 4, chance)
+        tree = drafter.draft(Moment(text, features, distributions=len(text) % 4 < 2), 4, chance)
         compare(drafter._trees._graphs.made.values())  # type: ignore[union-attr]
         ids, parents = tree.under(text[-1])
         target.forward([Row(sequence, ids, parents=parents)])

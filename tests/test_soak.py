@@ -12,13 +12,13 @@ from tiny_models import save_model, tiny
 from app.bench import soak, typists
 from app.bench.report import BenchOptions
 from app.bench.soak import Process, summary
-from app.bench.typists import Habits, Seen, Server, Typist
+from app.bench.typists import Habits, Outcomes, Server, Typist
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-def typed_at(answer: bytes, keys: int = 3) -> Seen:
+def typed_at(answer: bytes, keys: int = 3) -> Outcomes:
     """The results of a typist with a server that returns this answer to every request for drafts."""
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -26,13 +26,13 @@ def typed_at(answer: bytes, keys: int = 3) -> Seen:
         writer.write(answer)
         writer.close()
 
-    async def type() -> Seen:
-        server, seen = await asyncio.start_server(handle, "127.0.0.1", 0), Seen()
+    async def type() -> Outcomes:
+        server, outcomes = await asyncio.start_server(handle, "127.0.0.1", 0), Outcomes()
         async with server:
             port = server.sockets[0].getsockname()[1]
-            typist = Typist(0, Server(f"http://127.0.0.1:{port}", {}), "word " * 500, Habits(restless=False), seen)
+            typist = Typist(0, Server(f"http://127.0.0.1:{port}", {}), "word " * 500, Habits(restless=False), outcomes)
             await typist.type(60, keys)
-        return seen
+        return outcomes
 
     return asyncio.run(asyncio.wait_for(type(), 30))
 
@@ -57,10 +57,10 @@ def chunk(line: bytes) -> bytes:
     ],
 )
 def test_an_answer_that_ends_without_a_word_is_lost(answer: bytes, why: str) -> None:
-    seen = typed_at(answer)
-    assert seen.ends["lost"] >= 1
-    assert any(why in reason for reason in seen.lost)
-    assert not seen.ends["done"]
+    outcomes = typed_at(answer)
+    assert outcomes.ends["lost"] >= 1
+    assert any(why in reason for reason in outcomes.lost)
+    assert not outcomes.ends["done"]
 
 
 def test_an_answer_in_words_is_not_lost() -> None:
@@ -71,11 +71,11 @@ def test_an_answer_in_words_is_not_lost() -> None:
 
 
 def test_what_is_left_behind_misses_its_target() -> None:
-    seen = Seen(first=[0.01], waits={0: [0.01], 1: [0.01], 2: [0.05]})
+    outcomes = Outcomes(first=[0.01], waits={0: [0.01], 1: [0.01], 2: [0.05]})
     before, after = Process(100, 5, 10), Process(100, 6, 12)
-    looks = [Process(size, 5, 10) for size in (10, 50, 100, 100, 100, 120)]
-    alone = Seen(first=[0.01]), Seen(first=[0.02])
-    targets = {t.name: t for t in summary(seen, looks, before, after, alone, 3, 6.0).targets}
+    samples = [Process(size, 5, 10) for size in (10, 50, 100, 100, 100, 120)]
+    alone = Outcomes(first=[0.01]), Outcomes(first=[0.02])
+    targets = {t.name: t for t in summary(outcomes, samples, before, after, alone, 3, 6.0).targets}
     assert targets["fairness: slowest typist's median wait / median"].value == pytest.approx(5)
     assert targets["memory after warm-up: furthest from its median, %"].value == pytest.approx(20)
     assert (targets["threads left"].value, targets["descriptors left"].value) == (1, 2)

@@ -1,1 +1,1 @@
-"""The work done once per model: training EAGLE-3 heads, and measuring the constants of ARC's tolerance."""
+"""Training of EAGLE-3 heads and of adapters to a person's text, and calibration of ARC's tolerance."""

@@ -1,7 +1,7 @@
 """Trains a low-rank adapter (LoRA, arXiv 2106.09685) on token ids, on a CPU.
 
-The model's weights are frozen, so a step costs two passes' arithmetic instead of three. The output layer never holds
-the logits of a whole piece: its loss and the gradient of its input are computed a few positions at a time.
+The model's weights are frozen, so a step costs the arithmetic of two passes instead of three. The logits of a whole
+piece are never in memory: the output layer's loss and the gradient of its input are computed a few positions at a time.
 
 Shapes: N pieces of T tokens, D width, V vocabulary.
 """
@@ -42,7 +42,7 @@ class AdapterRecipe:
         length: tokens of a piece.
         batch: pieces per step.
         epochs: how often each piece is trained.
-        replays: earlier pieces per new one, at random, when an adapter is continued with new text.
+        replays: the number of earlier pieces, sampled at random, per new piece, when training continues with new text.
         clip: of the gradient's norm.
         seed: of the order of the pieces and the first A.
     """
@@ -69,11 +69,11 @@ class AdapterRecipe:
             raise InputError(f"rate {self.rate} and places {list(self.places)} given; both are needed.")
 
     def identity(self) -> dict[str, Any]:
-        """What a state depends on; the rest may change from one run to the next."""
+        """Returns the fields that a state depends on; the others may change from one run to the next."""
         return {name: getattr(self, name) for name in ("rank", "alpha", "places", "length", "seed")}
 
     def rate_at(self, step: int, passed: float) -> float:
-        """The learning rate of a run's step, given the share of the run that has passed."""
+        """Returns the learning rate of a run's step, given the share of the run that has passed."""
         return self.rate * min((step + 1) / self.warm_up, 1.0) * (1 - 0.9 * min(passed, 1.0))
 
 
@@ -82,7 +82,7 @@ class Student:
 
     Attributes:
         places: the trainable matrices by layer and projection.
-        dtype: of the frozen products: float32, or bfloat16 where this machine multiplies it faster.
+        dtype: of the frozen products: float32, or bfloat16 if this machine multiplies it faster.
     """
 
     def __init__(self, module: PreTrainedModel, recipe: AdapterRecipe, dtype: torch.dtype | None = None) -> None:
@@ -91,9 +91,10 @@ class Student:
         if why_not := why_not_family(module):
             raise InputError(f"Adapters are trained for the Llama family only: {why_not}.")
         self._module: Any = module.eval().requires_grad_(False)
-        found = projections(module.named_modules())
-        linear = found[min(found)]
-        self.dtype = dtype or faster_dtype(linear.weight)
+        found = {
+            place: each for place, each in projections(module.named_modules()).items() if isinstance(each, nn.Linear)
+        }
+        self.dtype = dtype or faster_dtype(found[min(found)].weight)
         chance = torch.Generator().manual_seed(recipe.seed)
         self.places: dict[Place, _Adapted] = {}
         names = {id(each): name for name, each in module.named_modules()}
@@ -112,17 +113,18 @@ class Student:
         return [x for adapted in self.places.values() for x in (adapted.a, adapted.b)]
 
     def maps(self) -> dict[Place, LowRank]:
-        """Copies of the adapters' matrices."""
+        """Returns copies of the adapters' matrices."""
         return {place: LowRank(each.a.detach().clone(), each.b.detach().clone()) for place, each in self.places.items()}
 
     def loss(self, ids: Tensor) -> Tensor:
-        """The mean of -ln p over the next tokens of pieces (N, T), with gradients."""
+        """Returns the mean of -ln p over the next tokens of pieces (N, T), with gradients."""
         hidden = self._hidden(ids[:, :-1]).flatten(0, 1)  # (N · (T - 1), D)
         return _CrossEntropy.apply(hidden, self._output, ids[:, 1:].flatten())  # pyright: ignore[reportReturnType]
 
     @torch.no_grad()
     def logprobs(self, ids: Tensor, strength: float = 1.0) -> Tensor:
-        """ln p of each token of a piece (T,) after the first: (T - 1,) float32; at strength 0 of the model alone."""
+        """Returns ln p (T - 1,) float32 of each token of a piece (T,) after the first; at strength 0, of the model
+        alone."""
         for each in self.places.values():
             each.strength = strength
         try:
@@ -137,14 +139,14 @@ class Student:
         return torch.cat(found)
 
     def bytes_per_piece(self, length: int) -> int:
-        """An estimate of the memory that training one piece needs beside the weights."""
+        """Returns an estimate of the memory that training one piece needs, without the weights."""
         c = self._module.config
         of_layer = 18 * c.hidden_size + 8 * c.intermediate_size  # numbers per token, measured
         logits = 3 * AT_ONCE * len(self._output)
         return 4 * (length * (of_layer * c.num_hidden_layers + 2 * c.hidden_size) + logits)
 
     def _hidden(self, ids: Tensor) -> Tensor:
-        """What the output layer reads, (N, T, D)."""
+        """Returns the input of the output layer, (N, T, D)."""
         return self._module.model(input_ids=ids, use_cache=False).last_hidden_state
 
 
@@ -156,7 +158,7 @@ class _Adapted(nn.Module):
         self._weight, self._bias = linear.weight.detach().to(dtype), linear.bias
         self.strength = 1.0 if rank else 0.0
         out, inputs = linear.weight.shape
-        bound = 1 / math.sqrt(inputs)  # as `peft` initialises A; B is zero, so that training begins with the model
+        bound = 1 / math.sqrt(inputs)  # A is initialised as in `peft`; B is zero, so training begins with the model
         a = (2 * torch.rand(rank, inputs, generator=chance) - 1) * bound
         self.a, self.b = nn.Parameter(a), nn.Parameter(torch.zeros(out, rank))
         self._scale = alpha / max(rank, 1)
@@ -170,12 +172,12 @@ class _Adapted(nn.Module):
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """The mean cross-entropy of a linear output layer without bias. Its gradient is computed together with it, so that
-    no logits are kept."""
+    """Computes the mean cross-entropy of a linear output layer without bias, together with the gradient, so that no
+    logits are kept."""
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, wanted: Tensor) -> Tensor:
-        """hidden (n, D), weight (V, D), wanted (n,) -> a number."""
+        """Returns a scalar from hidden (n, D), weight (V, D) and the ids of the next tokens, `wanted` (n,)."""
         slope = torch.empty_like(hidden)
         total = 0.0
         for at in range(0, len(hidden), AT_ONCE):
@@ -197,7 +199,8 @@ class _CrossEntropy(torch.autograd.Function):
 
 
 def faster_dtype(weight: Tensor, rows: int = 256) -> torch.dtype:
-    """float32, or bfloat16 if this machine multiplies `rows` inputs by the weight at least a fifth faster in it."""
+    """Returns bfloat16 if this machine multiplies `rows` inputs by the weight at least a fifth faster in it, else
+    float32."""
     x, seconds = torch.randn(rows, weight.shape[1]), {}
     for dtype in (torch.float32, torch.bfloat16):
         given, w = x.to(dtype), weight.detach().to(dtype)
@@ -212,12 +215,12 @@ def faster_dtype(weight: Tensor, rows: int = 256) -> torch.dtype:
 
 @dataclass
 class State:
-    """Where a training stands, from which it resumes or continues with more text.
+    """The state of a training, from which it resumes or continues with more text.
 
     Attributes:
-        tensors: by name, the matrices and AdamW's moments.
+        tensors: the matrices and AdamW's moments, by name.
         times: how often each piece was trained.
-        learnt: tokens of the store's documents up to the end of the training text.
+        learnt: the number of tokens of the store's documents up to the end of the training text.
         steps: of the optimiser.
         spent: seconds of training.
         curve: (tokens trained, mean ln p on held-out text).
@@ -231,18 +234,18 @@ class State:
     curve: list[tuple[int, float]] = field(default_factory=list)
 
     def to_bytes(self, identity: str) -> bytes:
-        """A safetensors file; `identity` names what it belongs to."""
-        said = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"}
-        return safetensors.torch.save(self.tensors, {"identity": identity, "state": json.dumps(said)})
+        """Returns the contents of a safetensors file with the identity of the training."""
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "tensors"}
+        return safetensors.torch.save(self.tensors, {"identity": identity, "state": json.dumps(values)})
 
     @staticmethod
-    def of(tensors: dict[str, Tensor], said: Mapping[str, Any], identity: str) -> State | None:
-        """From the contents of such a file; None if it belongs to something else. Raises InputError if it is
+    def of(tensors: dict[str, Tensor], metadata: Mapping[str, Any], identity: str) -> State | None:
+        """Makes a state from the contents of such a file; None for another identity. Raises InputError if the file is
         damaged."""
-        if said.get("identity") != identity:
+        if metadata.get("identity") != identity:
             return None
         try:
-            found = json.loads(said["state"])
+            found = json.loads(metadata["state"])
             times = [int(n) for n in found["times"]]
             curve = [(int(tokens), float(value)) for tokens, value in found["curve"]]
             return State(tensors, times, int(found["learnt"]), int(found["steps"]), float(found["spent"]), curve)
@@ -252,8 +255,8 @@ class State:
 
 @dataclass(frozen=True)
 class Progress:
-    """After a step of a run: steps done and planned, the mean loss of its pieces, and the mean ln p on held-out text if
-    it was evaluated."""
+    """The figures after a step of a run: steps done and planned, the mean loss of its pieces, and the mean ln p on
+    held-out text if it was evaluated."""
 
     step: int
     steps: int
@@ -262,8 +265,8 @@ class Progress:
 
 
 class Trainer:
-    """Trains a student's adapters, from a state if there is one. `run` may be stopped after any step, and `state`
-    written at any time between two."""
+    """Trains a student's adapters, from a state if there is one. `run` may be stopped after any step, and `state` may
+    be called between any two steps."""
 
     def __init__(self, student: Student, pieces: np.ndarray, recipe: AdapterRecipe, state: State | None = None) -> None:
         """
@@ -278,13 +281,13 @@ class Trainer:
             raise InputError(f"A state of {len(state.times)} pieces given for {len(pieces)}.")
         self._optimiser = torch.optim.AdamW(student.parameters, lr=recipe.rate, betas=(0.9, 0.99), weight_decay=0.0)
         self.steps, self.spent, self.curve = state.steps, state.spent, list(state.curve)
-        # Only new text after complete training is trained together with earlier text, not the rest of it.
+        # Earlier pieces are replayed only if new text was added after a complete training.
         self._replays = recipe.replays if min(state.times, default=0) >= recipe.epochs else 0
         if state.tensors:
             self._restore(state)
 
     def state(self, learnt: int) -> State:
-        """A copy of where it stands; see `State`."""
+        """Returns a copy of the current state; see `State`."""
         tensors: dict[str, Tensor] = {}
         for name, x in self._named():
             tensors[name] = x.detach().clone()
@@ -294,7 +297,7 @@ class Trainer:
 
     @property
     def complete(self) -> bool:
-        """Whether every piece was trained as often as the recipe says."""
+        """Whether every piece was trained as often as the recipe requires."""
         return min(self._times, default=0) >= self._recipe.epochs
 
     @property
@@ -305,7 +308,7 @@ class Trainer:
 
     @property
     def tokens(self) -> int:
-        """Tokens that were trained at least once."""
+        """The number of tokens that were trained at least once."""
         return sum(times > 0 for times in self._times) * self._pieces.shape[1]
 
     def run(
@@ -314,13 +317,13 @@ class Trainer:
         held_out: Callable[[], float] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> Iterator[Progress]:
-        """Trains every piece that is due, or until the time is over; at least one step.
+        """Trains the remaining pieces until the time is over; at least one step.
 
         Args:
-            held_out: evaluates the mean ln p on held-out text, at the start and some times in between.
+            held_out: evaluates the mean ln p on held-out text, at the start and several times during the run.
         """
         recipe, began = self._recipe, clock()
-        queue = self._due()
+        queue = self._queue()
         steps = -(-len(queue) // recipe.batch)
         spent = self.spent
         if held_out and steps and not self.curve:
@@ -343,7 +346,7 @@ class Trainer:
                 return
 
     def _step(self, chosen: list[int]) -> float:
-        """One piece after the other: all at once would cost memory and save no time on a CPU."""
+        """Trains one piece after the other, because all at once would take more memory and no less time on a CPU."""
         self._optimiser.zero_grad()
         total = 0.0
         for piece in chosen:
@@ -360,14 +363,15 @@ class Trainer:
             self._times[piece] += 1
         return total
 
-    def _due(self) -> list[int]:
-        """The pieces to train, in their order: in every round those that are due, each with some earlier ones."""
+    def _queue(self) -> list[int]:
+        """Returns the pieces to train, in their order: in every round the untrained ones, each with some earlier
+        ones."""
         recipe, chance = self._recipe, np.random.default_rng((self._recipe.seed, self.steps))
         earlier = [piece for piece, times in enumerate(self._times) if times >= recipe.epochs]
         queue: list[int] = []
         for above in range(recipe.epochs):
-            due = [piece for piece, times in enumerate(self._times) if recipe.epochs - times > above]
-            for piece in chance.permutation(due).tolist():
+            untrained = [piece for piece, times in enumerate(self._times) if recipe.epochs - times > above]
+            for piece in chance.permutation(untrained).tolist():
                 queue.append(piece)
                 if earlier:
                     queue += chance.choice(earlier, self._replays).tolist()

@@ -1,10 +1,10 @@
-"""Measures the constants behind LTS, once per model (Algorithm 1).
+"""Measures the constants of LTS, once per model (Algorithm 1).
 
-There are two ways to compute them. `fit_constants` is the paper's: quantiles over all pairs. But a bound that holds on
-95 % of all pairs need not hold on 95 % of those that it *accepts*, and on small models it does not: the smaller of two
-bounds is smallest where it errs, and a margin near 0 carries no information about the next words. `fit_accepted` is
-ours: constants per class of pairs, each computed such that it holds on its own class; a side that does not hold on the
-pairs that it accepts is dropped; and τ_δ is at most a divergence that people consider tolerable.
+There are two methods. `fit_constants` is the paper's: quantiles over all pairs. But a bound that holds on 95 % of all
+pairs need not hold on 95 % of those that it *accepts*, and on small models it does not: the minimum of two bounds is
+smallest where it errs, and a margin near 0 carries no information about the next words. `fit_accepted` is ours:
+constants per class of pairs, each with a bound that holds on its own class. A bound that does not hold on the pairs
+that it accepts is dropped, and τ_δ has an upper limit in bits of divergence.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.speculative.target import TargetSampling, softmax
 Z = 1.959964  # of the normal distribution, two-sided 95 %
 TINY = 1e-12  # lower limit of every constant
 BUDGET = 0.5  # bits of JS that are tolerated: 0 for the same distribution, 1 for disjoint ones
-CELLS = (100, 200, 400, 800, 1600)  # the nearest so many pairs, then the next, …: classes of ‖W Δe‖²
+CELLS = (100, 200, 400, 800, 1600)  # sizes of the classes of ‖W Δe‖²: the nearest 100 pairs, then the next 200, …
 NEAREST = 3  # near candidates sampled per position
 
 
@@ -39,8 +39,8 @@ class Sample:
         js: JS(q_{j+1}, r_{j+1}) in nats.
         emb, logit: ‖W Δe‖² and (Δℓ̃)².
         entropy: H of p̃ as a share of ln V.
-        depth: number of the model's own tokens before it, 0 to 5 and again.
-        drawn: t_d was sampled uniformly, as in Algorithm 1; else it is one of the candidates with the nearest
+        depth: number of the model's own tokens before it, modulo 6.
+        drawn: whether t_d was sampled uniformly, as in Algorithm 1; else it is one of the candidates with the nearest
             embeddings.
     """
 
@@ -53,13 +53,13 @@ class Sample:
 
 
 def whitening(embeddings: Tensor) -> np.ndarray:
-    """1/σ̂ per dimension, (D,) (line 1); 0 for a dimension in which all tokens agree."""
+    """Returns 1/σ̂ per dimension, (D,) (line 1); 0 for a dimension in which all tokens are equal."""
     deviation = embeddings.double().std(0).numpy()
     return np.where(deviation > 0, 1 / np.where(deviation > 0, deviation, 1), 0.0)
 
 
 def divergence(after_d: Tensor, after_m: Tensor, temperature: float, top_k: int) -> float:
-    """JS(q_{j+1}, r_{j+1}) over the union of both top-K sets (lines 7-8), from logits (V,)."""
+    """Returns JS(q_{j+1}, r_{j+1}) over the union of both top-K sets (lines 7-8), from logits (V,)."""
     k = min(top_k, len(after_d))
     union = torch.cat([after_d.topk(k).indices, after_m.topk(k).indices]).unique()
     t = temperature or 1.0
@@ -82,10 +82,9 @@ def collect(
     """Samples (C, j) at `per_prompt` positions of the model's own continuation of each prompt (token ids).
 
     At each position there are four candidates t_d among the `candidates` most probable tokens except the first: one
-    sampled
-    uniformly, as in Algorithm 1, and the NEAREST to t_m, because the bound must hold for near tokens. One pass
-    evaluates
-    all continuations, as a tree of five, of `batch` prompts at once. Tokens that are never tolerated are left out.
+    sampled uniformly, as in Algorithm 1, and the NEAREST to t_m, because the bound must hold for near tokens. One pass
+    evaluates all continuations, as a tree of five, of `batch` prompts at once. Tokens that are never tolerated are left
+    out.
     """
     listed = [list(prompt) for prompt in prompts]
     # Prompts of similar length share a pass; the samples of each do not depend on its neighbours.
@@ -111,7 +110,7 @@ class _Text:
 
     def __init__(self, model: LanguageModel, ids: list[int], chance: np.random.Generator) -> None:
         self.sequence, self.ids, self.chance = model.open(), ids, chance
-        self.fed = 0  # of ids
+        self.fed = 0  # number of ids in the sequence
 
 
 def _continue(
@@ -125,7 +124,7 @@ def _continue(
     candidates: int,
     top_k: int,
 ) -> list[Sample]:
-    """Continues some texts for `steps` tokens, and samples pairs at every `every`-th."""
+    """Continues the texts for `steps` tokens, and samples pairs at every `every`-th."""
     found: list[Sample] = []
     for step in range(steps):
         if not running:
@@ -170,7 +169,8 @@ def _candidates(
     never: frozenset[int],
     chance: np.random.Generator,
 ) -> list[int]:
-    """t_m, then a probable token sampled uniformly, then the NEAREST probable ones to t_m; [] if t_m is an end."""
+    """Returns t_m, then a probable token sampled uniformly, then the NEAREST probable ones to t_m; [] if t_m is never
+    replaced."""
     best = [int(i) for i in np.argsort(-p, kind="stable")[: candidates + 1] if p[i] > 0]
     t_m, others = best[0], [t_d for t_d in best[1:] if t_d not in never]
     if t_m in never or not others:
@@ -181,14 +181,14 @@ def _candidates(
 
 
 def fit_constants(samples: Sequence[Sample], delta: float = 0.05, corrected: bool = False) -> Constants:
-    """c'_s, ακ and τ_δ (Algorithm 1, lines 11-14).
+    """Computes c'_s, ακ and τ_δ (Algorithm 1, lines 11-14).
 
     Args:
-        corrected: use quantiles so high that the Wilson interval of their coverage starts at 1 - δ.
+        corrected: whether to take the lowest quantiles whose coverage has a Wilson interval above 1 - δ.
     Raises: InputError for too few samples.
     """
     if len(samples) < 20:
-        raise InputError(f"{len(samples)} samples given; at least 20 expected to take quantiles of.")
+        raise InputError(f"{len(samples)} samples given; at least 20 expected, to compute quantiles.")
     js, emb, logit = (np.array([getattr(s, name) for s in samples]) for name in ("js", "emb", "logit"))
     level = 1 - delta
     if corrected:
@@ -196,8 +196,8 @@ def fit_constants(samples: Sequence[Sample], delta: float = 0.05, corrected: boo
     c_s = _quantile(js / np.maximum(emb, 1e-12), level)
     alpha_kappa = _quantile(js / np.maximum(logit, 1e-6), level)
     u = np.minimum(c_s * emb, alpha_kappa * logit)
-    # U is the smaller of two bounds that each hold at level 1 - δ, so it holds less often than either. α compensates:
-    # both grow until U covers as well (the paper leaves α ≥ 1 open).
+    # U is the smaller of two bounds that each hold at level 1 - δ, so it holds less often than either. α raises both
+    # until U holds at this level (the paper does not fix α ≥ 1).
     alpha = max(1.0, _quantile(js / np.maximum(u, 1e-12), level)) if corrected else 1.0
     return Constants(c_s * alpha, alpha_kappa * alpha, _quantile(u, 1 - delta) * (alpha if corrected else 1.0))
 
@@ -205,11 +205,12 @@ def fit_constants(samples: Sequence[Sample], delta: float = 0.05, corrected: boo
 def fit_accepted(
     samples: Sequence[Sample], delta: float = 0.05, budget: float = BUDGET
 ) -> tuple[Constants, list[Bucket]]:
-    """Constants that hold on the pairs that they accept: overall, and for classes of near pairs, nearest first.
+    """Computes constants that hold on the pairs that they accept: overall, and for classes of near pairs, the nearest
+    first.
 
-    In each class c'_s is a quantile so high that the Wilson interval of its coverage *within the class* starts at
-    1 - δ. The class is computed from values known at verification, so the bound holds there as well. The margin's side
-    is used only if it holds on the pairs whose U ≤ τ_δ it decides.
+    In each class c'_s is the lowest quantile whose coverage *within the class* has a Wilson interval above 1 - δ. The
+    class depends only on values that are known at verification, so the bound holds there as well. The margin's bound is
+    used only if it holds on the pairs that only it accepts.
 
     Args:
         budget: upper limit of τ_δ in bits of divergence.
@@ -235,7 +236,7 @@ def fit_accepted(
 
 
 def _logit_side_holds(samples: Sequence[Sample], constants: Constants, delta: float, tau: float) -> bool:
-    """Whether ακ·(Δℓ̃)² bounds 1 - δ of the pairs that only it would accept."""
+    """Whether ακ·(Δℓ̃)² bounds a share 1 - δ of the pairs that only it would accept."""
     decided = [(s.js, u) for s in samples if (u := constants.alpha_kappa * s.logit) <= tau < constants.c_s * s.emb]
     return wilson(sum(js <= u for js, u in decided), len(decided))[0] >= 1 - delta
 
@@ -250,13 +251,13 @@ def calibrate(
     prompts: int = 0,
     **about: float,
 ) -> Calibration:
-    """Constants with the model's fingerprint.
+    """Computes the constants, and returns them with the model's fingerprint.
 
     Args:
-        budget: bits of divergence that are tolerated, with constants that hold on the pairs that they accept; None for
-            the paper's constants.
-        buckets: of the paper's constants: the number of classes of entropy, and of early and late depth each, with
-            separate constants and the finite-sample correction; 0 for one set of constants.
+        budget: the tolerated bits of divergence, for constants that hold on the pairs that they accept; None for the
+            paper's constants.
+        buckets: with the paper's constants, the number of entropy classes, each divided into early and late depths,
+            with separate constants and the finite-sample correction; 0 for one set of constants.
         about: temperature and top_k of the samples.
     """
     made: list[Bucket] = []
@@ -290,7 +291,7 @@ def calibrate(
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of a share (Wilson 1927)."""
+    """Returns the 95 % interval of a share (Wilson 1927)."""
     if n == 0:
         return 0.0, 1.0
     p, z2 = hits / n, Z * Z
@@ -300,7 +301,7 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
 
 
 def corrected_level(n: int, delta: float) -> float:
-    """The smallest level whose Wilson interval over n samples starts at 1 - δ or above; 1 if n is too small."""
+    """Returns the lowest level whose Wilson interval over n samples starts at 1 - δ or above; 1 if n is too small."""
     for hits in range(math.ceil(n * (1 - delta)), n + 1):
         if wilson(hits, n)[0] >= 1 - delta:
             return hits / n
@@ -308,6 +309,6 @@ def corrected_level(n: int, delta: float) -> float:
 
 
 def _quantile(values: np.ndarray, level: float) -> float:
-    """The smallest of the values that at least a share `level` does not exceed."""
+    """Returns the smallest value that is not exceeded by at least a share `level` of the values."""
     ordered = np.sort(values)
     return float(ordered[min(max(math.ceil(level * len(ordered) - 1e-9), 1), len(ordered)) - 1])

@@ -1,13 +1,15 @@
-"""First weights of an EAGLE-3 head, in closed form, which make the head useful before its first training step.
+"""Computes the first weights of an EAGLE-3 head in closed form, so that the head is useful before its first training
+step.
 
-Gradient descent from random weights spends most of a small budget on a solution that least squares finds at once. The
-head's target at position t is the output of the target's last layer at t+1; call that u, over its root mean square.
+Gradient descent from random weights spends most of a small budget on a solution that least squares finds at once. Let u
+be the output of the target's last layer at position t+1, divided by its root mean square; the head is to predict u at
+position t.
 
     u ≈ F·features(t) + B·x(t+1)        by ridge regression
 
-F becomes `fc`. B, truncated to the rank that fits, becomes the values and outputs of most attention heads, which attend
-only to their own position: a head whose queries and keys are one constant vector, rotated by position, is sharpest
-at distance 0. The other attention heads and the feed-forward layer begin at random, with small weights.
+F becomes `fc`. B, truncated to the available rank, becomes the values and outputs of most attention heads, which attend
+only to their own position: if queries and keys are one constant vector, rotated by position, attention is highest at
+distance 0. The other attention heads and the feed-forward layer begin with small random weights.
 
 Shapes: N positions, D width of head and target, H heads of width w.
 """
@@ -23,7 +25,7 @@ from core.speculative.eagle3 import Eagle3Head
 
 OWN = 2 / 3  # share of the attention heads that attend to their own position
 SHARP = 6.0  # length of their queries and keys, per rotated pair
-PAIRS = 6  # rotated pairs that they use: the fastest ones
+PAIRS = 6  # the number of rotated pairs that they use, which are the fastest
 RIDGE = 1e-2
 
 
@@ -54,13 +56,13 @@ def fit_first_weights(head: Eagle3Head, features: Tensor, last: Tensor, x: Tenso
     attention.v_proj.weight[:own, :d] = root[:, None] * right[:own]
     group = config.num_attention_heads // config.key_heads
     attention.o_proj.weight.mul_(0.1)
-    for at in range(own // w):  # the heads of a group have equal weights: each a share
+    for at in range(own // w):  # the heads of a group have equal weights, so each contributes an equal share
         for g in range(group):
             place = (at * group + g) * w
             attention.o_proj.weight[:, place : place + w] = (left[:, :own] * root)[:, at * w : at * w + w] / group
     fused = features @ head.fc.weight.T
-    seen = torch.cat((tokens, _sized(fused)), 1)
-    mean = seen.mean(0)
+    inputs = torch.cat((tokens, _sized(fused)), 1)
+    mean = inputs.mean(0)
     constant = mean / mean.square().sum()  # its product with the head's input is 1 on average
     sharp = torch.zeros(w)
     sharp[: min(PAIRS, w // 2)] = SHARP
@@ -73,7 +75,7 @@ def fit_first_weights(head: Eagle3Head, features: Tensor, last: Tensor, x: Tenso
 
 
 def feature_scale(features: Tensor) -> Tensor:
-    """(…, 3·D) -> (3·D,) root mean squares over all positions, never 0."""
+    """Returns the root mean squares (3·D,) of features (…, 3·D) over all positions, always above 0."""
     return features.flatten(0, -2).square().mean(0).sqrt().add_(1e-6)
 
 
@@ -82,7 +84,7 @@ def _sized(x: Tensor) -> Tensor:
 
 
 def _ridge(a: Tensor, y: Tensor) -> Tensor:
-    """argmin |y - a·c|² + λ|c|², with λ a share of a's mean square, in float32."""
+    """Returns argmin |y - a·c|² + λ|c|², with λ a share of a's mean square, in float32."""
     products = a.T @ a
     products.diagonal().add_(RIDGE * products.diagonal().mean())
     return torch.linalg.solve(products, a.T @ y)

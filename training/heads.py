@@ -1,10 +1,10 @@
 """Trains an EAGLE-3 head on the target's own features, with the head's own output fed back several times.
 
-Training-time test (section 3.2 of arXiv 2503.01840). At inference, the head sees the target's features only up to the
-last accepted token; from there on its own output replaces them. So a training step unrolls it: at step 0 every position
-has the target's feature, at step j the output of step j-1 in its place, shifted by one token each time. A position at
-step j attends to the target's features before it, and to its own chain of steps, nothing else; so all positions of a
-text are trained at once.
+Training-time test (section 3.2 of arXiv 2503.01840). At inference, the head has the target's features only up to the
+last accepted token; after it, the head's own output replaces them. So a training step unrolls the head: at step 0 every
+position has the target's feature, at step j the output of step j-1, shifted by one token each time. A position at step
+j attends only to the target's features before it and to its own chain of steps, so all positions of a text are trained
+at once.
 
 Shapes: B texts, T tokens each, D_t width of the target, V and V_d vocabularies of target and head.
 """
@@ -39,7 +39,8 @@ class Teacher(Protocol):
     embeddings: Tensor  # (V, D_t)
 
     def __call__(self, ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """For texts (B, T): logits (B, T, V), or (B, T, V_d) of only these tokens, and features (B, T, 3·D_t)."""
+        """Returns, for texts (B, T), the logits (B, T, V), or (B, T, V_d) of only these tokens, and the features
+        (B, T, 3·D_t)."""
         ...
 
 
@@ -51,8 +52,8 @@ class Recipe:
         steps: of the optimiser.
         batch: texts per step.
         unroll: steps of the training-time test.
-        share: of the positions of a text that are unrolled beyond the first step.
-        replays: steps on earlier texts for each step on new ones: the target, the more expensive part, caches them.
+        share: the share of a text's positions that are unrolled beyond the first step.
+        replays: steps on earlier texts for each step on new ones; they cost less, because the target caches its states.
         rate: the highest learning rate; it rises for `warm_up` steps and falls as a cosine to a fiftieth.
         clip: of the gradient's norm.
         seed: of the order of the texts and of the first weights.
@@ -78,8 +79,8 @@ class Recipe:
             raise InputError(f"rate {self.rate} given; above 0 expected.")
 
     def rate_at(self, step: int, passed: float = 0.0) -> float:
-        """The learning rate of a step, given the elapsed share of the time: time or steps end the run, whichever comes
-        first."""
+        """Returns the learning rate of a step, given the elapsed share of the time. The run ends after all steps or all
+        of the time, whichever comes first."""
         if step < self.warm_up:
             return self.rate * (step + 1) / self.warm_up
         passed = max(passed, (step - self.warm_up) / max(self.steps - self.warm_up, 1))
@@ -107,7 +108,8 @@ class Unrolled:
 
 
 def draft_vocabulary(windows: np.ndarray, vocab_size: int, size: int) -> Tensor:
-    """The `size` most frequent tokens of the texts (N, T), by id; ties go to the lower one."""
+    """Returns the `size` most frequent tokens of the texts (N, T), sorted by id; of equally frequent ones, the lower
+    ids."""
     counts = np.bincount(windows.ravel(), minlength=vocab_size)
     return torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:size]))
 
@@ -119,10 +121,9 @@ def new_head(
     output: Tensor | None = None,
     norm: Tensor | None = None,
 ) -> Eagle3Head:
-    """An untrained head. It passes the high feature through and uses the target's own output rows, (V, D)
-    `output`, after the target's last `norm` (D,), if the widths agree. This is a poor draft model, but far better than
-    a
-    random one. `training.first_weights` improves it."""
+    """Returns an untrained head. If the widths agree, it passes the high feature through, and uses the rows of the
+    target's `output` (V, D) after the target's last `norm` (D,). It is a poor draft model, but far better than a random
+    one. `training.first_weights` improves it."""
     head = Eagle3Head(config)
     head.set_vocabulary(vocabulary)
     d = config.hidden_size
@@ -143,20 +144,20 @@ def new_head(
 def unrolled(
     head: Eagle3Head, teacher: Teacher, ids: Tensor, steps: int, whole: bool = True, share: float = 1.0
 ) -> Unrolled:
-    """The training-time test on texts (B, T), T > steps + 1.
+    """Runs the training-time test on texts (B, T), T > steps + 1.
 
     Args:
-        whole: use the target's distribution over its whole vocabulary, for exact figures; else its restriction to the
-            draft vocabulary, which costs a sixth and trains equally well.
-        share: of the positions that are unrolled beyond step 0, sampled by torch's generator.
+        whole: whether to use the target's distribution over its whole vocabulary, for exact figures; else its
+            restriction to the draft vocabulary, which costs a sixth and trains equally well.
+        share: the share of positions that are unrolled beyond step 0, sampled by torch's generator.
     """
     vocabulary = head.vocabulary
     logits, features = teacher(ids, None if whole else vocabulary)
-    n = ids.shape[1] - 1  # positions that have a feature and a next token
+    n = ids.shape[1] - 1  # the number of positions that have a feature and a next token
     p = logits[:, 1:].float().softmax(-1)  # (B, n, V or V_d): after the token that position t embeds
     best = p.argmax(-1)
     if whole:
-        p = p[..., vocabulary]  # less than 1 if the target may leave the draft vocabulary
+        p = p[..., vocabulary]  # its sum is below 1 if the target may leave the draft vocabulary
     else:
         best = vocabulary[best]
     x = teacher.embeddings[ids[:, 1:]]  # (B, n, D_t)
@@ -169,8 +170,9 @@ def unrolled(
             at = torch.randperm(n, device=ids.device)[: max(round(share * n), 1)].sort().values
             f = f[:, at]
         f = chains.step(f, at, j)
-        told = at + j < n  # positions whose shifted target lies within the text
-        loss, overlap, matched = _told(head.logits(f[:, told]), p[:, at[told] + j], vocabulary, best[:, at[told] + j])
+        inside = at + j < n  # positions whose shifted target lies within the text
+        places = at[inside] + j
+        loss, overlap, matched = _compared(head.logits(f[:, inside]), p[:, places], vocabulary, best[:, places])
         found.losses.append(loss)
         found.overlaps.append(overlap)
         found.matches.append(matched)
@@ -181,17 +183,17 @@ class _Chains:
     """The head's layer over the texts (step 0), then along a chain of its own outputs from each position."""
 
     def __init__(self, head: Eagle3Head, x: Tensor) -> None:
-        """x (B, n, D_t): embeddings of the tokens after the positions."""
+        """`x` (B, n, D_t) are the embeddings of the tokens after the positions."""
         self._head, self._joined = head, head.joined()
-        # One step later, the embeddings' part is that of the next position. Beyond the text it is zero, which does not
-        # enter the loss.
+        # At the next step, the embeddings' part is that of the next position. Beyond the text it is zero, and does not
+        # affect the loss.
         of_tokens = head.of_tokens(x, self._joined)
         self._of_tokens = F.pad(of_tokens, (0, 0, 0, x.shape[1]))  # (B, 2n, …)
         self._keys: list[Tensor] = []
         self._values: list[Tensor] = []
 
     def step(self, f: Tensor, at: Tensor, j: int) -> Tensor:
-        """Features (B, m, D) of positions `at` (m,) at step j -> those of step j + 1."""
+        """Returns the features (B, m, D) of step j + 1 from those of step j, at positions `at` (m,)."""
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # (B, heads, m, w)
@@ -202,9 +204,9 @@ class _Chains:
                 return F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
             n, scale = self._keys[0].shape[2], q.shape[-1] ** -0.5
             hidden = torch.arange(n, device=at.device) > at[:, None]  # (m, n)
-            seen = (q @ self._keys[0].transpose(-1, -2) * scale).masked_fill(hidden, -torch.inf)  # (B, H, m, n)
+            text = (q @ self._keys[0].transpose(-1, -2) * scale).masked_fill(hidden, -torch.inf)  # (B, H, m, n)
             own = [(q * key).sum(-1, keepdim=True) * scale for key in self._keys[1:]]  # (B, H, m, 1) each
-            weights = torch.cat((seen, *own), -1).float().softmax(-1).to(v.dtype)
+            weights = torch.cat((text, *own), -1).float().softmax(-1).to(v.dtype)
             mixed = weights[..., :n] @ self._values[0]
             for i, value in enumerate(self._values[1:]):
                 mixed = mixed + weights[..., n + i : n + i + 1] * value
@@ -213,8 +215,9 @@ class _Chains:
         return self._head.layer(self._of_tokens[:, at + j], f, at + j, self._joined, attend)
 
 
-def _told(z: Tensor, p: Tensor, vocabulary: Tensor, best: Tensor) -> tuple[Tensor, float, float]:
-    """For logits z (B, m, V_d) and the target's p: cross-entropy per unit of p's mass, overlap, share of matches."""
+def _compared(z: Tensor, p: Tensor, vocabulary: Tensor, best: Tensor) -> tuple[Tensor, float, float]:
+    """Returns the cross-entropy per unit of p's mass, the overlap and the share of matches, for logits z (B, m, V_d)
+    and the target's p."""
     loss, overlap = _CrossEntropy.apply(z, p)  # pyright: ignore[reportGeneralTypeIssues]
     with torch.no_grad():
         matched = (vocabulary[z.argmax(-1)] == best).float().mean()
@@ -222,8 +225,8 @@ def _told(z: Tensor, p: Tensor, vocabulary: Tensor, best: Tensor) -> tuple[Tenso
 
 
 class _CrossEntropy(torch.autograd.Function):
-    """-Σ p ln q / Σ p and the mean of Σ min(p, q). Computes the gradient together with them, so that large tensors are
-    read once."""
+    """Computes -Σ p ln q / Σ p and the mean of Σ min(p, q), together with the gradient, so that large tensors are read
+    once."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, p: Tensor) -> tuple[Tensor, Tensor]:
@@ -260,13 +263,14 @@ def train(
 
     Args:
         progress: called after each step with its number and its figures.
-        minutes: stop after this time, of all calls together, at a state from which the same call continues. The rate
-            falls
-            with the elapsed share of the minutes, or of the steps, whichever is larger, because the machine may be
+        minutes: the time limit of all calls together. The same call continues from the state at its end. The rate falls
+            with the elapsed share of the minutes or of the steps, whichever is larger, because the machine may be
             shared.
-        scale: (3·D_t,) sizes of the features. Steps are scaled as if features had size 1; a state contains its own.
-        rounded: products in bfloat16, weights and sums in float32.
-    Returns: total steps done. Raises HeadError for a state that cannot be read or is of another recipe.
+        scale: (3·D_t,) sizes of the features, by which steps are scaled as if features had size 1. A state contains its
+            own.
+        rounded: whether products are in bfloat16; weights and sums are in float32.
+    Returns: the total number of steps done.
+    Raises: HeadError for a state that cannot be read or is of another recipe.
     """
     folder.mkdir(parents=True, exist_ok=True)
     scale = torch.ones(head.fc.in_features) if scale is None else scale
@@ -320,7 +324,7 @@ def train(
 
 @dataclass
 class _Given:
-    """A teacher from a function."""
+    """A teacher that calls a function."""
 
     embeddings: Tensor
     call: Callable[..., tuple[Tensor, Tensor]]
@@ -330,9 +334,8 @@ class _Given:
 
 
 class _State(torch.nn.Module):
-    """The head during training: `fc` reads features divided by their sizes, which differ by orders of magnitude, so
-    that
-    a step of the optimiser changes all of them equally."""
+    """The head during training. `fc` reads features divided by their sizes, which differ by orders of magnitude, so
+    that a step of the optimiser affects all features equally."""
 
     scale: Tensor
 
@@ -344,14 +347,14 @@ class _State(torch.nn.Module):
             head.fc.weight.mul_(scale)
 
     def leave(self) -> None:
-        """The head in the form for inference."""
+        """Converts the head back to the form for inference."""
         with torch.no_grad():
             self.head.fc.weight.div_(self.scale)
 
 
 def _optimisers(state: _State, rate: float) -> list[torch.optim.Optimizer]:
-    """Muon for the maps between hidden states, with steps as large as AdamW's; AdamW for the
-    output layer and the norms."""
+    """Returns Muon for the matrices between hidden states, with steps of AdamW's size, and AdamW for the output layer
+    and the norms."""
     maps, rest = [], []
     for name, weight in state.named_parameters():
         (maps if weight.ndim == 2 and "lm_head" not in name else rest).append(weight)
@@ -362,8 +365,8 @@ def _optimisers(state: _State, rate: float) -> list[torch.optim.Optimizer]:
 
 
 def batches(windows: np.ndarray, recipe: Recipe, done: int) -> Iterator[np.ndarray]:
-    """The batches from step `done` on: every text once per round, in an order given by seed and round. After each of
-    them `replays` earlier ones, sampled at random."""
+    """Yields the batches from step `done` on: every text once per round, in an order given by seed and round, and after
+    each batch `replays` earlier ones, sampled at random."""
     per_round = max(len(windows) // recipe.batch, 1)
     for step in range(done, recipe.steps):
         fresh, replay = divmod(step, 1 + recipe.replays)
@@ -375,7 +378,7 @@ def batches(windows: np.ndarray, recipe: Recipe, done: int) -> Iterator[np.ndarr
 
 
 def _identity(recipe: Recipe, windows: np.ndarray) -> str:
-    """The identity of a state's run. `steps` may be increased later."""
+    """Returns the identity of a state's run. `steps` may be increased later."""
     chosen = {name: value for name, value in asdict(recipe).items() if name not in ("steps", "save_every")}
     return json.dumps({**chosen, "texts": list(windows.shape), "sum": int(windows.sum(dtype=np.int64))})
 

@@ -1,8 +1,8 @@
-"""Adapts a model to one person's writing: trains an adapter on a personal store's text, and judges it.
+"""Adapts a model to one person's writing: trains an adapter on a personal store's text, and evaluates it.
 
 The newest tenth of the text is held out. The adapter is evaluated there with the store's n-grams mixed in, as in
-drafts; `Result.better` says whether it beats the model by more than the standard error. The state of the training is
-kept beside the store, so a later call resumes, or continues with the text added since.
+drafts; `Result.better` is true if it beats the model by more than the standard error. The state of the training is
+stored beside the store, so a later call resumes, or continues with the text added since.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HELD_OUT = 0.1  # share of the text
 LEAST = 4000  # tokens of a store, below which its held-out text says nothing
 LEAST_HELD_OUT = 320  # tokens
 WINDOW, CONTEXT = 256, 64  # tokens of a held-out window, and those at its beginning that are only context
-BLOCK = 64  # tokens: neighbours depend on each other, so the standard error is that of means over blocks
+BLOCK = 64  # tokens: adjacent tokens depend on each other, so the standard error is that of means over blocks
 MOST_WINDOWS = 48  # held-out windows, evenly spaced
 CURVE_WINDOWS = 6  # of them for the curve during training
 LEAST_STEPS, MOST_EPOCHS = 40, 4  # of the optimiser; docs/personal-stores.md has the figures
@@ -61,7 +61,7 @@ class Outcome:
 
     Attributes:
         result: of the adapter that is now beside the store.
-        share: of the training that is done; below 1 the time was over.
+        share: of the training that is done; below 1 if the time ended it.
         new: whether this call trained anything.
         curve: (tokens trained, mean ln p of the model and adapter alone on held-out text).
         seconds: of training, all calls together.
@@ -84,14 +84,14 @@ def learn(
     recipe: AdapterRecipe | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Stage | Outcome]:
-    """Trains, judges and publishes an adapter. Yields a `Stage` after every step, and an `Outcome` at the end. The
-    caller may stop it at any of them; the state is written, and another call resumes.
+    """Trains, evaluates and publishes an adapter. Yields a `Stage` after every step, and an `Outcome` at the end. The
+    caller may stop it at any of them: the state is written, and another call resumes.
 
     Args:
-        model: with transformers' layers, see `load_module`; they are changed.
+        model: with transformers' layers, see `load_module`; this function changes them.
         base: the n-gram store of general text that drafts use.
         general: a text by others; the strength is the largest that costs at most a hundredth of ln p there.
-        minutes: of training and judging.
+        minutes: of training and evaluation.
         memory: the largest size of this process in GB.
     Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
         AdapterError when the adapter cannot be written.
@@ -166,7 +166,7 @@ def learn(
         return costs[strength] < MOST_COST * fmean(others_alone)
 
     strength = STRENGTHS[-1]
-    if of_others and too_costly(strength):  # else the whole strength; the cost rises with it
+    if of_others and too_costly(strength):  # the cost rises with the strength, so bisection finds the limit
         strength = STRENGTHS[bisect_left(STRENGTHS, True, hi=len(STRENGTHS) - 1, key=too_costly) - 1]
     cost = costs.get(strength, 0.0)
     rule = interpolation(base, [Counts.of(model.vocab_size, [(ids, 1) for ids in known])])
@@ -182,15 +182,16 @@ def learn(
 
 
 def recipe_for(pieces: int) -> AdapterRecipe:
-    """The hyperparameters for this many pieces: a short text is trained several times."""
+    """Returns the hyperparameters for a number of pieces: a short text is trained several times."""
     usual = AdapterRecipe()
     epochs = math.ceil(LEAST_STEPS * usual.batch / max(pieces, 1))
     return replace(usual, epochs=min(max(epochs, usual.epochs), MOST_EPOCHS))
 
 
 def split(documents: Sequence[list[int]], learnt: int = 0) -> tuple[list[list[int]], list[list[int]]]:
-    """The text to learn and the text to hold out: the newest documents with a tenth of all tokens. A document that is
-    much longer than that is divided; nothing of the first `learnt` tokens, which were learned before, is held out."""
+    """Returns the text to learn, and the text to hold out: the newest documents with a tenth of all tokens. A document
+    that is much longer than that is divided. The first `learnt` tokens, which were learned before, are never held
+    out."""
     total = sum(map(len, documents))
     wanted, most = HELD_OUT * total, total - learnt
     held: list[list[int]] = []
@@ -209,7 +210,7 @@ def split(documents: Sequence[list[int]], learnt: int = 0) -> tuple[list[list[in
 
 
 def joined(documents: Sequence[list[int]], between: list[int]) -> list[int]:
-    """The documents one after the other, with these ids between them."""
+    """Concatenates the documents, with these ids between them."""
     found: list[int] = []
     for ids in documents:
         found += [*between, *ids] if found else ids
@@ -217,8 +218,8 @@ def joined(documents: Sequence[list[int]], between: list[int]) -> list[int]:
 
 
 def held_out_windows(ids: list[int]) -> list[Tensor]:
-    """Windows (WINDOW,) or shorter, of which the tokens after the context cover the text; evenly spaced if there are
-    many. Raises InputError for too little text."""
+    """Returns windows of at most WINDOW ids, whose tokens after the context together cover the text; if there are too
+    many, an evenly spaced selection. Raises InputError for too little text."""
     if len(ids) < LEAST_HELD_OUT:
         raise InputError(f"{len(ids)} tokens are new, too few to hold some out; add text with `polydraft ngram add`.")
     step = WINDOW - CONTEXT
@@ -229,13 +230,13 @@ def held_out_windows(ids: list[int]) -> list[Tensor]:
 
 
 def mean_of(logprobs: Tensor) -> float:
-    """Of a window's ln p (T - 1,), after its context."""
+    """Returns the mean of a window's ln p (T - 1,), without its context."""
     return float(logprobs[CONTEXT - 1 :].mean())
 
 
 def mixed_gains(rule: Interpolation | None, window: Tensor, before: Tensor, after: Tensor) -> list[float]:
-    """For the tokens of a window (T,) after its context: how much larger ln p is by `after` (T - 1,) than by `before`,
-    both mixed with the n-grams."""
+    """Returns the increase of ln p from `before` to `after` (T - 1,), both mixed with the n-grams, for each token of a
+    window (T,) after its context."""
     ids = window.tolist()
     gains: list[float] = []
     for at in range(CONTEXT, len(ids)):
@@ -247,7 +248,7 @@ def mixed_gains(rule: Interpolation | None, window: Tensor, before: Tensor, afte
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean of at least two blocks, and its standard error by blocks of neighbours."""
+    """Returns the mean of the values of at least two blocks, and its standard error, computed from means of blocks."""
     blocks = [fmean(values[at : at + BLOCK]) for at in range(0, len(values) - BLOCK // 2, BLOCK)]
     return fmean(values), stdev(blocks) / math.sqrt(len(blocks))
 
@@ -263,8 +264,8 @@ def _check_memory(student: Student, recipe: AdapterRecipe, memory: float) -> Non
 
 
 def _state(store: PersonalStore, identity: str) -> State | str:
-    """The state of earlier training; a new one if there is none for this model and recipe; a sentence if it is
-    damaged."""
+    """Returns the state of earlier training; a new one if there is none for this model and recipe; a sentence for the
+    user if it is damaged."""
     path = store.learned / STATE
     if not path.exists():
         return State()
@@ -275,7 +276,7 @@ def _state(store: PersonalStore, identity: str) -> State | str:
 
 
 def _published(store: PersonalStore, fingerprint: str) -> Adapter | None:
-    """The adapter beside the store, if it is complete and of this model."""
+    """Returns the adapter beside the store if it is complete and of this model, else None."""
     try:
         found = files.load(store.learned)
     except AdapterError:

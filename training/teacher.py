@@ -1,4 +1,4 @@
-"""The target as a teacher of EAGLE-3 heads: its logits and features, and texts that it generated."""
+"""The target as a teacher of EAGLE-3 heads: it computes logits and features, and generates texts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ FEW = 8  # texts that are processed at once
 
 
 class ModuleTeacher:
-    """A transformers module. Features are the hidden states that enter three of its layers."""
+    """A teacher that is a transformers module. Features are the hidden states that enter three of its layers."""
 
     def __init__(self, module: PreTrainedModel, layers: tuple[int, int, int] | None = None) -> None:
         """
         Args:
             module: any causal model.
-            layers: the layers of the features; None as `HeadConfig.feature_layers`.
+            layers: the layers of the features; None for those of `HeadConfig.feature_layers`.
         """
         self.module: Any = module.eval().requires_grad_(False)
         config: Any = module.config
@@ -39,7 +39,7 @@ class ModuleTeacher:
         self.embeddings = inputs.weight.detach()  # (V, D_t)
         self.output = outputs.weight.detach()  # (V, D_t)
         norm = getattr(getattr(self.module, "model", None), "norm", None)
-        self.norm = None if norm is None else norm.weight.detach()  # (D_t,) of what the output layer reads
+        self.norm = None if norm is None else norm.weight.detach()  # (D_t,) before the output layer
 
     @torch.no_grad()
     def __call__(self, ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -48,11 +48,11 @@ class ModuleTeacher:
         return logits, torch.cat([out.hidden_states[n] for n in self.layers], -1)
 
     def config(self, draft_vocab_size: int, intermediate_size: int | None = None) -> HeadConfig:
-        """The configuration of a head as wide as this target, with its heads and rotation.
+        """Returns the configuration of a head with the target's width, number of heads and rotation.
 
-        The chosen token reaches the output only through the attention's values, so each head has its own values,
-        even if the target's heads share them. With two thirds of the target's feed-forward layer the head is not
-        larger.
+        The chosen token reaches the output only through the attention's values, so each head has its own values, even
+        if the target's heads share them. The feed-forward layer has two thirds of the target's width, so that the head
+        is not larger than a layer of the target.
         """
         c: Any = self.module.config
         rope = getattr(c, "rope_parameters", None) or {}
@@ -71,7 +71,7 @@ class ModuleTeacher:
 
     @torch.no_grad()
     def continued(self, prompts: np.ndarray, length: int, seed: int) -> np.ndarray:
-        """Texts (N, length) that begin with the prompts (N, m), continued by the target at T = 1."""
+        """Returns texts (N, length): the prompts (N, m), continued by the target at T = 1."""
         torch.manual_seed(seed)
         ids = torch.from_numpy(prompts.astype(np.int64))
         made: Any = self.module.generate(  # pyright: ignore[reportCallIssue]
@@ -89,29 +89,32 @@ class ModuleTeacher:
 
 
 class CompiledTeacher(ModuleTeacher):
-    """The same in compiled code, with weights in bfloat16: several times as fast. It caches the features of the latest
-    texts, including generated ones, so that training on them needs no second pass."""
+    """A teacher in compiled code with weights in bfloat16, which is several times as fast. It caches the features of
+    the latest texts, including generated ones, so that training on them needs no second pass."""
 
     def __init__(
         self, module: PreTrainedModel, layers: tuple[int, int, int] | None = None, remembered: int = 2000
     ) -> None:
-        """`core.models.llama.why_not(module)` must be "". `remembered`: cached texts, 1.2 MB each for 256
-        tokens of the default model."""
+        """
+        Args:
+            module: `core.models.llama.why_not(module)` must be "".
+            remembered: the number of cached texts, 1.2 MB each for 256 tokens of the default model.
+        """
         super().__init__(module, layers)
         self._compiled = NativeLlama.of(module, torch.bfloat16)
-        self._spoken: tuple[Tensor, Tensor] | None = None  # a draft vocabulary and its rows of the output layer
+        self._output_rows: tuple[Tensor, Tensor] | None = None  # a draft vocabulary and its rows of the output layer
         self._remembered: OrderedDict[bytes, Tensor] = OrderedDict()  # ids -> (T, 4·D_t) bfloat16
         self._most = remembered
 
     @torch.no_grad()
     def __call__(self, ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
         features, last = self.hidden(ids)
-        spoken = self.module.model.norm(last.float()).to(torch.bfloat16)
+        normed = self.module.model.norm(last.float()).to(torch.bfloat16)
         if vocabulary is None:
-            return F.linear(spoken, self.output.to(torch.bfloat16)), features.float()
-        if self._spoken is None or not torch.equal(self._spoken[0], vocabulary):
-            self._spoken = vocabulary, self.output[vocabulary].to(torch.bfloat16)
-        return F.linear(spoken, self._spoken[1]), features.float()
+            return F.linear(normed, self.output.to(torch.bfloat16)), features.float()
+        if self._output_rows is None or not torch.equal(self._output_rows[0], vocabulary):
+            self._output_rows = vocabulary, self.output[vocabulary].to(torch.bfloat16)
+        return F.linear(normed, self._output_rows[1]), features.float()
 
     @torch.no_grad()
     def continued(self, prompts: np.ndarray, length: int, seed: int) -> np.ndarray:
@@ -121,7 +124,7 @@ class CompiledTeacher(ModuleTeacher):
         parts: list[Tensor] = []
         given = made
         while True:
-            # The last token is fed too: its features are needed, its logits are not.
+            # The last token is fed too, because its features are needed.
             logits, features = self._pass(given, cache)
             parts.append(features)
             if made.shape[1] == length:
@@ -135,7 +138,8 @@ class CompiledTeacher(ModuleTeacher):
 
     @torch.no_grad()
     def hidden(self, ids: Tensor) -> tuple[Tensor, Tensor]:
-        """For texts (B, T): features (B, T, 3·D_t), and the output of the last layer, before the norm, (B, T, D_t)."""
+        """Returns the features (B, T, 3·D_t) of texts (B, T), and the output of the last layer before the norm,
+        (B, T, D_t)."""
         keys = [row.numpy().tobytes() for row in ids]
         if not all(key in self._remembered for key in keys):
             for some in ids.split(FEW):  # keys and values of a text take as much memory as its features
@@ -157,8 +161,8 @@ class CompiledTeacher(ModuleTeacher):
         return logits, features.view(B, n, -1).to(torch.bfloat16)
 
     def _remember(self, ids: Tensor, features: Tensor) -> None:
-        """The cached states of texts (B, T): (B, T, 4·D_t)."""
-        rows = (row.clone() for row in features)  # each separately, so that one can be freed without the others
+        """Caches the states (B, T, 4·D_t) of texts (B, T)."""
+        rows = (row.clone() for row in features)  # separate copies, so that each can be freed alone
         self._remembered.update(zip((row.numpy().tobytes() for row in ids), rows, strict=True))
 
     def _forget(self) -> None:
@@ -178,10 +182,10 @@ class _Rows:
 def windows(
     texts: Iterable[str], encode: Callable[[str], list[int]], length: int, count: int, seed: int = 0
 ) -> np.ndarray:
-    """Up to `count` pieces (N, length) of texts, in random order; none crosses from one text to the next.
+    """Returns up to `count` pieces (N, length) of texts, in random order; each piece is from one text.
 
-    A text gives at most twice its even share, so that a few long ones do not dominate.
-    Raises InputError when no text is long enough.
+    A text gives at most twice its even share, so that a few long texts do not dominate.
+    Raises InputError if no text is long enough.
     """
     chance = np.random.default_rng(seed)
     every = list(texts)
@@ -192,7 +196,7 @@ def windows(
             break
         text = every[number]
         wanted = min(most, count - len(found))
-        # At least some 3 characters per token, so that long texts need not be tokenised to the end.
+        # Only the needed part of a long text is tokenised, with 8 characters per token, which is more than enough.
         start = int(chance.integers(max(len(text) - 8 * length * wanted, 1)))
         ids = encode(text[start : start + 8 * length * wanted])[1 if start else 0 :]
         found += [ids[at : at + length] for at in range(0, len(ids) - length + 1, length)][:wanted]
@@ -209,9 +213,9 @@ def own_texts(
     batch: int = 128,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> np.ndarray:
-    """The pieces (N, T), continued by the target after their first `prompt` tokens.
+    """Returns the first `prompt` tokens of the pieces (N, T), continued by the target.
 
-    The results are kept in `folder/own.npy` batch by batch, and a second call resumes from there.
+    The results are stored in `folder/own.npy` batch by batch, and a second call resumes from there.
     """
     prompts = [pieces[at : at + batch, :prompt] for at in range(0, len(pieces), batch)]
     return _written(teacher, prompts, pieces.shape[1], folder / "own.npy", progress)
@@ -225,7 +229,8 @@ def answers(
     batch: int = 128,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> np.ndarray:
-    """Texts (N, length) that begin with the prompts, the shorter ones first, kept in `folder/answers.npy` likewise.
+    """Returns texts (N, length) that begin with the prompts, the shorter ones first, stored in `folder/answers.npy`
+    likewise.
 
     All prompts of a batch are cut to one length: longer ones lose their first tokens.
     """
@@ -238,7 +243,7 @@ def answers(
 def _written(
     teacher: ModuleTeacher, prompts: list[np.ndarray], length: int, path: Path, progress: Callable[[int, int], None]
 ) -> np.ndarray:
-    """Batches of prompts (b, m), continued to texts (N, length)."""
+    """Returns texts (N, length): batches of prompts (b, m), continued by the target."""
     total = sum(map(len, prompts))
     made = np.load(path) if path.is_file() else np.zeros((0, length), np.int32)
     begun = 0

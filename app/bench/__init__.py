@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol, cast
 
 from rich.console import Console
 
@@ -32,8 +32,14 @@ BENCHES = {
 WITH_STORE = ("drafts", "healing", "gpu", "speculative")  # measurements that use the base store
 
 
-def module_of(name: str) -> Any:
-    return import_module(f"{__name__}.{name.replace('-', '_')}")
+class Measurement(Protocol):
+    """The module of one measurement."""
+
+    def measure(self, options: BenchOptions, progress: Callable[[str], None]) -> Report: ...
+
+
+def module_of(name: str) -> Measurement:
+    return cast("Measurement", import_module(f"{__name__}.{name.replace('-', '_')}"))
 
 
 def measure(name: str, options: BenchOptions, progress: Callable[[str], None] = lambda _: None) -> Report:

@@ -51,7 +51,7 @@ class Child:
         return {"Authorization": f"Bearer {self.token}"} if self.token else {}
 
     def get(self, path: str) -> bytes | None:
-        """The body of a response with status 200; None if there is none yet."""
+        """Returns the body of a response with status 200; None if there is none yet."""
         try:
             with _DIRECT.open(Request(self.url + path, headers=self.headers), timeout=10) as answer:
                 return answer.read() if answer.status == 200 else None
@@ -62,9 +62,9 @@ class Child:
         """Returns the seconds from the start of the process until `condition` holds."""
         while not condition():
             if self.process.poll() is not None:
-                raise PolydraftError(f"The app ended before it answered. Its last output: {self._words()}")
+                raise PolydraftError(f"The app ended before it responded. Its last output: {self._words()}")
             if time.perf_counter() - self.started > PATIENCE:
-                raise PolydraftError(f"The app does not answer. Its last output: {self._words()}")
+                raise PolydraftError(f"The app does not respond. Its last output: {self._words()}")
             time.sleep(0.02)
         return time.perf_counter() - self.started
 
@@ -72,7 +72,7 @@ class Child:
         return self.get("/") is not None
 
     def ready(self) -> bool:
-        """Whether the model is loaded too."""
+        """Whether the model is loaded, too."""
         return bool(json.loads(self.get("/api/status") or b"{}").get("ready"))
 
     def _words(self) -> str:

@@ -23,14 +23,14 @@ def bench(
     text: Annotated[
         Path | None, typer.Option(help="A file or folder of text to measure on; .txt or .jsonl.zst.")
     ] = None,
-    backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to measure.")] = "auto",
+    backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="The backend to measure.")] = "auto",
     model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
     base_store: Annotated[
         str | None,
         typer.Option(help=f"An n-gram store's file, or none: {', '.join(WITH_STORE)}.", metavar="FILE|none"),
     ] = None,
     repetitions: Annotated[
-        int | None, typer.Option(min=1, help="Rounds, words or passages; by default each measurement's own.")
+        int | None, typer.Option(min=1, help="Rounds, words or passages; the default depends on the measurement.")
     ] = None,
     tiny: Annotated[
         bool, typer.Option("--tiny", help="gpu only: a tiny shape, on any device, to test the measurement.")
@@ -42,17 +42,17 @@ def bench(
         typer.Option(help="speculative only: weights of torch on a CPU; see polydraft --help."),
     ] = "file",
     pruning: Annotated[
-        bool, typer.Option("--pruning", help="speculative only: other rules of pruning too (the paper's Table 8).")
+        bool, typer.Option("--pruning", help="speculative only: also other rules of pruning (the paper's Table 8).")
     ] = False,
     sweep: Annotated[
         bool, typer.Option("--sweep", help="speculative only: temperatures and θ, instead of all methods at T = 1.")
     ] = False,
-    plots: Annotated[Path | None, typer.Option(help="speculative --sweep: draw the curves, as SVG, here.")] = None,
+    plots: Annotated[Path | None, typer.Option(help="speculative --sweep: the SVG file for the curves.")] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.05, max=240, help="soak, serve: duration, of serve for each number of clients."),
+        typer.Option(min=0.05, max=240, help="soak, serve: duration; for serve, of each number of clients."),
     ] = None,
-    typists: Annotated[int | None, typer.Option(min=1, max=512, help="soak, serve: how many at once.")] = None,
+    typists: Annotated[int | None, typer.Option(min=1, max=512, help="soak, serve: typists at once.")] = None,
 ) -> None:
     options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
     options |= {

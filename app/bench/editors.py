@@ -1,7 +1,7 @@
 """Simulated editors for `bench serve`: each replays a key trace, and requests completions from a server at every key.
 
-A key closes the connections of the requests for the key before. The time until drafts are there counts from the first
-key that has none: keys that come faster than a server answers do not hide its slowness.
+A key closes the connections of the requests for the previous key. The wait for drafts counts from the first key that
+has none, so a server's slowness shows even if keys come faster than its responses.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Bodies = Callable[[str], list[dict[str, Any]]]  # the requests for drafts after 
 
 @dataclass
 class Answered:
-    """What editors saw of a server.
+    """The responses of a server to all editors.
 
     Attributes:
         keys: seconds from each key to its first draft; None if there was none before the next key.
         waits: seconds from the first key without a draft to the next first draft.
-        received: chunks with text.
-        late: those among them that came for a request that was closed before its end.
-        ends: how the requests ended: "done", "superseded", or a reason of the server's.
+        received: the number of chunks with text.
+        late: the number of chunks with text for requests that were closed before their end.
+        ends: how the requests ended: "done", "superseded", or the server's reason.
     """
 
     keys: list[float | None] = field(default_factory=list)
@@ -45,12 +45,13 @@ class Answered:
 
     @property
     def good(self) -> int:
-        """The keys that had a draft in time."""
+        """The number of keys that had a draft in time."""
         return sum(first is not None and first <= GOOD for first in self.keys)
 
 
 def trace(number: int, text: str) -> Iterator[tuple[float, str]]:
-    """The keys of an editor, the same for the same number: the seconds before each, and the text before the caret."""
+    """Yields the keys of an editor: the seconds before each, and the text before the caret. The same for the same
+    number."""
     chance = random.Random(number)
     at = chance.randrange(CONTEXT, max(len(text) - 4000, CONTEXT + 1))
     start = at - CONTEXT
@@ -72,13 +73,13 @@ class Editor:
         self._since: float | None = None  # of the first key without a draft
 
     async def type(self, seconds: float) -> None:
-        """Types for this long, and waits for the last drafts."""
-        began = due = time.perf_counter()
+        """Types for so many seconds, and waits for the last drafts."""
+        began = next_key = time.perf_counter()
         for pause, text in self._trace:
-            due += pause
-            if due > began + seconds:
+            next_key += pause
+            if next_key > began + seconds:
                 break
-            await asyncio.sleep(max(due - time.perf_counter(), 0))
+            await asyncio.sleep(max(next_key - time.perf_counter(), 0))
             await self._close()
             now = time.perf_counter()
             self._since = self._since or now
@@ -88,7 +89,7 @@ class Editor:
         if self._running:
             await asyncio.wait(self._running, timeout=2 * REST[1])
         await self._close()
-        if self._since is not None:  # it lasted at least so long
+        if self._since is not None:  # the wait lasted at least until now
             self._typed.waits.append(time.perf_counter() - self._since)
 
     async def _close(self) -> None:

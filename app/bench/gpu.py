@@ -1,12 +1,12 @@
-"""`bench gpu`: times of a step on a CUDA device beside its bandwidth's bound, and of drafts beside Hugging Face's.
+"""`bench gpu`: times of a step on a CUDA device beside the bound by its bandwidth, and of drafts beside Hugging Face's.
 
-Models: random weights in the shapes of Llama-2-7B and Llama-3.1-8B (bfloat16, nothing is downloaded), then the default
+Models: random weights in the shapes of Llama-2-7B and Llama-3.1-8B (bfloat16, without a download), then the default
 model. A step uses the static cache: captured, and captured after compilation. Its floor is the bytes of weights divided
 by the copy bandwidth measured in the same run. Peers are `generate` of transformers on the same weights: k sampled
-sequences in one batch, k in a row, and beam search. The verification of a tree of 16 tokens is compared with a step,
-and an EAGLE-3 head's tree, captured on the device, with the tree grown by the head's other engine on the CPU (random
-weights; for the default model its own head). With --tiny the same runs in a tiny shape, also on a CPU; its figures only
-show that the measurement works.
+sequences in one batch, k in a row, and beam search. The verification of a tree of 16 tokens is compared with a step.
+The tree of an EAGLE-3 head, captured on the device, is compared with the tree of the head's engine for the CPU (random
+weights; for the default model its own head). With --tiny the measurement runs in a tiny shape, also on a CPU; its
+figures only show that the measurement works.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TREE = 16  # proposals, verified below the text's last token
 DRAFTED = 32_000  # tokens of a random head's draft vocabulary, as published heads have
 NEVER = frozenset[int]()
 THE_PAPERS = {"distinct": False, "exact_steps": 0, "stop_ids": NEVER}
-HEADLINE = {3: 2.44, 8: 3.54}  # the paper's: times faster than k runs in a row
+HEADLINE = {3: 2.44, 8: 3.54}  # the paper's speed-up over k runs in a row
 NO_GPU = (
     "There is no CUDA device here, so nothing was measured; run `polydraft bench cpu-torch` for this processor, or "
     "`polydraft bench gpu --tiny` to see that the measurement works."
@@ -103,7 +103,7 @@ def _one_model(
     _row(report, model, "floor of a step: weights / bandwidth, ms", floor * 1000)
     best: StaticModel | None = None
     fastest, steps = float("inf"), dict[int, float]()
-    # On a CPU compiling would take longer than all the rest, and save nothing.
+    # On a CPU, compilation would take longer than all other measurements, and save no time.
     for compiler in (None, "inductor") if model.device.startswith("cuda") else (None,):
         kind = "captured" if compiler is None else "compiled and captured"
         progress(f"{model.name}: steps, {kind}")
@@ -134,7 +134,7 @@ def _one_model(
 
 
 def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, float]:
-    """Median seconds per superposed step for each k, including the synchronisation."""
+    """Returns the median seconds per superposed step for each k, including the synchronisation."""
     sequence = static.open()
     sequence.feed(prefix)
     runs = {}
@@ -154,7 +154,8 @@ def _steps(static: StaticModel, prefix: list[int], times: int) -> dict[int, floa
 def _verification(
     report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: BenchOptions
 ) -> None:
-    """Times of feeding and dropping a binary tree below one token, and of one token; including the synchronisation."""
+    """Measures feeding and dropping a binary tree below one token, and feeding one token, including the
+    synchronisation."""
     sequence = static.open()
     sequence.feed(prefix)
     ids = [prefix[i % PREFIX] for i in range(1 + TREE)]
@@ -176,14 +177,12 @@ def _verification(
 
 
 def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[int], options: BenchOptions) -> None:
-    """Times of a tree of the drafter's default size after three new positions, as after a cycle with two accepted
+    """Measures a tree of the drafter's default size after three new positions, as after a cycle with two accepted
     tokens."""
     try:
         head = Eagle3Head.load(DEFAULT_HEAD) if model.name == DEFAULT_NAME else _random_head(model)
         runs: dict[str, Callable[[], object]] = {}
-        for engine, target in (("captured", static), ("oneDNN on the CPU", model)):
-            if target is model and not torch.backends.mkldnn.is_available():
-                continue
+        for engine, target in (("captured", static), ("on the CPU", model)):
             drafter = Eagle3Drafter(head, target)
             sequence = target.open()
             sequence.feed(prefix[:-1])
@@ -211,7 +210,7 @@ def _trees(drafter: Eagle3Drafter, text: list[int], features: Tensor) -> None:
 
 
 def _random_head(model: TorchModel) -> Eagle3Head:
-    """A head of one layer in the shape of the model's layers."""
+    """Returns a head of one layer in the shape of the model's layers."""
     config = model.layers.module.config
     torch.manual_seed(0)
     return Eagle3Head(
@@ -229,7 +228,7 @@ def _random_head(model: TorchModel) -> Eagle3Head:
 def _drafts(
     report: Report, model: TorchModel, static: StaticModel, prefixes: list[list[int]], options: BenchOptions
 ) -> None:
-    """Times of 10 tokens after 15, including feeding the 15."""
+    """Measures 10 tokens after 15, including feeding the 15."""
     prefix = prefixes[0]
 
     def before(number: int) -> None:
@@ -276,7 +275,8 @@ def _ngrams(
 
 
 def _users(report: Report, model: TorchModel, best: StaticModel, options: BenchOptions) -> None:
-    """B users press a key at the same time, in texts of different lengths. Each waits for the whole batch."""
+    """Measures B users who press a key at the same time, in texts of different lengths. Each waits for the whole
+    batch."""
     chance = np.random.default_rng(1)
     compiler = "inductor" if best.compiled else None
     for users in USERS[:3] if options.tiny else USERS:
@@ -304,7 +304,7 @@ def _users(report: Report, model: TorchModel, best: StaticModel, options: BenchO
 
 
 def _samplers(report: Report, model: TorchModel, options: BenchOptions, progress: Callable[[str], None]) -> None:
-    """Times of each rule on (1, V) logits on their device, and whether it waits for the device."""
+    """Measures each rule on (1, V) logits on their device, and whether it waits for the device."""
     progress(f"{model.name}: samplers")
     device, vocabulary = model.layers.device, model.vocab_size
     logits = torch.randn(1, vocabulary, device=device, generator=torch.Generator(device).manual_seed(0)) * 2.5
@@ -336,7 +336,7 @@ def _many(rule: Rule, ids: Tensor, logits: Tensor) -> None:
 
 
 def _synchronises(rule: Rule, ids: Tensor, logits: Tensor) -> bool | None:
-    """Whether a call waits for the device; None where there is no device to wait for."""
+    """Whether a call waits for the device; None without a device."""
     if logits.device.type != "cuda":
         return None
     torch.cuda.set_sync_debug_mode("error")
@@ -366,8 +366,8 @@ def _generate(model: TorchModel, prefix: list[int], **how: Any) -> Tensor:
 
 
 def _bandwidth(device: torch.device, size: int) -> float:
-    """Bytes read and written per second by a copy: the best of ten."""
-    source = torch.ones(size, dtype=torch.uint8, device=device)  # zeros might be one page many times
+    """Returns the bytes that a copy reads and writes per second: the best of ten."""
+    source = torch.ones(size, dtype=torch.uint8, device=device)  # zeros might be mapped to a single page
     target = torch.empty_like(source)
     taken = []
     for _ in range(11):
@@ -380,7 +380,7 @@ def _bandwidth(device: torch.device, size: int) -> float:
 
 
 def _memory(model: TorchModel, run: Callable[[], object]) -> float | None:
-    """The peak of memory in MB during a run, minus the memory before it; None if torch does not record it."""
+    """Returns the peak of memory in MB during a run, minus the memory before it; None if torch does not record it."""
     if model.layers.device.type != "cuda":
         return None
     before = torch.cuda.memory_allocated()

@@ -119,10 +119,10 @@ def type_at_rate(
     progress: Callable[[str], None],
     server: int | None = None,
 ) -> dict[str, Any]:
-    """The increase of `window[name].counters` while the passages were typed at `RATE`.
+    """Returns the increase of `window[name].counters` while the passages were typed at `RATE`.
 
     Args:
-        server: the process whose CPU `seconds` while keys are `typed` are counted too.
+        server: the process whose CPU `seconds` are counted, too, while keys are `typed`.
     """
     seen: dict[str, Any] = {"keys": 0, "seconds": 0.0, "typed": 0.0}
     for number, (before, typed) in enumerate(chosen, 1):
@@ -152,7 +152,7 @@ def press_at_rate(page: Page, typed: str, rate: float) -> float:
 
 
 def cpu_seconds(process: int | None) -> float:
-    """CPU time of a process with all its threads; 0 for None."""
+    """Returns the CPU time of a process with all its threads; 0 for None."""
     if process is None:
         return 0.0
     times = psutil.Process(process).cpu_times()
@@ -160,7 +160,7 @@ def cpu_seconds(process: int | None) -> float:
 
 
 def summary(ours: dict[str, Any], seldom: dict[str, Any] | None = None, theirs: dict[str, Any] | None = None) -> Report:
-    """Percentiles of the times that the pages recorded.
+    """Reports percentiles of the times that the pages recorded.
 
     Args:
         ours: with a request at every key.
@@ -198,5 +198,5 @@ def summary(ours: dict[str, Any], seldom: dict[str, Any] | None = None, theirs: 
 
 
 def share_of_a_core(counted: dict[str, Any]) -> float:
-    """CPU seconds of the server per second of typing."""
+    """Returns the CPU seconds of the server per second of typing."""
     return counted["seconds"] / counted["typed"] if counted["typed"] else float("nan")

@@ -1,6 +1,6 @@
-"""llama-cpp-python's server as `bench serve` starts it: with its own command line, and without the code for AMX.
+"""Starts llama-cpp-python's server for `bench serve`, with its own command line, and without the code for AMX.
 
-On processors with AMX that code of llama.cpp crashes; `core.models.llamacpp` switches it off in the same way.
+That code of llama.cpp crashes on processors with AMX; `core.models.llamacpp` switches it off in the same way.
 """
 
 from __future__ import annotations

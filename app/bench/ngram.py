@@ -1,6 +1,6 @@
 """`bench ngram`: bytes per n-gram, time per look-up, opening and building, beside other formats of the same n-grams.
 
-Measures the store that comes with the app; with --text, a store built from that text in a separate process.
+Measures the app's own store; with --text, a store that a separate process builds from that text.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
 
 
 def build(options: BenchOptions, path: Path) -> tuple[float, float, int]:
-    """Builds from the text as a user would; returns seconds, seconds of processor time, and the peak of resident memory
-    in bytes."""
+    """Builds a store from the text with the command for users. Returns seconds, seconds of processor time, and the peak
+    of resident memory in bytes."""
     command = ["ngram", "build", str(options.text), "-o", str(path), "--memory", MEMORY, "--tokenizer", options.model]
     log = path.with_suffix(".log")
     began = time.perf_counter()
@@ -88,13 +88,13 @@ def build(options: BenchOptions, path: Path) -> tuple[float, float, int]:
 
 
 def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[list[int]], list[list[int]]]]:
-    """For each round DRAFTS contexts, and CANDIDATES for each. Half the contexts are stored ones with one candidate
-    that followed, half have their tokens shuffled; candidates are sampled by their frequency."""
+    """Returns for each round DRAFTS contexts, and CANDIDATES for each. Half of the contexts are stored ones, with one
+    candidate that followed them; in the others the tokens are shuffled. Candidates are sampled by their frequency."""
     chance = random.Random(seed)
     longest = [ids for ids, count, _ in store.ngrams() if len(ids) == store.orders[-1] and count]
     single = [(ids[0], count) for ids, count, _ in store.ngrams() if len(ids) == 1]
     tokens, weights = zip(*single, strict=True)
-    asked = []
+    found = []
     for _ in range(rounds):
         contexts, candidates = [], []
         for draft in range(DRAFTS):
@@ -103,20 +103,20 @@ def questions(store: NgramStore, rounds: int, seed: int = 0) -> list[tuple[list[
                 chance.shuffle(context)
             contexts.append(context)
             candidates.append([last, *chance.choices(tokens, weights, k=CANDIDATES - 1)])
-        asked.append((contexts, candidates))
-    return asked
+        found.append((contexts, candidates))
+    return found
 
 
 def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float]:
-    """µs per look-up by name; all peers get the same queries in the same round."""
-    asked = questions(store, rounds + 1)
-    now = asked[0]
+    """Returns µs per look-up by name. All peers get the same queries in the same round."""
+    queries = questions(store, rounds + 1)
+    now = queries[0]
     each = DRAFTS * CANDIDATES * len(store.orders)
     made = {OURS: each, AGAIN: each}
 
     def turn(number: int) -> None:
         nonlocal now
-        now = asked[number + 1]
+        now = queries[number + 1]
 
     def ours() -> None:
         store.probabilities_batch(*now)
@@ -133,7 +133,7 @@ def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float
 
     def before(number: int) -> None:
         turn(number)
-        ours()  # every context is cached; `fresh` clears the cache
+        ours()  # caches every context; `fresh` clears the cache
 
     timings = interleaved(runs, rounds, before=before)
     return {name: timings.median(name) / made[name] * 1e6 for name in runs}
@@ -158,7 +158,7 @@ def _corpus(options: BenchOptions) -> list[np.ndarray]:
 
 
 def _opening(path: Path) -> float:
-    """Seconds, median of ten."""
+    """Returns the seconds of opening a store, the median of ten."""
     taken = []
     for _ in range(10):
         began = time.perf_counter()
@@ -170,5 +170,5 @@ def _opening(path: Path) -> float:
 def _row(peer: Peer, things: int, us: float) -> dict[str, object]:
     if peer.note:
         return {"store": peer.name, "note": peer.note}
-    each = peer.bytes / things if peer.bytes > 0 else math.nan  # too little to measure in the process's memory
+    each = peer.bytes / things if peer.bytes > 0 else math.nan  # nan if it is too little to measure
     return {"store": peer.name, "bytes_each": each, "of": f"{peer.of}, {peer.where}", "us_per_look_up": us}

@@ -1,5 +1,5 @@
 """The peers of `bench ngram`: other formats of the same n-grams. Each peer is built from the n-grams of a store, and
-answers the same queries: how often a candidate followed the last n - 1 tokens of a context."""
+returns for the same queries how often a candidate followed the last n - 1 tokens of a context."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ import psutil
 from core.ngram import NgramStore
 
 Contexts = list[list[int]]
-Lookups = Callable[[Contexts, list[list[int]]], int]  # contexts, candidates of each -> look-ups made
+Lookups = Callable[[Contexts, list[list[int]]], int]  # contexts, candidates of each -> number of look-ups
 
 
 @dataclass
 class Peer:
-    """The bytes for `of` things ("n-gram" or "corpus token"), their location, and the query function; or the reason why
-    the peer is unavailable."""
+    """The bytes of a peer, the unit to which they refer (`of`: "n-gram" or "corpus token"), their location, and the
+    query function; or the reason why the peer is unavailable."""
 
     name: str
     bytes: int = 0
@@ -35,7 +35,7 @@ class Peer:
 
 
 def dictionaries(store: NgramStore, folder: Path) -> Iterator[Peer]:
-    """A dict of contexts, each a dict of next tokens, per order, as in the Superposed Decoding authors' code."""
+    """Yields a dict of contexts, each a dict of next tokens, per order, as in the Superposed Decoding authors' code."""
     before = _resident()
     tables: dict[int, dict[tuple[int, ...], dict[int, int]]] = {n: {} for n in range(1, store.orders[-1] + 1)}
     for ids, count, _ in store.ngrams():
@@ -57,7 +57,7 @@ def dictionaries(store: NgramStore, folder: Path) -> Iterator[Peer]:
 
 
 def sqlite(store: NgramStore, folder: Path) -> Iterator[Peer]:
-    """A table without row ids, keyed by the tokens as two or four bytes each."""
+    """Yields a table without row ids, keyed by the tokens as two or four bytes each."""
     width = ">u2" if int(store.manifest["tokenizer"]["vocab_size"]) <= 1 << 16 else ">u4"
     path = folder / "peer.sqlite"
     connection = sqlite3.connect(path)
@@ -83,7 +83,7 @@ def sqlite(store: NgramStore, folder: Path) -> Iterator[Peer]:
 
 
 def kenlm(store: NgramStore, folder: Path) -> Iterator[Peer]:
-    """Probabilities instead of counts; a look-up is one score of a candidate, including KenLM's own back-off."""
+    """Yields probabilities instead of counts. A look-up is one score of a candidate, including KenLM's own back-off."""
     if find_spec("kenlm") is None:
         yield Peer("KenLM", note="not installed: pip install 'polydraft[bench]'")
         return
@@ -139,7 +139,8 @@ def _scores(model: object, store: NgramStore) -> Lookups:
 
 
 def _write_arpa(store: NgramStore, path: Path) -> None:
-    """Writes an ARPA file with relative frequencies and no back-off: KenLM needs as much space for any values."""
+    """Writes an ARPA file with relative frequencies and without back-off; KenLM's size does not depend on the
+    values."""
     levels: dict[int, list[tuple[tuple[int, ...], int]]] = {n: [] for n in range(1, store.orders[-1] + 1)}
     for ids, count, _ in store.ngrams():
         if ids:
@@ -159,7 +160,7 @@ def _write_arpa(store: NgramStore, path: Path) -> None:
 
 
 def infini_gram(store: NgramStore, folder: Path, documents: Sequence[np.ndarray]) -> Iterator[Peer]:
-    """A suffix array over the corpus itself: n-grams of every length, nothing pruned."""
+    """Yields a suffix array over the corpus itself: n-grams of every length, without pruning."""
     if find_spec("infini_gram") is None:
         yield Peer("infini-gram", note="not installed: pip install 'polydraft[bench]'")
         return

@@ -1,8 +1,8 @@
 """`bench panel`: times of the sampling panel in real Chromium: from a slider's move to the chart and to the new drafts,
 and typing with the panel open and closed.
 
-A move is the slider's input event. The chart is done when the line above it has changed, the drafts when the first
-response to the request of the move has been drawn. The text does not change, so no pass of the model is included.
+A move is the slider's input event. The chart is complete when the line above it has changed, the drafts when the first
+response to the move's request has been drawn. The text does not change, so no pass of the model is included.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 MOVES = 40  # of each slider
-PAUSE = 250  # ms between two moves: drafts are being computed when the next one comes
+PAUSE = 250  # ms between two moves, so that drafts are still being computed at the next one
 SLIDERS = (("top-p", "top_p"), ("top-n-sigma", "n"), ("top-w", "beta"))
 
-# Moves a slider to and fro; returns ms to the chart and ms to the drafts, one of each per move that changed something.
+# Moves a slider back and forth; returns ms to the chart and ms to the drafts, one of each per move with an effect.
 MOVE = """([control, moves, pause]) => new Promise((done) => {
     const slider = document.querySelector(`[data-control="${control}"]`), editor = polydraft.editor;
     const root = document.querySelector("#pd"), summary = document.querySelector(".sm-summary");
@@ -84,7 +84,7 @@ def summary(
     charts: list[float],
     frames: list[float],
 ) -> Report:
-    """Percentiles of the times that the page recorded, in ms."""
+    """Reports percentiles of the times that the page recorded, in ms."""
     report = Report("panel")
     lines: list[tuple[str, list[float]]] = []
     for rule, (chart, drafts) in moved.items():

@@ -24,19 +24,19 @@ class BenchOptions:
     """The options of a measurement.
 
     Attributes:
-        text: a file or folder to measure on; None is the small text that comes with the app.
+        text: a file or folder to measure on; None is the app's own small text.
         model: as in `load_model`.
         backend: "auto", "torch" or "llama.cpp"; `drafts` measures both for "auto".
         precision: for `speculative`: as in `load_model`.
-        base_store: the file of the n-gram store, or "none"; None is the one that comes with the app.
-        repetitions: number of repetitions; None is each measurement's own default.
-        tiny: `gpu` in a tiny shape, on any device.
-        prompts: for `speculative`: of each kind; None is its own default.
+        base_store: the file of the n-gram store, or "none"; None is the app's own.
+        repetitions: the number of repetitions; None is each measurement's own default.
+        tiny: whether `gpu` measures a tiny shape, on any device.
+        prompts: for `speculative`: the number of prompts of each kind; None is its own default.
         head: for `speculative`: the folder of an EAGLE-3 head; None is the one for the default model.
-        pruning: for `speculative`: other rules of pruning too.
-        sweep: for `speculative`: temperatures and θ instead of methods.
+        pruning: for `speculative`: whether other rules of pruning are measured.
+        sweep: for `speculative`: whether temperatures and θ are measured instead of methods.
         plots: for `speculative` with `sweep`: the SVG file for the curves.
-        minutes, typists: for `soak` and `serve`: duration and number of typists; None is their own default.
+        minutes, typists: for `soak` and `serve`: the duration and the number of typists; None is their own default.
     """
 
     text: Path | None = None
@@ -56,7 +56,7 @@ class BenchOptions:
 
     @property
     def store(self) -> Path | None:
-        """The path of the base store; None for none. Raises StoreError for a file that is no store."""
+        """Returns the path of the base store; None for none. Raises StoreError for a file that is not a store."""
         from core.ngram.base import chosen
 
         return chosen(self.base_store)
@@ -97,14 +97,14 @@ class Report:
 
 
 def _plain(value: Any) -> Any:
-    """A float that JSON can represent."""
+    """Returns a value that JSON can represent."""
     if not isinstance(value, float):
         return value
     return round(value, 4) if math.isfinite(value) else None
 
 
 def table(report: Report) -> list[RenderableType]:
-    """The report for people: the results, and the targets below them."""
+    """Returns the report as tables: the results, and the targets below them."""
     columns = list(dict.fromkeys(key for row in report.rows for key in row))
     seen = Table(title=report.name, title_justify="left")
     for column in columns:
@@ -136,7 +136,7 @@ class Timings:
         return median(self.seconds[name])
 
     def ratio(self, name: str, to: str) -> float:
-        """Median over rounds of one time divided by another of the same round."""
+        """Returns the median over rounds of one time divided by another of the same round."""
         return median(a / b for a, b in zip(self.seconds[name], self.seconds[to], strict=True))
 
 
@@ -146,10 +146,10 @@ def interleaved(
     before: Callable[[int], object] = lambda _: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timings:
-    """Times every run once per round; each round starts with another run, so that none is always first.
+    """Times every run once per round. Each round starts with another run, so that no run is always first.
 
     Args:
-        before: called with the number of the round before each run, outside the time. Round -1 is the warm-up.
+        before: called with the number of the round before each run, outside the measured time. Round -1 is the warm-up.
     """
     names = list(runs)
     taken: dict[str, list[float]] = {name: [] for name in names}
@@ -166,7 +166,7 @@ def interleaved(
 
 
 def percentile(values: Iterable[float], percent: float) -> float:
-    """The smallest value that at least `percent` % of `values` do not exceed; nan without any."""
+    """Returns the smallest value that at least `percent` % of `values` do not exceed; nan without values."""
     ordered: Sequence[float] = sorted(values)
     if not ordered:
         return math.nan

@@ -1,8 +1,8 @@
 """`bench samplers`: the time of a rule per call, beside Hugging Face's own rule of the same kind in the same round.
 
-Logits are the default model's at its own vocabulary, N(0, 2.5²) at the others. Top-W runs on real next-token
-distributions, beside a plain NumPy version of the authors' method over a table whitened in advance. One
-torch thread; a row's time is the minimum of three, to exclude other load on the machine.
+Logits are the default model's for its own vocabulary, and N(0, 2.5²) for the others. Top-W runs on real next-token
+distributions, beside a NumPy version of the authors' method over a table that was whitened before. torch uses one
+thread. A row's time is the minimum of three, to exclude other load on the machine.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _rules(report: Report, real: Tensor, vocabulary: int, batch: int) -> None:
             report.target(f"top-p, V = {vocabulary}, batch {batch}, times faster", row["times_faster"], ">= 3")
 
 
-def _pairs() -> list[tuple[Rule, Any]]:
+def _pairs() -> list[tuple[Rule, Callable[..., Tensor] | None]]:
     from transformers.generation import logits_process as hf
 
     return [
@@ -133,7 +133,7 @@ def _top_w(report: Report, real: Tensor, geometries: dict[str, Geometry]) -> Non
 
 
 def _views(report: Report, real: Tensor, autocomplete: Autocomplete) -> None:
-    """The work of the charts for one slider move: all rules on cached logits."""
+    """Measures the computation for the charts after one slider move: all rules on cached logits."""
     tokenizer, geometries = autocomplete.model.tokenizer, autocomplete.geometries
     asked: dict[str, Callable[[Tensor], object]] = {
         "view of all rules": lambda row: look(row, tokenizer, 1.5, None, geometries),

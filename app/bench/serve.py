@@ -1,11 +1,11 @@
 """`bench serve`: editors that request completions at every key, 1 to 64 at once, beside llama-cpp-python's server.
 
-Polydraft answers one request with n = 3. The peer gives one text per request, so an editor sends it three, with three
-seeds. Both run the same model file and stream; the same key traces are replayed on each in turn.
+An editor sends Polydraft one request with n = 3. The peer returns one text per request, so an editor sends it three,
+with three seeds. Both run the same model file and stream; the same key traces are replayed on each in turn.
 
-Goodput is the number of keys a second that have a draft within 100 ms; the target counts a peer without any as one that
-had a single one. Tokens computed and thrown away are Polydraft's
-own counts of inputs, prompts included; of the peer they are the tokens that reached an editor, which is less.
+Goodput is the number of keys per second that have a draft within 100 ms; in the target, a peer without any such key
+counts as if it had one. Tokens computed in vain are Polydraft's own counts of inputs, including prompts; for the peer
+they are the tokens that reached an editor, which are fewer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MISSING = 'not installed: pip install "llama-cpp-python[server]"'
 
 @dataclass
 class Contestant:
-    """A running server, and what editors send to it."""
+    """A running server, and the requests of editors to it."""
 
     name: str
     child: Child
@@ -75,7 +75,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
 
 
 def measured(server: Contestant, words: str, clients: int, seconds: float) -> dict[str, Any]:
-    """The row of one server with so many clients."""
+    """Returns the row of one server with so many clients."""
     before = server.counts() if server.counts else {}
     typed = Answered()
 
@@ -116,9 +116,9 @@ def polydraft(options: BenchOptions) -> Iterator[Contestant]:
 
 
 def why_no_peer(options: BenchOptions) -> str:
-    """Why the peer cannot run; "" if it can."""
+    """Returns the reason why the peer cannot run; "" if it can."""
     if options.model != "default":
-        return "only measured with the default model"
+        return "measured only with the default model"
     return MISSING if find_spec("llama_cpp") is None or not all(map(find_spec, NEEDED)) else ""
 
 
@@ -134,7 +134,7 @@ def llama_server() -> Iterator[Contestant]:
         "--n_ctx",
         "2048",
     ]
-    # A request of another client must not end those that run.
+    # A request of another client must not end the running ones.
     command += ["--host", "127.0.0.1", "--port", str(port), "--interrupt_requests", "False", "--verbose", "False"]
     with running(command, port) as child:
         child.wait(lambda: child.get("/v1/models") is not None)

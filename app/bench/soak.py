@@ -1,8 +1,8 @@
 """`bench soak`: many typists at once on a real server, for minutes: their waits, and the state of the server
 afterwards.
 
-A single typist runs before and after, to detect lasting effects of the load. Memory, threads and descriptors
-are those of the server's process.
+A single typist runs before and after, to detect lasting effects of the load. Memory, threads and descriptors are those
+of the server's process.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import psutil
 from app.bench import text
 from app.bench.child import Child, running_app
 from app.bench.report import BenchOptions, Report, percentile
-from app.bench.typists import Habits, Seen, Server, Typist, foreign
+from app.bench.typists import Habits, Outcomes, Server, Typist, foreign
 
 MINUTES = 2.0
 TYPISTS = 64
 ALONE = 60  # keys
-FEW = 10  # keys that warm up
+FEW = 10  # keys of the warm-up
 WARM = 1 / 3  # share of the time after which memory should be constant
 SETTLE = 20.0  # seconds until connections that are kept alive are closed
 EVERY = 1.0  # seconds between two samples of the process
@@ -58,41 +58,46 @@ async def _soak(child: Child, words: str, seconds: float, typists: int, progress
     await _alone(server, words, FEW)
     before_alone = await _alone(server, words, ALONE)
     before = Process.of(process)
-    seen, looks = Seen(), list[Process]()
+    outcomes, samples = Outcomes(), list[Process]()
     crowd = [
-        Typist(i, server, words, Habits(silent=i % 2 == 1, slow=i % 8 == 3, restless=True), seen).type(seconds)
+        Typist(i, server, words, Habits(silent=i % 2 == 1, slow=i % 8 == 3, restless=True), outcomes).type(seconds)
         for i in range(typists)
     ]
     began = time.perf_counter()
-    watching = asyncio.create_task(_watch(process, looks, lambda: _say(progress, typists, began, seconds, seen)))
-    await asyncio.gather(*crowd, foreign(server, seconds, seen))
+    watching = asyncio.create_task(
+        _watch(process, samples, lambda: _report_progress(progress, typists, began, seconds, outcomes))
+    )
+    await asyncio.gather(*crowd, foreign(server, seconds, outcomes))
     watching.cancel()
     progress("one typist alone again")
     after_alone = await _alone(server, words, ALONE)
     progress("waiting until connections are closed")
     after = await _settled(process, before)
-    return summary(seen, looks, before, after, (before_alone, after_alone), typists, seconds)
+    return summary(outcomes, samples, before, after, (before_alone, after_alone), typists, seconds)
 
 
-def _say(progress: Callable[[str], None], typists: int, began: float, seconds: float, seen: Seen) -> None:
-    progress(f"{typists} typists, {time.perf_counter() - began:.0f} of {seconds:.0f} s, {len(seen.first)} first drafts")
+def _report_progress(
+    progress: Callable[[str], None], typists: int, began: float, seconds: float, outcomes: Outcomes
+) -> None:
+    passed, drafts = time.perf_counter() - began, len(outcomes.first)
+    progress(f"{typists} typists, {passed:.0f} of {seconds:.0f} s, {drafts} first drafts")
 
 
-async def _alone(server: Server, words: str, keys: int) -> Seen:
-    seen = Seen()
-    await Typist(1000, server, words, Habits(restless=False), seen).type(math.inf, keys)
-    return seen
+async def _alone(server: Server, words: str, keys: int) -> Outcomes:
+    outcomes = Outcomes()
+    await Typist(1000, server, words, Habits(restless=False), outcomes).type(math.inf, keys)
+    return outcomes
 
 
-async def _watch(process: psutil.Process, looks: list[Process], say: Callable[[], None]) -> None:
+async def _watch(process: psutil.Process, samples: list[Process], report_progress: Callable[[], None]) -> None:
     while True:
         await asyncio.sleep(EVERY)
-        looks.append(Process.of(process))
-        say()
+        samples.append(Process.of(process))
+        report_progress()
 
 
 async def _settled(process: psutil.Process, before: Process) -> Process:
-    """The resources of the process after idle connections have been closed."""
+    """Returns the resources of the process after idle connections have been closed."""
     end = time.perf_counter() + SETTLE
     while True:
         now = Process.of(process)
@@ -102,41 +107,41 @@ async def _settled(process: psutil.Process, before: Process) -> Process:
 
 
 def summary(
-    seen: Seen,
-    looks: list[Process],
+    outcomes: Outcomes,
+    samples: list[Process],
     before: Process,
     after: Process,
-    alone: tuple[Seen, Seen],
+    alone: tuple[Outcomes, Outcomes],
     typists: int,
     seconds: float,
 ) -> Report:
     report = Report("soak")
-    crowd, waits = f"{typists} typists", [wait for waits in seen.waits.values() for wait in waits]
+    crowd, waits = f"{typists} typists", [wait for waits in outcomes.waits.values() for wait in waits]
     for what, times in (
-        (f"{crowd}: key to its first drafts", seen.first),
+        (f"{crowd}: key to its first drafts", outcomes.first),
         (f"{crowd}: first key without drafts to the next ones", waits),
         ("alone before: key to its first drafts", alone[0].first),
         ("alone after: key to its first drafts", alone[1].first),
     ):
         shares = {f"p{p}_ms": 1000 * percentile(times, p) for p in (50, 95, 99)}
         report.rows.append({"what": what, "count": len(times)} | shares)
-    for end, count in sorted(seen.ends.items()):
+    for end, count in sorted(outcomes.ends.items()):
         report.rows.append({"what": f"requests: {end}", "count": count})
-    for why, count in seen.lost.most_common(5):
+    for why, count in outcomes.lost.most_common(5):
         report.rows.append({"what": f"why: {why}", "count": count})
-    warm = [look.memory for look in looks[math.ceil(WARM * len(looks)) :]] or [after.memory]
+    warm = [sample.memory for sample in samples[math.ceil(WARM * len(samples)) :]] or [after.memory]
     middle = median(warm)
     for what, memory in (("before", before.memory), ("warm, median", middle), ("warm, most", max(warm))):
         report.rows.append({"what": f"memory, MB: {what}", "count": round(memory / 1e6)})
-    report.rows.append({"what": "first drafts a second", "count": round(len(seen.first) / seconds, 1)})
-    answered = sum(count for end, count in seen.ends.items() if end.startswith("foreign, answered"))
+    report.rows.append({"what": "first drafts a second", "count": round(len(outcomes.first) / seconds, 1)})
+    answered = sum(count for end, count in outcomes.ends.items() if end.startswith("foreign, answered"))
     away = max(abs(memory - middle) / middle for memory in warm)
-    report.target("requests without a response", seen.ends["lost"], "<= 0")
+    report.target("requests without a response", outcomes.ends["lost"], "<= 0")
     report.target("foreign requests that were answered", answered, "<= 0")
-    report.target("fairness: slowest typist's median wait / median", seen.slowest_to_median(), "<= 2")
+    report.target("fairness: slowest typist's median wait / median", outcomes.slowest_to_median(), "<= 2")
     report.target("memory after warm-up: furthest from its median, %", 100 * away, "<= 5")
     report.target("threads left", after.threads - before.threads, "<= 0")
     report.target("descriptors left", after.descriptors - before.descriptors, "<= 0")
-    first, last = (percentile(seen.first, 50) for seen in alone)
+    first, last = (percentile(outcomes.first, 50) for outcomes in alone)
     report.target("alone after / alone before, p50 to first drafts", last / first, "<= 1.1")
     return report

@@ -1,9 +1,9 @@
 """`bench speculative`: tokens per second, accept length τ and speed-up over plain decoding, method by method (Tables 2
 and 4 of the ARC-Decode paper); with `--sweep`, over temperatures and θ (Figures 4 and 5).
 
-All methods continue the same prompts, in turns, so that other load affects all alike; reading the prompt is not counted
-for the target. Each method keeps its drafter's acceptance estimates from prompt to prompt, as the app does. A few
-prompts of each kind are a sample: τ comes with the standard error of its mean over prompts.
+All methods continue the same prompts, in turns, so that other load affects all equally. The target's pass over the
+prompt is not counted. Each method keeps its drafter's acceptance estimates from prompt to prompt, as the app does. The
+prompts of each kind are a sample, so τ is reported with the standard error of its mean over prompts.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLAIN = "plain"
 TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2, 1.5)
 THETAS = (0.3, 0.5, 0.7, 0.9)
 EAGLE = "EAGLE-3"
-WHOLE = "EAGLE-3, whole trees"  # verifies all proposals, whether that pays or not
+WHOLE = "EAGLE-3, whole trees"  # verifies all proposals, even if fewer would be faster
 ALL = "all"
 BY_DEPTH = "pruned by depth"
 ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0)  # weights of the depth that are searched: Table 8 has the best one
@@ -53,13 +53,15 @@ class SpeculativeMethod:
     mode: str
     options: dict[str, Any] = field(default_factory=dict)
     memory: Memory = field(default_factory=Memory)
-    seen: dict[str, list[Statistics]] = field(default_factory=dict)  # by kind, of each prompt
-    said: dict[str, list[float]] = field(default_factory=dict)  # kind -> ln p of every token, by the target at T = 1
+    statistics: dict[str, list[Statistics]] = field(default_factory=dict)  # by kind, of each prompt
+    logprobs: dict[str, list[float]] = field(
+        default_factory=dict
+    )  # by kind, ln p of every token, by the target at T = 1
 
 
 def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str], None]) -> list[SpeculativeMethod]:
-    """All methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is calibrated.
-    The reason for a missing method is reported."""
+    """Returns all methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is
+    calibrated. Reports the reason for a missing method."""
     store, _ = base_store(model.tokenizer.fingerprint, options.store)
     stores = [store] if store is not None else []
     found = [
@@ -68,7 +70,7 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str
         SpeculativeMethod("superposed tree", SuperposedDrafter(model, 3), "lossless"),
     ]
     try:
-        # All methods share one head, because it follows whichever text it is given.
+        # All methods share one head, because it can continue any text.
         drafter = Eagle3Drafter(Eagle3Head.load(options.head or DEFAULT_HEAD), model)
         found.append(SpeculativeMethod(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
         found.append(SpeculativeMethod(EAGLE, drafter, "lossless"))
@@ -86,7 +88,7 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str
         "{}, ARC prune-only": {"tolerance": "none"},
     }
     best = found[-1] if found[-1].name == EAGLE else found[1]
-    if best.drafter is not None and best.drafter.tells:
+    if best.drafter is not None and best.drafter.has_distribution:
         ways |= {"{} + FSD": {"tolerance": "fsd", "prune": False}}
     if options.pruning:
         others = [(by, f"{{}}, pruned by {by}", 1.0) for by in RULES if by != "depth"]
@@ -146,12 +148,12 @@ def _run(
                     seed=number,
                     **method.options,
                 )
-                method.said.setdefault(kind, []).extend(by_the_model(model, ids, list(generation), temperature))
-                method.seen.setdefault(kind, []).append(generation.statistics)
+                method.logprobs.setdefault(kind, []).extend(by_the_model(model, ids, list(generation), temperature))
+                method.statistics.setdefault(kind, []).append(generation.statistics)
 
 
 def by_the_model(model: LanguageModel, prompt: list[int], tokens: list[Token], temperature: float) -> list[float]:
-    """ln p of each token of a text that was sampled at a temperature, by the model at T = 1."""
+    """Returns ln p of each token of a text that was sampled at a temperature, by the model at T = 1."""
     if temperature == 1:
         return [token.logprob for token in tokens]
     sequence = model.open()
@@ -164,7 +166,7 @@ def by_the_model(model: LanguageModel, prompt: list[int], tokens: list[Token], t
 def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[SpeculativeMethod]) -> None:
     for method in made[1:]:
         if method.name == WHOLE:
-            continue  # it ignores its cost by design
+            continue  # this method ignores its cost by design
         slowest = min(_speed_up(method, made[0], kind) for kind in by_kind)
         report.target(f"{method.name}: speed of plain decoding kept, slowest set", slowest, ">= 0.97")
     named = {method.name: method for method in made}
@@ -172,21 +174,23 @@ def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[S
         report.target(
             "EAGLE-3: speed-up, mean of the sets", mean(_speed_up(eagle, made[0], k) for k in by_kind), ">= 1.3"
         )
-        report.target("EAGLE-3: accept length, mean of the sets", mean(_tau(eagle.seen[k]) for k in by_kind), ">= 2.3")
+        lengths = [_tau(eagle.statistics[k]) for k in by_kind]
+        report.target("EAGLE-3: accept length, mean of the sets", mean(lengths), ">= 2.3")
         if whole := named.get(WHOLE):
-            report.target(f"{WHOLE}: accept length", mean(_tau(whole.seen[k]) for k in by_kind), ">= 2.3")
+            report.target(f"{WHOLE}: accept length", mean(_tau(whole.statistics[k]) for k in by_kind), ">= 2.3")
         if arc := named.get(f"{EAGLE} + ARC"):
-            longer = mean(_tau(arc.seen[k]) for k in by_kind) / mean(_tau(eagle.seen[k]) for k in by_kind)
+            longer = mean(_tau(arc.statistics[k]) for k in by_kind) / mean(lengths)
             report.target("ARC: accept length over EAGLE-3's", longer, ">= 1.25")
             faster = sum(_speed_up(arc, eagle, k) >= 1.2 for k in by_kind)
             report.target("ARC: sets with 1.2 x EAGLE-3's speed", faster, ">= 3")
 
 
 def table(kinds: Sequence[str], made: Sequence[SpeculativeMethod]) -> list[dict[str, Any]]:
-    """The rows of all methods, by kind of prompt and over all prompts; of pruning by depth the best α once more."""
+    """Returns the rows of all methods, by kind of prompt and over all prompts, and another row for the best α of
+    pruning by depth."""
     rows = [row(kind, method, made[0]) for kind in (*kinds, ALL) for method in made]
     if by_depth := [method for method in made if BY_DEPTH in method.name]:
-        best = max(by_depth, key=lambda method: _tau(_seen(method, ALL)))
+        best = max(by_depth, key=lambda method: _tau(_statistics(method, ALL)))
         rows.append(row(ALL, best, made[0]) | {"method": f"{best.name}, the best α"})
     return rows
 
@@ -200,8 +204,8 @@ def _sweep(
     options: BenchOptions,
     progress: Callable[[str], None],
 ) -> None:
-    """Plain decoding, the best lossless drafter, and the same with ARC, over temperatures; ARC over θ. ARC is left out
-    at temperatures without a calibration."""
+    """Measures plain decoding, the best lossless drafter, and the same with ARC, over temperatures; and ARC over θ. ARC
+    is left out at temperatures without a calibration."""
     arc = next((method for method in made if method.name.endswith("+ ARC")), None)
     best = next((method for method in made if method.name == EAGLE), made[1])
     settings = [(t, None) for t in TEMPERATURES] + [(1.0, theta) for theta in THETAS if arc is not None]
@@ -227,7 +231,7 @@ def _sweep(
                 continue
             figure = "temperature" if theta is None else "θ"
             x = temperature if theta is None else theta
-            for what, value in (("τ", _tau(_seen(method, ALL))), ("speed-up", _speed_up(method, chosen[0], ALL))):
+            for what, value in (("τ", _tau(_statistics(method, ALL))), ("speed-up", _speed_up(method, chosen[0], ALL))):
                 curves.setdefault(figure, {}).setdefault(f"{what} {method.name}", []).append((x, value))
     if options.plots is not None:
         drawn = [plots.lines("τ and speed-up", name, series) for name, series in curves.items()]
@@ -235,38 +239,38 @@ def _sweep(
 
 
 def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[str, Any]:
-    """One line of the paper's Tables 2 and 4."""
-    seen = _seen(method, kind)
-    lengths = [s.accept_length for s in seen if s.cycles]  # an answer of one token takes no cycle
+    """Returns one line of the paper's Tables 2 and 4."""
+    statistics = _statistics(method, kind)
+    lengths = [s.accept_length for s in statistics if s.cycles]  # an answer of one token takes no cycle
     return {
         "prompts": kind,
-        "sample": len(seen),
+        "sample": len(statistics),
         "method": method.name,
-        "tokens_per_s": sum(s.tokens for s in seen) / sum(s.seconds for s in seen),
-        "accept_length": _tau(seen),
+        "tokens_per_s": sum(s.tokens for s in statistics) / sum(s.seconds for s in statistics),
+        "accept_length": _tau(statistics),
         "±": stdev(lengths) / math.sqrt(len(lengths)) if len(lengths) > 1 else None,
         "speed_up": _speed_up(method, plain, kind),
-        "perplexity": math.exp(-mean(_said(method, kind))),
-        "pruned_percent": 100 * sum(s.pruned for s in seen) / max(sum(s.drafted for s in seen), 1),
-        "drafting_percent": 100 * sum(s.drafting for s in seen) / sum(s.seconds for s in seen),
-        "tolerated_percent": 100 * sum(s.tolerated for s in seen) / sum(s.tokens for s in seen),
-        "switched_off": sum(s.notice is not None for s in seen),
+        "perplexity": math.exp(-mean(_logprobs(method, kind))),
+        "pruned_percent": 100 * sum(s.pruned for s in statistics) / max(sum(s.drafted for s in statistics), 1),
+        "drafting_percent": 100 * sum(s.drafting for s in statistics) / sum(s.seconds for s in statistics),
+        "tolerated_percent": 100 * sum(s.tolerated for s in statistics) / sum(s.tokens for s in statistics),
+        "switched_off": sum(s.notice is not None for s in statistics),
     }
 
 
-def _seen(method: SpeculativeMethod, kind: str) -> list[Statistics]:
-    return [s for of_kind in method.seen.values() for s in of_kind] if kind == ALL else method.seen[kind]
+def _statistics(method: SpeculativeMethod, kind: str) -> list[Statistics]:
+    return [s for of_kind in method.statistics.values() for s in of_kind] if kind == ALL else method.statistics[kind]
 
 
-def _said(method: SpeculativeMethod, kind: str) -> list[float]:
-    return [one for of_kind in method.said.values() for one in of_kind] if kind == ALL else method.said[kind]
+def _logprobs(method: SpeculativeMethod, kind: str) -> list[float]:
+    return [one for of_kind in method.logprobs.values() for one in of_kind] if kind == ALL else method.logprobs[kind]
 
 
-def _tau(seen: list[Statistics]) -> float:
-    return sum(s.tokens for s in seen) / sum(s.cycles for s in seen)
+def _tau(statistics: list[Statistics]) -> float:
+    return sum(s.tokens for s in statistics) / sum(s.cycles for s in statistics)
 
 
 def _speed_up(method: SpeculativeMethod, plain: SpeculativeMethod, kind: str) -> float:
-    ours, theirs = _seen(method, kind), _seen(plain, kind)
+    ours, theirs = _statistics(method, kind), _statistics(plain, kind)
     rate = sum(s.tokens for s in ours) / sum(s.seconds for s in ours)
     return rate * sum(s.seconds for s in theirs) / sum(s.tokens for s in theirs)

@@ -14,7 +14,7 @@ from app.bench.child import free_port, running, running_app
 from app.bench.report import BenchOptions, Report
 
 ROUNDS = 3
-IDLE = 1.0  # seconds after which the app is idle
+IDLE = 1.0  # seconds until the app is idle
 BARE = """
 import sys, gradio
 with gradio.Blocks(analytics_enabled=False) as page:

@@ -1,10 +1,9 @@
 """`bench stillness`: types held-out text in real Chromium; a MutationObserver records every state of the drafts.
 
-It counts, and measures no times. A state is the page after one task of its script. Three things are counted, at each
-rate of typing:
+It measures no times. A state is the page after one task of its script. At each rate of typing, it counts:
 
-- states that show as many rows as the model has worth showing: the server leaves out the others once its choice is
-  made, so a state is compared with the settled response for its text, or with the next one;
+- states that show as many rows as the settled response: the server leaves out rows when it has chosen the final ones,
+  so a state is compared with the settled response for its text, or with the next one;
 - vanishings: the list, the hints or the ghost were in the previous state and are missing in this one;
 - movements: the list, the hints, or the parts above or below have another position although the text is the same.
 """
@@ -76,7 +75,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
 
 
 def states_of(page: Page, passage: tuple[str, str], rate: float) -> list[dict[str, Any]]:
-    """The states of the page while one passage is typed, from its first drafts on."""
+    """Returns the states of the page while one passage is typed, from its first drafts on."""
     before, typed = passage
     page.get_by_role("textbox", name="Your text").fill(before)
     page.keyboard.press("Control+End")
@@ -88,7 +87,7 @@ def states_of(page: Page, passage: tuple[str, str], rate: float) -> list[dict[st
 
 
 def summary(seen: dict[int, list[list[dict[str, Any]]]]) -> Report:
-    """Counts by rate; `seen` has the states of each passage in order."""
+    """Reports the counts by rate; `seen` has the states of each passage in order."""
     report = Report("stillness")
     for rate, runs in seen.items():
         judged = [state for run in runs for state in run if state["worth"] is not None]
@@ -113,7 +112,7 @@ def summary(seen: dict[int, list[list[dict[str, Any]]]]) -> Report:
 
 
 def steps(runs: list[list[dict[str, Any]]]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Pairs of each state and the next."""
+    """Returns the pairs of each state and the next."""
     return [pair for run in runs for pair in itertools.pairwise(run)]
 
 

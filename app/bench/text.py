@@ -1,4 +1,4 @@
-"""Text for measurements: the user's files, or a small text that comes with the app."""
+"""Text for measurements: the user's files, or the app's own small text."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _REACH = 600  # characters before a place; more than 32 tokens of any prose
 
 
 def load(path: Path | None = None) -> list[list[str]]:
-    """The documents of each file of a file or folder: .txt, .md, .jsonl; each also as .gz or .zst.
+    """Returns the documents of each file of a file or folder: .txt, .md, .jsonl; each also as .gz or .zst.
 
-    Raises: InputError when there is no file, no readable one, or no text.
+    Raises: InputError if there is no file, no readable one, or no text.
     """
     files = expand([path or SAMPLE])
     damage: list[Damage] = []
@@ -42,7 +42,7 @@ class WordPlace:
 
 
 def words(files: list[list[str]], count: int, seed: int = 0) -> list[WordPlace]:
-    """Up to `count` words of at least 5 letters, equally many from each file; the same for the same seed."""
+    """Returns up to `count` words of at least 5 letters, equally many from each file; the same for the same seed."""
     chance = random.Random(seed)
     by_file = [[(text, m) for text in texts for m in _WORD.finditer(text, 200)] for texts in files]
     for found in by_file:
@@ -52,12 +52,12 @@ def words(files: list[list[str]], count: int, seed: int = 0) -> list[WordPlace]:
 
 
 def last_tokens(tokenizer: Tokenizer, text: str, count: int = 32) -> str:
-    """The end of `text`, about `count` tokens long; it starts at a whole character."""
+    """Returns the end of `text`, about `count` tokens long, from a whole character on."""
     return tokenizer.decode(tokenizer.encode(text)[-count:]).lstrip("\ufffd")
 
 
 def prefixes(tokenizer: Tokenizer, files: list[list[str]], count: int, length: int = 32) -> list[list[int]]:
-    """`count` prefixes of exactly `length` tokens, each up to a word; places repeat if there are too few."""
+    """Returns `count` prefixes of exactly `length` tokens, each up to a word; places repeat if there are too few."""
     ids = [tokenizer.encode(place.before)[-length:] for place in words(files, count)]
     whole = [prefix for prefix in ids if len(prefix) == length]
     if not whole:

@@ -1,8 +1,8 @@
 """Simulated typists for `bench soak`: many tabs that type over real HTTP, each with its own habits.
 
-A typist writes a passage key by key, requests drafts at every key, and rests now and then, so that drafts complete.
-The outcome of every request is recorded: it completed, a newer request of the tab superseded it, the typist left, or
-it was lost.
+A typist writes a passage key by key, requests drafts at every key, and pauses sometimes, so that drafts complete. The
+outcome of every request is recorded: it completed, a newer request of the tab superseded it, the typist left, or it was
+lost.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ RATE = 8  # keys a second
 KEYS = (20, 60)  # typed before a rest
 REST = (0.5, 2.5)  # seconds
 CONTEXT = 300  # characters before the caret when typing starts
-CONNECTIONS = 6  # of one tab at once, as a browser has them; the oldest is dropped for a newer request
+CONNECTIONS = 6  # simultaneous ones of a tab, as in a browser; a newer request closes the oldest
 STAY = (5.0, 25.0)  # seconds until a typist leaves, and a new one starts in another tab
 SLOW = 0.2  # seconds between two reads of a slow reader
-PATIENCE = 30.0  # seconds; an answer that takes longer is lost
+PATIENCE = 30.0  # seconds; a response that takes longer is lost
 
 
 Answer = tuple[int, AsyncIterator[bytes], asyncio.StreamWriter]
@@ -48,7 +48,7 @@ class Server:
     headers: dict[str, str]
 
     async def post(self, path: str, body: bytes, **headers: str) -> Answer:
-        """Sends a request on its own connection. Returns: status, lines, and a function that closes the connection."""
+        """Sends a request on its own connection. Returns the status, the lines, and the writer of the connection."""
         address = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
         said = {"Host": address.netloc, "Content-Type": "application/json", "Connection": "close", **self.headers}
@@ -87,11 +87,11 @@ async def _lines(reader: asyncio.StreamReader, chunked: bool) -> AsyncIterator[b
 
 
 @dataclass
-class Seen:
-    """The results.
+class Outcomes:
+    """The outcomes of all requests.
 
     Attributes:
-        first: seconds from a key to its first drafts, of the keys that got some.
+        first: seconds from a key to its first drafts, of the keys with drafts.
         waits: by typist, seconds from the first key without drafts to the tab's next first drafts.
         ends: how requests ended: "done", "overtaken", "left", "refused" (an error message), "lost".
         lost: the reasons of the lost ones.
@@ -103,7 +103,7 @@ class Seen:
     lost: Counter[str] = field(default_factory=Counter)
 
     def slowest_to_median(self) -> float:
-        """The longest of the typists' median waits, divided by the median of them."""
+        """Returns the longest of the typists' median waits, divided by the median of them."""
         medians = [median(waits) for waits in self.waits.values() if waits]
         return max(medians) / median(medians) if medians else float("nan")
 
@@ -124,18 +124,18 @@ class Habits:
 
 
 class Typist:
-    """One person, in a sequence of tabs."""
+    """A typist in a sequence of tabs."""
 
-    def __init__(self, number: int, server: Server, text: str, habits: Habits, seen: Seen) -> None:
+    def __init__(self, number: int, server: Server, text: str, habits: Habits, outcomes: Outcomes) -> None:
         self.number, self.habits = number, habits
-        self._server, self._text, self._seen = server, text, seen
+        self._server, self._text, self._outcomes = server, text, outcomes
         self._chance = random.Random(number)
         self._answers: dict[asyncio.Task[None], None] = {}  # the oldest first
         self._waiting_since: float | None = None
-        seen.waits[number] = []
+        outcomes.waits[number] = []
 
     async def type(self, seconds: float, keys: int | None = None) -> None:
-        """Types for this long, or this many keys."""
+        """Types for so many seconds, or so many keys."""
         end, left = time.perf_counter() + seconds, keys
         while time.perf_counter() < end and left != 0:
             stay = self._chance.uniform(*STAY) if self.habits.restless else seconds
@@ -177,7 +177,7 @@ class Typist:
         return left
 
     async def _ask(self, tab: str, n: int, before: str, newest: list[int]) -> None:
-        asked = time.perf_counter()
+        pressed = time.perf_counter()
         body = json.dumps({"tab": tab, "n": n, "before": before}).encode()
         writer, ended = None, False
         try:
@@ -190,22 +190,22 @@ class Typist:
                     event = json.loads(line)
                     if event["type"] == "drafts" and first:
                         first, now = False, time.perf_counter()
-                        self._seen.first.append(now - asked)
+                        self._outcomes.first.append(now - pressed)
                         if self._waiting_since is not None:
-                            self._seen.waits[self.number].append(now - self._waiting_since)
+                            self._outcomes.waits[self.number].append(now - self._waiting_since)
                             self._waiting_since = None
                     elif event["type"] in ("stats", "error"):
                         ended = True
-                        self._seen.ends["done" if event["type"] == "stats" else "refused"] += 1
+                        self._outcomes.ends["done" if event["type"] == "stats" else "refused"] += 1
                         if event["type"] == "error":
-                            self._seen.lost[event["message"]] += 1
+                            self._outcomes.lost[event["message"]] += 1
                     if self.habits.slow:
                         await asyncio.sleep(SLOW)
             if not ended:
                 self._lost_unless(newest[0] > n, "an end without a final line")
         except asyncio.CancelledError:
             if not ended:
-                self._seen.ends["overtaken" if newest[0] > n else "left"] += 1
+                self._outcomes.ends["overtaken" if newest[0] > n else "left"] += 1
         except TimeoutError:
             self._lost_unless(newest[0] > n, "no end within the time limit")
         except (OSError, Broken, asyncio.IncompleteReadError, ValueError) as error:
@@ -216,9 +216,9 @@ class Typist:
                 writer.close()
 
     def _lost_unless(self, overtaken: bool, why: str) -> None:
-        self._seen.ends["overtaken" if overtaken else "lost"] += 1
+        self._outcomes.ends["overtaken" if overtaken else "lost"] += 1
         if not overtaken:
-            self._seen.lost[why] += 1
+            self._outcomes.lost[why] += 1
 
 
 # Requests that must be refused: path, headers, body.
@@ -236,7 +236,7 @@ FOREIGN: list[tuple[str, dict[str, str], bytes]] = [
 ]
 
 
-async def foreign(server: Server, seconds: float, seen: Seen, every: float = 0.2) -> None:
+async def foreign(server: Server, seconds: float, outcomes: Outcomes, every: float = 0.2) -> None:
     """Sends requests that must be refused, and requests that break off in the middle."""
     end, chance, address = time.perf_counter() + seconds, random.Random(0), urlsplit(server.url)
     while time.perf_counter() < end:
@@ -254,8 +254,8 @@ async def foreign(server: Server, seconds: float, seen: Seen, every: float = 0.2
                 async for _ in lines:
                     pass
                 writer.close()
-            seen.ends["foreign, refused" if 400 <= status < 500 else f"foreign, answered {status}"] += 1
+            outcomes.ends["foreign, refused" if 400 <= status < 500 else f"foreign, answered {status}"] += 1
         except (ConnectionError, TimeoutError, Broken, asyncio.IncompleteReadError):
-            seen.ends["foreign, closed"] += (
+            outcomes.ends["foreign, closed"] += (
                 1  # the server may close the connection of a too large request before all of it is sent
             )

@@ -1,4 +1,4 @@
-"""Speculative decoding: several tokens proposed, checked in one pass of the target."""
+"""Speculative decoding: a drafter proposes several tokens, and one pass of the target verifies them."""
 
 from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration, CalibrationError

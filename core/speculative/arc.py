@@ -1,9 +1,9 @@
 """ARC-Decode: pruning before verification, and acceptance within a calibrated risk.
 
-Two independent parts. *Pruning* (eqs. 1-4) drops proposals that are unlikely to matter before the target sees them.
-*LTS*, the local tolerance score (eqs. 10, 13-15), says whether a proposed token t_d may stand where the target
-would say t_m: whether the two lead to nearly the same next distribution. It is computed from logits and
-embeddings that are there anyway, and from constants that `core.speculative.calibration` measures once per model.
+The two parts are independent. *Pruning* (eqs. 1-4) drops improbable proposals before the target verifies them.
+*LTS*, the local tolerance score (eqs. 10, 13-15), decides whether a proposed token t_d may replace the target's most
+probable token t_m, which it may if both lead to nearly the same next distribution. LTS is computed from the logits of
+the verifying pass, the embeddings, and constants that `core.speculative.calibration` stores for each model.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from core.speculative.acceptance import entropy
 from core.speculative.calibration import Calibration, exact_only
 from core.speculative.tree import TokenTree
 
-CLAMP = 1e-9  # the least probability that a margin is taken of: the ε-clamp of eq. 11
+CLAMP = 1e-9  # lower bound of the probabilities in a margin: the ε-clamp of eq. 11
 
 
 @dataclass(frozen=True)
 class Pruning:
-    """The dials of pruning.
+    """The parameters of pruning.
 
     Attributes:
-        lam: λ, by how much uncertainty and depth raise the share that may go (ours, see `share`); 0 is the paper's
-            equations.
-        epsilon: ε, the share of each depth's mass that may go where the target is sure (eq. 3).
-        leaf: τ_d / θ_d, at least 1: leaves need this much more than what has children (eq. 4).
+        lam: λ, how strongly uncertainty and depth raise the share of mass that is dropped (ours, see `share`); 0 gives
+            the paper's equations.
+        epsilon: ε, the share of each depth's mass that may be dropped where the target is sure (eq. 3).
+        leaf: τ_d / θ_d, at least 1: the threshold of leaves relative to that of tokens with children (eq. 4).
     """
 
     lam: float = PRUNE_LAMBDA
@@ -47,26 +47,27 @@ class Pruning:
         if not 0 <= self.epsilon < 1:
             raise InputError(f"epsilon {self.epsilon} given; 0 to below 1 expected.")
         if self.leaf < 1:
-            raise InputError(f"leaf {self.leaf} given; at least 1 expected: leaves are not held to less.")
+            raise InputError(f"leaf {self.leaf} given; at least 1 expected: the threshold of leaves is not lower.")
 
     def share(self, depth: int, h: float) -> float:
-        """ε_d = 1 - (1 - ε)·exp(-λ·d·H_m). This rule is ours: eq. 1 multiplies every score of a depth by
-        exp(-λ·d·H_m), and eq. 3 compares scores of one depth with each other, so there the factor cancels out and λ
-        changes nothing. Here it reduces the mass that a depth has to keep."""
+        """Returns ε_d = 1 - (1 - ε)·exp(-λ·d·H_m). This rule is ours: eq. 1 multiplies every score of a depth by
+        exp(-λ·d·H_m), but eq. 3 compares only scores of the same depth, so the factor cancels out and λ has no effect.
+        Here the factor reduces the mass that each depth keeps."""
         return 1 - (1 - self.epsilon) * math.exp(-self.lam * depth * h)
 
 
 def normalised_entropy(p: np.ndarray) -> float:
-    """H_m of eq. 2: the entropy of p (V,) as a share of the largest there is."""
+    """Returns H_m of eq. 2: the entropy of p (V,) as a share of the largest possible entropy."""
     return entropy(p) / math.log(len(p))
 
 
 def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
-    """The places that stay (eqs. 3-4, with the score e^ℓ(c) of eq. 1 and our ε_d). Every one's parent stays, too.
+    """Returns the places of the kept tokens (eqs. 3-4, with the score e^ℓ(c) of eq. 1 and our ε_d). The parent of every
+    kept token is kept, too.
 
-    θ_d is read as the *largest* threshold that covers 1 - ε_d of a depth's mass: the smallest, as the paper has it,
-    would keep everything. h is H_m where the last token of the text was chosen: one step before the tree, and known
-    before the pass that verifies it.
+    θ_d is the *largest* threshold that covers 1 - ε_d of a depth's mass: the smallest, as the paper writes, would keep
+    all tokens. h is H_m at the position of the text's last token, one step before the tree, which is known before the
+    pass that verifies the tree.
     """
     score = tree.mass()
     children = tree.children()
@@ -81,14 +82,14 @@ def kept(tree: TokenTree, h: float, pruning: Pruning) -> list[int]:
             bound = theta if place in children else theta * pruning.leaf
             if score[place] >= bound and (depth == 0 or tree.parents[place] in standing):
                 standing.add(place)
-        # A parent that stays and would lose all its children gets its best one back.
+        # A kept parent keeps at least its best child.
         for parent in {tree.parents[place] for place in places}:
             if (parent < 0 or parent in standing) and not standing & set(children[parent]):
                 standing.add(max(children[parent], key=lambda place: score[place]))
     return sorted(standing)
 
 
-# Rules for single tokens: e^ℓ, depth and α -> the score.
+# Rules for single tokens, from e^ℓ, depth and α to the score.
 RULES: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
     "depth": lambda probability, depth, alpha: probability * (1 + alpha * depth),
     "depth-exp": lambda probability, depth, alpha: probability * np.exp(0.5 * alpha * depth),
@@ -97,8 +98,8 @@ RULES: dict[str, Callable[[np.ndarray, np.ndarray, float], np.ndarray]] = {
 
 
 def ranked(tree: TokenTree, count: int, by: str, alpha: float) -> list[int]:
-    """The places that a rule for single tokens keeps, to compare `kept` with (Table 8): the best `count` by a score of
-    e^ℓ and depth, without those whose parents go.
+    """Returns the places that a rule for single tokens keeps, for the comparison with `kept` (Table 8): the best
+    `count` by a score of e^ℓ and depth, without those whose parents are dropped.
 
     Args:
         by: a name of RULES.
@@ -114,7 +115,7 @@ def ranked(tree: TokenTree, count: int, by: str, alpha: float) -> list[int]:
 
 
 def _threshold(scores: np.ndarray, epsilon: float) -> float:
-    """The largest θ with Σ_{q̃ ≥ θ} q̃ ≥ (1 - ε) Σ q̃ (eq. 3)."""
+    """Returns the largest θ with Σ_{q̃ ≥ θ} q̃ ≥ (1 - ε) Σ q̃ (eq. 3)."""
     ordered = np.sort(scores)[::-1]
     covered = np.cumsum(ordered)
     at = int(np.searchsorted(covered, (1 - epsilon) * covered[-1] * (1 - 1e-12)))
@@ -122,21 +123,21 @@ def _threshold(scores: np.ndarray, epsilon: float) -> float:
 
 
 def margin(p: np.ndarray, t_m: int, t_d: int) -> float:
-    """Δℓ̃ = log p̃(t_m) - log p̃(t_d) after the ε-clamp (eq. 11)."""
+    """Returns Δℓ̃ = log p̃(t_m) - log p̃(t_d) after the ε-clamp (eq. 11)."""
     return math.log(max(p[t_m], CLAMP)) - math.log(max(p[t_d], CLAMP))
 
 
 def whitened_distance(embeddings: Tensor, whitening: np.ndarray, t_m: int, t_d: int) -> float:
-    """‖W Δe‖² (eq. 10): of *input* embeddings, whether or not the model ties them to its output."""
+    """Returns ‖W Δe‖² (eq. 10) of the *input* embeddings, whether or not the model ties them to its output."""
     difference = (embeddings[t_d] - embeddings[t_m]).double().numpy()
     return float(np.square(whitening * difference).sum())
 
 
 class Risk(NamedTuple):
-    """A proposal's risk, and what it is held against.
+    """A proposal's risk, and the highest tolerated risk.
 
     Attributes:
-        bound: U = min(U_emb, U_logit) (eqs. 10, 13, 14): JS(q_{j+1}, r_{j+1}) is at most this with probability 1 - δ.
+        bound: U = min(U_emb, U_logit) (eqs. 10, 13, 14): JS(q_{j+1}, r_{j+1}) is at most U with probability 1 - δ.
         tolerance: τ_δ.
     """
 
@@ -145,13 +146,13 @@ class Risk(NamedTuple):
 
 
 def risk(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, depth: int) -> Risk:
-    """The risk of one proposal.
+    """Computes the risk of one proposal.
 
     Args:
-        p: (V,) the target's probabilities p̃ at this position, temperature and rule applied.
+        p: (V,) the target's probabilities p̃ at this position, after temperature and rule.
         embeddings: (V, D) of the target.
-        t_d: the proposed token; t_m is the likeliest in p.
-        depth: of the proposal in its tree, which chooses among bucketed constants.
+        t_d: the proposed token; t_m is the most probable in p.
+        depth: of the proposal in its tree, which selects the bucket of constants.
     """
     t_m = int(p.argmax())
     if t_d == t_m:
@@ -159,17 +160,17 @@ def risk(p: np.ndarray, embeddings: Tensor, calibration: Calibration, t_d: int, 
     emb = whitened_distance(embeddings, calibration.whitening, t_m, t_d)
     logit = margin(p, t_m, t_d) ** 2
     constants = calibration.constants(normalised_entropy(p), depth, emb)
-    # A side whose factor is ∞ is not relied on; ∞ · 0 would be no number.
+    # A bound whose factor is ∞ is left out, because ∞ · 0 is not a number.
     sides = [f * raw for f, raw in ((constants.c_s, emb), (constants.alpha_kappa, logit)) if f < math.inf]
     return Risk(min(sides, default=math.inf), constants.tau)
 
 
 def local_tolerance_score(p: np.ndarray, model: LanguageModel, calibration: Calibration, t_d: int, depth: int) -> float:
-    """LTS = 1 - U / τ_δ (eq. 15): 1 for the target's own likeliest token, below 0 beyond the risk that is
-    tolerated, -∞ for tokens that may not stand for another (`exact_only`).
+    """Returns LTS = 1 - U / τ_δ (eq. 15): 1 for the target's most probable token, below 0 beyond the tolerated risk,
+    -∞ for tokens that may not replace another (`exact_only`).
 
     Args:
-        model: the target. For the others see `risk`.
+        model: the target. The other arguments are those of `risk`.
     """
     t_m = int(p.argmax())
     if t_d != t_m and not {t_d, t_m}.isdisjoint(exact_only(model.tokenizer)):

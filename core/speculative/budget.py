@@ -1,11 +1,12 @@
 """The budget of speculation: how deep to draft, and how many proposals to verify.
 
-How likely a proposal is accepted is learnt while decoding. The tree is cut to the n proposals with the most expected
-tokens per millisecond, by the machine's cost curve t(n) (`core.speculative.cost`):
+The probability that a proposal is accepted is estimated while decoding. The tree is cut to the n proposals with the
+highest expected number of tokens per millisecond, by the machine's cost curve t(n) (`core.speculative.cost`):
 
-    n* = argmax_n  (1 + Σ_{c among the n likeliest} P(c accepted)) / t(1 + n)
+    n* = argmax_n  (1 + Σ_{c among the n most probable} P(c accepted)) / t(1 + n)
 
-What speculation has lost against plain decoding is summed up; where more than a small share would be lost, it ends.
+The time that speculation has lost against plain decoding is summed up; speculation ends before the loss exceeds a small
+share.
 """
 
 from __future__ import annotations
@@ -18,40 +19,40 @@ from core.speculative.drafters.base import Drafter
 from core.speculative.tree import TokenTree
 
 SLACK = 0.02  # share of plain decoding's time that speculation may lose
-CHEAP = 0.05  # steps of plain decoding for a level; cheaper levels are drafted first and chosen among afterwards
-GRACE = 128  # tokens whose slack is there from the start, to find out whether speculation pays
+CHEAP = 0.05  # steps of plain decoding per level; from cheaper levels, proposals are selected after drafting
+GRACE = 128  # the tokens whose slack is granted at the start, so that the first estimates can be made
 
 Curve = Callable[[int], float]  # tokens of a pass -> ms
 
 
 class Estimates:
-    """How often proposals are accepted once their parents are, by the drafter's confidence and by depth. Learns fast:
-    what is old counts less. Outlives a generation, so that the next one starts knowing."""
+    """Estimates how often a proposal is accepted after its parent, by the drafter's confidence and by depth. Old
+    observations count less. The estimates remain for later generations."""
 
-    BELIEF = 4.0  # proposals that the first belief counts for
-    MEMORY = 200.0  # proposals; beyond that, older ones fade
+    PRIOR = 4.0  # the weight of the prior, in proposals
+    MEMORY = 200.0  # proposals; beyond this number, older ones lose weight
     EDGES = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9)
 
     def __init__(self) -> None:
         self._tried = np.zeros((len(self.EDGES) + 1, 2))
-        self._held = np.zeros((len(self.EDGES) + 1, 2))
+        self._accepted = np.zeros((len(self.EDGES) + 1, 2))
 
     def chance(self, confidence: float, depth: int) -> float:
-        """P(accepted | its parent was). The first belief is half the drafter's confidence: to be proven."""
+        """Returns P(accepted | its parent was accepted). The prior is half the drafter's confidence."""
         at = self._place(confidence, depth)
-        return (self._held[at] + self.BELIEF * 0.5 * confidence) / (self._tried[at] + self.BELIEF)
+        return (self._accepted[at] + self.PRIOR * 0.5 * confidence) / (self._tried[at] + self.PRIOR)
 
     def note(self, confidence: float, depth: int, accepted: bool) -> None:
-        """One proposal whose parent was accepted was looked at."""
+        """Records one verified proposal whose parent was accepted."""
         at = self._place(confidence, depth)
         if self._tried[at] >= self.MEMORY:
             self._tried[at] *= 0.9
-            self._held[at] *= 0.9
+            self._accepted[at] *= 0.9
         self._tried[at] += 1
-        self._held[at] += accepted
+        self._accepted[at] += accepted
 
     def chances(self, tree: TokenTree) -> np.ndarray:
-        """(n,) P(accepted), parents and all."""
+        """Returns (n,) P(accepted) of each token together with its ancestors."""
         return tree.products([self.chance(q, d) for q, d in zip(tree.confidence, tree.depths, strict=True)])
 
     def _place(self, confidence: float, depth: int) -> tuple[int, int]:
@@ -59,9 +60,9 @@ class Estimates:
 
 
 def best_size(chances: np.ndarray, cost: Curve, most: int) -> tuple[list[int], float]:
-    """The proposals worth verifying, out of those with these chances, and the expected tokens per ms with them.
+    """Returns the proposals to verify, given the chances of all, and the expected number of tokens per ms with them.
 
-    A child is never likelier than its parent and stands behind it, so what is chosen is a tree.
+    A child is never more probable than its parent and comes after it, so the result is a tree.
     """
     order = np.argsort(-chances, kind="stable")[:most]
     expected = 1.0 + np.concatenate([[0.0], np.cumsum(chances[order])])
@@ -71,37 +72,39 @@ def best_size(chances: np.ndarray, cost: Curve, most: int) -> tuple[list[int], f
 
 
 class Levels:
-    """How deep to draw: acceptance per level, for drafters whose proposals must not be chosen among afterwards."""
+    """Estimates acceptance per level, from which the depth of the next draft follows. For drafters whose proposals must
+    not be selected after drafting."""
 
-    BELIEF, FIRST, MEMORY = 4.0, 0.5, 100.0
+    PRIOR, FIRST, MEMORY = 4.0, 0.5, 100.0
     FADING = 0.97
 
     def __init__(self, deepest: int = 8) -> None:
-        self._tried, self._held = np.zeros(deepest), np.zeros(deepest)
-        self.ms = 0.0  # drafting one level, a running mean
+        self._tried, self._accepted = np.zeros(deepest), np.zeros(deepest)
+        self.ms = 0.0  # running mean of the time that drafting one level takes
 
     def note(self, depth: int, accepted: bool) -> None:
+        """Records whether a proposal at this depth was accepted."""
         depth = min(depth, len(self._tried) - 1)
         if self._tried[depth] >= self.MEMORY:
             self._tried[depth] *= 0.9
-            self._held[depth] *= 0.9
+            self._accepted[depth] *= 0.9
         self._tried[depth] += 1
-        self._held[depth] += accepted
+        self._accepted[depth] += accepted
 
     def fade(self) -> None:
-        """Nothing was drafted, for it would not have paid: what is known of it is growing old."""
+        """Reduces the weight of all observations, after a cycle without a draft."""
         self._tried *= self.FADING
-        self._held *= self.FADING
+        self._accepted *= self.FADING
 
     def took(self, ms: float, levels: int) -> None:
-        """Drafting so many levels took so long."""
+        """Records the time of drafting `levels` levels."""
         each = ms / max(levels, 1)
         self.ms = each if not self.ms else 0.8 * self.ms + 0.2 * each
 
     def best(self, cost: Curve, pace: float, width: int, most: int) -> int:
-        """The depth with the most expected tokens per ms; 0 where none beats a plain step. Passes take `pace` times
-        what the curve says."""
-        rates = (self._held + self.BELIEF * self.FIRST) / (self._tried + self.BELIEF)
+        """Returns the depth with the highest expected number of tokens per ms; 0 if a plain step is faster. Passes take
+        `pace` times the curve's ms."""
+        rates = (self._accepted + self.PRIOR * self.FIRST) / (self._tried + self.PRIOR)
         reach = np.cumprod(rates)
         best, depth = 1.0 / (cost(1) * pace), 0
         for d in range(1, min(len(reach), most // width) + 1):
@@ -112,12 +115,12 @@ class Levels:
 
 
 class Memory:
-    """Estimates of a drafter with a target: how often its proposals are accepted, and its cost so far. It outlives a
-    generation.
+    """The estimates for a drafter with a target: how often its proposals are accepted, and its cost so far. Several
+    generations share one object.
 
     Attributes:
-        lost: steps of plain decoding that speculation has cost so far; below 0 it has saved.
-        tokens: decoded so far.
+        lost: the time that speculation has lost so far, in steps of plain decoding; negative if it has saved time.
+        tokens: the number of tokens decoded so far.
     """
 
     def __init__(self) -> None:
@@ -125,59 +128,65 @@ class Memory:
         self.lost, self.tokens = 0.0, 0
 
     def learn(self, tree: TokenTree, places: list[int], accepted: int | None, depth: int) -> None:
-        """Children of one parent were looked at, and one of them, or none, was accepted."""
+        """Records that the children of one parent, at `places`, were verified, and one of them, or none, accepted."""
         for place in places:
             self.estimates.note(tree.confidence[place], depth, place == accepted)
         self.levels.note(depth, accepted is not None)
 
 
 class FixedBudget:
-    """A given number of proposals."""
+    """A fixed number of proposals."""
 
     def __init__(self, size: int) -> None:
         self.size = size
 
     def limits(self, drafter: Drafter, depth: int, most: int, left: int) -> tuple[int, int] | None:
-        """Levels to draft and proposals to verify at most, in the next cycle; None ends speculation.
+        """Returns the highest numbers of levels to draft and of proposals to verify in the next cycle; None ends
+        speculation.
 
         Args:
-            depth: levels that the text has room for.
-            most: proposals that the cache has room for.
-            left: tokens until the text has its full length.
+            depth: the number of levels that the text has room for.
+            most: the number of proposals that the cache has room for.
+            left: the number of tokens until the text has its full length.
         """
         most = min(self.size, most)
         return min(depth, max(most // drafter.width, 1)) if drafter.draws else depth, most
 
     def worth_verifying(self, tree: TokenTree, most: int) -> TokenTree:
-        """The part of a tree of proposals that is verified."""
+        """Returns the part of a tree of proposals that will be verified."""
         if len(tree) <= most:
             return tree
         return tree.only(np.argsort(-tree.products(), kind="stable")[:most].tolist())
 
     def account(self, ms: float, drafting: float, fed: int, tokens: int, first: bool) -> None:
-        """A cycle's pass took `ms` and its drafting so long; it fed so many tokens and gave so many. `first`: of its
-        generation."""
+        """Records one cycle.
+
+        Args:
+            ms, drafting: the times of its pass and of its drafting, in ms.
+            fed, tokens: the number of tokens that it fed, and of those that it added to the text.
+            first: whether it is the first of its generation.
+        """
 
 
 class Budget(FixedBudget):
-    """As many proposals as pay."""
+    """The number of proposals with the highest expected speed."""
 
     def __init__(self, memory: Memory, cost: Curve) -> None:
         super().__init__(0)
         self.memory, self._cost = memory, cost
-        self._pace = 1.0  # how long passes take now, as a share of the curve
+        self._pace = 1.0  # the current duration of passes, as a share of the curve's
 
     def limits(self, drafter: Drafter, depth: int, most: int, left: int) -> tuple[int, int] | None:
         cost, memory, most = self._cost, self.memory, min(drafter.most, most)
         slack = SLACK * max(memory.tokens + left, GRACE) - memory.lost
         while most and cost(1 + most) > (1 + slack) * cost(1):
-            most -= 1  # so that one pass loses no more than the slack
-        level = memory.levels.ms / (cost(1) * self._pace)  # steps of plain decoding that drafting one level takes
+            most -= 1  # until one pass loses at most the slack
+        level = memory.levels.ms / (cost(1) * self._pace)  # time of drafting one level, in steps of plain decoding
         if not most or level > slack:
             return None
         depth = min(depth, int(slack / level)) if level else 1  # one level, to measure its time
         if drafter.draws or level > CHEAP:
-            # Drafting costs something, or must not be chosen among afterwards: decide before it.
+            # If drafting is expensive, or proposals must not be selected after it, the depth is decided before it.
             depth = min(depth, memory.levels.best(cost, self._pace, drafter.width, most))
         if drafter.draws:
             depth = min(depth, max(most // drafter.width, 1))
@@ -192,5 +201,5 @@ class Budget(FixedBudget):
         pace = ms / self._cost(fed)
         self._pace = pace if first else 0.8 * self._pace + 0.2 * pace
         self.memory.tokens += tokens
-        # The curve, not the clock, gives the cost of this pass: a pass that others slowed down is no reason to stop.
+        # The cost comes from the curve and not from the clock, so that other programs' load does not end speculation.
         self.memory.lost += (self._cost(fed) + drafting / self._pace) / self._cost(1) - tokens

@@ -1,6 +1,6 @@
-"""The constants behind LTS, kept with the fingerprint of their model. `training.calibration` measures them.
+"""The constants of LTS, stored with the fingerprint of their model. `training.calibration` measures them.
 
-A file is JSON: {"format": "polydraft-calibration", "version": 1, …}. It belongs to the model whose embeddings and
+A file is JSON: {"format": "polydraft-calibration", "version": 1, …}. It is valid for the model whose embeddings and
 tokenizer it was made with, and is refused for any other.
 """
 
@@ -27,12 +27,12 @@ SHIPPED = Path(__file__).resolve().parents[2] / "assets" / "calibration.json"  #
 
 
 class CalibrationError(PolydraftError):
-    """A calibration file that cannot be used: missing, damaged, or of another model."""
+    """A calibration is missing, damaged, or was made for another model or another way of sampling."""
 
 
 @dataclass(frozen=True)
 class Constants:
-    """c'_s (eq. 10), α·κ (eq. 13), τ_δ (eq. 15). A factor of ∞ drops its side: that bound cannot be relied on."""
+    """c'_s (eq. 10), α·κ (eq. 13), τ_δ (eq. 15). A factor of ∞ means that its bound is not used."""
 
     c_s: float
     alpha_kappa: float
@@ -52,19 +52,19 @@ class Bucket:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What LTS needs of a model.
+    """The constants of LTS for one model.
 
     Attributes:
         fingerprint: of the model; see `fingerprint`.
-        model: its name, for people.
+        model: its name, for messages.
         whitening: (D,) the diagonal of W = diag(1/σ̂).
-        overall: the constants where no bucket fits.
-        buckets: finer ones; the first that fits counts.
+        overall: the constants for positions outside all buckets.
+        buckets: constants for narrower conditions; the first bucket that fits is used.
         delta: δ, the share of positions at which the bound may fail.
-        temperature: at which p̃ was taken.
-        top_k: K, tokens of each side whose union the divergence is taken over.
-        samples, prompts: how many went in.
-        budget: bits of divergence that τ_δ was held to; None for the paper's quantile alone.
+        temperature: T of p̃.
+        top_k: K, the number of most probable tokens of either distribution that enter the divergence.
+        samples, prompts: the number of pairs and of prompts measured.
+        budget: the upper limit of τ_δ in bits of divergence; None for the paper's quantile without a limit.
     """
 
     fingerprint: str
@@ -80,18 +80,18 @@ class Calibration:
     budget: float | None = None
 
     def constants(self, normalised_entropy: float, depth: int, emb: float = 0.0) -> Constants:
-        """Those of the first bucket that fits."""
+        """Returns the constants of the first bucket that fits."""
         for bucket in self.buckets:
             if normalised_entropy < bucket.entropy and depth < bucket.depth and emb < bucket.emb:
                 return bucket.constants
         return self.overall
 
     def check(self, model: LanguageModel, sampling: TargetSampling | None = None) -> Calibration:
-        """This calibration. Raises CalibrationError if it was made for another model, or if texts are sampled in
-        another way than its texts were (assumption iv of the paper's appendix A.1: "matched decoding settings").
+        """Returns this calibration. Raises CalibrationError if it was made for another model or another way of sampling
+        (assumption iv of the paper's appendix A.1: "matched decoding settings").
 
         Args:
-            sampling: how tokens are drawn; None: at T = 1, without a rule.
+            sampling: how tokens are sampled; None: at T = 1, without a rule.
         """
         if self.fingerprint != fingerprint(model) or len(self.whitening) != model.dim:
             raise CalibrationError(
@@ -112,8 +112,8 @@ class Calibration:
         return self
 
     def save(self, path: Path) -> None:
-        """Write JSON, to a temporary name first. Raises CalibrationError where that is impossible."""
-        said = _without_infinity(
+        """Writes JSON, under a temporary name first. Raises CalibrationError if the file cannot be written."""
+        fields = _without_infinity(
             {
                 "format": FORMAT,
                 "version": VERSION,
@@ -123,88 +123,88 @@ class Calibration:
         )
         try:
             with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
-                json.dump(said, file, indent=1, allow_nan=False)
+                json.dump(fields, file, indent=1, allow_nan=False)
             Path(file.name).replace(path)
         except OSError as error:
             raise CalibrationError(f"{path} cannot be written ({error}); choose another place.") from error
 
     @classmethod
     def load(cls, path: Path) -> Calibration:
-        """Read a file. Raises CalibrationError for one that is missing, damaged or of another version."""
+        """Reads a file. Raises CalibrationError if it is missing, damaged or of another version."""
         try:
-            said = json.loads(path.read_text(encoding="utf-8"))
+            fields = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise CalibrationError(
                 f"No calibration at {path} ({error.strerror}); run `polydraft calibrate`."
             ) from error
         except ValueError as error:
-            raise CalibrationError(f"{path} is no JSON ({error}); run `polydraft calibrate` again.") from error
+            raise CalibrationError(f"{path} is not JSON ({error}); run `polydraft calibrate` again.") from error
         try:
-            if said["format"] != FORMAT or said["version"] != VERSION:
-                raise ValueError(f"format {said['format']!r}, version {said['version']!r}")
+            if fields["format"] != FORMAT or fields["version"] != VERSION:
+                raise ValueError(f"format {fields['format']!r}, version {fields['version']!r}")
             made = cls(
-                str(said["fingerprint"]),
-                str(said["model"]),
-                np.array(said["whitening"], dtype=np.float64),
-                _constants(said["overall"]),
-                [_bucket(bucket) for bucket in said["buckets"]],
-                float(said["delta"]),
-                float(said["temperature"]),
-                int(said["top_k"]),
-                int(said["samples"]),
-                int(said["prompts"]),
-                None if said["budget"] is None else float(said["budget"]),
+                str(fields["fingerprint"]),
+                str(fields["model"]),
+                np.array(fields["whitening"], dtype=np.float64),
+                _constants(fields["overall"]),
+                [_bucket(bucket) for bucket in fields["buckets"]],
+                float(fields["delta"]),
+                float(fields["temperature"]),
+                int(fields["top_k"]),
+                int(fields["samples"]),
+                int(fields["prompts"]),
+                None if fields["budget"] is None else float(fields["budget"]),
             )
             if made.whitening.ndim != 1 or not np.isfinite(made.whitening).all():
-                raise ValueError("whitening is no list of numbers")
+                raise ValueError("whitening is not a list of numbers")
             if not 0 < made.delta < 1 or not 0 < made.temperature < math.inf or made.top_k < 1:
                 raise ValueError("delta, temperature or top_k out of range")
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise CalibrationError(
-                f"{path} is no calibration of version {VERSION} ({error}); run `polydraft calibrate` again."
+                f"{path} is not a calibration of version {VERSION} ({error}); run `polydraft calibrate` again."
             ) from error
         return made
 
 
-def _constants(said: dict) -> Constants:
-    """Raises ValueError or KeyError for what are no constants. null is ∞, which τ_δ may not be."""
-    read = {name: math.inf if said[name] is None else said[name] for name in ("c_s", "alpha_kappa", "tau")}
+def _constants(fields: dict[str, Any]) -> Constants:
+    """Reads constants, with null as ∞. Raises ValueError or KeyError for an invalid value; τ_δ must be finite."""
+    read = {name: math.inf if fields[name] is None else fields[name] for name in ("c_s", "alpha_kappa", "tau")}
     if not all(isinstance(v, int | float) and not isinstance(v, bool) and v > 0 for v in read.values()):
-        raise ValueError("constants that are no positive numbers")
+        raise ValueError("constants that are not positive numbers")
     if read["tau"] == math.inf:
-        raise ValueError("a tolerance without end")
+        raise ValueError("an infinite tolerance")
     return Constants(**{name: float(v) for name, v in read.items()})
 
 
-def _bucket(said: dict) -> Bucket:
-    edge = math.inf if said["emb"] is None else float(said["emb"])
+def _bucket(fields: dict[str, Any]) -> Bucket:
+    edge = math.inf if fields["emb"] is None else float(fields["emb"])
     if math.isnan(edge):
         raise ValueError("a bucket without an edge")
-    return Bucket(float(said["entropy"]), int(said["depth"]), _constants(said["constants"]), edge)
+    return Bucket(float(fields["entropy"]), int(fields["depth"]), _constants(fields["constants"]), edge)
 
 
-def _without_infinity(said: Any) -> Any:
-    """∞ as null, which JSON has."""
-    if isinstance(said, dict):
-        return {key: _without_infinity(value) for key, value in said.items()}
-    if isinstance(said, list):
-        return [_without_infinity(value) for value in said]
-    return None if isinstance(said, float) and math.isinf(said) else said
+def _without_infinity(value: Any) -> Any:
+    """Replaces ∞ by null, because JSON has no infinity."""
+    if isinstance(value, dict):
+        return {key: _without_infinity(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_infinity(each) for each in value]
+    return None if isinstance(value, float) and math.isinf(value) else value
 
 
 def user_file(model: LanguageModel, temperature: float = 1.0) -> Path:
-    """The path of a calibration made on this machine, one for each temperature."""
+    """Returns the path of the calibration made on this machine for a temperature."""
     folder = platformdirs.user_data_path("polydraft", appauthor=False) / "calibrations"
     heat = "" if temperature == 1 else f"-T{temperature:g}"
     return folder / f"{fingerprint(model)[:32]}{heat}.json"
 
 
 def for_model(model: LanguageModel, sampling: TargetSampling | None = None) -> Calibration:
-    """The calibration of this model for this way of sampling: one made here, or the one that comes with the app.
+    """Returns the calibration of a model for a way of sampling: one made on this machine, or the app's own.
 
     Args:
         sampling: as for `Calibration.check`.
-    Raises: CalibrationError where there is none.
+    Raises: CalibrationError if there is none.
     """
     sampling = sampling or TargetSampling()
     own = user_file(model, sampling.heat)
@@ -220,20 +220,21 @@ def _how_to(heat: float, model: str = "") -> str:
 
 
 def fingerprint(model: LanguageModel) -> str:
-    """Hexadecimal SHA-256 over the tokenizer, the sizes, and 64 rows of the embeddings: the same on both backends."""
+    """Returns a hexadecimal SHA-256 of the tokenizer, the sizes, and 64 rows of the embeddings; the same on all
+    backends."""
     digest = hashlib.sha256(f"{model.tokenizer.fingerprint} {model.vocab_size} {model.dim}".encode())
     rows = model.embeddings[:: max(model.vocab_size // 64, 1)][:64].float()
-    # Norms to three digits: what another library rounds differently in the last place is the same model.
+    # Norms to three digits, because libraries round the last digits differently.
     digest.update(" ".join(f"{float(norm):.3g}" for norm in rows.norm(dim=1)).encode())
     return digest.hexdigest()
 
 
 @lru_cache(maxsize=4)
 def exact_only(tokenizer: Tokenizer) -> frozenset[int]:
-    """Tokens that may stand for no other, nor another for them: control tokens, and those with a digit in them.
+    """Returns the tokens that may not replace another or be replaced: control tokens, and tokens with a digit.
 
-    The next distribution after "4" is that after "5": divergence does not see what is at stake. And control tokens lie
-    close together, whatever they mean.
+    The next distributions after "4" and after "5" are nearly the same, although the meaning of the text changes. The
+    embeddings of control tokens are close together, although their functions differ.
     """
     digits = {i for i, piece in enumerate(tokenizer.pieces) if not piece or any(48 <= byte <= 57 for byte in piece)}
     return frozenset(digits | set(tokenizer.special_ids))

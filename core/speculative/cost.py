@@ -1,5 +1,5 @@
-"""The cost of a pass over n tokens on this machine, t(n): measured once per model, backend and machine, and kept in the
-user's cache folder."""
+"""The cost t(n) of a pass over n tokens, measured once per model, backend and machine, and stored in the user's cache
+folder."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from core.errors import InputError
 from core.models.base import LanguageModel
 from core.models.processor import cpu
 
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # tokens of the passes that are timed
+SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # tokens of the timed passes
 ROUNDS = 5
-BEFORE = 64  # tokens in the cache while they are
-REMEMBERED = 32  # curves kept in the cache file
+BEFORE = 64  # tokens in the cache before each timed pass
+REMEMBERED = 32  # curves in the cache file
 
 
 @dataclass(frozen=True)
 class CostCurve:
-    """t(n) in ms at some n, a straight line between them.
+    """t(n) in ms at some n, interpolated linearly.
 
     Attributes:
-        sizes: n, rising, from 1.
-        ms: of a pass over n tokens of one sequence. It never falls: where it seems to, that is noise.
+        sizes: n, increasing from 1.
+        ms: the time of a pass over n tokens of one sequence. It never decreases, because a decrease would be noise.
     """
 
     sizes: tuple[int, ...]
@@ -42,10 +42,10 @@ class CostCurve:
         rising = all(a < b for a, b in zip(self.sizes, self.sizes[1:], strict=False))
         usable = all(math.isfinite(t) and t > 0 for t in self.ms)
         if not self.sizes or len(self.sizes) != len(self.ms) or self.sizes[0] != 1 or not rising or not usable:
-            raise InputError(f"A cost curve at {self.sizes} of {self.ms} ms given; rising sizes from 1 expected.")
+            raise InputError(f"A cost curve at {self.sizes} of {self.ms} ms given; increasing sizes from 1 expected.")
 
     def __call__(self, n: int) -> float:
-        """ms of a pass over n tokens; beyond the largest that was timed, at its rate."""
+        """Returns the ms of a pass over n tokens; beyond the largest timed n, in proportion to it."""
         if n >= self.sizes[-1]:
             return self.ms[-1] * n / self.sizes[-1]
         return float(np.interp(n, self.sizes, self.ms))
@@ -57,7 +57,8 @@ def measure(
     rounds: int = ROUNDS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> CostCurve:
-    """Time passes over trees of n tokens: the least of a few rounds, for what else the machine does only adds."""
+    """Measures passes over trees of n tokens. Takes the minimum of several rounds, because other load only adds
+    time."""
     passes = measuring(model, sizes, rounds, clock)
     while True:
         try:
@@ -72,7 +73,7 @@ def measuring(
     rounds: int = ROUNDS,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Generator[None, None, CostCurve]:
-    """`measure` in steps of one pass, for a thread that has other things to do in between; it returns the curve."""
+    """Does the same as `measure` in steps of one pass, for a thread with other work in between. Returns the curve."""
     sizes = [n for n in sizes if BEFORE + n < model.context_length] or [1]
     ids = [i % model.vocab_size for i in range(100, 100 + max(*sizes, BEFORE))]
     sequence = model.open()
@@ -82,7 +83,7 @@ def measuring(
         yield
         for number in range(-1, rounds):
             for n in sizes:
-                # A comb: a chain with a sibling beside each token; a chain for models that take no trees.
+                # A comb, which is a chain with a sibling of each token; a chain for models that take no trees.
                 parents = [max(i - 1 - i % 2, -1) if model.takes_trees else i - 1 for i in range(n)]
                 start = clock()
                 sequence.feed_tree(ids[:n], parents)
@@ -92,16 +93,16 @@ def measuring(
                 yield
     finally:
         sequence.close()
-    # A pass over fewer tokens takes no longer than one over more, and what else the machine does only adds.
+    # A pass over fewer tokens takes no longer than one over more, so the minimum over all larger n is an upper bound.
     ms = np.minimum.accumulate([min(taken[n]) for n in reversed(sizes)])[::-1]
     return CostCurve(tuple(sizes), tuple(ms.tolist()))
 
 
 def cost_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve:
-    """The curve of this model on this machine: remembered, or measured now and remembered.
+    """Returns the curve of a model on this machine: the stored one, or one that is measured now and stored.
 
     Args:
-        cache_dir: where curves are kept, in costs.json; the user's cache folder by default.
+        cache_dir: the folder of costs.json; by default the user's cache folder.
     """
     curve = known_curve(model, cache_dir)
     if curve is None:
@@ -111,16 +112,16 @@ def cost_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve
 
 
 def known_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve | None:
-    """The curve that is remembered, if one is."""
+    """Returns the stored curve, or None."""
     found = _recall(_file(cache_dir)).get(_key(model))
     try:
         return None if found is None else CostCurve(tuple(found["sizes"]), tuple(found["ms"]))
     except (InputError, KeyError, TypeError):
-        return None  # an older form, or damaged: measured anew
+        return None  # the entry has an older form or is damaged, and the curve is measured again
 
 
 def remember_curve(model: LanguageModel, curve: CostCurve, cache_dir: Path | None = None) -> None:
-    """What cannot be kept is measured again the next time."""
+    """Stores a curve. If the file cannot be written, the curve is measured again the next time."""
     known = _recall(_file(cache_dir))
     known[_key(model)] = {"sizes": list(curve.sizes), "ms": [round(t, 4) for t in curve.ms]}
     _remember(_file(cache_dir), dict(list(known.items())[-REMEMBERED:]))

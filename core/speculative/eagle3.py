@@ -1,9 +1,9 @@
-"""The EAGLE-3 head: one transformer layer that guesses the target's next tokens (Li et al. 2025, arXiv 2503.01840).
+"""The EAGLE-3 head: one transformer layer that predicts the target's next tokens (Li et al. 2025, arXiv 2503.01840).
 
-At position i it is given the *feature* of token i, which the target computed, and the embedding of token i+1, and says
-what token i+2 will be. A feature is what three layers of the target, a low, a middle and a high one, say together.
-Beyond the tokens that the target has seen, the head's own output takes the feature's place, so that it can go
-on by itself. The training (`training.heads`) does the same, which is what makes it last for several tokens.
+At position i its inputs are the *feature* of token i and the embedding of token i+1, and it predicts token i+2. The
+target computes the feature, from the hidden states of a low, a middle and a high layer. After the last token that the
+target has processed, the head's own output replaces the feature, so the head can predict several tokens. The training
+(`training.heads`) does the same, so the predictions stay good over several tokens.
 
 The files are those of the published checkpoints: `config.json` beside `model.safetensors` or `pytorch_model.bin`, with
 
@@ -22,7 +22,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from pickle import UnpicklingError  # what torch raises for a file with more than tensors in it; nothing is unpickled
+from pickle import UnpicklingError  # torch raises it for a file that contains more than tensors; nothing is unpickled
 from tempfile import NamedTemporaryFile
 from typing import Any
 
@@ -38,19 +38,19 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (…, n, H, w), k and v
 
 
 class HeadError(PolydraftError):
-    """A checkpoint that cannot be used: missing, damaged, of another layout or for another target."""
+    """A checkpoint is missing or damaged, or has another layout or another target."""
 
 
 @dataclass(frozen=True)
 class HeadConfig:
-    """The fields of `config.json` that matter, under the names they have there.
+    """The used fields of `config.json`, with its names.
 
     Attributes:
         hidden_size: D.
-        target_hidden_size: D_t; None where it is D.
-        vocab_size, draft_vocab_size: of the target; V_d.
-        layers: of the target, whose outputs are the features: the hidden states that enter these layers.
-            None: 2, half, and the last but two, as the published heads are trained.
+        target_hidden_size: D_t; None if it is D.
+        vocab_size, draft_vocab_size: V of the target, and V_d.
+        layers: three layers of the target; the features are the hidden states that enter them. None: 2, half, and the
+            last but two, as for the published heads.
     """
 
     hidden_size: int
@@ -78,11 +78,11 @@ class HeadConfig:
         return self.target_hidden_size or self.hidden_size
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> HeadConfig:
-        """From the contents of a `config.json`. Raises HeadError that names what is missing or no number."""
+    def of(cls, contents: Mapping[str, Any]) -> HeadConfig:
+        """Makes a configuration from the contents of a `config.json`. Raises HeadError with the invalid field."""
         known = {field.name for field in fields(cls)}
-        given = {name: value for name, value in said.items() if name in known and value is not None}
-        theta = (said.get("rope_parameters") or {}).get("rope_theta")
+        given = {name: value for name, value in contents.items() if name in known and value is not None}
+        theta = (contents.get("rope_parameters") or {}).get("rope_theta")
         if theta is not None:
             given.setdefault("rope_theta", theta)
         for name in ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "draft_vocab_size"):
@@ -104,16 +104,16 @@ class HeadConfig:
         return made
 
     def feature_layers(self, depth: int) -> tuple[int, int, int]:
-        """Before which of the target's `depth` layers the features are taken."""
+        """Returns the layers of a target with `depth` layers whose inputs are the features."""
         return self.layers or (min(2, depth - 1), depth // 2, max(depth - 3, 0))
 
 
 class Eagle3Head(nn.Module):
     """The head. Its parameters have the names of the published checkpoints."""
 
-    d2t: Tensor  # (V_d,) what to add to a draft id
+    d2t: Tensor  # (V_d,) target id minus draft id
     t2d: Tensor  # (V,) bool
-    speeds: Tensor  # (w/2,) angles by which rotary positions turn each pair of numbers of a query or key
+    speeds: Tensor  # (w/2,) the rotary angle per position of each pair of numbers in a query or key
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
@@ -130,9 +130,9 @@ class Eagle3Head(nn.Module):
         self.set_vocabulary(torch.arange(config.draft_vocab_size))
 
     def set_vocabulary(self, ids: Tensor) -> None:
-        """Make these target ids (V_d,), which must rise, the draft vocabulary."""
+        """Sets the draft vocabulary to these target ids (V_d,), which must increase."""
         if len(ids) != self.config.draft_vocab_size or bool((ids[1:] <= ids[:-1]).any()):
-            raise InputError(f"{len(ids)} ids given; {self.config.draft_vocab_size} rising ones expected.")
+            raise InputError(f"{len(ids)} ids given; {self.config.draft_vocab_size} increasing ones expected.")
         self.d2t.copy_(ids - torch.arange(len(ids)))
         self.t2d.zero_()
         self.t2d[ids] = True
@@ -143,28 +143,29 @@ class Eagle3Head(nn.Module):
         return torch.arange(len(self.d2t), device=self.d2t.device) + self.d2t
 
     def fuse(self, features: Tensor) -> Tensor:
-        """Features of three layers (…, 3·D_t), low, middle and high side by side, as one (…, D) float32."""
+        """Projects the concatenated hidden states (…, 3·D_t) of the low, middle and high layer to features (…, D)
+        float32."""
         return _linear(features, self.fc.weight).float()
 
     def joined(self) -> Tensor:
-        """The maps to queries, keys and values, one below the other: ((H + 2K)·w, D_t + D)."""
+        """Returns the matrices of queries, keys and values, stacked: ((H + 2K)·w, D_t + D)."""
         attention = self.midlayer.self_attn
         return torch.cat([each.weight for each in (attention.q_proj, attention.k_proj, attention.v_proj)])
 
     def of_tokens(self, embeddings: Tensor, joined: Tensor) -> Tensor:
-        """The share of embeddings (…, D_t) in the queries, keys and values: (…, (H + 2K)·w)."""
+        """Returns the contribution of embeddings (…, D_t) to the queries, keys and values: (…, (H + 2K)·w)."""
         return _linear(self.midlayer.input_layernorm(embeddings.float()), joined[:, : embeddings.shape[-1]])
 
     def layer(self, of_tokens: Tensor, features: Tensor, positions: Tensor, joined: Tensor, attend: Attend) -> Tensor:
-        """`midlayer`: attention over [embedding, feature], then a feed-forward layer; the feature is the residual.
-        Products have the precision of the maps; the residual, norms and rotation are float32.
+        """Computes `midlayer`: attention over [embedding, feature], then a feed-forward layer; the feature is the
+        residual. Products have the precision of the matrices; residual, norms and rotation are float32.
 
         Args:
-            of_tokens: see above, for the tokens *after* those of the features.
+            of_tokens: the result of `of_tokens` for the tokens *after* those of the features.
             features: (…, n, D), fused, or the head's own output.
             positions: (n,) of the features' tokens in the text.
-            joined: see above; a caller computes it once for many calls.
-            attend: the attention, over the caller's cache.
+            joined: the result of `joined`; a caller computes it once for many calls.
+            attend: the attention over the caller's cache.
         Returns: the output (…, n, D), which is the next position's feature.
         """
         layer, c = self.midlayer, self.config
@@ -177,18 +178,18 @@ class Eagle3Head(nn.Module):
         return h + _linear(F.silu(gate) * up, layer.mlp.down_proj.weight)
 
     def _rotated(self, x: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys (…, n, heads, w)."""
+        """Applies rotary positions to queries or keys (…, n, heads, w)."""
         angles = positions[:, None, None] * self.speeds  # (n, 1, w/2)
         a, b = x.float().chunk(2, -1)
         cos, sin = angles.cos(), angles.sin()
         return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
 
     def logits(self, output: Tensor) -> Tensor:
-        """(…, V_d) over the draft vocabulary, of the token after the one that was embedded."""
+        """Returns logits (…, V_d) over the draft vocabulary for the token after the embedded one."""
         return _linear(self.norm(output), self.lm_head.weight)
 
     def on(self, device: torch.device, dtype: torch.dtype) -> Eagle3Head:
-        """A copy for inference on a device, with its maps in `dtype`."""
+        """Returns a copy for inference on a device, with its matrices in `dtype`."""
         made = copy.deepcopy(self).eval().requires_grad_(False).to(device)
         for module in made.modules():
             if isinstance(module, nn.Linear):
@@ -196,7 +197,7 @@ class Eagle3Head(nn.Module):
         return made
 
     def save(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-        """Write the checkpoint, each file under a temporary name first."""
+        """Writes the checkpoint, each file under a temporary name first."""
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {
             name: (value.to(dtype) if value.is_floating_point() else value).contiguous()
@@ -206,22 +207,22 @@ class Eagle3Head(nn.Module):
             pass
         save_file(tensors, file.name)
         Path(file.name).replace(folder / "model.safetensors")
-        said = {name: value for name, value in asdict(self.config).items() if value is not None}
+        config = {name: value for name, value in asdict(self.config).items() if value is not None}
         with NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".tmp", delete=False) as file:
-            json.dump({"architectures": ["LlamaForCausalLMEagle3"], **said}, file, indent=1)
+            json.dump({"architectures": ["LlamaForCausalLMEagle3"], **config}, file, indent=1)
         Path(file.name).replace(folder / "config.json")
 
     @classmethod
     def load(cls, folder: Path) -> Eagle3Head:
-        """Read a checkpoint, in float32. Raises HeadError."""
+        """Reads a checkpoint in float32. Raises HeadError."""
         head = cls(HeadConfig.of(_config(folder)))
         found = _tensors(folder)
         expected = head.state_dict()
-        # Published heads repeat the target's embeddings, which the target has; names may begin with the module's.
+        # Some published heads contain the target's embeddings, which are not needed, and names with "model." first.
         found = {name.removeprefix("model."): value for name, value in found.items()}
         found.pop("embed_tokens.weight", None)
         if missing := sorted(set(expected) - set(found)):
-            raise HeadError(f"{folder} has no {missing[0]}; it is no EAGLE-3 checkpoint.")
+            raise HeadError(f"{folder} has no {missing[0]}; it is not an EAGLE-3 checkpoint.")
         if unknown := sorted(set(found) - set(expected)):
             raise HeadError(f"{folder} has {unknown[0]}, which an EAGLE-3 head of one layer does not have.")
         for name, value in found.items():
@@ -237,7 +238,7 @@ class Eagle3Head(nn.Module):
         return head.eval()
 
     def check(self, vocab_size: int, dim: int) -> Eagle3Head:
-        """This head. Raises HeadError if it is for another target."""
+        """Returns this head. Raises HeadError if it is for another target."""
         if (self.config.vocab_size, self.config.target_width) != (vocab_size, dim):
             raise HeadError(
                 f"The EAGLE-3 head is for a target with {self.config.vocab_size} tokens and width "
@@ -247,7 +248,7 @@ class Eagle3Head(nn.Module):
 
 
 class _Layer(nn.Module):
-    """The parameters of `midlayer`; `Eagle3Head.layer` computes with them."""
+    """The parameters of `midlayer`, for `Eagle3Head.layer`."""
 
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
@@ -284,20 +285,20 @@ def _linear(x: Tensor, weight: Tensor) -> Tensor:
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
+        contents = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise HeadError(
             f"No EAGLE-3 head at {folder} ({error.strerror}); a folder with config.json expected."
         ) from error
     except ValueError as error:
-        raise HeadError(f"{path} is no JSON ({error}); get the checkpoint again.") from error
-    if not isinstance(said, dict):
-        raise HeadError(f"{path} holds no JSON object; get the checkpoint again.")
-    return said
+        raise HeadError(f"{path} is not JSON ({error}); get the checkpoint again.") from error
+    if not isinstance(contents, dict):
+        raise HeadError(f"{path} contains no JSON object; get the checkpoint again.")
+    return contents
 
 
 def _tensors(folder: Path) -> dict[str, Tensor]:
-    """By name. Nothing in the files is executed."""
+    """Returns the tensors by name. No code in the files is executed."""
     safe, plain = folder / "model.safetensors", folder / "pytorch_model.bin"
     if not safe.is_file() and not plain.is_file():
         raise HeadError(f"{folder} has neither model.safetensors nor pytorch_model.bin.")
@@ -307,5 +308,5 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
     except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError, UnpicklingError) as error:
         raise HeadError(f"{path} cannot be read ({str(error).splitlines()[0]}); get the checkpoint again.") from error
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
-        raise HeadError(f"{path} holds no tensors by name; get the checkpoint again.")
+        raise HeadError(f"{path} contains no named tensors; get the checkpoint again.")
     return found

@@ -1,12 +1,12 @@
-"""Speculative decoding: a drafter proposes a tree of tokens, the target looks at all of it in one pass, and the text
-goes on with a path of it.
+"""Speculative decoding: a drafter proposes a tree of tokens, the target verifies it in one pass, and the text continues
+with one of its paths.
 
-A cycle: choose how much to propose → draft → prune → one pass over the text's last token and the tree → accept
-from there downwards → keep the accepted path in the cache. The token after the path (the target's own) is the last
-token of the next cycle, so nothing is ever fed twice.
+A cycle: limit the proposals → draft → prune → one pass over the text's last token and the tree → accept from the root
+downwards → keep the accepted path in the cache. The target's own token after the path is the last token of the next
+cycle, so no token is fed twice.
 
-mode="off" is plain decoding, one token per pass. "lossless" has exactly its distribution. "arc" also lets
-proposals stand that a tolerant rule passes (ARC's LTS by default), and prunes before verifying.
+mode="off" is plain decoding, one token per pass. "lossless" has exactly its distribution. "arc" also accepts proposals
+by a tolerant rule (ARC's LTS by default), and prunes before it verifies.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, Unpack
 
 import numpy as np
 from torch import Tensor
@@ -27,7 +27,7 @@ from core.speculative.acceptance import recursive_rejection
 from core.speculative.budget import Budget, Curve, FixedBudget, Memory
 from core.speculative.cost import CostCurve, cost_curve
 from core.speculative.drafters.base import Drafter, Moment
-from core.speculative.options import SpeculationMode, SpeculationOptions
+from core.speculative.options import GenerateOptions, SpeculationMode, SpeculationOptions
 from core.speculative.tree import TokenTree
 
 How = Literal["plain", "accepted", "tolerated", "corrected", "bonus"]
@@ -39,11 +39,11 @@ class Token:
 
     Attributes:
         id: the token.
-        how: plain (nothing was proposed here), accepted (proposed, and chosen by the target), tolerated (proposed,
-            lost the draw, and let stand), corrected (the target's own in place of a proposal), bonus (the
-            target's own after a path that was accepted to its end).
+        how: plain (without proposals at its position), accepted (a proposal that the target chose), tolerated (a
+            proposal that only a tolerant rule accepted), corrected (the target's own in place of a proposal), bonus
+            (the target's own after a completely accepted path).
         lts: the local tolerance score of a token that ARC tolerated, else None.
-        logprob: ln p(token) under the target's distribution, temperature and rule applied.
+        logprob: ln p(token) of the target, after temperature and rule.
     """
 
     id: int
@@ -57,14 +57,14 @@ class Statistics:
     """Counts of a generation so far.
 
     Attributes:
-        cycles: passes of the target, without the one that read the prompt.
-        tokens: of the text, without the one that the prompt's own pass gave.
-        drafted, pruned, proposed, accepted, tolerated: proposals that the drafter made, that pruning dropped of them,
-            that were verified (the rest was left out because it would not have paid), that were accepted, tolerated.
-        fed: tokens that went through the target, without the prompt.
-        seconds, drafting: from the first cycle on; of them inside the drafter.
-        ms: the time of the same passes by the cost curve, where there is one, the drafting included.
-        notice: one sentence once speculation has switched itself off.
+        cycles: passes of the target, without the pass over the prompt.
+        tokens: of the text, without the token that the prompt's pass gave.
+        drafted, pruned, proposed, accepted, tolerated: the number of proposals made by the drafter, dropped by pruning,
+            verified (proposals that would not have saved time are neither), accepted, and tolerated.
+        fed: tokens computed by the target, without the prompt.
+        seconds, drafting: the total time of the cycles, and the drafter's part of it.
+        ms: the time of the same passes by the cost curve, if there is one, with the drafting.
+        notice: a sentence for the user if speculation has switched itself off.
     """
 
     cycles: int = 0
@@ -82,11 +82,11 @@ class Statistics:
 
     @property
     def accept_length(self) -> float:
-        """τ: tokens of the text per pass, the target's own included."""
+        """τ: tokens of the text per pass, including the target's own."""
         return self.tokens / self.cycles if self.cycles else 0.0
 
     def count(self, proposed: int, tokens: int, seconds: float, drafting: float, curve: Curve | None) -> None:
-        """Add one cycle: the seconds of its pass, and of its drafting."""
+        """Adds one cycle, with the seconds of its pass and of its drafting."""
         self.cycles += 1
         self.tokens += tokens
         self.proposed += proposed
@@ -98,16 +98,16 @@ class Statistics:
 
     @property
     def switched_off(self) -> str:
-        """The notice for speculation that ends here."""
+        """The notice for the user if speculation ends now."""
         if not self.cycles:
             return (
-                "Speculation was switched off: by what passes cost here, and what was accepted before, it is slower "
-                "than one by one."
+                "Speculation was switched off: from the cost of passes on this machine and the tokens accepted before, "
+                "it is slower than one token per pass."
             )
         passes = "1 pass" if self.cycles == 1 else f"{self.cycles} passes"
         return (
-            f"Speculation was switched off after {passes}: {self.accept_length:.2f} tokens a pass, in passes that take "
-            "longer, are slower here than one by one."
+            f"Speculation was switched off after {passes}: longer passes with {self.accept_length:.2f} tokens each are "
+            "slower on this machine than one token per pass."
         )
 
 
@@ -120,28 +120,29 @@ def generate(
     sequence: Sequence | None = None,
     curve: CostCurve | None = None,
     estimates: Memory | None = None,
-    **options: Any,
+    **options: Unpack[GenerateOptions],
 ) -> Generation:
-    """Go on from a text. An iterator over `Token`s, with the running `.statistics`; it may be stopped at any token.
+    """Continues a text. Returns an iterator over `Token`s with running `.statistics`, which may be stopped at any
+    token.
 
     Args:
-        target: whose text it is.
+        target: the model that the text's distribution comes from.
         drafter: proposes tokens; None is plain decoding.
         prefix_ids: the text so far, at least one id.
         mode: "off", "lossless" or "arc".
-        sequence: of the target, which may hold part of the text already. It holds nothing but text afterwards.
+        sequence: of the target; it may contain a part of the text. Afterwards it contains only text.
         curve: t(n); None is measured once per model and machine (only for tree_size="auto").
-        estimates: acceptance and cost, learnt by earlier generations with this drafter.
-        length: tokens at most. stop_ids: tokens that end the text; None for the tokenizer's.
-        temperature, rule: how the target's token is drawn; 0 takes the likeliest. rule: of `core.samplers`.
-        seed: of all draws.
-        tree_size: "auto", or the number of proposals verified at most; a fixed size disables automatic switching off.
-        depth: levels that are drafted at most.
+        estimates: of acceptance and cost, from earlier generations with this drafter.
+        length: the highest number of tokens. stop_ids: tokens that end the text; None for the tokenizer's.
+        temperature, rule: how the target's token is sampled; at 0 it takes the most probable. rule: of `core.samplers`.
+        seed: of all samples.
+        tree_size: "auto", or the highest number of verified proposals; a fixed size disables automatic switching off.
+        depth: the highest number of drafted levels.
         tolerance: of mode "arc": "lts" (needs a `calibration` for this temperature, and no rule), "typical" (Medusa),
-            "none", or "fsd" (with `threshold`, for drafters that tell their distribution).
-        theta: the least LTS that passes. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
-            rule for as many proposals, of `core.speculative.arc.RULES`, to compare with; prune_alpha is its weight of
-            the depth.
+            "none", or "fsd" (with `threshold`, for drafters with a distribution).
+        theta: the lowest accepted LTS. prune, lam, epsilon: pruning before verification (eqs. 1-4). prune_by: another
+            rule of `core.speculative.arc.RULES` that keeps the same number of proposals, for comparison; prune_alpha is
+            its weight of the depth.
     Raises: InputError for an empty text or a value out of range; CalibrationError; ContextFull.
     """
     o = SpeculationOptions(mode=mode, **options)
@@ -156,7 +157,7 @@ def generate(
 
 
 class Generation(Iterator[Token]):
-    """The tokens of a text as they come.
+    """Yields the tokens of a text while they are made.
 
     Attributes:
         ids: the text so far, with the prefix.
@@ -170,7 +171,7 @@ class Generation(Iterator[Token]):
         return next(self._tokens)
 
     def close(self) -> None:
-        """Stop here; safe at any token, and twice."""
+        """Stops the generation; allowed at any token, and twice."""
         self._tokens.close()
 
 
@@ -184,7 +185,7 @@ def _tokens(
     curve: Curve | None,
     memory: Memory | None,
 ) -> Generator[Token, None, None]:
-    """Drives `cycles` to the end, on a sequence of its own where none is given."""
+    """Runs `cycles` to the end, with a new sequence if none is given."""
     held = target.open() if sequence is None else sequence
     dice = None if o.sampling.greedy else Dice(o.seed)
     try:
@@ -223,17 +224,17 @@ def cycles(
     dice: Dice | None = None,
     heat: float | None = None,
 ) -> Cycles:
-    """Goes on from a text: yields the row of the next pass with the tokens that the last pass gave, and is sent the
-    logits (1 + n, V) of the row and the seconds that it took. It ends with None for a row.
+    """Continues a text: yields the row of the next pass with the tokens of the last pass, and receives the logits
+    (1 + n, V) of the row and the seconds of the pass. The last yielded row is None.
 
     Args:
-        sequence: of the target; it holds the text without its last token.
+        sequence: of the target; it contains the text without its last token.
         ids: the text, at least one token; it grows in place.
-        end: tokens of the text at most.
-        p: (V,) the distribution that its last token was chosen from.
+        end: the highest number of tokens in the text.
+        p: (V,) the distribution from which the last token was chosen.
         curve, memory: see `generate`.
-        dice: that tokens are drawn with; None takes the likeliest.
-        heat: the temperature that tokens are drawn at, where the options' rule does not tell; None: it does.
+        dice: the noise with which tokens are sampled; None takes the most probable.
+        heat: the temperature of sampling, if the options' rule does not contain it; None if it does.
     """
     o, target, s, memory = options, sequence.model, statistics, memory or Memory()
     budget = FixedBudget(o.tree_size) if o.tree_size != "auto" else Budget(memory, curve or cost_curve(target))
@@ -246,7 +247,7 @@ def cycles(
         return len(ids) >= end or ids[-1] in stop
 
     while not over():
-        # 1. Propose a tree that ends where the text may: the target's own token comes after it.
+        # 1. Propose a tree that leaves room for the target's own token after it.
         tree, drafting, most = TokenTree(), 0.0, target.context_length - len(ids)
         room = min(end - len(ids) - 1, most)
         if drafter is not None and room >= 1:
@@ -257,10 +258,10 @@ def cycles(
                 depth, most = limits
                 began = time.perf_counter()
                 features = sequence.features if drafter.layers else None
-                moment = Moment(ids, features, dice, heat or o.sampling.heat or 1.0, o.whole)
+                moment = Moment(ids, features, dice, heat or o.sampling.heat or 1.0, o.needs_distributions)
                 tree = drafter.draft(moment, depth, chance)
                 drafting = time.perf_counter() - began
-                if s.cycles:  # a text's first draft reads all of it: no measure of the next ones
+                if s.cycles:  # the first draft reads the whole text, so its time does not count
                     memory.levels.took(drafting * 1000, depth)
                 s.drafted += len(tree)
                 before, tree = len(tree), o.pruned(tree, p)
@@ -274,7 +275,7 @@ def cycles(
         inputs, parents = tree.under(ids[-1])
         after, seconds = yield Row(sequence, inputs, parents=parents), tokens
 
-        # 3. Accept from there downwards. Lossless: the target draws, and its token is looked up among the proposals.
+        # 3. Accept from the root downwards. Lossless: the target samples a token, which may be among the proposals.
         children, at, path, tokens = tree.children(), -1, list[int](), list[Token]()
         while True:
             p = o.sampling.probabilities(after[at + 1], ids)
@@ -283,7 +284,7 @@ def cycles(
             if q is None:
                 token = _drawn(p, dice, len(ids))
                 which = among.index(token) if token in among else None
-            else:  # the proposals were drawn
+            else:  # the proposals were sampled
                 which, token = recursive_rejection(p, q, among, chance)
             how: How = "accepted" if which is not None else "corrected" if places else "bonus" if path else "plain"
             if which is None:
@@ -296,7 +297,7 @@ def cycles(
             tokens.append(Token(token, how, _logarithm(p, token), lts))
             s.accepted += how == "accepted"
             s.tolerated += how == "tolerated"
-            if which is None or over():  # the text's last token is not fed, and not kept yet
+            if which is None or over():  # the text's last token is neither fed nor kept in this cycle
                 break
             at = places[which]
             path.append(at)

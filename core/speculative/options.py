@@ -1,11 +1,11 @@
-"""The options of speculative decoding: what is pruned before verification, and what is tolerated at it."""
+"""The options of speculative decoding, with the pruning before verification and the tolerance during it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -21,8 +21,30 @@ from core.speculative.target import TargetSampling
 from core.speculative.tree import TokenTree
 
 SpeculationMode = Literal["off", "lossless", "arc"]
+Tolerance = Literal["lts", "typical", "fsd", "none"]
 
-DEPTH = 8  # levels that a drafter is asked for
+DEPTH = 8  # the highest number of drafted levels
+
+
+class GenerateOptions(TypedDict, total=False):
+    """The fields of `SpeculationOptions` except the mode, as keyword arguments of `generate`."""
+
+    length: int
+    temperature: float
+    rule: Processor | None
+    seed: int
+    tree_size: int | Literal["auto"]
+    depth: int
+    stop_ids: frozenset[int] | None
+    tolerance: Tolerance
+    calibration: Calibration | None
+    theta: float
+    prune: bool
+    prune_by: str
+    prune_alpha: float
+    lam: float
+    epsilon: float
+    threshold: float
 
 
 @dataclass(frozen=True)
@@ -37,7 +59,7 @@ class SpeculationOptions:
     tree_size: int | Literal["auto"] = "auto"
     depth: int = DEPTH
     stop_ids: frozenset[int] | None = None
-    tolerance: Literal["lts", "typical", "fsd", "none"] = "lts"
+    tolerance: Tolerance = "lts"
     calibration: Calibration | None = None
     theta: float = THETA
     prune: bool = True
@@ -59,7 +81,7 @@ class SpeculationOptions:
         if self.tree_size != "auto" and (not isinstance(self.tree_size, int) or self.tree_size < 0):
             raise InputError(f"tree_size {self.tree_size!r} given; 'auto' or a number of tokens expected.")
         if self.theta > 1:
-            raise InputError(f"theta {self.theta} given; at most 1 expected: no score is above it.")
+            raise InputError(f"theta {self.theta} given; at most 1 expected, which is the highest score.")
         arc.Pruning(self.lam, self.epsilon)
         TargetSampling(self.temperature, self.rule)
 
@@ -69,23 +91,23 @@ class SpeculationOptions:
         return TargetSampling(self.temperature, self.rule)
 
     def check(self, target: LanguageModel, drafter: Drafter, sampling: TargetSampling | None = None) -> None:
-        """Raises InputError where LTS decides and there is no calibration, or FSD and the drafter has no distribution;
+        """Raises InputError for LTS without a calibration, and for FSD with a drafter that has no distribution;
         CalibrationError for a calibration of another model or another way of sampling.
 
         Args:
-            sampling: how tokens are drawn, where `rule` is a function that does not tell; None: as these options say.
+            sampling: how tokens are sampled, if `rule` is a function that does not show it; None: as in these options.
         """
         if self.mode == "arc" and self.tolerance == "lts":
             self._calibration.check(target, sampling or self.sampling)
-        if self.mode == "arc" and self.tolerance == "fsd" and not drafter.tells:
+        if self.mode == "arc" and self.tolerance == "fsd" and not drafter.has_distribution:
             raise InputError(
                 f"tolerance 'fsd' given with the drafter {drafter.name}, which has no distribution over the tokens to "
                 "compare with the target's; use an EAGLE-3 head or a draft model, or another tolerance."
             )
 
     @property
-    def whole(self) -> bool:
-        """Whether the drafter's own distributions decide something: pruning, or FSD."""
+    def needs_distributions(self) -> bool:
+        """Whether pruning or FSD uses the drafter's own distributions."""
         return self.mode == "arc" and (self.prune or self.tolerance == "fsd")
 
     @property
@@ -95,7 +117,7 @@ class SpeculationOptions:
         return self.calibration
 
     def pruned(self, tree: TokenTree, p: np.ndarray) -> TokenTree:
-        """The proposals that stay before verification; p (V,) is the distribution of the text's last token."""
+        """Returns the proposals that pruning keeps; p (V,) is the distribution of the text's last token."""
         if self.mode != "arc" or not self.prune or not len(tree):
             return tree
         kept = arc.kept(tree, arc.normalised_entropy(p), arc.Pruning(self.lam, self.epsilon))
@@ -106,8 +128,8 @@ class SpeculationOptions:
     def tolerated(
         self, tree: TokenTree, places: list[int], p: np.ndarray, target: LanguageModel, depth: int
     ) -> tuple[int | None, float | None]:
-        """Which of the proposals at `places` may stand although it lost the draw, the safest first, and its LTS. p (V,)
-        is the target's distribution there."""
+        """Returns the index of the safest tolerated proposal among those at `places`, and its LTS; None and None
+        without one. p (V,) is the target's distribution there."""
         ids = [tree.ids[place] for place in places]
         if self.mode != "arc" or not places:
             return None, None
@@ -127,7 +149,8 @@ class SpeculationOptions:
 
 
 def _own(tree: TokenTree, places: list[int], p: np.ndarray) -> np.ndarray:
-    """The drafter's own distribution (V,) at one position, among the tokens that the target's rule keeps in p."""
+    """Returns the drafter's own distribution (V,) at one position, over the tokens that the target's rule keeps in
+    p."""
     parent = tree.parents[places[0]]
     q = tree.drawn[parent] if parent in tree.drawn else tree.own[parent].over(len(p))
     q = np.where(p > 0, q, 0.0)

@@ -1,4 +1,4 @@
-"""How the target's next token is chosen: from logits to the probabilities it is drawn from."""
+"""Converts the target's logits to the probabilities from which its next token is sampled."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TargetSampling:
     """Temperature, then a rule or a chain of rules of `core.samplers`.
 
     Attributes:
-        temperature: T; 0 takes the likeliest token.
+        temperature: T; 0 takes the most probable token.
         rule: crops the logits after the temperature; None crops nothing.
     """
 
@@ -34,12 +34,12 @@ class TargetSampling:
 
     @property
     def greedy(self) -> bool:
-        """Whether the likeliest token is taken."""
+        """Whether the most probable token is taken."""
         return self.heat == 0
 
     @cached_property
     def heat(self) -> float:
-        """The temperature that tokens are drawn at, the one in the rule included; 0 for the likeliest."""
+        """The temperature of sampling, including the one in the rule; 0 for the most probable token."""
         found = self.temperature
         for part in parts(self.rule):
             if isinstance(part, Greedy):
@@ -50,12 +50,12 @@ class TargetSampling:
 
     @property
     def crops(self) -> str:
-        """The names of the rules that drop tokens; "" where none does."""
+        """The names of the rules that drop tokens; "" if there are none."""
         found = [part for part in parts(self.rule) if part is not None and not isinstance(part, Temperature)]
         return ", ".join(getattr(part, "title", "a rule of your own") for part in found)
 
     def probabilities(self, logits: Tensor, ids: list[int]) -> np.ndarray:
-        """(V,) float64, from logits (V,) after the text `ids`; 0 for tokens that the rule drops."""
+        """Returns probabilities (V,) float64 for logits (V,) after the text `ids`; 0 for tokens that the rule drops."""
         if self.greedy:
             p = np.zeros(len(logits))
             p[int(logits.argmax())] = 1.0
@@ -67,6 +67,6 @@ class TargetSampling:
 
 
 def softmax(x: np.ndarray) -> np.ndarray:
-    """(V,) float64 out of logits, -inf among them."""
+    """Returns probabilities (V,) float64 for logits, which may contain -inf."""
     e = np.exp(x.astype(np.float64) - float(x.max()))
     return e / e.sum()

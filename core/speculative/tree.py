@@ -1,7 +1,7 @@
-"""Trees of proposed tokens: what a drafter hands over and the target looks at in one pass. Plain data.
+"""Trees of proposed tokens, which a drafter returns and the target verifies in one pass. Plain data.
 
-A tree branches off the end of the text. Tokens are numbered 0 … n-1, parents before their children; the parent -1
-is the text itself, or, when the tree is fed, the text's last token.
+A tree branches off the end of the text. Tokens are numbered 0 … n-1, parents before their children. The parent -1 is
+the text itself; in the target's input it is the text's last token.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from core.models.base import depths, path_to
 
 @dataclass(frozen=True)
 class DraftDistribution:
-    """A drafter's own distribution q after one parent, without what it knows of the dice.
+    """A drafter's own distribution q after one parent, without the noise of the dice.
 
     Attributes:
-        logits: (V_d,) of the tokens that the drafter knows.
-        vocabulary: (V_d,) their ids; None: it knows all.
+        logits: (V_d,) of the tokens in the drafter's vocabulary.
+        vocabulary: (V_d,) their ids; None if it is the whole vocabulary.
         temperature: T of q.
     """
 
@@ -31,7 +31,7 @@ class DraftDistribution:
     temperature: float = 1.0
 
     def over(self, size: int) -> np.ndarray:
-        """q (V,) float64 for a vocabulary of this size; 0 for tokens that the drafter does not know."""
+        """Returns q (V,) float64 for a vocabulary of this size; 0 for tokens outside the drafter's vocabulary."""
         known = (self.logits.double() / self.temperature).softmax(0).numpy()
         if self.vocabulary is None:
             return known
@@ -47,12 +47,12 @@ class TokenTree:
     Attributes:
         ids: (n,) token ids; children of one parent differ.
         parents: (n,) places of the parents, -1 for the text.
-        confidence: (n,) how probable the drafter holds each token after its parent, 0 to 1. Where it knows the dice,
-            that is how probably the target draws it.
-        drawn: by parent, the distribution (V,) that its children were drawn from, one after the other and without
-            replacement. A parent that is missing here has children that were chosen without chance.
-        likelihood: (n,) q(token | its parent) by the drafter's own distribution; None where `confidence` is that.
-        own: by parent, that distribution, if the drafter was asked for it (`Moment.whole`) and has one.
+        confidence: (n,) the drafter's probability of each token after its parent, 0 to 1; with known dice, its
+            probability that the target samples the token.
+        drawn: by parent, the distribution (V,) from which its children were sampled, one after the other and without
+            replacement. The children of other parents were not sampled.
+        likelihood: (n,) q(token | its parent) by the drafter's own distribution; None if it is `confidence`.
+        own: by parent, that distribution, if it was requested (`Moment.distributions`) and the drafter has one.
     """
 
     ids: list[int] = field(default_factory=list)
@@ -80,14 +80,9 @@ class TokenTree:
         return len(self.ids)
 
     @classmethod
-    def chain(cls, ids: Sequence[int], confidence: Sequence[float] | None = None) -> TokenTree:
-        """Tokens one after the other."""
-        return cls(list(ids), list(range(-1, len(ids) - 1)), list(confidence or [1.0] * len(ids)))
-
-    @classmethod
     def of_paths(cls, paths: Iterable[Sequence[tuple[int, float]]]) -> TokenTree:
-        """Several continuations, each of (id, confidence), with their common beginnings joined; where two say different
-        things of a token, the first counts."""
+        """Makes a tree of continuations, each a list of (id, confidence), and joins their common beginnings. The first
+        confidence of a joined token is used."""
         tree = cls()
         known: dict[tuple[int, int], int] = {}
         for path in paths:
@@ -103,22 +98,22 @@ class TokenTree:
 
     @property
     def depths(self) -> list[int]:
-        """d(c): 0 for the first tokens after the text."""
+        """The depth d(c) of each token: 0 for the first ones after the text."""
         return depths(self.parents)
 
     def children(self) -> dict[int, list[int]]:
-        """The places of each parent's children, in their order."""
+        """Returns the places of each parent's children, in their order."""
         found: dict[int, list[int]] = {}
         for place, parent in enumerate(self.parents):
             found.setdefault(parent, []).append(place)
         return found
 
     def places(self) -> dict[tuple[int, ...], int]:
-        """Each token's place, by the tokens on the path to it."""
+        """Returns each token's place, by the tokens on the path to it."""
         return {tuple(self.ids[p] for p in path_to(place, self.parents)): place for place in range(len(self))}
 
     def products(self, chances: Sequence[float] | None = None) -> np.ndarray:
-        """(n,) for each token, the product of `chances` (by default the confidences) along its path."""
+        """Returns (n,) for each token the product of `chances` (by default the confidences) along its path."""
         chances = self.confidence if chances is None else chances
         found = np.ones(len(self.ids))
         for place, (parent, chance) in enumerate(zip(self.parents, chances, strict=True)):
@@ -126,11 +121,11 @@ class TokenTree:
         return found
 
     def mass(self) -> np.ndarray:
-        """(n,) e^ℓ(c): the probability of the path to each token by the drafter's own distribution."""
+        """Returns (n,) e^ℓ(c), the probability of the path to each token by the drafter's own distribution."""
         return self.products(self.likelihood)
 
     def only(self, places: Iterable[int]) -> TokenTree:
-        """The tree of these tokens alone. Raises InputError where a token stays and its parent goes."""
+        """Returns the tree of these tokens alone. Raises InputError if a token's parent is not among them."""
         kept = sorted(set(places))
         new = {-1: -1} | {old: i for i, old in enumerate(kept)}
         if any(self.parents[old] not in new for old in kept):
@@ -147,8 +142,8 @@ class TokenTree:
         )
 
     def first_chain(self) -> TokenTree:
-        """The path of first children, for targets that take no branches. Of several that were drawn, the first is a
-        draw of its own."""
+        """Returns the path of first children, for targets that take no branches. The first of several sampled children
+        has the distribution of a single sample."""
         places: list[int] = []
         at = -1
         for place, parent in enumerate(self.parents):
@@ -158,5 +153,6 @@ class TokenTree:
         return self.only(places)
 
     def under(self, token: int) -> tuple[list[int], list[int]]:
-        """Ids and parents (1 + n,) with `token`, the text's last and not yet fed, in front: what the target is fed."""
+        """Returns the target's input, ids and parents (1 + n,): `token`, the text's last, which is not fed yet, and
+        then the tree."""
         return [token, *self.ids], [-1, *(parent + 1 for parent in self.parents)]

@@ -17,20 +17,20 @@ class Moment:
     """The inputs of a drafter.
 
     Attributes:
-        ids: the text so far, its last token included.
-        features: for drafters that name `layers`: the target's hidden states (len(ids) - 1, 3·D) that enter those
-            layers, side by side, of every position of the text but the last token's, which is not fed yet. A view:
-            copy it to keep it longer than the call.
-        dice: that the target's tokens are drawn with; None where it takes the likeliest.
-        temperature: that they are drawn at; 1 without dice.
-        whole: the drafter's own distributions decide something, so the tree is to contain them, and the likelihoods.
+        ids: the text so far, including its last token.
+        features: for drafters with `layers`, the target's hidden states (len(ids) - 1, 3·D) that enter those layers,
+            concatenated, at every position of the text except the last token's, which is not fed yet. A view: a caller
+            that needs it after the call copies it.
+        dice: the noise with which the target's tokens are sampled; None if it takes the most probable token.
+        temperature: T of the target's samples; 1 without dice.
+        distributions: whether the tree must contain the drafter's own distributions and likelihoods.
     """
 
     ids: list[int]
     features: Tensor | None = None
     dice: Dice | None = None
     temperature: float = 1.0
-    whole: bool = False
+    distributions: bool = False
 
 
 class Drafter(ABC):
@@ -38,12 +38,12 @@ class Drafter(ABC):
 
     Attributes:
         name: for tables and the status line.
-        draws: its proposals are drawn by chance. Then a part of a tree may be left out only for reasons that were known
-            before the draw, or sampling is no longer lossless: it is told how deep to go, and not pruned afterwards.
-        width: most tokens per level, for `draws`.
-        most: most tokens that it proposes at once.
-        layers: of the target, whose hidden states it wants to see (EAGLE-3: a low, a middle and a high one).
-        tells: it has a distribution over the tokens, and hands it over when it is asked to (`Moment.whole`).
+        draws: whether its proposals are sampled. Sampling stays lossless only if the selection among them does not
+            depend on the sampled tokens, so the depth is limited before drafting, and the tree is not cut afterwards.
+        width: the highest number of tokens per level, for `draws`.
+        most: the highest number of tokens in a tree.
+        layers: the target's layers whose input it needs (EAGLE-3: a low, a middle and a high one).
+        has_distribution: whether it can return its distribution over the tokens (`Moment.distributions`).
     """
 
     name: str
@@ -51,12 +51,12 @@ class Drafter(ABC):
     width: int = 1
     most: int = 32
     layers: tuple[int, ...] = ()
-    tells: bool = False
+    has_distribution: bool = False
 
     @abstractmethod
     def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
-        """Propose up to `depth` levels; an empty tree is fine. Every call sees a text that goes on from the last
-        one's, or another text altogether."""
+        """Returns a tree of at most `depth` levels, which may be empty. The text may continue the previous call's text,
+        or may be another."""
 
-    def close(self) -> None:  # noqa: B027 - most drafters hold nothing
-        """Release its resources; closing twice is harmless."""
+    def close(self) -> None:  # noqa: B027 - most drafters have no resources
+        """Releases the resources; may be called twice."""

@@ -1,14 +1,14 @@
-"""An EAGLE-3 head proposes: a tree that grows where the head is sure (EAGLE-2's dynamic tree, Li et al. 2024 and 2025).
+"""Proposals of an EAGLE-3 head: a dynamic tree, which grows where the head is sure (Li et al. 2024 and 2025).
 
-The tree grows as `eagle3_tree.py` says.
+`eagle3_tree.py` grows the tree.
 
-Where the target draws its tokens with dice that are known beforehand, the head counts them in: likeliest are then the
-tokens with the largest ln q + G, and how likely one is, is its share of exp(ln q + G) among its siblings. So the head
-guesses the target's draw and not its favourite, and the target's draws stay the same; see `core.dice`.
+If the target samples with known noise G (`core.dice`), the head adds it to its own distribution q: it proposes the
+tokens with the largest ln q + G, and the confidence of a token is its share of exp(ln q + G) among its siblings. So the
+head predicts the sampled token and not the most probable one, and the target's samples do not change.
 
-The head follows the text: positions whose features the target handed over stay in its cache, and those of the tree are
-written behind them and overwritten the next time. Two engines do this: `eagle3_cpu.py`, and for a target on a static
-cache `eagle3_static.py`, on its device.
+The head's cache contains the positions of the text whose features the target has computed. The positions of a tree
+follow them and are overwritten by the next tree. There are two engines: `eagle3_cpu.py`, and `eagle3_static.py` for a
+target with a static cache, on the target's device.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ DEPTH = 6
 
 
 class Eagle3Drafter(Drafter):
-    """See the head of this file."""
+    """Proposes trees with an EAGLE-3 head."""
 
     name = "EAGLE-3"
-    tells = True
+    has_distribution = True
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class Eagle3Drafter(Drafter):
         """
         Args:
             head: of this target.
-            target: on torch, for it has to hand over its hidden states.
-            beam: paths that go on at each level, and candidates after each.
-            depth, most: of the tree.
-        Raises: HeadError for another target's head; BackendUnavailable where a target gives no hidden states.
+            target: with the torch backend, which gives access to the hidden states.
+            beam: the number of paths that continue at each level, and of candidates after each.
+            depth, most: the highest numbers of levels and of tokens in the tree.
+        Raises: HeadError for another target's head; BackendUnavailable for a target without access to hidden states.
         """
         head.check(target.vocab_size, target.dim)
         self.layers = head.config.feature_layers(target.depth)
         target.watch(self.layers)
         self.beam, self.depth, self.most = beam, depth, most
-        self.width = 4  # a tree has about so many tokens per level
+        self.width = 4  # the typical number of tokens per level
         if isinstance(target, StaticModel):
             self._trees = StaticTrees(head, target, beam, depth, most)
         else:
@@ -74,17 +74,17 @@ class Eagle3Drafter(Drafter):
             if a != b:
                 break
             same += 1
-        # The last position is read again where nothing is new.
+        # Without new positions, the last one is computed again.
         start = min(max(same - 1, 0), len(ids) - 2)
-        self._ids = []  # until the rest is read
+        self._ids = []  # until the new positions are in the cache
         with torch.inference_mode():
             noise = self._noise(moment, depth)
-            tree = self._trees(ids, moment.features, start, depth, moment.temperature, noise, moment.whole)
+            tree = self._trees(ids, moment.features, start, depth, moment.temperature, noise, moment.distributions)
         self._ids = list(ids)
         return tree
 
     def _noise(self, moment: Moment, depth: int) -> Tensor | None:
-        """What the dice add to ln q at each level, (depth, V_d)."""
+        """Returns the noise that is added to ln q at each level, (depth, V_d); None without dice."""
         if moment.dice is None:
             return None
         rows = [moment.dice.gumbel(len(moment.ids) + level, self._vocabulary) for level in range(depth)]

@@ -1,4 +1,4 @@
-"""The trees of an EAGLE-3 head on the CPU: in compiled code (`core.models.native`), or by torch where there is no
+"""The trees of an EAGLE-3 head on the CPU: in compiled code (`core.models.native`), or in torch if there is no
 compiler.
 
 Shapes: n positions, D width of the head, D_t of the target, V_d draft vocabulary, K key heads of width w, C columns.
@@ -37,11 +37,18 @@ class CpuTrees:
         depth: int,
         heat: float,
         noise: Tensor | None,
-        whole: bool = False,
+        distributions: bool = False,
     ) -> TokenTree:
-        """Read the text's new positions, those from `start` on, and grow the tree. ids (T,), features
-        (T - 1, 3·D_t): position t has the features of token t and the embedding of token t + 1. `heat` is the
-        temperature, noise (depth, V_d). With `whole` the tree has the head's own distributions."""
+        """Computes the text's new positions and grows the tree.
+
+        Args:
+            ids, features: (T,) and (T - 1, 3·D_t): the inputs of position t are the features of token t and the
+                embedding of token t + 1.
+            start: the first new position.
+            heat: the temperature.
+            noise: (depth, V_d)
+            distributions: whether the tree contains the head's own distributions.
+        """
         new, text = torch.tensor(ids[start + 1 :]), len(ids) - 1
         count, beam = len(new), min(self._beam, len(self._vocabulary))
         positions = torch.arange(start, start + count)
@@ -55,7 +62,7 @@ class CpuTrees:
             mask = torch.cat((every, seen), 1)
             return self._head(self._embeddings[tokens], outputs, positions, text + (level - 1) * beam, mask)
 
-        tokens, parents, said, distributions = grow(
+        tokens, parents, confidences, own = grow(
             outputs[-1:],
             logits,
             self._vocabulary,
@@ -65,13 +72,13 @@ class CpuTrees:
             most=self._most,
             temperature=heat,
             noise=noise,
-            whole=whole,
+            distributions=distributions,
         )
-        found = tokens.tolist(), parents.tolist(), said.tolist()
-        return with_distributions(*found, distributions, self._vocabulary, heat)
+        found = tokens.tolist(), parents.tolist(), confidences.tolist()
+        return with_distributions(*found, own, self._vocabulary, heat)
 
     def close(self) -> None:
-        """Nothing to release: all memory is this object's own."""
+        """Does nothing: all memory belongs to this object."""
 
 
 class _Cache:
@@ -91,7 +98,8 @@ class _Cache:
 
 @dataclass(frozen=True)
 class _Folded:
-    """The head's maps (out, in), float32 on the CPU, with the weights of the norms before them: W (g · x) = (W g) x."""
+    """The head's matrices (out, in), float32 on the CPU, multiplied by the weights of the norms before them:
+    W (g · x) = (W g) x."""
 
     fuse: Tensor
     qkv: Tensor
@@ -99,7 +107,7 @@ class _Folded:
     gate: Tensor
     up: Tensor
     down: Tensor
-    spoken: Tensor
+    lm_head: Tensor
 
     @classmethod
     def of(cls, head: Eagle3Head) -> _Folded:
@@ -114,7 +122,7 @@ class _Folded:
             gate=mlp.gate_proj.weight.detach() * between,
             up=mlp.up_proj.weight.detach() * between,
             down=mlp.down_proj.weight.detach(),
-            spoken=(head.lm_head.weight * head.norm.weight).detach(),
+            lm_head=(head.lm_head.weight * head.norm.weight).detach(),
         )
 
 
@@ -130,12 +138,12 @@ class CompiledHead:
             (folded.qkv, None), (folded.out, None), (folded.gate, None), (folded.up, None), (folded.down, None)
         )
         shape = Shape(c.hidden_size, c.num_attention_heads, c.key_heads, c.width, c.intermediate_size, c.rms_norm_eps)
-        self._compiled = Compiled(shape, [maps], (folded.spoken, None), torch.bfloat16)
+        self._compiled = Compiled(shape, [maps], (folded.lm_head, None), torch.bfloat16)
         self._cache = _Cache(head, torch.float32)
         self._speeds = head.speeds.repeat(2)  # (w,)
 
     def fuse(self, features: Tensor) -> Tensor:
-        """(n, 3·D_t) -> (n, D)"""
+        """Projects hidden states (n, 3·D_t) to features (n, D)."""
         return F.linear(features.float(), self._fc)
 
     def __call__(
@@ -147,14 +155,14 @@ class CompiledHead:
         mask: Tensor | None,
         last: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """One pass; keys and values go to columns `start` … `start` + n.
+        """Computes one pass. Its keys and values are written to columns `start` … `start` + n.
 
         Args:
             embeddings: (n, D_t) of the tokens after those of the features.
             features: (n, D), fused, or the head's own output.
             positions: (n,)
-            mask: (n, start + n), which columns each sees, None all.
-            last: only the last position's logits are wanted.
+            mask: (n, start + n), the columns that each position attends to; None for all.
+            last: whether only the last position's logits are returned.
         Returns: outputs (n, D), logits (n, V_d) or (1, V_d).
         """
         n = len(embeddings)
@@ -172,7 +180,7 @@ class CompiledHead:
 
 
 class PlainHead:
-    """The same by torch, in float32."""
+    """The same in torch, in float32."""
 
     def __init__(self, head: Eagle3Head) -> None:
         self._head, self._joined = head, head.joined().detach()

@@ -1,15 +1,15 @@
 """The trees of an EAGLE-3 head on the target's device, each grown by one replay of a graph.
 
-One captured function reads the new tokens of a text, grows the tree level by level and chooses its likeliest tokens.
-The host sends one copy (new ids and their places) and receives one (the tree); nothing waits in between. The target's
-features never leave the device. It is captured once per power of two of new positions and of columns looked at, and per
-depth; more new positions than a graph takes are read in chunks before it.
+One captured function computes the new positions of a text, grows the tree level by level and selects its most probable
+tokens. The host sends one copy (the new ids and their places) and receives one (the tree), without synchronisation in
+between. The target's features stay on the device. The function is captured once per depth and per power of two of new
+positions and of columns; positions beyond a graph's size are computed in chunks before it.
 
           column   0 1 2 3 4 5 6 7 8 9 …     t: tokens of the tree, `beam` per level
-                   t t t t a a a . . .       a: the text; new positions follow behind it
+                   t t t t a a a . . .       a: the text, with its new positions at its end
 
-So each level's columns are known when the graph is made, and only where the text ends is not. The last column is
-write-only scratch for padding. Without CUDA the same runs uncaptured.
+So the columns of each level are known when the graph is captured, and only the end of the text is variable. The last
+column is write-only scratch for padding. Without CUDA the same function runs uncaptured.
 
 Shapes: n new positions, C columns of the text, T of the tree, D width of the head, H heads of width w on K key heads,
 b the beam.
@@ -24,11 +24,11 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models.capture import Graphs, bucket
 from core.models.static import CHUNK, COLUMNS, FEW, StaticModel
-from core.speculative.drafters.eagle3_tree import Whole, grow, with_distributions
+from core.speculative.drafters.eagle3_tree import HeadDistributions, grow, with_distributions
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
-USUAL = 8  # the fewest new positions that a graph takes: one verification's accepted tokens need no graph of their own
+USUAL = 8  # the smallest graph's new positions, enough for the accepted tokens of most verifications
 
 
 class StaticTrees:
@@ -39,14 +39,14 @@ class StaticTrees:
         self._beam, self._most = min(beam, len(head.d2t)), most
         self._head = head.on(self._device, dtype)
         self._joined, self._vocabulary = self._head.joined(), self._head.vocabulary
-        self._known = head.vocabulary  # on the host
+        self._host_vocabulary = head.vocabulary
         self._tree = (depth - 1) * self._beam  # T
         self._columns = -(-target.context_length // COLUMNS) * COLUMNS
-        # Keys and values, in the columns drawn above: (2, K, T + C + 1, w)
+        # Keys and values in the columns shown above: (2, K, T + C + 1, w)
         kept = self._tree + self._columns + 1
         self._kv = torch.zeros(2, head.config.key_heads, kept, head.config.width, dtype=dtype, device=self._device)
-        # New positions' features, where a graph finds them.
-        self._given = torch.zeros(FEW, head.fc.in_features, dtype=dtype, device=self._device)
+        # The graphs read the features of new positions from here.
+        self._new_features = torch.zeros(FEW, head.fc.in_features, dtype=dtype, device=self._device)
         self._heat = torch.ones((), device=self._device)  # the temperature
         self._noise = torch.zeros(depth, len(head.d2t), device=self._device)
         self._graphs = Graphs(self._device, target.graphs.pool)
@@ -59,11 +59,18 @@ class StaticTrees:
         depth: int,
         heat: float,
         noise: Tensor | None,
-        whole: bool = False,
+        distributions: bool = False,
     ) -> TokenTree:
-        """The tree after `ids`, of whose features (len(ids) - 1, 3·D_t) the first `start` were read before; `heat` is
-        the temperature, noise (depth, V_d). With `whole` the tree has the head's own distributions. Raises ContextFull
-        for a text longer than what the target holds, or when the memory is full."""
+        """Returns the tree after a text.
+
+        Args:
+            ids, features: (T,) and (T - 1, 3·D_t), of the whole text.
+            start: the first position that is not in the cache.
+            heat: the temperature.
+            noise: (depth, V_d)
+            distributions: whether the tree contains the head's own distributions.
+        Raises: ContextFull for a text longer than the target's context, or if the memory is full.
+        """
         if len(ids) - 1 > self._columns:
             raise ContextFull(f"A text of {len(ids)} tokens given; the head has room for {self._columns + 1}.")
         new = ids[start + 1 :]
@@ -73,7 +80,7 @@ class StaticTrees:
             start, new = start + count, new[count:]
         n = bucket(len(new), USUAL)
         columns = min(bucket(start + len(new), COLUMNS), self._columns)
-        self._given[: len(new)].copy_(features[start:])
+        self._new_features[: len(new)].copy_(features[start:])
         fed = torch.zeros(n + 2, dtype=torch.long)
         fed[: len(new)] = torch.tensor(new)
         fed[n], fed[n + 1] = start, len(new)
@@ -81,40 +88,45 @@ class StaticTrees:
         if noise is not None:
             self._noise[:depth].copy_(noise, non_blocking=True)
         noised = noise is not None
-        key = (n, columns, depth, noised, whole)
-        tree, *distributions = self._graphs(key, lambda x: self._grown(x, *key), fed)
-        tokens, parents, said = tree.to("cpu")  # waits: the one time, but for distributions
+        key = (n, columns, depth, noised, distributions)
+        tree, *parts = self._graphs(key, lambda x: self._grown(x, *key), fed)
+        tokens, parents, confidences = tree.to("cpu")  # the only synchronisation, except for distributions
         own = None
-        if whole:
-            (likelihood, rows), logits = (part.to("cpu", copy=True) for part in distributions)
-            own = Whole(likelihood, rows.long(), logits)
-        found = tokens.long().tolist(), parents.long().tolist(), said.tolist()
-        return with_distributions(*found, own, self._known, heat)
+        if distributions:
+            (likelihood, rows), logits = (part.to("cpu", copy=True) for part in parts)
+            own = HeadDistributions(likelihood, rows.long(), logits)
+        found = tokens.long().tolist(), parents.long().tolist(), confidences.tolist()
+        return with_distributions(*found, own, self._host_vocabulary, heat)
 
     def close(self) -> None:
         self._graphs.clear()
 
     def _read(self, ids: list[int], features: Tensor, start: int) -> None:
-        """More positions than a graph takes, uncaptured."""
+        """Computes positions beyond a graph's size, uncaptured."""
         positions = torch.arange(start, start + len(ids), device=self._device)
         new = torch.tensor(ids, device=self._device)
         columns = min(bucket(start + len(ids), COLUMNS), self._columns)
         self._follow(new, features, positions, self._tree + positions, columns)
 
     def _follow(self, ids: Tensor, features: Tensor, positions: Tensor, where: Tensor, columns: int) -> Tensor:
-        """New positions (n,) of the text, with features (n, 3·D_t), to columns `where` -> outputs (n, D)."""
-        column = torch.arange(-self._tree, columns, device=self._device)  # the tree's are below 0
+        """Returns the outputs (n, D) of new positions (n,) of the text with features (n, 3·D_t). Their keys and values
+        are written to columns `where`."""
+        column = torch.arange(-self._tree, columns, device=self._device)  # the tree's columns are below 0
         sees = (column >= 0) & (column <= positions[:, None])
         return self._pass(ids, self._head.fuse(features), positions, where, sees)
 
-    def _grown(self, fed: Tensor, n: int, columns: int, depth: int, noised: bool, whole: bool) -> tuple[Tensor, ...]:
-        """ids (n,), start, count, one behind the other -> ids, parents and confidences of the tree (3, most); with
-        `whole` also the likelihoods and rows (2, most), and the logits (rows, V_d), of `Whole`."""
+    def _grown(
+        self, fed: Tensor, n: int, columns: int, depth: int, noised: bool, distributions: bool
+    ) -> tuple[Tensor, ...]:
+        """Returns the ids, parents and confidences of the tree (3, most); with `distributions` also the likelihoods and
+        rows (2, most), and the logits (rows, V_d), of `HeadDistributions`. `fed` is ids (n,), start and count,
+        concatenated."""
         ids, start, count = fed[:n], fed[n], fed[n + 1 :]
         step = torch.arange(n, device=self._device)
         positions = start + step
         where = (self._tree + positions).masked_fill(step >= count, self._kv.shape[2] - 1)
-        output = self._follow(ids, self._given[:n], positions, where, columns).index_select(0, count - 1)  # (1, D)
+        outputs = self._follow(ids, self._new_features[:n], positions, where, columns)
+        output = outputs.index_select(0, count - 1)  # (1, D)
         b, T = self._beam, self._tree
         length = start + count  # (1,), of the text in the cache
         text = (torch.arange(columns, device=self._device) < length).expand(b, -1)
@@ -126,7 +138,7 @@ class StaticTrees:
             outputs = self._pass(tokens, outputs, (length + level - 1).expand(b), columns_of, sees)
             return outputs, self._head.logits(outputs).float()
 
-        ids, parents, said, own = grow(
+        ids, parents, confidences, own = grow(
             output,
             self._head.logits(output).float(),
             self._vocabulary,
@@ -136,20 +148,20 @@ class StaticTrees:
             most=self._most,
             temperature=self._heat,
             noise=self._noise if noised else None,
-            whole=whole,
+            distributions=distributions,
         )
-        tree = torch.stack((ids.float(), parents.float(), said))  # ids are exact below 2²⁴
+        tree = torch.stack((ids.float(), parents.float(), confidences))  # ids are exact below 2²⁴
         return (tree,) if own is None else (tree, torch.stack((own.likelihood, own.rows.float())), own.logits)
 
     def _pass(self, ids: Tensor, features: Tensor, positions: Tensor, where: Tensor, sees: Tensor) -> Tensor:
-        """ids, positions (n,), features (n, D); keys and values go to columns `where` (n,), of which each input sees
-        some (n, T + C) -> outputs (n, D)."""
+        """Returns the outputs (n, D) of inputs with ids and positions (n,) and features (n, D). Their keys and values
+        are written to columns `where` (n,); `sees` (n, T + C) is the attention mask."""
 
         def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             self._kv.index_copy_(2, where, torch.stack((k, v)).transpose(1, 2))
             keys, values = self._kv[:, :, : sees.shape[1]].unbind(0)  # (K, T + C, w)
             n, heads, w = q.shape
-            # A group's queries stand one below the other in front of their one key head: nothing is repeated.
+            # The queries of a group are stacked before their common key head, so no key is repeated.
             group = heads // len(keys)
             q = q.view(n, -1, group, w).permute(1, 2, 0, 3).reshape(len(keys), group * n, w)
             mixed = F.scaled_dot_product_attention(q[None], keys[None], values[None], attn_mask=sees.repeat(group, 1))

@@ -1,4 +1,4 @@
-"""A smaller model with the same tokenizer proposes: a chain of its own tokens, with siblings beside each.
+"""Proposals of a smaller model with the same tokenizer: a chain of tokens, each with siblings.
 
 Under sampling it draws, with the target's own temperature and rule, `width` different tokens at each level and
 goes on after the first; greedily it takes its likeliest ones.
@@ -19,9 +19,9 @@ from core.speculative.tree import DraftDistribution, TokenTree
 
 
 class ModelDrafter(Drafter):
-    """Holds one sequence of the smaller model, which follows the text."""
+    """Proposes tokens of a smaller model, with one of its sequences, which contains the text."""
 
-    tells = True
+    has_distribution = True
 
     def __init__(
         self, model: LanguageModel, target: LanguageModel, choice: TargetSampling | None = None, width: int = 1
@@ -29,10 +29,10 @@ class ModelDrafter(Drafter):
         """
         Args:
             model: the smaller one.
-            target: whose tokenizer it must share.
-            choice: how the text is sampled; None for greedy.
-            width: tokens proposed at each level.
-        Raises: InputError when the two models' ids do not mean the same, or width is below 1.
+            target: it must have the same tokenizer.
+            choice: how the text is sampled; None for greedy decoding.
+            width: the number of tokens proposed at each level.
+        Raises: InputError if the two models' tokenizers differ, or width is below 1.
         """
         if model.tokenizer.fingerprint != target.tokenizer.fingerprint or model.vocab_size != target.vocab_size:
             raise InputError(
@@ -55,7 +55,7 @@ class ModelDrafter(Drafter):
         tree = TokenTree()
         logits, at, text = self._sequence.sync(ids), -1, list(ids)
         for level in range(depth):
-            if moment.whole:
+            if moment.distributions:
                 tree.own[at] = DraftDistribution(logits, temperature=moment.temperature)
             proposed, shares = self._propose(logits, text, at, tree, chance)
             first = len(tree.ids)
@@ -66,7 +66,7 @@ class ModelDrafter(Drafter):
             if level + 1 < depth:
                 text.append(tree.ids[at])
                 logits = self._sequence.feed([tree.ids[at]])
-        return tree  # what was fed beyond the text stays: `sync` keeps of it what becomes text
+        return tree  # the fed proposals stay in the cache: `sync` keeps those that become text
 
     def _propose(
         self, logits: Tensor, text: list[int], at: int, tree: TokenTree, chance: np.random.Generator

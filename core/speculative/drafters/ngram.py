@@ -1,8 +1,8 @@
-"""Proposals that cost no model pass: what followed the same tokens earlier in the text (prompt look-up), and what
-n-gram stores know.
+"""Proposals without a model pass: continuations of the same tokens earlier in the text (prompt look-up), and the
+continuations in n-gram stores.
 
-The text itself comes first: the longest tail that stood there before, up to LONGEST tokens, and how it went
-on each of the last few times. Where it runs dry, a store's most frequent continuations go on.
+The text itself comes first: the longest tail of at most LONGEST tokens that occurred before, with the continuation of
+each of its last few occurrences. After the end of such a continuation, a store's most frequent tokens follow.
 """
 
 from __future__ import annotations
@@ -16,28 +16,33 @@ from core.ngram.interpolation import Store
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.tree import TokenTree
 
-LONGEST, SHORTEST = 6, 2  # tokens of a tail that are looked up in the text
-PLACES = 3  # the latest places that are followed
-CONTEXTS = (5, 4, 3, 2)  # tokens that a store is asked after, longest first: what follows one alone says little
-BRANCHES = 2  # continuations of a store that are followed at the first token
-REMEMBERED = 20_000  # contexts whose continuations are kept
+LONGEST, SHORTEST = 6, 2  # tokens of a tail that is looked up in the text
+PLACES = 3  # occurrences of a tail whose continuations are proposed, the latest first
+CONTEXTS = (
+    5,
+    4,
+    3,
+    2,
+)  # tokens of a context that is looked up in a store, the longest first; one token is too few
+BRANCHES = 2  # continuations in a store that are proposed at the first token
+REMEMBERED = 20_000  # contexts whose continuations are cached
 
 
 class NgramDrafter(Drafter):
-    """See the head of this file."""
+    """Proposes continuations from the text and from n-gram stores."""
 
     name = "n-gram"
 
     def __init__(self, stores: Sequence[Store] = (), most: int = 16) -> None:
         """
         Args:
-            stores: asked in this order; the first that knows a context answers. None is prompt look-up alone.
-            most: tokens of a tree.
+            stores: the first one that contains a context is used. Without stores: prompt look-up alone.
+            most: the highest number of tokens in a tree.
         """
         self.stores = list(stores)
         self.most = most
         self._ids: list[int] = []
-        self._ends: dict[tuple[int, ...], list[int]] = {}  # n-gram of the text -> where its latest occurrences end
+        self._ends: dict[tuple[int, ...], list[int]] = {}  # n-gram of the text -> ends of its latest occurrences
         self._following = lru_cache(REMEMBERED)(self._look_up)
 
     def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
@@ -54,7 +59,7 @@ class NgramDrafter(Drafter):
         return tree.only(order.tolist())
 
     def _read(self, ids: list[int]) -> None:
-        """Learn the n-grams of what was added to the text since the last time."""
+        """Stores the n-grams of the tokens that were added to the text since the last call."""
         if self._ids != ids[: len(self._ids)]:
             self._ids, self._ends = [], {}
         for end in range(len(self._ids) + 1, len(ids) + 1):
@@ -65,11 +70,11 @@ class NgramDrafter(Drafter):
         self._ids = list(ids)
 
     def _repeated(self, ids: list[int], depth: int) -> list[list[tuple[int, float]]]:
-        """How the text went on after the longest tail that stood there before, latest first."""
+        """Returns the continuations of earlier occurrences of the longest repeated tail, the latest first."""
         for n in range(min(LONGEST, len(ids)), SHORTEST - 1, -1):
             earlier = [end for end in self._ends.get(tuple(ids[-n:]), []) if end < len(ids)]
             if earlier:
-                # A rough first belief, n / (n + 1); running estimates of the acceptance rate correct it.
+                # A rough prior, n / (n + 1); the estimated acceptance rate corrects it.
                 first, later = n / (n + 1), LONGEST / (LONGEST + 1)
                 return [
                     [(token, later if i else first / (rank + 1)) for i, token in enumerate(ids[end : end + depth])]
@@ -78,7 +83,7 @@ class NgramDrafter(Drafter):
         return []
 
     def _extended(self, ids: list[int], path: list[tuple[int, float]], depth: int) -> list[tuple[int, float]]:
-        """The path, gone on with a store's most frequent tokens for as long as it knows any."""
+        """Returns the path, continued by a store's most frequent tokens as long as there are any."""
         path, tail = list(path), [*ids[-max(CONTEXTS) :], *(token for token, _ in path)]
         while len(path) < depth and (found := self._followers(tail)):
             path.append(found[0])
@@ -86,7 +91,7 @@ class NgramDrafter(Drafter):
         return path
 
     def _followers(self, ids: list[int]) -> list[tuple[int, float]]:
-        """(id, share of the context's count), most frequent first, after the longest context that a store knows."""
+        """Returns (id, share of the context's count), the most frequent first, for the longest context in a store."""
         for n in CONTEXTS:
             if n <= len(ids) and self.stores and (found := self._following(tuple(ids[-n:]))):
                 return found

@@ -1,35 +1,37 @@
-"""The k drafts of Superposed Decoding as the tree: k beginnings for one pass per level."""
+"""Proposals from Superposed Decoding: a tree of k drafts, made with one pass per level."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 
+from core.drafting.drafts import SuperposeOptions
 from core.errors import InputError
 from core.models.base import LanguageModel
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.tree import TokenTree
 from core.superposed import superpose
 
-BELIEF = 0.5  # first belief in a token past the first; running estimates correct it
+PRIOR = 0.5  # confidence in each token after the first; the estimated acceptance rate corrects it
 
 
 class SuperposedDrafter(Drafter):
-    """Drafts by the target itself, or by a smaller model with the same tokenizer."""
+    """Proposes drafts of the target itself, or of a smaller model with the same tokenizer."""
 
     name = "superposed"
 
-    def __init__(self, model: LanguageModel, k: int = 3, **options: Any) -> None:
+    def __init__(self, model: LanguageModel, k: int = 3, **options: Unpack[SuperposeOptions]) -> None:
         """
         Args:
-            model: what the drafts come from.
-            k: their number.
-            options: of `core.superposed.superpose`; without forks unless they are asked for, which cost passes.
+            model: makes the drafts.
+            k: the number of drafts.
+            options: of `core.superposed.superpose`; `forks` is 0 by default, because forks need more passes.
         """
         if k < 1:
             raise InputError(f"k {k} given; at least 1 draft expected.")
-        self.model, self.k, self.options = model, k, {"forks": 0, **options}
+        self.model, self.k = model, k
+        self.options: SuperposeOptions = {"forks": 0, **options}
         self.width = k
         self._sequence = model.open()
 
@@ -44,7 +46,7 @@ class SuperposedDrafter(Drafter):
         if last is None:
             return TokenTree()
         return TokenTree.of_paths(
-            [(token, BELIEF if i else min(beginning, 1.0)) for i, token in enumerate(ids)]
+            [(token, PRIOR if i else min(beginning, 1.0)) for i, token in enumerate(ids)]
             for ids, beginning in zip(last.ids, last.beginnings, strict=True)
         )
 
