@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -27,6 +27,8 @@ from core.errors import InputError
 MAX_DOCUMENT = 32 << 20  # bytes of one request; a novel is 1 MB
 
 Body = TypeVar("Body", bound=BaseModel)
+Result = TypeVar("Result")
+Arguments = ParamSpec("Arguments")
 
 
 class Parsed(Protocol):
@@ -66,10 +68,12 @@ class Written(One):
 def add_routes(app: FastAPI, folder: DocumentFolder, parsed: Parsed) -> None:
     """Adds these routes for one folder to the app."""
 
-    async def call(method: Callable[..., Any], *arguments: Any) -> Any:
+    async def call(
+        method: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
+    ) -> Result:
         """Runs disk work outside the event loop, and turns its errors into messages for the user."""
         try:
-            return await run_in_threadpool(method, *arguments)
+            return await run_in_threadpool(method, *arguments, **named)
         except OSError as error:
             raise InputError(f"{folder.folder} could not be used: {error.strerror or error}.") from error
 

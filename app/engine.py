@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 
 from app import sampling, speculation
 from app.closest import closest
-from app.jobs import Event, Job, Position, Visit
+from app.jobs import Event, Job, Position, Result, Visit
 from core.errors import ContextFull, InputError, PolydraftError
 
 if TYPE_CHECKING:
@@ -122,16 +122,16 @@ class Engine:
             if job.dropped:
                 self.stop(tab)
 
-    def look(self, visit: Visit) -> None:
+    def look(self, visit: Visit[Any]) -> None:
         """Runs a visit. An exception is passed to its caller only."""
         n, completion = self._latest.get(visit.tab, (0, None))
         try:
             logits = None if completion is None else completion.next_logits
             if logits is None:
                 raise InputError("There are no drafts yet. Write something first.")
-            visit.end(visit.look(Position(n, logits, self.autocomplete)))
+            visit.run(Position(n, logits, self.autocomplete))
         except Exception as error:  # noqa: BLE001 an error in one visit must not end the engine
-            visit.end(None, error)
+            visit.fail(error)
 
     def step(self) -> None:
         """Runs one pass for the requests, and one of the measurements if they are due."""
@@ -185,9 +185,9 @@ class Engine:
             return
         at = 0
         for tab, rows in due:
-            mine = logits[at : at + len(rows)]
+            part = logits[at : at + len(rows)]
             at += len(rows)
-            self._attempt(tab, lambda job, rows=rows, mine=mine: self._advance(job, rows, mine))
+            self._attempt(tab, lambda job, rows=rows, part=part: self._advance(job, rows, part))
 
     def _chosen(self) -> list[tuple[str, list[Row]]]:
         """The tabs of the next pass, with their rows; see the beginning of this file."""
@@ -396,8 +396,8 @@ class Engine:
 
     # ---------------------------------------------------------------- errors, and room in the cache
 
-    def _attempt(self, tab: str, action: Callable[[Job], Any]) -> Any:
-        """Runs one part of a request. An error ends only that request."""
+    def _attempt(self, tab: str, action: Callable[[Job], Result]) -> Result | None:
+        """Runs one part of a request. After an error returns None: it ends only that request."""
         try:
             return action(self._running.get(tab) or self._waiting[tab])
         except Exception as error:  # noqa: BLE001 an error in one request must not end the engine

@@ -1,4 +1,4 @@
-"""What the service passes to the engine thread: a request for drafts, or a visit to a tab's position.
+"""The work that the service passes to the engine thread: requests for drafts, and visits to a tab's position.
 
 An asyncio loop creates both and receives their results, which the engine thread sends.
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from core.models import Row
 
 Event = dict[str, Any]
+Result = TypeVar("Result")
 
 
 class Job:
@@ -69,22 +70,23 @@ class Position:
     autocomplete: Autocomplete
 
 
-class Visit:
+class Visit(Generic[Result]):
     """A call of `look` on a tab's position, which the engine thread runs."""
 
-    def __init__(self, tab: str, look: Callable[[Position], Any]) -> None:
-        self.tab, self.look = tab, look
+    def __init__(self, tab: str, look: Callable[[Position], Result]) -> None:
+        self.tab, self._look = tab, look
         self._loop = asyncio.get_running_loop()
-        self.result: asyncio.Future[Any] = self._loop.create_future()
+        self.result: asyncio.Future[Result] = self._loop.create_future()
 
-    def end(self, result: Any, error: Exception | None = None) -> None:
+    def run(self, position: Position) -> None:
+        """Runs the call, and passes its result to the caller. Raises the exceptions of the call."""
+        result = self._look(position)
+        self._end(lambda: self.result.set_result(result))
+
+    def fail(self, error: Exception) -> None:
+        """Raises the error in the caller."""
+        self._end(lambda: self.result.set_exception(error))
+
+    def _end(self, end: Callable[[], None]) -> None:
         with suppress(RuntimeError):  # that loop is closed
-            self._loop.call_soon_threadsafe(self._end, result, error)
-
-    def _end(self, result: Any, error: Exception | None) -> None:
-        if self.result.done():  # the caller no longer waits
-            return
-        if error is None:
-            self.result.set_result(result)
-        else:
-            self.result.set_exception(error)
+            self._loop.call_soon_threadsafe(lambda: None if self.result.done() else end())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -47,7 +48,7 @@ def view(autocomplete: Autocomplete, text: str, temperature: float, settings: Ma
     return look(logits, tokenizer, temperature, settings, autocomplete.geometries)
 
 
-def table(view: View, text: Callable[[str], str] = str) -> list[Any]:
+def table(view: View, text: Callable[[str], str] = str) -> list[RenderableType]:
     """The comparison as a table for a terminal: one row per rule. `text` converts a token's text for display."""
     made = Table(title=f"next token at T = {view.temperature:g}", title_justify="left")
     for column, width in (("rule", 8), ("kept", 5), ("mass", 6), ("entropy", 7)):

@@ -14,10 +14,10 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from app.engine import Engine, named_line, request_failure
-from app.jobs import Event, Job, Position, Visit
+from app.jobs import Event, Job, Position, Result, Visit
 from app.personal import PersonalStores
 from app.requests import DraftRequest
 from app.threads import leave_cores_to
@@ -31,7 +31,6 @@ REMEMBERED = 1024  # tabs whose newest request number is stored, to detect older
 
 CLOSING = ("Polydraft is closing.", "")
 
-Seen = TypeVar("Seen")
 log = logging.getLogger(__name__)
 
 
@@ -49,7 +48,7 @@ class _Inbox:
 
     jobs: OrderedDict[str, Job] = field(default_factory=OrderedDict)  # by tab: its newest request
     left: set[str] = field(default_factory=set)  # tabs that were closed
-    visits: list[Visit] = field(default_factory=list)
+    visits: list[Visit[Any]] = field(default_factory=list)
     model: _Loaded | None = None  # replaces the present model
 
     def refuse(self, reason: tuple[str, str]) -> None:
@@ -58,7 +57,7 @@ class _Inbox:
             job.fail(*reason)
         error = InputError(" ".join(reason).strip())
         for visit in self.visits:
-            visit.end(None, error)
+            visit.fail(error)
         if self.model:
             self.model.report(error)
 
@@ -162,7 +161,7 @@ class DraftService:
         finally:
             job.dropped = True
 
-    async def visit(self, tab: str, look: Callable[[Position], Seen]) -> Seen:
+    async def visit(self, tab: str, look: Callable[[Position], Result]) -> Result:
         """Runs `look` on the position at which the tab's newest drafts begin, and returns its result. Runs no pass.
 
         `look` runs in the engine thread between two passes, so it should take only a few milliseconds.
@@ -379,4 +378,4 @@ def load_failure(error: Exception) -> tuple[str, str]:
     """The message and the remedy for a model that could not be loaded."""
     if isinstance(error, PolydraftError):
         return str(error), ""
-    return f"The model could not be loaded: {named_line(error)}", "Run `polydraft doctor` to see what works."
+    return f"The model could not be loaded: {named_line(error)}", "Run `polydraft doctor` for the cause and a remedy."

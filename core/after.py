@@ -27,7 +27,7 @@ from core.models.base import Row, Sequence
 from core.present import Page, TextDraft, present
 from core.text import spaced
 
-MOST_LOST = 3.0  # nats that the best draft may lose: the writer may go on for longer than a draft
+MOST_LOST = 3.0  # nats that the best draft may lose: the writer may continue for longer than a draft
 SHARE = 1.0  # the pass may take as long as the drafts took
 FORGETS = 0.9  # a skipped pass counts as faster next time, so that one slow pass is not the last
 
@@ -69,7 +69,7 @@ class TextAfter:
         typed = self.page.typed.decode("utf-8", "ignore")
         encode, follows = self.page.tokenizer.encode, self.text
         texts = ["", *(row.text for row in rows)]
-        # A draft and what follows are encoded as one text, because a token may contain the end of one and the
+        # A draft and the following text are encoded as one text, because a token may contain the end of one and the
         # beginning of the other.
         lines = [encode(typed + spaced(text, follows) + follows) for text in texts]
         inputs = sum(map(len, lines))

@@ -1,8 +1,8 @@
-"""Text in, drafts as text out: healing, the cached sequence and Superposed Decoding behind one small interface.
+"""Drafts for a text: token healing, the cached sequence and the modes of drafting behind one interface.
 
-An `Autocomplete` belongs to a model, a `Session` to someone typing, a `Completion` to one keystroke. A completion
-runs no model pass itself: `rows` are those of the next pass and `advance` takes the logits, so that the caller can
-join the passes of several people into one, and stop between any two.
+An `Autocomplete` belongs to a model, a `Session` to one text that is being typed, a `Completion` to one request. A
+completion computes no pass itself: `rows` returns the rows of the next pass, and `advance` takes their logits. So the
+caller can join the rows of several sessions in one pass, and can stop a completion between two passes.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 
 from core.adapters import Adapters
 from core.after import Pace, TextAfter
+from core.chances import TokenChances
 from core.drafting.drafts import Drafts, Kept, Options
 from core.drafting.driver import Drafting
 from core.drafting.figures import Figures
@@ -25,8 +26,7 @@ from core.drafting.places import only
 from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
 from core.fim import AcrossPrompt
-from core.healing import Healer, Healing, Weighed
-from core.look import Look
+from core.healing import Healer, Healing, WordLogits
 from core.models import LanguageModel, Row, Sequence, load_model
 from core.modes import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
@@ -39,12 +39,12 @@ from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
 from core.text import following
 
-WINDOW = 1024  # tokens of text before the caret that the model sees
-REMEMBERED = 64  # rows of a session, from which rows that stay have their probabilities
+WINDOW = 1024  # tokens of text before the caret that the model reads
+REMEMBERED = 64  # rows that a session stores; kept rows take their probabilities from them
 
 
 class Autocomplete:
-    """Drafts from one model. Not thread-safe: one thread owns it.
+    """Makes drafts with one model. Not thread-safe: one thread owns it.
 
     Attributes:
         notice: a sentence for the user, about a backend or a store that could not be used; or None.
@@ -66,11 +66,11 @@ class Autocomplete:
         self.geometries = {metric: Geometry(model.embeddings, metric) for metric in METRICS}
 
     def sampler(self, rule: str, values: Mapping[str, Any] | None = None, temperature: float = 1.0) -> Rule:
-        """A rule of `core.controls` by name, after the temperature, for this model. Raises InputError."""
+        """Returns a rule of `core.controls` for this model, applied after the temperature. Raises InputError."""
         return sampler(rule, values, temperature, self.geometries)
 
     def mixture(self, alpha: float, personal_weight: float, stores: list[str] | None = None) -> Interpolation | None:
-        """The base store and the personal stores that are on, or those named in `stores`, as one rule.
+        """Returns the interpolation of the base store with the personal stores that are on, or with those in `stores`.
 
         Raises: InputError for a weight out of range; StoreError for a named store that cannot be used.
         """
@@ -79,8 +79,8 @@ class Autocomplete:
         return interpolation(self.ngrams, chosen, alpha, personal_weight)
 
     def adapt(self, stores: list[str] | None = None) -> bool:
-        """Makes the model use the adapters of the personal stores that are on, or of those named. Returns whether it
-        computes something else now; then all sessions must be closed. `notice` names adapters that are unusable.
+        """Applies the adapters of the personal stores that are on, or of those named. Returns whether the model's
+        results change; then the caller must close all sessions. `notice` names adapters that are unusable.
 
         Raises: StoreError for a named store that cannot be used.
         """
@@ -91,19 +91,19 @@ class Autocomplete:
         return changed
 
     def open(self) -> Session:
-        """A session with a cached sequence of its own. Raises ContextFull when there are too many."""
+        """Opens a session with its own cached sequence. Raises ContextFull if there are too many."""
         return Session(self)
 
 
 class Session:
-    """One person's text: the model's cache keeps the tokens typed so far."""
+    """One text that is being typed, with a sequence in the model's cache that contains its tokens."""
 
     def __init__(self, autocomplete: Autocomplete, sequence: Sequence | None = None) -> None:
         self.autocomplete = autocomplete
         self.sequence = autocomplete.model.open() if sequence is None else sequence
-        self.weighed = Weighed()
+        self.word_logits = WordLogits()
         self.known = KnownLogits()
-        self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, and after which text
+        self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, with the text before each
 
     def complete(
         self,
@@ -123,26 +123,28 @@ class Session:
         repeats: bool = False,
         **options: Any,
     ) -> Completion:
-        """Start drafts after the text before the caret; the session's previous completion must be closed.
+        """Starts drafts for a text. The session's previous completion must be closed.
 
         Args:
-            heal: finish half-typed words.
-            one_line: drafts stop at the end of the line.
+            before: the text before the caret.
+            heal: whether drafts continue half-typed words.
+            one_line: whether drafts stop at the end of the line.
             mode: how drafts are made; see `core.modes`. None is superposed.
             alpha, personal_weight, stores: of the base store and the personal stores; see `mixture`.
-            verify: tokens of superposed drafts that one more pass checks once they are there, where the text is
-                likeliest to go; a draft is corrected where it fails and goes on from there, in its place. 0 for none.
-            kept: rows of an earlier completion that the reader still sees and that agree with the text. They keep their
-                numbers, and grow once they are short. The other rows are filled. For superposed drafts of distinct
+            verify: the number of tokens of complete superposed drafts that one more pass checks, the most probable
+                first. A draft is corrected at its first wrong token and continued from there in its place. 0: none.
+            kept: rows of an earlier completion that the page still shows and that agree with the text. They keep their
+                numbers, and grow when they become short. The other rows are filled. For superposed drafts of distinct
                 lineages; other modes make all rows anew.
-            grow: let every row grow to the full length on its own, wherever it would have ended before.
-            after: the text after the caret. Drafts end where they begin to repeat it. When they are done, the one that
-                leads to it best is `best`, and there are none if all make it much less likely (`core.after`).
-            likeliest: look at the drafts with one more pass of the model alone, for `TextDraft.chances` with so many of
-                the likeliest tokens at each place. None: no such pass.
-            repeats: of drawn drafts, show also those without text, and those with the text of another.
-            options: of `core.superposed.superpose`, the rule among them. With `ngrams` the stores are those given there
-                instead; with mixing="geometric" it is the base store alone.
+            grow: whether every row grows alone to the full length, past the places where it would otherwise end.
+            after: the text after the caret. Drafts end where they begin to repeat it. When they are complete, `best` is
+                the draft that raises its probability most; if all make it much less probable, there are no drafts
+                (`core.after`).
+            likeliest: the number of most probable tokens in each of `TextDraft.chances`, which one more pass of the
+                model alone computes. None: no such pass.
+            repeats: whether sampled drafts without text, and those with the text of another, are kept.
+            options: of `core.superposed.superpose`, including the rule. `ngrams` replaces the stores; with
+                mixing="geometric" the base store is used alone.
         Raises: InputError for an option out of range.
         """
         if "ngrams" not in options and options.get("mixing") != "geometric":
@@ -157,7 +159,7 @@ class Session:
             made = replace(made, end_below=0.0, exact_steps=max(made.length - 1, 0))
         if mode.name != "superposed" or not made.distinct:
             kept = ()
-        if mode.drawn:  # one more, which shows whether the last word is whole
+        if mode.drawn:  # the additional token shows whether the last word is whole
             made = replace(made, length=made.length + 1)
         healing = a.healer.plan(before, window=a.window, heal=heal, after=after)
         if healing.prefix_ids != healing.before_ids and (ngrams := made.interpolation()) is not None:
@@ -165,12 +167,12 @@ class Session:
         return Completion(self, healing, made, mode, verify, kept, grow, before, after, likeliest, repeats)
 
     def rest(self) -> None:
-        """Frees the cached logits, which are of use for the next few keys only. The text stays in the model's cache."""
+        """Frees the cached logits, which only the next few keys can use. The text stays in the model's cache."""
         self.known = KnownLogits()
         self.sequence.forget_logits()
 
     def fork(self) -> Session:
-        """Another session that holds the same text, also while a completion runs. Raises ContextFull."""
+        """Returns another session with the same text, also while a completion runs. Raises ContextFull."""
         return Session(self.autocomplete, self.sequence.fork())
 
     def close(self) -> None:
@@ -181,17 +183,18 @@ class Completion:
     """The drafts for one state of the text, while they are made.
 
     Attributes:
-        drafts: the newest, in the order of their rows (by the paper's rule: likeliest first); [] before the
-            first pass, unless the cache knew the logits.
-        step: 0 before the first drafts, then the passes that made them.
-        settled: from now on rows only grow; before, a row may still be replaced.
-        judged: drafts are compared with the text after the caret, if there is some. Before, all may be withdrawn.
-        seen: set by the caller if a reader has seen rows or wants all of them; then none is withdrawn.
-        best: number of the draft that is likely to come true furthest; None before the first ones.
-        reused, fed: tokens of the text that were in the cache, and that had to be fed.
-        figures: statistics of speculation, where there is some.
-        checked: the model has looked at the drafts; see `verify` of `Session.complete`.
-        done: nothing follows.
+        drafts: the newest, in the order of their rows (with the paper's rule: the most probable first); [] before the
+            first pass, unless its logits were cached.
+        step: 0 before the first drafts, then the number of passes that made them.
+        settled: whether rows only grow from now on; before, a row may be replaced.
+        judged: whether the drafts have been compared with the text after the caret, if there is any. Before, all of
+            them may be withdrawn.
+        seen: set by the caller if the page has shown rows or requested all of them; then no row is withdrawn.
+        best: the number of the draft with the longest expected match; None before the first drafts.
+        reused, fed: the number of the text's tokens that were in the cache, and of those that were fed.
+        figures: statistics of speculation; None without speculation.
+        checked: whether the model has checked the drafts; see `verify` of `Session.complete`.
+        done: whether no pass follows.
     """
 
     def __init__(
@@ -232,12 +235,16 @@ class Completion:
         short = options.length if grow else min(SHORT, options.length)
         rows = kept_rows(kept, self._page, len(healing.word_ids), short)
         verify = verify if plain and distinct and not options.reset_every else 0
-        look = None if likeliest is None else Look(self._page, likeliest, session.autocomplete.healer.places(healing))
+        chances = (
+            None
+            if likeliest is None
+            else TokenChances(self._page, likeliest, session.autocomplete.healer.places(healing))
+        )
         # Models that fill in the middle have read the text after the caret already.
         line = following(after) if session.autocomplete.healer.fim is None else ""
         self._after = TextAfter(line, self._page, session.autocomplete.pace) if line else None
         self.judged = self._after is None
-        self._steps = _steps(session, healing, options, mode, rows, verify, self._text, look, self._after)
+        self._steps = _steps(session, healing, options, mode, rows, verify, self._text, chances, self._after)
         self._take(*next(self._steps))
 
     @property
@@ -250,9 +257,9 @@ class Completion:
 
     @property
     def next_logits(self) -> Tensor | None:
-        """The logits (V,) that the drafts begin with; None before the first drafts. At the likeliest place of a
-        half-typed word, where only tokens that continue it are above -inf. `core.samplers.view` shows other rules at
-        this position without a pass."""
+        """The logits (V,) of the drafts' first token; None before the first drafts. In a half-typed word, the logits at
+        the most probable token boundary, with -inf for all tokens that do not continue the word.
+        `core.samplers.view` shows other rules at this position without a pass."""
         if not self._text.logits:
             return None
         places = self._session.autocomplete.healer.places(self._healing)
@@ -261,15 +268,15 @@ class Completion:
         return self._text.logits[place] if allowed is None else only(self._text.logits[place], allowed)
 
     def rows(self) -> list[Row]:
-        """The rows of the next pass; [] only when done."""
+        """Returns the rows of the next pass; [] only when the completion is done."""
         return self._rows
 
     def advance(self, logits: list[Tensor]) -> None:
-        """Take the logits of `rows()`, in their order."""
+        """Takes the logits of `rows()`, in their order."""
         self._take(*self._steps.send(logits))
 
     def close(self) -> None:
-        """Stop between any two passes; the cache keeps the text and nothing else."""
+        """Stops between two passes; the cache keeps only the text."""
         self.done, self._rows = True, []
         self._steps.close()
 
@@ -295,7 +302,8 @@ class Completion:
 
 @dataclass
 class _Text:
-    """The passes over the text: tokens reused and fed, and the logits (V,) that the drafts begin with."""
+    """The results of the passes over the text: the number of tokens reused and fed, and the logits (V,) at each place
+    where drafts may begin."""
 
     reused: int = 0
     fed: int = 0
@@ -311,19 +319,19 @@ def _steps(
     kept: list[Kept],
     verify: int,
     text: _Text,
-    look: Look | None,
+    chances: TokenChances | None,
     compare: TextAfter | None,
 ) -> Generator[tuple[list[Row], Drafts | None], list[Tensor], None]:
-    """One keystroke: yields the rows of each pass and the drafts so far, and is sent the logits. Without rows it is
-    done. It fills in `text`."""
+    """One request: yields the rows of each pass with the drafts so far, and receives the logits. No rows mean the end.
+    Fills in `text`."""
     healer, sequence = session.autocomplete.healer, session.sequence
-    branch: Sequence | None = None  # where drafts grow while the sequence keeps the half-typed word
+    branch: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
     drafting: Drafting | None = None
     try:
         # 1. The text before the half-typed word.
         if mode.speculation is not None and mode.speculation.by.drafter.layers:
             sequence.reveal()
-        logits = session.weighed.logits if session.weighed.hold(healing, sequence) else []
+        logits = session.word_logits.logits if session.word_logits.match(healing, sequence) else []
         known = None if logits else sequence.resume(healing.prefix_ids)
         text.reused = sequence.length
         if known is None and not logits:
@@ -331,7 +339,7 @@ def _steps(
             (known,) = yield [Row(sequence, rest)], None
             text.fed += len(rest)
 
-        # 2. The word itself, where drafts may begin at one of its token boundaries.
+        # 2. The half-typed word, if drafts may begin at a token boundary inside it.
         if known is not None:
             logits = [known]
             if not healer.certain(healing, known, options.interpolation()):
@@ -339,7 +347,7 @@ def _steps(
                 text.fed += len(healing.word_ids)
                 logits += [*inside]
         if len(logits) > 1:
-            session.weighed = Weighed(healing.prefix_ids, healing.word_ids, logits)
+            session.word_logits = WordLogits(healing.prefix_ids, healing.word_ids, logits)
             branch = sequence.fork()
         text.logits = logits
 
@@ -347,18 +355,18 @@ def _steps(
         places = healer.places(healing)
         held = branch or sequence
         drafting = start(held, healing.prefix_ids, options, mode, places, kept, verify, session.known)(logits)
-        if look is None and compare is None:
+        if chances is None and compare is None:
             yield from drafting
             return
 
-        # 4. One more pass each over the finished drafts: how likely they make the text after the caret, and the
-        # probabilities of their tokens.
+        # 4. Over the complete drafts, one pass for the probability of the text after the caret, and one for the
+        # probabilities of the drafts' own tokens.
         began = time.perf_counter()
         drafts = yield from finished(drafting)
         if compare is not None:
             yield from compare(drafts, held, logits[0], time.perf_counter() - began)
-        if look is not None:
-            text.chances = yield from look(drafts, held, logits)
+        if chances is not None:
+            text.chances = yield from chances(drafts, held, logits)
         yield [], drafts
     finally:
         if drafting is not None:

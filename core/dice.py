@@ -1,18 +1,21 @@
 """Reproducible sampling: the noise is a hash of seed, draft, position and token.
 
-A token is drawn by the Gumbel-max trick: argmax ln p(x) + G(x), where G(x) is that noise, standard Gumbel distributed.
-So the same seed gives the same text, however many tokens a pass yields. A drafter may use the same noise: its likeliest
-ln q(x) + G(x) is the target's own token more often than its likeliest ln q(x), the more often the closer q is to p, and
-the text stays the one without proposals (Daliri, Musco and Suresh 2024, arXiv 2408.07978: Gumbel coupling,
+The Gumbel-max trick samples a token: argmax ln p(x) + G(x), where G(x) is that noise with a standard Gumbel
+distribution. So the same seed gives the same text, however many tokens a pass yields. A drafter may use the same noise:
+argmax ln q(x) + G(x) equals the target's token more often than argmax ln q(x) does, and the more often the closer q is
+to p. The text is the same as without proposals (Daliri, Musco and Suresh 2024, arXiv 2408.07978: Gumbel coupling,
 "drafter-invariant" speculative decoding).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
+
+Words = TypeVar("Words", np.uint64, NDArray[np.uint64])
 
 
 @dataclass(frozen=True)
@@ -27,16 +30,16 @@ class Dice:
     draft: int = 0
 
     def gumbel(self, place: int, tokens: np.ndarray) -> np.ndarray:
-        """Standard Gumbel numbers (n,) of these tokens, after a text of `place` tokens."""
+        """Returns standard Gumbel numbers (n,) for these tokens, after a text of `place` tokens."""
         return -np.log(self._waits(place, tokens))
 
     def draw(self, p: np.ndarray, place: int) -> int:
-        """Samples a token from p (V,), which may have any sum above 0."""
+        """Samples a token from p (V,), which may have any positive sum."""
         kept = np.flatnonzero(p)
         return int(kept[np.argmax(p[kept] / self._waits(place, kept))])  # the Gumbel-max trick, one logarithm less
 
     def _waits(self, place: int, tokens: np.ndarray) -> np.ndarray:
-        """Standard exponential numbers (n,); the finaliser of splitmix64 is the hash."""
+        """Returns standard exponential numbers (n,). The hash is the finaliser of splitmix64."""
         with np.errstate(over="ignore"):
             key = np.uint64(0)
             for part in (self.seed, self.draft, place):
@@ -45,7 +48,7 @@ class Dice:
         return -np.log(u)
 
 
-def _mix(z: Any) -> Any:
+def _mix(z: Words) -> Words:
     z = z + np.uint64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

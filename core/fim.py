@@ -22,7 +22,7 @@ NAMES = (  # prefix, suffix, middle
     ("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"),  # DeepSeek
     ("▁<PRE>", "▁<SUF>", "▁<MID>"),  # Code Llama
 )
-FOLLOWING = 128  # tokens of the following text that the model sees
+FOLLOWING = 128  # tokens of the following text that the model reads
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""Token healing: type half a word and the drafts finish it.
+"""Token healing: drafts continue a half-typed word.
 
-"I am writ" ends in the token ` writ`, and a model that has seen ` writing` as one token rarely goes on with `ing`.
-So the drafts start before the unfinished word, and their first token is one that agrees with the typed letters.
-A word may be so long or so rare that no single token covers the rest of it, or it may be complete: then drafts start
-at later token boundaries inside it, or after it, as well. The likeliest beginnings of all boundaries are the drafts.
+"I am writ" ends in the token ` writ`, and a model that has read ` writing` as one token rarely continues with `ing`.
+So the drafts start before the half-typed word, and their first token must agree with the typed letters. If no single
+token covers the rest of a long or rare word, or if the word is complete, drafts also start at later token boundaries
+inside the word or after it. The most probable beginnings over all boundaries become the drafts.
 
-A space before the caret is healed too, for most tokens of most vocabularies begin with the space before a word.
+A space before the caret is healed too, because most tokens of most vocabularies begin with the space before a word.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from core.fim import fim_tokens
 from core.models.base import Sequence, Tokenizer
 from core.ngram.interpolation import Interpolation
 
-# The word at the caret with the one space before it; or just that space. Scripts without spaces give long
-# "words": only their last characters are gone back over.
+# The word at the caret with the one space before it, or only that space. Scripts without spaces give long "words", of
+# which only the last characters are healed.
 _TAIL = re.compile(r" ?[^\W_]+(?:['’_\-][^\W_]*)*\Z| \Z")
-MOST_TOKENS = 8  # of an unfinished word, that are gone back over
-SURE = 1.0  # nats by which longer tokens must outweigh the typed one
+MOST_TOKENS = 8  # of a half-typed word that are healed
+SURE = 1.0  # nats by which longer tokens together must exceed the typed one
 
 
 @dataclass(frozen=True)
 class Healing:
-    """Where drafts may start.
+    """The places where drafts may start.
 
     Attributes:
-        prefix_ids: the text before the unfinished word, or a prompt that contains it; starts with the model's own start
-            tokens.
-        before_ids: that text alone.
-        word_ids: the usual tokens of the unfinished word; [] when nothing is to be healed.
-        rests: bytes of the word that remain after its first i tokens; the last one is b"".
+        prefix_ids: the tokens of the text before the half-typed word, or of a prompt that contains it; begins with the
+            model's start tokens.
+        before_ids: the tokens of that text alone.
+        word_ids: the usual tokens of the half-typed word; [] if no word is healed.
+        rests: the bytes of the word that remain after its first i tokens; the last one is b"".
     """
 
     prefix_ids: list[int]
@@ -50,51 +50,51 @@ class Healing:
 
 
 @dataclass(frozen=True)
-class Weighed:
-    """Logits before a half-typed word and after each of its tokens, so that drafts for other settings need no pass.
+class WordLogits:
+    """Cached logits before a half-typed word and after each of its tokens; drafts with other settings reuse them.
 
     Attributes:
         prefix_ids, word_ids: the text before the word, and the word; see `Healing`.
-        logits: 1 + tokens of the word, each (V,).
+        logits: 1 + the number of the word's tokens, each (V,).
     """
 
     prefix_ids: list[int] = field(default_factory=list)
     word_ids: list[int] = field(default_factory=list)
     logits: list[Tensor] = field(default_factory=list)
 
-    def hold(self, healing: Healing, sequence: Sequence) -> bool:
-        """Whether they are those of this word, and the sequence still holds the text and the word."""
+    def match(self, healing: Healing, sequence: Sequence) -> bool:
+        """Whether the logits belong to this word, and the sequence still contains the text and the word."""
         same = (self.prefix_ids, self.word_ids) == (healing.prefix_ids, healing.word_ids)
         return bool(self.logits) and same and sequence.inputs == self.prefix_ids + self.word_ids
 
 
 class Healer:
-    """Finds the tokens that agree with the typed letters; built once per tokenizer."""
+    """Finds the tokens that agree with the typed letters. One object for each tokenizer."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer, self.fim = tokenizer, fim_tokens(tokenizer)
         pieces = tokenizer.pieces
         usable = [i for i, piece in enumerate(pieces) if piece and i not in tokenizer.special_ids]
         self.line_ends = frozenset(i for i in usable if b"\n" in pieces[i]) | tokenizer.eos_ids
-        # Sorted by bytes, the tokens with a common beginning are neighbours: a trie, flat. A token that ends the line
-        # begins no draft, for a draft must show something.
+        # Sorted by bytes, tokens with a common beginning are adjacent: a flat trie. A token that ends the line cannot
+        # begin a draft, because the draft would be empty.
         self._ids = np.array(sorted(set(usable) - self.line_ends, key=pieces.__getitem__), dtype=np.int64)
         self._sorted = [pieces[i] for i in self._ids]
 
     def beginnings(self, rest: bytes) -> np.ndarray:
-        """Ids (n,) of the tokens that begin with `rest` and go on past it, in the order of their bytes."""
+        """Returns the ids (n,) of the tokens that begin with `rest` and are longer, in the order of their bytes."""
         low = bisect_right(self._sorted, rest)
         high = bisect_left(self._sorted, rest + b"\xff" * 8, lo=low)
         return self._ids[low:high]
 
     def plan(self, text: str, *, window: int, heal: bool = True, after: str = "") -> Healing:
-        """Tokens of the text before the caret, and its end that is to be healed.
+        """Splits the text before the caret into the tokens of the prefix and those of the half-typed word.
 
         Args:
-            window: most tokens of prefix. A longer text is cut at a multiple of half of it, so that the cut, and
-                with it the cache, stays where it is while one types.
+            window: the highest number of tokens in the prefix. The beginning of a longer text is removed in steps of
+                half the window, so that the cached prefix stays the same for many keystrokes.
             heal: False leaves the last token as it is.
-            after: the text after the caret, for a model that can fill in the middle.
+            after: the text after the caret, for a model that was trained to fill in the middle.
         """
         t = self.tokenizer
         ids = t.encode(text)
@@ -103,7 +103,7 @@ class Healer:
         if match:
             before = t.encode(text[: len(text) - len(match.group())])
             shared = common(before, ids)
-            # Only whole tokens before the word are kept; where the tokenizer joins across it, go back further.
+            # Only whole tokens before the word are kept. A token that crosses the beginning of the word is healed too.
             cut = max(shared, len(ids) - MOST_TOKENS)
             if shared < len(before):
                 cut = max(min(cut, len(ids) - 1), 0)
@@ -120,11 +120,11 @@ class Healer:
         return Healing(prompt, plain, word, rests)
 
     def places(self, healing: Healing) -> Places:
-        """Where drafts may begin: before the word and after each of its tokens."""
+        """Returns the places where drafts may begin: before the word and after each of its tokens."""
         return Places(healing.word_ids, [self.beginnings(rest) for rest in healing.rests])
 
     def certain(self, healing: Healing, logits: Tensor, ngrams: Interpolation | None) -> bool:
-        """Whether the logits (V,) before the word are enough: drafts surely start there, and nowhere later."""
+        """Whether the logits (V,) before the word suffice, because drafts would start at no later boundary."""
         if not healing.word_ids:
             return True
         longer = torch.logsumexp(logits[torch.from_numpy(self.beginnings(healing.rests[0]))], 0)
@@ -132,8 +132,8 @@ class Healer:
         return sure and (ngrams is None or not self._proposed_inside(healing, ngrams))
 
     def _proposed_inside(self, healing: Healing, ngrams: Interpolation) -> bool:
-        """Whether a personal store has a continuation of the word at a boundary inside it. The model alone may be
-        sure of another word; then one more pass is well spent."""
+        """Whether a personal store has a continuation of the word at a boundary inside it. Then the logits there are
+        needed, even if the model alone is sure of another word."""
         inside = range(1, len(healing.word_ids) + 1)
         contexts = [healing.prefix_ids + healing.word_ids[:n] for n in inside]
         return any(
@@ -144,7 +144,7 @@ class Healer:
 
 
 def common(a: list[int], b: list[int]) -> int:
-    """How many tokens two texts begin with alike."""
+    """Returns the length of the common beginning of two lists of tokens."""
     n = 0
     for x, y in zip(a, b, strict=False):
         if x != y:

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Unpack
 
 from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
 from core.drafting.beam import beam
-from core.drafting.drafts import Drafts, Kept, Options
+from core.drafting.drafts import DraftOptions, Drafts, Kept, Options
 from core.drafting.driver import Drafting, Driven, Start, grown
 from core.drafting.places import Places
 from core.drafting.reuse import KnownLogits, reusing
@@ -129,7 +129,7 @@ def draft(
     mode: str | Mode = DEFAULT_MODE,
     *,
     sequence: Sequence | None = None,
-    **options: Any,
+    **options: Unpack[DraftOptions],
 ) -> Iterator[Drafts]:
     """Drafts after `prefix_ids` in any mode, after every step; the options are those of `superpose`."""
     made, way = Options(**options), mode if isinstance(mode, Mode) else Mode(mode)

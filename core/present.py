@@ -1,4 +1,4 @@
-"""Drafts as the page shows them: from tokens to text, and back for the rows that stay. Pure functions, no passes."""
+"""Converts drafts to the rows of the page, and kept rows back to tokens. Pure functions without passes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from core.models.base import Tokenizer
 from core.options import DEFAULT
 from core.text import shown, whole_words, without_dangling, without_repeated
 
-SHORT = 4  # tokens left of a kept row, below which it grows again
-Came = tuple[int, int, str, float | None]  # from where to where, how, and the LTS
+SHORT = 4  # a kept row with fewer remaining tokens grows again
+Origin = tuple[int, int, str, float | None]  # start and end in the text, how speculation produced it, its LTS
 
 
 @dataclass(frozen=True)
 class Chance:
-    """One token of a draft: its text, ln p by the model alone, and the likeliest tokens at its place with theirs."""
+    """One token of a draft: its text, its ln p by the model alone, and the most probable tokens there with their ln
+    p."""
 
     text: str
     logprob: float
@@ -28,21 +29,20 @@ class Chance:
 
 @dataclass(frozen=True)
 class TextDraft:
-    """One draft as the person sees it.
+    """One row of the page.
 
     Attributes:
-        id: stays with the draft while it grows.
-        text: exactly the characters that picking it inserts at the caret.
-        probability: how likely the writer is to take this branch: of the token with which the draft parts from the
-            others, given the typed text.
-        whole: of all its tokens.
-        finished: it ended its line.
-        personal: from where to where in `text` a personal store decided on the words; it ends before the second.
-        how: likewise, how speculation produced each token, and its LTS where it has one.
-        path: for each token, where it ends in `text`, and ln p of the draft up to it.
-        ids: the draft's tokens after the prefix, those of a half-typed word included.
-        chances: what the model alone says of each token that shows, where that was wanted.
-        gain: how much the draft raises ln P of the text after the caret, where that was computed.
+        id: the row's number; the draft keeps it while it grows.
+        text: the characters that the page inserts at the caret when the writer picks the draft.
+        probability: of the draft's branch: of the first token that differs from the other drafts, given the typed text.
+        whole: the probability of all its tokens.
+        finished: whether the draft ended its line.
+        personal: the ranges of `text` that a personal store decided, each with its start and the end after it.
+        how: ranges of `text` likewise, with how speculation produced each token, and its LTS if it has one.
+        path: for each token, its end in `text`, and ln p of the draft up to it.
+        ids: the draft's tokens after the prefix, including those of a half-typed word.
+        chances: the model's own probabilities of each visible token; () if they were not requested.
+        gain: the increase of ln P of the text after the caret by the draft; None if it was not computed.
     """
 
     id: int
@@ -51,7 +51,7 @@ class TextDraft:
     whole: float
     finished: bool
     personal: tuple[tuple[int, int], ...] = ()
-    how: tuple[Came, ...] = ()
+    how: tuple[Origin, ...] = ()
     path: tuple[tuple[int, float], ...] = ()
     ids: tuple[int, ...] = ()
     chances: tuple[Chance, ...] = ()
@@ -60,7 +60,7 @@ class TextDraft:
 
 @dataclass(frozen=True)
 class KeptRow:
-    """A row that the reader still sees: its number, and exactly the text of it that is left at the caret."""
+    """A row that the page still shows: its number, and the part of its text that is not typed yet."""
 
     id: int
     text: str
@@ -68,21 +68,21 @@ class KeptRow:
 
 @dataclass(frozen=True)
 class Page:
-    """The page's side of some drafts.
+    """The settings and the context from which `present` makes rows.
 
     Attributes:
         tokenizer: of the model.
-        typed: bytes of the half-typed word that the drafts begin with.
-        most: rows at most.
-        distinct: rows keep their places. False: the paper's rule, in which drafts are ordered by score.
-        whole_words: tokens of a draft at most, for drafts that end at words once they are done; None shows all that
-            are the draft's own.
-        rounded: drafts do not end in words like "and the" once they are done.
-        kept: text of each row that stays.
+        typed: the bytes of the half-typed word, with which the drafts begin.
+        most: the highest number of rows.
+        distinct: whether rows keep their places. False: the paper's rule, which sorts drafts by score.
+        whole_words: the highest number of tokens of a complete draft, which then ends at a word; None shows all of the
+            draft's own tokens.
+        rounded: whether complete drafts lose words like "and the" at their end.
+        kept: the text of each kept row, by number.
         before: the text before the caret.
-        earlier: the rows of the completions before, each with the text that it was drafted after; the latest first.
-        after: the text after the caret; a row ends where it begins to repeat that.
-        all: every draft has a row, also one without text, or with the text of another.
+        earlier: the rows of the previous completions, each with the text before it; the latest first.
+        after: the text after the caret; a row ends where it begins to repeat it.
+        all: whether every draft has a row, also one without text, or with the text of another.
     """
 
     tokenizer: Tokenizer
@@ -98,30 +98,31 @@ class Page:
     all: bool = False
 
     def drafted(self, row: int, text: str) -> tuple[TextDraft, int] | None:
-        """The earlier row of this number that holds this text here, and how many of its characters were typed since."""
-        for before, one in self.earlier:
-            gone = len(self.before) - len(before)
+        """Returns the earlier row with this number that contains this text at the caret, and the number of its
+        characters that have been typed since."""
+        for before, draft in self.earlier:
+            typed = len(self.before) - len(before)
             if (
-                one.id == row
-                and gone >= 0
-                and self.before == before + one.text[:gone]
-                and one.text.startswith(text, gone)
+                draft.id == row
+                and typed >= 0
+                and self.before == before + draft.text[:typed]
+                and draft.text.startswith(text, typed)
             ):
-                return one, gone
+                return draft, typed
         return None
 
     def text(self, ids: list[int]) -> str:
-        """The characters that tokens add to the typed text."""
+        """Returns the characters that tokens add to the typed text."""
         return shown(self.tokenizer, ids, self.typed)
 
 
 def present(drafts: Drafts, page: Page) -> list[TextDraft]:
-    """The rows of the page, in the order of their numbers; no two of them with the same text, none empty, unless the
-    page wants all."""
+    """Returns the rows of the page, in the order of their numbers. Without `page.all`, empty rows and rows with the
+    text of another are left out."""
     rows = [_row(draft, page, drafts.done) for draft in drafts.drafts]
     if page.distinct:
         rows = sorted((_with_earlier(row, page) for row in rows), key=lambda row: row.id)
-    else:  # finished drafts stand beside the living; several may share a lineage
+    else:  # finished drafts compete with the growing ones; several may share a lineage
         rows += [
             TextDraft(0, page.text(ids), float(np.exp(p / len(ids))), float(np.exp(p)), True, ids=tuple(ids))
             for ids, p in drafts.finished
@@ -142,11 +143,11 @@ def present(drafts: Drafts, page: Page) -> list[TextDraft]:
 
 
 def kept_rows(rows: Ids[KeptRow], page: Page, word: int, length: int) -> list[Kept]:
-    """Rows as tokens after the prefix; without those that cannot be continued as they stand.
+    """Encodes rows as tokens after the prefix. Rows that the tokenizer does not reproduce exactly are left out.
 
     Args:
-        word: tokens of the half-typed word.
-        length: a row with fewer tokens left after the caret grows again.
+        word: the number of tokens of the half-typed word.
+        length: a row with fewer tokens after the caret grows again.
     """
     try:
         typed = page.typed.decode("utf-8")
@@ -161,17 +162,17 @@ def kept_rows(rows: Ids[KeptRow], page: Page, word: int, length: int) -> list[Ke
 
 
 def _earlier_totals(row: KeptRow, ids: list[int], page: Page) -> list[float]:
-    """ln p up to each of a kept row's tokens, as the completion before found them; [] where it had no such row."""
+    """Returns ln p up to each token of a kept row, as the earlier completion computed it; [] without such a row."""
     found = page.drafted(row.id, row.text)
     if found is None or not found[0].path:
         return []
-    earlier, gone = found
-    ends = [gone + len(page.text(ids[: n + 1])) for n in range(len(ids))]
+    earlier, typed = found
+    ends = [typed + len(page.text(ids[: n + 1])) for n in range(len(ids))]
     return [next((p for at, p in earlier.path if at >= end), earlier.path[-1][1]) for end in ends]
 
 
 def _row(draft: Draft, page: Page, done: bool) -> TextDraft:
-    # Only the draft's own tokens are worth a reader's eye; the rest drifts into other drafts.
+    # Only the draft's own tokens are shown: later tokens drift towards the other drafts.
     ids = draft.ids[: draft.own] if page.distinct else draft.ids
     if page.whole_words is not None and done:
         n = whole_words(lambda n: page.text(draft.ids[:n]), len(draft.ids), min(len(ids), page.whole_words))
@@ -184,19 +185,19 @@ def _row(draft: Draft, page: Page, done: bool) -> TextDraft:
         float(np.exp(draft.logprob)),
         draft.ended,
         _spans(ids, draft.personal, page),
-        tuple((a, b, *came) for a, b, came in zip(ends, ends[1:], draft.how, strict=False) if a < b),
+        tuple((a, b, *origin) for a, b, origin in zip(ends, ends[1:], draft.how, strict=False) if a < b),
         tuple(zip(ends[1 + draft.start :], draft.totals, strict=False)),
         tuple(draft.ids),
     )
 
 
 def _spans(ids: list[int], personal: list[bool], page: Page) -> tuple[tuple[int, int], ...]:
-    """From where to where in the draft's text a personal store decided on the tokens; neighbours are joined."""
+    """Returns the ranges of the draft's text whose tokens a personal store decided; adjacent ranges are joined."""
     spans: list[tuple[int, int]] = []
     for i in [i for i in range(len(ids)) if personal[i]]:
         start, end = len(page.text(ids[:i])), len(page.text(ids[: i + 1]))
         if start == end:
-            continue  # nothing of it shows: typed already, or half a character
+            continue  # the token adds no visible text: it is typed already, or half a character
         if spans and spans[-1][1] == start:
             start = spans.pop()[0]
         spans.append((start, end))
@@ -204,14 +205,14 @@ def _spans(ids: list[int], personal: list[bool], page: Page) -> tuple[tuple[int,
 
 
 def _rounded(row: TextDraft, page: Page, others: Ids[str]) -> TextDraft:
-    """The row without words like "and the" at its end; a kept row is not cut into, and no row becomes the beginning of
-    another one."""
+    """Returns the row without words like "and the" at its end. Kept text stays, and no row becomes the beginning of
+    another."""
     text = row.text if row.finished else without_dangling(row.text)
     return row if any(other.startswith(text) for other in others) else _shortened(row, text, page)
 
 
 def _shortened(row: TextDraft, text: str, page: Page) -> TextDraft:
-    """The row with the beginning of its text; a kept row is not cut into."""
+    """Returns the row shortened to `text`, the beginning of its own; kept text stays."""
     if text == row.text or len(text) < len(page.kept.get(row.id, "")):
         return row
     spans = tuple((a, min(b, len(text))) for a, b in row.personal if a < len(text))
@@ -219,13 +220,13 @@ def _shortened(row: TextDraft, text: str, page: Page) -> TextDraft:
 
 
 def _with_earlier(row: TextDraft, page: Page) -> TextDraft:
-    """A kept row with the personal spans that its words had when they were drafted."""
+    """Returns a kept row with the personal ranges that its words had when they were drafted."""
     kept = page.kept.get(row.id)
     found = None if kept is None else page.drafted(row.id, kept)
     if kept is None or found is None or not row.text.startswith(kept):
         return row
-    earlier, gone = found
-    end = gone + len(kept)
-    spans = tuple((max(a, gone) - gone, min(b, end) - gone) for a, b in earlier.personal if b > gone and a < end)
-    since = tuple((a, b) for a, b in row.personal if a >= len(kept))
-    return replace(row, personal=spans + since)
+    earlier, typed = found
+    end = typed + len(kept)
+    spans = tuple((max(a, typed) - typed, min(b, end) - typed) for a, b in earlier.personal if b > typed and a < end)
+    added = tuple((a, b) for a, b in row.personal if a >= len(kept))
+    return replace(row, personal=spans + added)

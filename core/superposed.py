@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from collections.abc import Sequence as Ids
-from typing import Any
+from typing import Unpack
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from core.drafting.beginnings import beginnings
 from core.drafting.candidates import Candidates
-from core.drafting.drafts import Draft, Drafts, Kept, Options, best_of
+from core.drafting.drafts import Draft, Drafts, Kept, Options, SuperposeOptions, best_of
 from core.drafting.driver import Drafting, grown
 from core.drafting.feeding import before_mixtures, own_row, row_of
 from core.drafting.forks import Continuations
@@ -206,7 +206,7 @@ def superpose(
     length: int = DEFAULT["length"],
     *,
     sequence: Sequence | None = None,
-    **options: Any,
+    **options: Unpack[SuperposeOptions],
 ) -> Generator[Drafts, None, None]:
     """Computes k drafts after `prefix_ids`; yields all of them after every pass, and may be closed at any.
 
@@ -230,7 +230,7 @@ def superpose_batch(
     length: int = DEFAULT["length"],
     *,
     sequences: list[Sequence] | None = None,
-    **options: Any,
+    **options: Unpack[SuperposeOptions],
 ) -> Iterator[list[Drafts]]:
     """`superpose` for several prefixes, with one pass per step for all; yields the drafts of each."""
     made = Options(k=k, length=length, **options)

@@ -1,4 +1,4 @@
-"""From token ids to text that can be shown and inserted as it stands: no broken characters, no half emoji."""
+"""Converts token ids to text without broken characters or half emoji, and trims the ends of drafts."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ if TYPE_CHECKING:
     from core.models.base import Tokenizer
 
 _CLUSTERS = regex.compile(r"\X")
-# A cluster that ends in one of these is waiting for more: zero-width joiner, or an odd regional indicator.
-_JOINER = "\u200d"
+_JOINER = "\u200d"  # a cluster that ends in this zero-width joiner, or in an odd regional indicator, is incomplete
 
 
 def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"") -> str:
-    """The characters that a draft adds to the text.
+    """Returns the characters that a draft adds to the text, up to the end of its line, without invalid or incomplete
+    characters.
 
     Args:
         ids: the draft's tokens.
-        typed: leading bytes of it that already stand in the text (token healing).
-
-    Returns: the text up to the end of its line, without invalid or unfinished characters.
+        typed: the draft's first bytes, which the text already contains (token healing).
     """
     data = b"".join(tokenizer.pieces[i] for i in ids)
     if not data.startswith(typed):
@@ -32,20 +30,19 @@ def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"") -> str:
         data = data.split(end, 1)[0]
     try:
         text = data.decode("utf-8")
-    except UnicodeDecodeError as error:  # an unfinished character at the end, or a broken one: cut before it
+    except UnicodeDecodeError as error:  # an incomplete character at the end, or a broken one: cut before it
         text = data[: error.start].decode("utf-8")
     text = text.split("\ufffd", 1)[0]
     return _whole(text)
 
 
 def whole_words(text: Callable[[int], str], tokens: int, most: int) -> int:
-    """How many of a draft's tokens to show, `most` at most, so that the last word is a whole one.
+    """Returns the number of tokens, at most `most`, with which a draft ends in a whole word; `most` if no word ends
+    before it.
 
     Args:
         text: returns the characters that the draft's first n tokens add.
-        tokens: how many it has; one more than `most` shows whether the last word goes on.
-
-    Returns: the number; `most` where no word ends before it.
+        tokens: the number of the draft's tokens; one more than `most` shows whether the last word continues.
     """
     for n in range(min(most, tokens), 0, -1):
         shown = text(n)
@@ -59,18 +56,18 @@ def _in_word(letter: str) -> bool:
     return letter.isalnum() or letter in "'’"
 
 
-# Words after which a reader waits for the rest: a draft that can be shorter does not end in one.
-_ASKING = (
+# Words that need a continuation: a complete draft does not end in them.
+_DANGLING_WORDS = (
     "a an the and or but nor if as than that of to in on at by for from with into onto upon over under "
     "between through during about against my your his her its our their this these those is are was were "
-    "be been has have had very "
+    "be been has have had very"
 )
-_DANGLING = frozenset(_ASKING.split())
+_DANGLING = frozenset(_DANGLING_WORDS.split())
 _LAST_WORD = regex.compile(r"(\s+)(\p{L}+)$")
 
 
 def without_dangling(text: str) -> str:
-    """A draft without articles, prepositions and conjunctions at its end; as it is where it has nothing else."""
+    """Removes articles, prepositions and conjunctions from the end of a draft, unless it has no other words."""
     shorter = text
     while (last := _LAST_WORD.search(shorter)) and last[2].lower() in _DANGLING:
         shorter = shorter[: last.start()]
@@ -78,7 +75,7 @@ def without_dangling(text: str) -> str:
 
 
 _WORD_STARTS = regex.compile(r"(?<!\w)(?=\w)|(?=[^\w\s])|(?=\s)")
-_BEFORE_A_SPACE = regex.compile(r"[^\s\p{Ps}\p{Pi}'’-]$")  # an end that a space separates from the next word
+_BEFORE_A_SPACE = regex.compile(r"[^\s\p{Ps}\p{Pi}'’-]$")  # an end that needs a space before the next word
 _AFTER_A_SPACE = regex.compile(
     r"(?![\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}])[\p{L}\p{N}\p{Ps}\p{Pi}\"]"
 )
@@ -89,12 +86,13 @@ _WORDS = regex.compile(r".*\S(?=\s)", regex.S)
 
 
 def without_repeated(draft: str, after: str, growing: bool = False) -> str:
-    """The draft up to where it begins to repeat the text after the caret, white space aside; it ends at a word then.
+    """Returns the draft up to the word at which it begins to repeat the text after the caret, ignoring white space.
 
-    From some word on, the rest of it begins what follows, or contains all that follows on the line.
+    It repeats that text from the first word whose remainder of the draft is a beginning of the following text, or
+    begins with the whole rest of the line.
 
     Args:
-        growing: the draft's last word may still be the beginning of one that follows; then it is left out too.
+        growing: whether the draft may grow: then its last word may also be the beginning of a following word.
     """
     following = " ".join(after.split())
     line = " ".join(after.partition("\n")[0].split())
@@ -106,25 +104,26 @@ def without_repeated(draft: str, after: str, growing: bool = False) -> str:
 
 
 def following(after: str) -> str:
-    """What drafts are compared with: the first whole words after the caret on its line; "" if none stand there."""
+    """Returns the first whole words after the caret on its line, with which drafts are compared; "" if there are
+    none."""
     line = after.partition("\n")[0]
     words = _WORDS.match(line[: COMPARED + 1]) if len(line) > COMPARED else None
     return (words[0] if words else line[:COMPARED]) if line.strip() else ""
 
 
 def spaced(draft: str, after: str) -> str:
-    """The draft with a space at its end where the text after the caret would otherwise join its last word."""
+    """Returns the draft with a space at its end, if the text after the caret would otherwise join its last word."""
     return f"{draft} " if _BEFORE_A_SPACE.search(draft) and _AFTER_A_SPACE.match(after) else draft
 
 
 def _begins(text: str, beginning: str, inside_a_word: bool = False) -> bool:
-    """Whether a text begins with another one, which ends inside a word of it only if that is allowed."""
+    """Whether a text begins with another one, which may end inside a word only with `inside_a_word`."""
     inside = beginning[-1:].isalnum() and text[len(beginning) : len(beginning) + 1].isalnum()
     return text.startswith(beginning) and (inside_a_word or not inside)
 
 
 def _whole(text: str) -> str:
-    """Without a last emoji that is still being put together."""
+    """Returns the text without an incomplete emoji at its end."""
     while text:
         last = _CLUSTERS.findall(text)[-1]
         flags = sum("\U0001f1e6" <= c <= "\U0001f1ff" for c in last)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from core.drafting.figures import Figures
-from core.present import Came, TextDraft
+from core.present import Origin, TextDraft
 from core.samplers import Geometry
 from core.samplers.catalog import sampler
 from tests.fake_autocomplete import FakeAutocomplete, FakeCompletion, FakeSession
@@ -92,7 +92,7 @@ class SamplingCompletion(FakeCompletion):
         self.figures = Figures(2.5, 1.75, notice)
 
 
-def _ways(text: str, ways: list[str]) -> Iterator[Came]:
+def _ways(text: str, ways: list[str]) -> Iterator[Origin]:
     words = list(re.finditer(r" \w+", text))
     yield (*words[0].span(), "plain", None)
     for i, word in enumerate(words[1:]):

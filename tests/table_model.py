@@ -10,6 +10,12 @@ import torch
 from torch import Tensor
 
 from core.models.base import LanguageModel, Row, Sequence, Tokenizer, path_to
+from core.speculative.tree import TokenTree
+
+
+def chain(ids: list[int], confidence: list[float] | None = None) -> TokenTree:
+    """A tree with a single path."""
+    return TokenTree(list(ids), list(range(-1, len(ids) - 1)), confidence or [1.0] * len(ids))
 
 
 class Letters(Tokenizer):

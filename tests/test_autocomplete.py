@@ -94,9 +94,9 @@ def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
 @pytest.mark.parametrize("mode", ["superposed", "sampled", "branching", "beam", "sampled+superposed"])
 def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autocomplete, session, mode):
     text = "She laughed because we live"
-    first = run(autocomplete, session, text)  # may be a whole word: its places had to be weighed, in a pass
+    first = run(autocomplete, session, text)  # may be a whole word: a pass computed the logits at its token boundaries
     assert first.fed > 0
-    assert session.weighed.word_ids
+    assert session.word_logits.word_ids
     for _ in range(2):
         fed = autocomplete.model.tokens_fed
         again = session.complete(text, mode=Mode(mode), rule=autocomplete.sampler("top-k", {"top_k": 3}))

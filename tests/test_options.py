@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 from pydantic import ValidationError
@@ -16,10 +17,11 @@ from app.sampling_routes import catalogue
 from app.settings import DraftSettings, options
 from core.autocomplete import Autocomplete
 from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
-from core.drafting.drafts import Options
+from core.drafting.drafts import DraftOptions, Options
 from core.errors import InputError
 from core.ngram.counts import Counts
 from core.options import DRAFTING, SEED, Control
+from core.speculative.options import GenerateOptions, SpeculationOptions
 from core.superposed import superpose
 from tests.table_model import TableModel
 
@@ -133,6 +135,14 @@ def test_a_keystroke_builds_its_options_once(monkeypatch: pytest.MonkeyPatch) ->
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
     assert [(options.k, options.length, options.exact_steps) for options in built] == [(3, 4, 2)]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "made", "beside"), [(DraftOptions, Options, set()), (GenerateOptions, SpeculationOptions, {"mode"})]
+)
+def test_keyword_arguments_are_the_fields_of_their_options(keywords: type, made: type, beside: set[str]) -> None:
+    types = get_type_hints(made)
+    assert get_type_hints(keywords) == {each.name: types[each.name] for each in fields(made) if each.name not in beside}
 
 
 def test_the_settings_import_only_their_definitions() -> None:

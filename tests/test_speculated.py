@@ -15,7 +15,7 @@ from core.samplers import Chain, Temperature, TopK
 from core.samplers.greedy import Greedy
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.tree import TokenTree
-from tests.table_model import TableModel
+from tests.table_model import TableModel, chain
 
 PREFIX = [0, 1, 2, 3, 1]
 LENGTH = 12
@@ -36,7 +36,7 @@ class Guess(Drafter):
         for _ in range(min(depth, 3)):
             best = self.model.after(ids + paths).topk(1).indices.tolist()
             paths += best
-        return TokenTree.chain(paths, [0.9] * len(paths))
+        return chain(paths, [0.9] * len(paths))
 
 
 def drafts(model: TableModel, mode: Mode, k: int = 3, **options):

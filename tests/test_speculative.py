@@ -15,7 +15,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table_model import TableModel
 from torch import Tensor
 
 from core.dice import Dice
@@ -27,6 +26,7 @@ from core.speculative import Memory, ModelDrafter, NgramDrafter, SuperposedDraft
 from core.speculative import acceptance as rules
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Drafter, Moment
+from tests.table_model import TableModel, chain
 
 RUNS = 20_000
 FEWER = 12_000  # of each rule and drafter
@@ -150,7 +150,7 @@ class Knowing(Drafter):
         for _ in range(depth):
             q = self.choice.probabilities(self.model.after(ids), ids)
             ids.append(moment.dice.draw(q, len(ids)))
-        return TokenTree.chain(ids[len(moment.ids) :], [0.5] * depth)
+        return chain(ids[len(moment.ids) :], [0.5] * depth)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -309,7 +309,7 @@ def test_the_sequence_holds_the_text_and_nothing_else_afterwards() -> None:
 
 def test_perfect_proposals_are_taken_whole() -> None:
     model = TableModel()
-    drafter = Scripted(lambda ids, depth: TokenTree.chain(continued(model, ids, depth)))
+    drafter = Scripted(lambda ids, depth: chain(continued(model, ids, depth)))
     made = generate(model, drafter, PREFIX, temperature=0, length=25, tree_size=5, depth=5)
     hows = [t.how for t in made]
     assert hows[1:7] == ["accepted"] * 5 + ["bonus"]
@@ -326,7 +326,7 @@ def continued(model: TableModel, ids: list[int], n: int) -> list[int]:
 def test_an_end_of_text_inside_a_path_ends_the_text() -> None:
     model = TableModel()
     text = plain(model, TargetSampling(0), 12)
-    drafter = Scripted(lambda ids, depth: TokenTree.chain(continued(model, ids, 5)))
+    drafter = Scripted(lambda ids, depth: chain(continued(model, ids, 5)))
     stop = text[3]
     made = generate(model, drafter, PREFIX, temperature=0, length=12, tree_size=5, stop_ids=frozenset({stop}))
     assert [t.id for t in made] == text[: text.index(stop) + 1]
@@ -352,7 +352,7 @@ def test_what_does_not_pay_switches_itself_off_and_says_so() -> None:
 def test_a_drafter_that_takes_longer_than_the_target_is_asked_once() -> None:
     def slowly(ids: list[int], depth: int) -> TokenTree:
         time.sleep(0.05 * depth)
-        return TokenTree.chain(continued(MODEL, ids, depth), [0.9] * depth)
+        return chain(continued(MODEL, ids, depth), [0.9] * depth)
 
     slow = Scripted(slowly)
     made = generate(MODEL, slow, PREFIX, temperature=0, length=60, curve=FLAT)
@@ -381,7 +381,7 @@ def test_a_drafter_that_pays_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def right(ids: list[int], depth: int) -> TokenTree:
         now[0] += FLAT(1) / 100_000
-        return TokenTree.chain(continued(model, ids, depth), [0.9] * depth)
+        return chain(continued(model, ids, depth), [0.9] * depth)
 
     made = generate(model, Scripted(right), PREFIX, temperature=0, length=200, curve=FLAT)
     list(made)
@@ -396,7 +396,7 @@ def test_a_long_first_draft_is_no_reason_to_stop(monkeypatch: pytest.MonkeyPatch
 
     def right(ids: list[int], depth: int) -> TokenTree:
         now[0] += FLAT(1) / (1_000 if len(ids) == len(PREFIX) + 1 else 100_000)
-        return TokenTree.chain(continued(model, ids, depth), [0.9] * depth)
+        return chain(continued(model, ids, depth), [0.9] * depth)
 
     made = generate(model, Scripted(right), PREFIX, temperature=0, length=200, curve=FLAT)
     list(made)
@@ -413,7 +413,7 @@ def test_mode_off_is_plain_decoding() -> None:
 def test_a_rule_with_a_memory_sees_every_token_once() -> None:
     """Mirostat's state belongs to the text: speculation and plain decoding see the same states."""
     rule = Mirostat(tau=1.5, eta=0.3)
-    right = Scripted(lambda ids, depth: TokenTree.chain(continued(MODEL, ids, 3)))
+    right = Scripted(lambda ids, depth: chain(continued(MODEL, ids, 3)))
     text = [t.id for t in generate(MODEL, right, PREFIX, length=30, rule=rule, tree_size=3, seed=3)]
     again = Mirostat(tau=1.5, eta=0.3)
     ids = list(PREFIX)

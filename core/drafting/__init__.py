@@ -1,1 +1,1 @@
-"""Drafting: the draft, the scores of its next tokens, the tree in which drafts part, each mode, and their driver."""
+"""Drafting: the draft, the scores of its next tokens, the tree in which drafts branch, each mode, and their driver."""

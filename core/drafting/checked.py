@@ -15,13 +15,13 @@ from collections.abc import Generator
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any
+from typing import TypedDict, Unpack
 
 import torch
 from torch import Tensor
 
 from core.controls import THETA
-from core.drafting.drafts import Draft, Drafts, Options
+from core.drafting.drafts import Draft, Drafts, Options, SuperposeOptions
 from core.drafting.driver import Drafting
 from core.drafting.judge import Judge, tolerated
 from core.errors import InputError
@@ -32,6 +32,17 @@ from core.speculative.tree import TokenTree
 from core.superposed import mixed_embedding, superpose, weights
 
 NODES = 16  # tokens of the tree of one check
+
+
+class CheckOptions(TypedDict, total=False):
+    """The options of `refine`."""
+
+    target: Sequence | None
+    judge: Judge | None
+    nodes: int
+    calibration: Calibration | None
+    theta: float
+    stop_ids: frozenset[int] | None
 
 
 def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], options: Options, nodes: int) -> Drafting:
@@ -240,7 +251,7 @@ def refine(
     length: int | None = None,
     *,
     sure: Ids[int] | None = None,
-    **options: Any,
+    **options: Unpack[CheckOptions],
 ) -> Refined:
     """One check: verify the most probable tokens, replace the first that fails by the target's, superpose the rest
     again.
@@ -290,7 +301,7 @@ def verified(
     nodes: int = NODES,
     calibration: Calibration | None = None,
     theta: float = THETA,
-    **options: Any,
+    **options: Unpack[SuperposeOptions],
 ) -> Generator[Refined, None, None]:
     """Superposed drafts, then refined ones: yields after every step of superposing, then after every round of checks.
     Rows keep the order of the last superposed step.
@@ -303,13 +314,14 @@ def verified(
         rounds: number of checks. nodes, calibration, theta: see `refine`.
     Raises: as `superpose` and `refine`.
     """
-    options = {"forks": 0, **options}  # the superposed drafts are short, and checks correct them anyway
+    # No forks by default: the superposed drafts are short, and checks correct them anyway.
+    superposing: SuperposeOptions = {"forks": 0, **options}
     own = sequence is None
     held = model.open() if sequence is None else sequence
-    made = Options(k=k, length=length, **options)
+    made = Options(k=k, length=length, **superposing)
     try:
         latest = Refined([], [], [], [], False)
-        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=held, **options):
+        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=held, **superposing):
             sure = [min(made.exact_steps + 1, len(ids)) for ids in drafts.ids]
             changed = [len(ids) - 1 for ids in drafts.ids]
             latest = Refined(drafts.ids, drafts.logprobs, sure, changed, False)

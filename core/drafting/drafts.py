@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, TypedDict
 
 import numpy as np
 
@@ -17,6 +17,41 @@ from core.options import DEFAULT
 from core.samplers.base import Processor
 
 WITH_FORKS = 24  # least number of candidates with forks
+
+Mixing = Literal["linear", "geometric"]
+
+
+class MixedOptions(TypedDict, total=False):
+    """The fields of `Options`, as keyword arguments, that the functions of the library and sessions pass through."""
+
+    ngrams: Store | Sequence[tuple[Store, float]] | Interpolation | None
+    tau: float
+    candidates: int | None
+    penalty: float
+    rule: Processor | None
+    distinct: bool
+    exact_steps: int
+    forks: int
+    end_below: float
+    min_branch: float
+    mixing: Mixing
+    first_ids: np.ndarray | None
+    reset_every: int | None
+    seed: int
+
+
+class SuperposeOptions(MixedOptions, total=False):
+    """Those of functions that have the number and the length of drafts as arguments."""
+
+    alpha: float | None
+    stop_ids: frozenset[int] | None
+
+
+class DraftOptions(SuperposeOptions, total=False):
+    """All fields."""
+
+    k: int
+    length: int
 
 
 @dataclass(frozen=True)
@@ -54,7 +89,7 @@ class Options:
     forks: int = DEFAULT["forks"]
     end_below: float = DEFAULT["end_below"]
     min_branch: float = DEFAULT["min_branch"]
-    mixing: Literal["linear", "geometric"] = DEFAULT["mixing"]
+    mixing: Mixing = DEFAULT["mixing"]
     stop_ids: frozenset[int] | None = None
     first_ids: np.ndarray | None = None
     reset_every: int | None = None

@@ -21,7 +21,7 @@ from core.speculative.target import softmax
 
 @dataclass(frozen=True)
 class Judge:
-    """Computes the next token of a target, n-grams included: the n-grams rescore the target's likeliest candidates.
+    """Computes the next token of a target, n-grams included: the n-grams rescore the target's most probable candidates.
 
     Attributes:
         ngrams: as for drafting; None for the target alone.

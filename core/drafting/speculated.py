@@ -77,7 +77,7 @@ def speculated(
 
     Args:
         how: the drafter and its options.
-        greedy: take the likeliest token each time; False: draw.
+        greedy: whether the most probable token is taken each time; else tokens are sampled.
     """
     o, prefix, by = options, list(prefix_ids), how.by
     model, stop = sequence.model, o.stops(sequence.model)
@@ -114,7 +114,7 @@ def speculated(
     )
     as_set = TargetSampling(o.tau, o.rule)
     made.check(model, by.drafter, as_set)
-    sure = greedy or as_set.greedy  # no dice decide, and drafters are not to guess them
+    sure = greedy or as_set.greedy  # without noise, which drafters would otherwise predict
 
     def begun(draft: Draft) -> Cycles:
         held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
@@ -162,7 +162,7 @@ def speculated(
 
 
 def _figures(by: Speculator, statistics: Iterable[Statistics], ms: float) -> Figures:
-    """`ms`: the time of one token without speculation."""
+    """Returns the figures. `ms` is the time of one token without speculation."""
     s = list(statistics)
     tokens, cycles, spent = sum(one.tokens for one in s), sum(one.cycles for one in s), sum(one.ms for one in s)
     for one in s:
@@ -177,7 +177,7 @@ def _figures(by: Speculator, statistics: Iterable[Statistics], ms: float) -> Fig
 
 
 class Greedily:
-    """The rule of greedy drafts: the likeliest candidates, with the scores that the n-grams give them.
+    """The rule of greedy drafts: the most probable candidates, with the n-grams mixed in.
 
     Attributes:
         mass: by position in the text, ln of the candidates' total probability, which the rule's normalisation removes.

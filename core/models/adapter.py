@@ -25,7 +25,7 @@ from typing import Any
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
-from torch import Tensor
+from torch import Tensor, nn
 
 from core.errors import PolydraftError, first_line
 
@@ -269,10 +269,10 @@ def _read(path: Path, most: int) -> bytes:
     return data
 
 
-def projections(modules: Iterable[tuple[str, Any]]) -> dict[Place, Any]:
+def projections(modules: Iterable[tuple[str, nn.Module]]) -> dict[Place, nn.Module]:
     """The projections of a model of the Llama family, among the named submodules of transformers' module."""
     pattern = re.compile(r"(?:.*\.)?layers\.(\d+)\.(\w+)\.(\w+)")
-    found: dict[Place, Any] = {}
+    found: dict[Place, nn.Module] = {}
     for name, module in modules:
         match = pattern.fullmatch(name)
         if match and PROJECTIONS.get(match[3]) == match[2] and hasattr(module, "weight"):

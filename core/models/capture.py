@@ -6,7 +6,7 @@ two, and each size is captured once. Without CUDA the same functions run uncaptu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from core.errors import ContextFull
 
 Compute = Callable[[Tensor], tuple[Tensor, ...]]
+Key = tuple[Hashable, ...]
 
 
 class Graphs:
@@ -28,13 +29,11 @@ class Graphs:
 
     def __init__(self, device: torch.device, pool: Any = None) -> None:
         """`pool`: of other graphs on this device, to share it with them."""
-        self.made: dict[tuple[Any, ...], Captured] = {}
+        self.made: dict[Key, Captured] = {}
         self.pool = torch.cuda.graph_pool_handle() if device.type == "cuda" and pool is None else pool
         self._device = device
 
-    def __call__(
-        self, key: tuple[Any, ...], compute: Compute, fed: Tensor, harmless: Tensor | None = None
-    ) -> tuple[Tensor, ...]:
+    def __call__(self, key: Key, compute: Compute, fed: Tensor, harmless: Tensor | None = None) -> tuple[Tensor, ...]:
         """The result of `compute` for `fed`, on the device; valid until the next call of any function that shares the
         pool.
 

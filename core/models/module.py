@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from core.errors import InputError, ModelFileError
 from core.models.adapter import Adapter, LowRank, Place, projections
@@ -51,7 +52,7 @@ class Layers:
         self.planes = module.planes if isinstance(module, NativeLlama) else _probe_planes(module, name)
         self.windows = _windows(module)
         self._name = name
-        self._hooks: list[Any] = []  # what adapters add, see `adapt`
+        self._hooks: list[RemovableHandle] = []  # of adapters, see `adapt`
         accepted = inspect.signature(module.forward).parameters
         self.takes_positions = self.compiled or "position_ids" in accepted
         self._keeps_some = "logits_to_keep" in accepted

@@ -189,7 +189,7 @@ class Compiled:
         self._library, self._shape, self._threads = library(), shape, Threads()
         self._panel = self._library.polydraft_panel()
         self._held: list[Tensor] = []  # keeps the tensors behind the structures' pointers alive
-        self._adapted: list[Any] = []  # the same for adapters
+        self._adapted: list[object] = []  # the same for adapters
         self.dim, self.outputs = shape.dim, len(output[0])
         self._model = _Model(
             layers=len(layers),
@@ -220,7 +220,7 @@ class Compiled:
             "gate_up": [("gate_proj", s.inner), ("up_proj", s.inner)],
             "down": [("down_proj", s.dim)],
         }
-        held: list[Any] = []
+        held: list[object] = []
         for i in range(self._model.layers):
             layer = self._model.layer[i]
             for matrix, projections in parts.items():
@@ -229,9 +229,9 @@ class Compiled:
                 getattr(layer, matrix).low = low
         self._adapted = held
 
-    def _low_rank(self, parts: list[tuple[Sequence[Change], int]], alternating: bool, held: list[Any]) -> Any:
-        """What a matrix adds that consists of these projections, each with its changes and outputs; `held` keeps it
-        alive."""
+    def _low_rank(self, parts: list[tuple[Sequence[Change], int]], alternating: bool, held: list[object]) -> Any:
+        """Returns the addition to a matrix of these projections, each with its changes and outputs. `held` keeps its
+        tensors alive."""
         every = [change for changes, _ in parts for change in changes]
         a = torch.cat([change.low.a for change in every])  # (R, in)
         rank = len(a)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar, overload
 
 import numpy as np
 import torch
@@ -31,7 +31,12 @@ class Rule(ABC):
 
     title: ClassVar[str]  # as the papers write it
 
-    def __call__(self, input_ids: Any, scores: Any) -> Any:
+    @overload
+    def __call__(self, input_ids: Tensor | None, scores: Tensor) -> Tensor: ...
+    @overload
+    def __call__(self, input_ids: np.ndarray | None, scores: np.ndarray) -> np.ndarray: ...
+
+    def __call__(self, input_ids: Tensor | np.ndarray | None, scores: Tensor | np.ndarray) -> Tensor | np.ndarray:
         """Crops the logits.
 
         Args:
@@ -43,8 +48,9 @@ class Rule(ABC):
         Raises: InputError for another shape, or a number of per-row values other than B.
         """
         if isinstance(scores, np.ndarray):
-            ids = None if input_ids is None else torch.as_tensor(np.asarray(input_ids))[None]
-            return self(ids, torch.from_numpy(np.ascontiguousarray(scores))[None])[0].numpy()
+            row = None if input_ids is None else torch.as_tensor(np.asarray(input_ids))[None]
+            return self(row, torch.from_numpy(np.ascontiguousarray(scores))[None])[0].numpy()
+        ids = torch.from_numpy(input_ids) if isinstance(input_ids, np.ndarray) else input_ids
         if scores.ndim != 2:
             raise InputError(f"Logits of shape {tuple(scores.shape)} given; (rows, vocabulary) expected.")
         wide = scores.detach() if scores.dtype == torch.float64 else scores.detach().float()
@@ -52,9 +58,9 @@ class Rule(ABC):
             return scores.clone()
         best = wide.amax(-1, keepdim=True)  # (B, 1), NaN if anything in the row is
         if wide.device.type == "cpu" and bool(best.isfinite().all()):
-            return self.crop(wide, best, input_ids).to(scores.dtype)
+            return self.crop(wide, best, ids).to(scores.dtype)
         wide, silent = mended(wide)
-        cropped = self.crop(wide, wide.amax(-1, keepdim=True), input_ids)
+        cropped = self.crop(wide, wide.amax(-1, keepdim=True), ids)
         return cropped.masked_fill(silent, DROPPED).to(scores.dtype)
 
     @abstractmethod

@@ -39,10 +39,6 @@ class Mirostat(Rule):
         self.eta = in_range("eta", eta, 0, 1)
         self._states: OrderedDict[bytes, tuple[float, Tensor]] = OrderedDict()  # context: μ, kept log2 p (V,)
 
-    def reset(self) -> None:
-        """Deletes the state of all contexts."""
-        self._states.clear()
-
     def crop(self, x: Tensor, best: Tensor, input_ids: Tensor | None) -> Tensor:
         tau, eta = column(self.tau, x).expand(len(x), 1), column(self.eta, x).expand(len(x), 1)
         contexts = [[]] * len(x) if input_ids is None else input_ids.tolist()

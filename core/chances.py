@@ -18,7 +18,7 @@ Chances = dict[tuple[int, ...], tuple[Chance, ...]]  # by the tokens of a draft
 
 
 @dataclass(frozen=True)
-class Look:
+class TokenChances:
     """The page of drafts, the number of most probable tokens, and the positions where drafts may begin."""
 
     page: Page
