@@ -1,5 +1,6 @@
-"""`eval adapter`: the writer's next token, and how far the best of three drafts agrees with the writer, with and
-without an adapter that was trained on an earlier text, alone and with n-gram stores; and the time of a pass."""
+"""`eval adapter`: predicts the writer's next token, and measures the match of the best of three drafts, with and
+without an adapter that was trained on an earlier text, alone and with n-gram stores; and measures the time of a
+pass."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         PersonalStore.open(Path(folder) / "writer.sqlite", model.tokenizer, create=True) as store,
     ):
         store.add("past", learnt)
-        said, seconds = _learned(store, autocomplete.ngrams, options, progress)
+        result, seconds = _learned(store, autocomplete.ngrams, options, progress)
         adapter = load(store.learned)
         rules = {
             "model": None,
@@ -88,7 +89,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
                 scores = [drafted(model, place, rule) for place in chosen_places]
                 matches[f"{name}, adapter" if adapted else name] = [float(score.match) for score in scores]
         times = _timed(model, lambda on: model.adapt([(adapter, 1.0)] if on else []))
-        report = judged(found, matches, said, seconds, times)
+        report = judged(found, matches, result, seconds, times)
     model.close()
     return report
 
@@ -170,7 +171,7 @@ def placed(rule: Interpolation | None, window: list[int], logits: Tensor) -> Ite
 def _learned(
     store: PersonalStore, base: Store | None, options: EvalOptions, progress: Callable[[str], None]
 ) -> tuple[Result, float]:
-    """Trains as `polydraft learn` does."""
+    """Trains an adapter as `polydraft learn` does. Returns its result, and the seconds of training."""
     from core.models.load import load_module
     from training.personal import Outcome, learn
 

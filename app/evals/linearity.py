@@ -83,13 +83,13 @@ def watch_all(model: LanguageModel) -> tuple[int, ...]:
 
 
 def beam(totals: Tensor, logp: Tensor) -> tuple[list[int], list[int], Tensor]:
-    """The K most probable of all drafts and next tokens."""
+    """Returns the K most probable pairs of a draft and its next token."""
     best = (totals[:, None] + logp).flatten().topk(K)
     return (best.indices // logp.shape[1]).tolist(), (best.indices % logp.shape[1]).tolist(), best.values
 
 
 def distinct(totals: Tensor, logp: Tensor) -> tuple[list[int], list[int], Tensor]:
-    """The K most probable first tokens; then each draft's most probable next token."""
+    """Returns the K most probable first tokens; then each draft's most probable next token."""
     if len(totals) < K:
         return beam(totals, logp)
     best = logp.max(1)
@@ -100,7 +100,8 @@ SEARCHES: dict[str, Search] = {"beam search": beam, "distinct beginnings": disti
 
 
 def compared(model: LanguageModel, place: Place, search: Search) -> Iterator[tuple[tuple[float, float], Tensor]]:
-    """The STEPS steps of one place: cosine and agreement of the logits, and the cosine (layers,) of each layer."""
+    """Yields, for the STEPS steps at one place, cosine and agreement of the logits, and the cosine (layers,) of each
+    layer."""
     text = model.open()
     logp = torch.log_softmax(text.sync(place.before).double(), 0)[None]
     totals, mixed, own = torch.zeros(1, dtype=torch.float64), text.fork(), [text]

@@ -24,8 +24,8 @@ NUCLEUS = 0.9  # p of nucleus sampling, as in the paper
 SHIPPED = DraftSettings()
 FORKS = sorted({1, 2, 3, 4, 6, 10, SHIPPED.forks} - {0})
 AS_SHIPPED = "as shipped"  # with the app's forks and exact steps, and drafts that end where the app's do
-# Sampling considers this many tokens, in the nucleus of the whole distribution: sorting the whole vocabulary would slow
-# the peer down, and n-grams would rescore all of it.
+# Sampling considers this many tokens in the nucleus of the whole distribution. More would slow the peer down, by
+# sorting the whole vocabulary and rescoring it with n-grams.
 SHORTLIST = 40
 NUCLEUS_OF_TOP_K = f"nucleus of top-{SHORTLIST}"
 
@@ -105,8 +105,8 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
 def superposed(
     rule: Interpolation | None, r: int | None = None, one: bool = False, forks: int = 0, **changes: Any
 ) -> Method:
-    """Our method. With r = length - 1 every draft is independent: branching greedy; with one draft, greedy.
-    `changes`: further fields of `core.drafting.drafts.Options`."""
+    """Returns our method. With r = length - 1 every draft is independent, which is branching greedy; with one draft it
+    is greedy. `changes`: further fields of `core.drafting.drafts.Options`."""
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         steps = length - 1 if r is None else r

@@ -328,7 +328,8 @@ class Compiled:
     def _check(
         self, h: Tensor, turn: tuple[Tensor, Tensor], lines: Sequence[Line], kept: Tensor, entering: Tensor | None
     ) -> None:
-        """Checks what the compiled code cannot: that its pointers refer to as many numbers as `native.cpp` expects."""
+        """Checks that the pointers refer to as many numbers as `native.cpp` expects. Compiled code cannot check
+        this."""
         s, N = self._shape, len(h)
         floats = [h, *turn, *(line.block for line in lines), *([] if entering is None else [entering])]
         assert all(x.dtype == torch.float32 and x.device.type == "cpu" for x in floats) and kept.dtype == torch.int64

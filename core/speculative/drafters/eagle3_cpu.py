@@ -82,13 +82,13 @@ class CpuTrees:
 
 
 class _Cache:
-    """Keys and values (2, K, C, w), C growing."""
+    """Keys and values (2, K, C, w), where C grows."""
 
     def __init__(self, head: Eagle3Head, dtype: torch.dtype) -> None:
         self._block = torch.empty(2, head.config.key_heads, 0, head.config.width, dtype=dtype)
 
     def up_to(self, end: int, kept: int) -> Tensor:
-        """All columns before `end`; the first `kept` keep what they have."""
+        """Returns all columns before `end`. The first `kept` columns keep their contents."""
         if end > self._block.shape[2]:
             grown = self._block.new_empty(*self._block.shape[:2], end + ROOM, self._block.shape[3])
             grown[..., :kept, :] = self._block[..., :kept, :]
@@ -196,7 +196,7 @@ class PlainHead:
         mask: Tensor | None,
         last: bool = False,
     ) -> tuple[Tensor, Tensor]:
-        """As `CompiledHead.__call__`."""
+        """Computes one pass; see `CompiledHead.__call__`."""
         end = start + len(positions)
         block = self._cache.up_to(end, start)
 
