@@ -1,12 +1,12 @@
 #!/usr/bin/python3
-"""An IBus engine that offers Polydraft's drafts in any text field of a Linux desktop. A proof, not a product:
-docs/clients.md says what is missing.
+"""An IBus engine that shows Polydraft's drafts in any text field of a Linux desktop. It is a proof of concept:
+docs/ibus.md lists the missing parts.
 
 Keys go to the application unchanged. After each of them the engine requests drafts for the text before the cursor and
 shows them in IBus's list. Tab takes the first draft, Alt+1 … Alt+9 take another, Ctrl+→ takes a word of the first, Esc
 hides the list. Run by the system's Python, which has IBus's bindings (python3-gi, gir1.2-ibus-1.0).
 
-Environment: POLYDRAFT_URL, the address of `polydraft serve`; POLYDRAFT_TOKEN, what `polydraft token` prints.
+Environment: POLYDRAFT_URL, the address of `polydraft serve`; POLYDRAFT_TOKEN, the output of `polydraft token`.
 """
 
 import json
@@ -24,7 +24,7 @@ from gi.repository import GLib, IBus  # noqa: E402 the version is chosen first
 URL = os.environ.get("POLYDRAFT_URL", "http://127.0.0.1:7893")
 TOKEN = os.environ.get("POLYDRAFT_TOKEN", "")
 DRAFTS = 3
-CONTEXT = 2000  # characters before the cursor that a request contains
+CONTEXT = 2000  # characters before the cursor in a request
 PATIENCE = 2.0  # seconds
 SECRET = (IBus.InputPurpose.PASSWORD, IBus.InputPurpose.PIN)
 MODIFIERS = IBus.ModifierType.CONTROL_MASK | IBus.ModifierType.MOD1_MASK | IBus.ModifierType.SUPER_MASK
@@ -43,7 +43,7 @@ class PolydraftEngine(IBus.Engine):
     # ---------------------------------------------------------------- called by IBus
 
     def do_process_key_event(self, key: int, code: int, state: int) -> bool:
-        """Whether the engine used the key; if not, the application gets it."""
+        """Returns whether the engine used the key; if not, the application receives it."""
         if state & IBus.ModifierType.RELEASE_MASK or not self.drafts:
             return False
         held = state & MODIFIERS
@@ -80,13 +80,13 @@ class PolydraftEngine(IBus.Engine):
         self.show([])
 
     def do_set_content_type(self, purpose: int, hints: int) -> None:
-        """Nothing is requested in password fields, nor where the application asks for privacy."""
+        """Disables requests in password fields, and in fields that the application marks as private."""
         self.secret = purpose in SECRET or bool(hints & int(getattr(IBus.InputHints, "PRIVATE", 0)))
 
     # ---------------------------------------------------------------- drafts
 
     def request(self, number: int, before: str) -> None:
-        """Runs in a thread of its own; a newer request of the session stops it in the server."""
+        """Requests drafts, in a separate thread. A newer request of the session stops this one in the server."""
         if not before.strip():
             return
         body = {"model": "polydraft", "prompt": before, "n": DRAFTS, "max_tokens": 10, "user": self.session}
@@ -96,7 +96,7 @@ class PolydraftEngine(IBus.Engine):
             with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
                 texts = [choice["text"] for choice in json.load(answer)["choices"]]
         except (OSError, urllib.error.URLError, ValueError, KeyError):
-            return  # no server, or it was superseded: no drafts
+            return  # without a server, or if a newer request superseded this one, there are no drafts
         GLib.idle_add(self.arrived, number, [text for text in texts if text.strip()])
 
     def arrived(self, number: int, drafts: list[str]) -> bool:
