@@ -104,9 +104,10 @@ async def test_a_newer_request_of_a_document_ends_the_older_one_without_drafts(
     drafting.autocomplete.model.step_s = 0.3
     older = asyncio.create_task(writing.drafts(uri, 0, 8))
     await until(lambda: bool(drafting.bodies.seen))
+    newer = asyncio.create_task(writing.drafts(uri, 0, 13))
+    await until(lambda: len(drafting.bodies.seen) == 2)  # the older one still waits for its first pass
     drafting.autocomplete.model.step_s = 0.0
-    newer = await writing.drafts(uri, 0, 13)
-    assert (await older, len(newer)) == ([], 3)
+    assert (await older, len(await newer)) == ([], 3)
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
