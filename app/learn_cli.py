@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import closing, suppress
+from contextlib import closing
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from app.learner_child import MEMORY, MINUTES, Order, go_last, steps_of
 from core.errors import InputError
 
 if TYPE_CHECKING:
     from training.personal import Outcome
-
-NICE = 10  # so that programs in use, Polydraft among them, go first
 
 
 def register(app: typer.Typer) -> None:
@@ -25,8 +23,8 @@ def register(app: typer.Typer) -> None:
 
 def learn(
     store: Annotated[str, typer.Argument(help="The personal store, by name.", metavar="STORE", show_default=False)],
-    minutes: Annotated[float, typer.Option(help="End after this many minutes.", min=0.1, metavar="N")] = 10.0,
-    memory: Annotated[float, typer.Option(help="Use at most this many GB of memory.", min=0.5, metavar="N")] = 3.0,
+    minutes: Annotated[float, typer.Option(help="End after this many minutes.", min=0.1, metavar="N")] = MINUTES,
+    memory: Annotated[float, typer.Option(help="Use at most this many GB of memory.", min=0.5, metavar="N")] = MEMORY,
     model: Annotated[
         str, typer.Option(help="[bold]default[/], a .gguf file, or a model's folder.", metavar="NAME")
     ] = "default",
@@ -39,15 +37,10 @@ def learn(
 
     Example: [bold]polydraft learn me --minutes 10[/]
     """
-    with suppress(OSError, AttributeError):  # Windows has no such call
-        os.nice(NICE)
-    from app.bench.text import SAMPLE
-    from core.models.load import load_module
-    from core.ngram.base import base_store
-    from core.ngram.personal import PersonalStore
+    go_last()
+    from core.ngram.base import BASE_STORE
     from core.ngram.shelf import Shelf, stores_folder
     from training.personal import Outcome
-    from training.personal import learn as steps_of
 
     path = Shelf.path_in(stores_folder(), store)
     if not path.is_file():
@@ -55,15 +48,12 @@ def learn(
         raise InputError(f"There is no personal store called {store!r}; there are: {known}.")
     console = Console(stderr=True)
     console.print("Loading the model …")
-    module = load_module(model)
-    base, _ = base_store(module.tokenizer.fingerprint)
-    general = SAMPLE.read_text(encoding="utf-8")
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()
     outcome: Outcome | None = None
-    with closing(PersonalStore.open(path, module.tokenizer)) as opened, Progress(*columns, console=console) as bar:
+    with Progress(*columns, console=console) as bar:
         task = bar.add_task("", total=1.0)
         try:
-            with closing(steps_of(opened, module, base, general, minutes, memory)) as steps:
+            with closing(steps_of(Order(str(path), model, str(BASE_STORE), minutes, memory))) as steps:
                 for stage in steps:
                     if isinstance(stage, Outcome):
                         outcome = stage

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
 from core.ngram.errors import StoreError
+from core.ngram.learned import LEAST
 from core.ngram.shelf import Shelf
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ class PersonalStores:
         self._shelf = Shelf(tokenizer, folder)
 
     def list(self) -> list[dict[str, Any]]:
-        """One entry per store: name, switches, bytes, last change, tokens, documents, a sentence about its adapter; or
-        name and "problem"."""
+        """One entry per store: name, switches, bytes, last change, tokens, documents, "adapter" (see `about_adapter`),
+        "removals", "relearning"; or name and "problem"."""
         self._shelf.active()
         rows = []
         try:
@@ -44,10 +45,15 @@ class PersonalStores:
                     rows.append({"store": name, "problem": problem})
                     continue
                 store = self._shelf.named([name])[0]
-                rows.append(store.summary() | {"adapter": about_adapter(store.learned)})
+                rows.append(store.summary() | {"adapter": about_adapter(store)} | _state(store))
         finally:
             self._shelf.close()
         return rows
+
+    def state(self, name: str) -> dict[str, Any]:
+        """The entries "store", "removals" and "relearning" of one store in `list`."""
+        with closing(self._open(name)) as store:
+            return {"store": name} | _state(store)
 
     def create(self, name: str) -> None:
         """Creates an empty store; an existing one of that name is not changed."""
@@ -171,24 +177,65 @@ class PersonalStores:
         with closing(self._open(name)) as store:
             store.switch_learning(on)
 
+    def switch_adapter(self, name: str, on: bool) -> None:
+        """Whether drafts use what the model has learned from the store's text."""
+        with closing(self._open(name)) as store:
+            store.switch_adapter(on)
+
+    def set_strength(self, name: str, strength: float | None) -> None:
+        """The share of the adapter's change that drafts use, 0 to 1; None: the one found in training."""
+        with closing(self._open(name)) as store:
+            store.set_strength(strength)
+
+    def to_train(self, name: str) -> tuple[Path, int]:
+        """The file of a store whose adapter is to be trained, and its number of removals. Raises InputError if it has
+        too little text."""
+        with closing(self._open(name)) as store:
+            tokens = store.summary()["tokens"]
+            if tokens < LEAST:
+                raise InputError(
+                    f"The store {name} has {tokens:,} tokens; learning needs at least {LEAST:,}. Add text to it first."
+                )
+            return store.path, store.removals
+
+    def stop_relearning(self, name: str) -> None:
+        """Its adapter, which was removed together with text, stays removed until it is trained on request."""
+        with closing(self._open(name)) as store:
+            store.stop_relearning()
+
     def _open(self, name: str, create: bool = False) -> PersonalStore:
         return self._shelf.open(name, create)
 
 
-def about_adapter(folder: Path) -> str:
-    """What the adapter that was trained on a store's text brought, in a sentence; "" if there is none."""
-    from core.models.adapter import AdapterError, load
+def about_adapter(store: PersonalStore) -> dict[str, Any] | None:
+    """What the adapter that was trained on a store's text brought: "says", a sentence; "better", whether drafts may use
+    it; "on", whether they do; "strength", and "usual", the one found in training. None if there is none."""
+    from core.models.adapter import WEIGHTS, AdapterError, load
 
-    if not folder.is_dir():
-        return ""
+    if not store.learned.is_dir():
+        return None
+    about = {"better": False, "on": store.adapting, "strength": 0.0, "usual": 0.0}
+    if not (store.learned / WEIGHTS).exists():
+        return about | {"says": "The model has begun to learn this text, and has not finished."}
     try:
-        result = load(folder).result
-    except AdapterError:
-        return "The training of an adapter has not ended."
+        result = load(store.learned).result
+    except AdapterError as error:
+        return about | {"says": f"What the model has learned cannot be used: {error}"}
     learned = f"The model has learned {result.tokens:,} tokens"
     if not result.better:
-        return f"{learned}; that is not enough yet to help, so drafts do not use it."
-    return f"{learned}: each token that you write next is {math.expm1(result.gain):.0%} more probable."
+        return about | {"says": f"{learned}; that is not enough yet to help, so drafts do not use it."}
+    strength = result.strength if store.strength is None else store.strength
+    more = f"{math.expm1(result.gain):.0%} more probable"
+    says = f"{learned}: each token of your newest text, which it had not read, became {more}"
+    if result.loss is not None:
+        loss = max(result.loss, 0.0)
+        says += f", and its loss on text by others {f'grew by {loss:.1%}' if loss >= 0.0005 else 'did not grow'}"
+    says += "." if strength == result.strength else f" (measured at the strength {result.strength:g})."
+    return about | {"says": says, "better": True, "strength": strength, "usual": result.strength}
+
+
+def _state(store: PersonalStore) -> dict[str, Any]:
+    return {"removals": store.removals, "relearning": store.relearning}
 
 
 def _known_after(store: PersonalStore, text: str) -> tuple[str, list[dict[str, Any]]]:

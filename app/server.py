@@ -11,6 +11,7 @@ import threading
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
@@ -25,6 +26,8 @@ from app.access import Access, token
 from app.documents import DocumentFolder, documents_folder
 from app.gradio_import import import_gradio
 from app.guard import HOST, Guard
+from app.learner import Learner
+from app.learner_child import Order
 from app.offline import stay_offline
 from app.private import gradio_folder
 from app.refusals import Refused, parsed, refuse
@@ -33,7 +36,7 @@ from app.running import PORT
 from app.service import DraftService, load_failure
 from app.streaming import Streamed, as_line
 from app.threads import take_turns_quickly
-from core.errors import InputError
+from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,11 +56,12 @@ class LeaveRequest(BaseModel):
     tab: str = Field(min_length=1, max_length=64)
 
 
-def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
+def create_app(service: DraftService, access: Access | None = None, learner: Learner | None = None) -> FastAPI:
     """The whole site for a draft service, which the caller starts and closes.
 
     Args:
         access: requires the token; None gives every program of this machine access.
+        learner: trains adapters, and is closed by the caller; None: a new one.
     Raises: InputError if Gradio's folder is unusable.
     """
     prepare_gradio()
@@ -77,7 +81,7 @@ def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
     async def status() -> dict[str, Any]:
         return service.status()
 
-    stores_routes.add_routes(app, service.stores, parsed, lambda: service.stopping)
+    stores_routes.add_routes(app, service.stores, parsed, learner or learner_for(service), lambda: service.stopping)
     model_routes.add_routes(app, service, parsed)
     sampling_routes.add_routes(app, service, parsed)
     documents_routes.add_routes(app, DocumentFolder(documents_folder()), parsed)
@@ -93,6 +97,32 @@ def create_app(service: DraftService, access: Access | None = None) -> FastAPI:
     mounted = mount(app)
     mounted.add_middleware(Guard, access=access)
     return mounted
+
+
+def learner_for(service: DraftService) -> Learner:
+    """Trains adapters for the service's model, and pauses while it has requests."""
+
+    def order(store: str) -> tuple[Order, int]:
+        path, removals = service.stores().to_train(store)
+        ngrams = service.loaded.ngrams if service.loaded else None
+        return Order(str(path), service.model_name, str(ngrams.path) if ngrams else None), removals
+
+    def gave_up(store: str) -> None:
+        with suppress(PolydraftError):  # it was deleted
+            service.stores().stop_relearning(store)
+
+    learner = Learner(order, gave_up)
+    service.typed = learner.typed
+    return learner
+
+
+def _go_on_learning(learner: Learner, service: DraftService) -> None:
+    """Starts the trainings that became necessary while no server ran, or that its end interrupted."""
+    from core.ngram.shelf import stores_folder
+
+    if any(stores_folder().glob("*.sqlite")):
+        with suppress(PolydraftError):  # the server is closing
+            learner.follow(service.stores().list())
 
 
 def create_service_app(service: DraftService, access: Access | None = None, elsewhere: bool = False) -> FastAPI:
@@ -230,15 +260,23 @@ def serve(
         if page:
             prepare_gradio()
         service = DraftService(load, model_name, by_name=load)
+        learner = learner_for(service) if page else None
+        if learner:
+            go_on = partial(_go_on_learning, learner, service)
+            service.adopted = lambda: threading.Thread(target=go_on, daemon=True).start()
         service.start()
         app = (
-            create_app(service, access) if page else create_service_app(service, access, elsewhere=_is_elsewhere(host))
+            create_app(service, access, learner)
+            if page
+            else create_service_app(service, access, elsewhere=_is_elsewhere(host))
         )
         take_turns_quickly()
         config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
         logging.getLogger("uvicorn.error").addFilter(_not_about_leaving)
         with suppress(KeyboardInterrupt):  # uvicorn has shut down in order and passes the signal on
             _Server(config, ready, service.stop).run(sockets=[listener])
+        if learner:
+            learner.close()
         service.close()
 
 

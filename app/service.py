@@ -36,10 +36,12 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A loaded model, and a callback: called with None once the model drafts, or with the error that prevented it."""
+    """A loaded model, and a callback: called with None once the model drafts, or with the error that prevented it; and
+    the name by which it was loaded."""
 
     autocomplete: Autocomplete
     report: Callable[[Exception | None], None]
+    name: str
 
 
 @dataclass
@@ -94,6 +96,9 @@ class DraftService:
         # Only the engine thread sets it and calls its methods; `status` and `loaded` only read.
         self._engine: Engine | None = None
         self._thread = threading.Thread(target=self._run, name="polydraft-engine", daemon=True)
+        # Called at every request, and when a model is there; they must not block.
+        self.typed: Callable[[], None] = lambda: None
+        self.adopted: Callable[[], None] = lambda: None
 
     def start(self) -> None:
         """Begins to load the model."""
@@ -209,6 +214,11 @@ class DraftService:
         engine = self._engine
         return None if engine is None else engine.autocomplete
 
+    @property
+    def model_name(self) -> str:
+        """The name by which the loaded model was loaded, or the one that is being loaded."""
+        return self._name
+
     def leave(self, tab: str) -> None:
         """The tab was closed: stops its request and frees its place in the cache."""
         with self._wake:
@@ -221,6 +231,7 @@ class DraftService:
     def _admit(self, request: DraftRequest) -> Job | None:
         """Queues a request in place of its tab's older one. Returns None if the request itself is older."""
         job = Job(request)
+        self.typed()
         with self._wake:
             refusal = self._refusal()
             if refusal:
@@ -270,7 +281,7 @@ class DraftService:
             self._loading = None
             late = self._closing
             if not late:
-                self._inbox.model = _Loaded(loaded, report)
+                self._inbox.model = _Loaded(loaded, report, name)
                 self._wake.notify()
         if late:
             loaded.model.close()
@@ -349,8 +360,9 @@ class DraftService:
         leave_cores_to(loaded.autocomplete.model)
         engine = Engine(loaded.autocomplete, self._pace)
         with self._wake:
-            self._engine, self._failure = engine, None
+            self._engine, self._failure, self._name = engine, None, loaded.name
         loaded.report(None)
+        self.adopted()
         for job in jobs:
             engine.begin(job.request.tab, job)
 

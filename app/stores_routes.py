@@ -8,6 +8,10 @@
     POST /api/stores/forget                    {"store", "what"}: a document's origin, or a phrase
     POST /api/stores/search                    {"text"}
     POST /api/stores/learn                     {"text", "finished"}: written text, for every store that learns
+    GET  /api/stores/trainings                 the trainings of adapters
+    POST /api/stores/train, stop-training      {"store"}: its adapter
+    POST /api/stores/switch-adapter            {"store", "on"}
+    POST /api/stores/strength                  {"store", "strength"}: of its adapter; null is the one found in training
     POST /api/stores/add?store=…&name=…&ticket=…   a file as the body; the response is one line of JSON per step
     POST /api/stores/stop                      {"ticket"}: of an upload; its last line shows whether it was stopped
 
@@ -30,6 +34,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
+from app.learner import Learner
 from app.personal import PersonalStores
 from core.errors import InputError, PolydraftError
 
@@ -54,6 +59,10 @@ class Switched(NamedStore):
     on: bool
 
 
+class Strength(NamedStore):
+    strength: float | None = Field(ge=0, le=1)
+
+
 class Forget(NamedStore):
     what: str = Field(min_length=1, max_length=4096)
 
@@ -76,22 +85,34 @@ class Learn(_Request):
 
 
 def add_routes(
-    app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parsed, ending: Callable[[], bool] = lambda: False
+    app: FastAPI,
+    stores: Callable[[], PersonalStores],
+    parsed: Parsed,
+    learner: Learner,
+    ending: Callable[[], bool] = lambda: False,
 ) -> None:
     """Adds these routes to the app.
 
     Args:
         stores: the stores, for one call; raises InputError while there are none yet.
         parsed: parses a request's body as a model, or raises an error for the user.
+        learner: trains adapters.
         ending: whether the server is shutting down; uploads then stop, and are rolled back.
     """
     add_learning_routes(app, stores, parsed)
     stopped = deque[str](maxlen=TICKETS)  # a stop may arrive before its file has been received
 
+    def follow(store: str) -> None:
+        learner.follow([stores().state(store)])
+
     @app.get("/api/stores")
     async def listed() -> dict[str, Any]:
-        rows = await _call(stores().list)
-        return {"stores": [row if "problem" in row else _by_origin(row) for row in rows]}
+        found = await _call(stores().list)
+        await _call(learner.follow, found)
+        return {
+            "stores": [row if "problem" in row else _by_origin(row) for row in found],
+            "trainings": learner.trainings(),
+        }
 
     @app.post("/api/stores/create")
     async def create(request: Request) -> dict[str, Any]:
@@ -100,7 +121,9 @@ def add_routes(
 
     @app.post("/api/stores/delete")
     async def delete(request: Request) -> dict[str, Any]:
-        await _call(stores().delete, (await parsed(request, NamedStore)).store)
+        store = (await parsed(request, NamedStore)).store
+        learner.drop(store)
+        await _call(stores().delete, store)
         return {}
 
     @app.post("/api/stores/switch")
@@ -124,12 +147,39 @@ def add_routes(
     async def forget(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Forget)
         done = await _call(stores().forget, asked.store, asked.what)
+        await _call(follow, asked.store)
         return {
             "documents": done.documents,
             "places": done.places,
             "complete": done.complete,
             "adapter": done.adapter,
         }
+
+    @app.get("/api/stores/trainings")
+    async def trainings() -> dict[str, Any]:
+        return {"trainings": learner.trainings()}
+
+    @app.post("/api/stores/train")
+    async def train(request: Request) -> dict[str, Any]:
+        await _call(learner.start, (await parsed(request, NamedStore)).store)
+        return {"trainings": learner.trainings()}
+
+    @app.post("/api/stores/stop-training")
+    async def stop_training(request: Request) -> dict[str, Any]:
+        await _call(learner.stop, (await parsed(request, NamedStore)).store)
+        return {"trainings": learner.trainings()}
+
+    @app.post("/api/stores/switch-adapter")
+    async def switch_adapter(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Switched)
+        await _call(stores().switch_adapter, asked.store, asked.on)
+        return {}
+
+    @app.post("/api/stores/strength")
+    async def strength(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Strength)
+        await _call(stores().set_strength, asked.store, asked.strength)
+        return {}
 
     @app.post("/api/stores/search")
     async def search(request: Request) -> dict[str, Any]:
@@ -154,7 +204,7 @@ def add_routes(
             folder.cleanup()
             raise
         return StreamingResponse(
-            _adding(known, store, path, name, folder, lambda: ticket in stopped, ending),
+            _adding(known, store, path, name, folder, lambda: ticket in stopped, ending, follow),
             media_type="application/x-ndjson",
             headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"},
         )
@@ -231,6 +281,7 @@ async def _adding(
     folder: tempfile.TemporaryDirectory[str],
     stopped: Callable[[], bool],
     ending: Callable[[], bool],
+    follow: Callable[[str], None],
 ) -> AsyncGenerator[bytes]:
     """Lines: {"type": "progress", "share"}, then {"type": "added", …}, {"type": "stopped"}, when nothing was added, or
     {"type": "error", "message"}."""
@@ -252,6 +303,7 @@ async def _adding(
     def work() -> None:
         try:
             added = stores.add_file(store, path, name, progress)
+            follow(store)
             damage = [{"line": place.line, "reason": place.reason} for place in added.damage[:LISTED]]
             post({"type": "added", "files": added.files, "tokens": added.tokens, "damage": damage,
                   "damaged": len(added.damage)})  # fmt: skip

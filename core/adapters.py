@@ -1,8 +1,8 @@
 """The adapters of personal stores, as a model computes with them.
 
 `polydraft learn` puts an adapter beside a store's file. A model uses those of the stores that are on, if they beat the
-model on held-out text, each with the strength of its result; n adapters with an n-th of it, because each was judged
-alone.
+model on held-out text, each with the strength of its result or of the user's choice; n adapters with an n-th of it,
+because each was judged alone.
 """
 
 from __future__ import annotations
@@ -27,17 +27,24 @@ class Adapters:
     def __init__(self, model: LanguageModel) -> None:
         self.problems: dict[str, str] = {}
         self._model = model
-        self._seen: dict[Path, FileState] = {}  # the files of the latest call
+        self._seen: dict[Path, tuple[FileState, float | None]] = {}  # files and choices of the latest call
         self._read: dict[Path, tuple[FileState, Adapter | str]] = {}
-        self._on: list[Adapter] = []
+        self._on: list[tuple[Adapter, float]] = []  # in use, with the strength
 
-    def use(self, folders: Sequence[Path]) -> bool:
-        """Switches to the adapters in these folders, some of which need not exist. Some microseconds if nothing has
-        changed. Returns whether the model computes something else now; then sequences must be dropped."""
-        found = {folder: state for folder in folders if (state := _state(folder))}
-        if found == self._seen:
+    @property
+    def on(self) -> bool:
+        """Whether the model computes with any."""
+        return bool(self._on)
+
+    def use(self, wanted: Sequence[tuple[Path, float | None]]) -> bool:
+        """Switches to the adapters in these folders, some of which need not exist, each with this strength, or None for
+        that of its result. Some microseconds if nothing has changed. Returns whether the model computes something else
+        now; then sequences must be dropped."""
+        seen = {folder: (state, strength) for folder, strength in wanted if (state := _state(folder))}
+        if seen == self._seen:
             return False
-        self._seen, self.problems = found, {}
+        self._seen, self.problems = seen, {}
+        found = {folder: state for folder, (state, _) in seen.items()}
         self._read = {
             folder: self._read[folder]
             if folder in self._read and self._read[folder][0] == state
@@ -49,13 +56,17 @@ class Adapters:
             if isinstance(adapter, str):
                 self.problems[folder.stem] = adapter
             elif adapter.result.better:
+                strength = seen[folder][1]
+                strength = adapter.result.strength if strength is None else strength
                 try:
-                    self._model.adapt([(adapter, adapter.result.strength)])
-                    self._on.append(adapter)
+                    self._model.adapt([(adapter, strength)])
+                    self._on += [(adapter, strength)] if strength else []
                 except (AdapterError, BackendUnavailable) as error:
                     self.problems[folder.stem] = str(error)
-        self._model.adapt([(adapter, adapter.result.strength / len(self._on)) for adapter in self._on])
-        return [*map(id, before)] != [*map(id, self._on)]
+        self._model.adapt([(adapter, strength / len(self._on)) for adapter, strength in self._on])
+        return [(id(adapter), strength) for adapter, strength in before] != [
+            (id(adapter), strength) for adapter, strength in self._on
+        ]
 
 
 def _loaded(folder: Path) -> Adapter | str:

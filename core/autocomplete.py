@@ -85,7 +85,7 @@ class Autocomplete:
         Raises: StoreError for a named store that cannot be used.
         """
         chosen = [] if self.shelf is None else self.shelf.active() if stores is None else self.shelf.named(stores)
-        changed = self._adapters.use([store.learned for store in chosen])
+        changed = self._adapters.use([(store.learned, store.strength) for store in chosen if store.adapting])
         problems = [f"The adapter of {name} is not used: {why}" for name, why in self._adapters.problems.items()]
         self.notice = " ".join(filter(None, [self._loading_notice, *problems])) or None
         return changed

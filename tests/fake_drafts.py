@@ -23,6 +23,8 @@ from fastapi.staticfiles import StaticFiles
 from app.documents import DocumentFolder
 from app.documents_routes import add_routes as add_document_routes
 from app.guard import Guard
+from app.learner import Learner
+from app.learner_child import Order
 from app.personal import PersonalStores
 from app.refusals import Refused, parsed, refuse
 from app.server import prepare_gradio
@@ -152,7 +154,19 @@ class ByteTokenizer:
         return bytes(ids).decode(errors="replace")
 
 
-def create_app(fake: FakeDrafts, stores: Path | None = None, documents: Path | None = None) -> FastAPI:
+def scripted_learner(stores: PersonalStores, script: str = "pass", quiet: float = 0.2) -> Learner:
+    """Trains nothing: its process runs a Python script."""
+
+    def order(store: str) -> tuple[Order, int]:
+        path, removals = stores.to_train(store)
+        return Order(str(path)), removals
+
+    return Learner(order, stores.stop_relearning, [sys.executable, "-c", script], quiet)
+
+
+def create_app(
+    fake: FakeDrafts, stores: Path | None = None, documents: Path | None = None, learner: Learner | None = None
+) -> FastAPI:
     """The routes that the page knows, with `fake` behind them; `stores` and `documents` are folders of real ones. What
     guards the real routes guards these, but for the token."""
     prepare_gradio()
@@ -162,7 +176,8 @@ def create_app(fake: FakeDrafts, stores: Path | None = None, documents: Path | N
     add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"), parsed)
     if stores is not None:
         app.add_exception_handler(Refused, refuse)
-        add_routes(app, lambda: PersonalStores(cast(Any, ByteTokenizer()), stores), parsed)
+        known = PersonalStores(cast(Any, ByteTokenizer()), stores)
+        add_routes(app, lambda: known, parsed, learner or scripted_learner(known))
     else:
 
         @app.get("/api/stores/learning")

@@ -289,7 +289,7 @@ def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: 
     assert "not enough text yet" in said
     assert "do not use" in said
     model = fresh()
-    assert not Adapters(model).use([store.learned])
+    assert not Adapters(model).use([(store.learned, None)])
 
 
 def test_a_stopped_call_goes_on_and_new_text_continues(store: PersonalStore, fresh: Load) -> None:

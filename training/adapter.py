@@ -85,9 +85,19 @@ class Student:
         dtype: of the frozen products: float32, or bfloat16 if this machine multiplies it faster.
     """
 
-    def __init__(self, module: PreTrainedModel, recipe: AdapterRecipe, dtype: torch.dtype | None = None) -> None:
-        """Replaces the projections of `module`, a float32 model on the CPU, by adapted ones. Raises InputError for a
-        model outside the Llama family."""
+    def __init__(
+        self,
+        module: PreTrainedModel,
+        recipe: AdapterRecipe,
+        dtype: torch.dtype | None = None,
+        going: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Replaces the projections of `module`, a float32 model on the CPU, by adapted ones.
+
+        Args:
+            going: called before every layer, forward and backward; it may wait, or raise to end the computation.
+        Raises: InputError for a model outside the Llama family.
+        """
         if why_not := why_not_family(module):
             raise InputError(f"Adapters are trained for the Llama family only: {why_not}.")
         self._module: Any = module.eval().requires_grad_(False)
@@ -105,6 +115,9 @@ class Student:
             setattr(module.get_submodule(parent), name, made)
             if rank:
                 self.places[place] = made
+        for layer in self._module.model.layers:
+            layer.register_forward_pre_hook(lambda *_: going())
+            layer.register_full_backward_pre_hook(lambda *_: going())
         output: Any = module.get_output_embeddings()
         self._output = output.weight.detach().to(self.dtype)  # (V, D)
 

@@ -24,15 +24,16 @@ from core.errors import InputError
 from core.models import adapter as files
 from core.models.adapter import Adapter, AdapterError, Result
 from core.models.torch_model import TorchModel
+from core.ngram import learned
 from core.ngram.counts import Counts
 from core.ngram.interpolation import Interpolation, Store
+from core.ngram.learned import LEAST
 from core.ngram.personal import PersonalStore
 from core.ngram.shelf import interpolation
 from training.adapter import AdapterRecipe, State, Student, Trainer
 
 STATE = "training.safetensors"  # in the folder `PersonalStore.learned`
 HELD_OUT = 0.1  # share of the text
-LEAST = 4000  # tokens of a store, below which its held-out text says nothing
 LEAST_HELD_OUT = 320  # tokens
 WINDOW, CONTEXT = 256, 64  # tokens of a held-out window, and those at its beginning that are only context
 BLOCK = 64  # tokens: adjacent tokens depend on each other, so the standard error is that of means over blocks
@@ -46,13 +47,14 @@ SAVE_EVERY = 60.0  # seconds
 
 @dataclass(frozen=True)
 class Stage:
-    """What is being done: in words, the share done, the seconds left if known, and the mean ln p on held-out text if it
-    was evaluated."""
+    """What is being done: in words, the share done, the seconds left if known, the mean ln p on held-out text if it was
+    evaluated, and all its values so far, as in `Outcome`."""
 
     says: str
     share: float = 0.0
     left: float | None = None
     held_out: float | None = None
+    curve: Sequence[tuple[int, float]] = ()
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def learn(
     memory: float = 3.0,
     recipe: AdapterRecipe | None = None,
     clock: Callable[[], float] = time.monotonic,
+    going: Callable[[], None] = lambda: None,
 ) -> Generator[Stage | Outcome]:
     """Trains, evaluates and publishes an adapter. Yields a `Stage` after every step, and an `Outcome` at the end. The
     caller may stop it at any of them: the state is written, and another call resumes.
@@ -93,6 +96,8 @@ def learn(
         general: a text by others; the strength is the largest that costs at most a hundredth of ln p there.
         minutes: of training and evaluation.
         memory: the largest size of this process in GB.
+        going: called before every layer of the model, forward and backward. It may wait, and if it raises, the state is
+            written first. `clock` should not count the time that it waits.
     Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
         AdapterError when the adapter cannot be written.
     """
@@ -105,6 +110,8 @@ def learn(
             "ngram add`."
         )
     fingerprint = model.fingerprint
+    with store.unless_removed(removals):  # so no other training is writing
+        learned.remove_unfinished(store.learned)
     identity = json.dumps({"model": fingerprint, "recipe": (recipe or AdapterRecipe()).identity()})
     state = _state(store, identity)
     if isinstance(state, str):
@@ -119,7 +126,7 @@ def learn(
     count = len(stream) // length  # the incomplete last piece waits for more text
     pieces = np.array(stream[: count * length]).reshape(count, length)
     recipe = recipe or recipe_for(count)
-    student = Student(model.layers.module.to("cpu", torch.float32), recipe)
+    student = Student(model.layers.module.to("cpu", torch.float32), recipe, going=going)
     _check_memory(student, recipe, memory)
     trainer = Trainer(student, pieces, recipe, state)
     if trainer.complete and (kept := _published(store, fingerprint)):
@@ -149,7 +156,7 @@ def learn(
             unsaved = True
             passed = clock() - started
             share = max(at.step / at.steps, min(passed / seconds, 1.0) if seconds else 1.0)
-            yield Stage("Training", share, passed / share - passed + judging, at.held_out)
+            yield Stage("Training", share, passed / share - passed + judging, at.held_out, tuple(trainer.curve))
             if clock() - saved > SAVE_EVERY:
                 write()
                 saved, unsaved = clock(), False
@@ -157,7 +164,7 @@ def learn(
         if unsaved:
             write()
 
-    yield Stage("Evaluating the adapter on held-out text", 1.0, judging)
+    yield Stage("Evaluating the adapter on held-out text", 1.0, judging, None, tuple(trainer.curve))
     costs = {0.0: 0.0}  # by strength, of those that were tried
 
     def too_costly(strength: float) -> bool:
@@ -175,8 +182,9 @@ def learn(
         for window, before in zip(windows, alone, strict=True)
         for gain in mixed_gains(rule, window, before, student.logprobs(window, strength))
     ]
-    result = Result(trainer.tokens, len(gains), *mean_and_error(gains), strength, cost)
-    with store.unless_removed(removals):
+    others = fmean(others_alone) if others_alone else 0.0
+    result = Result(trainer.tokens, len(gains), *mean_and_error(gains), strength, cost, others)
+    with store.unless_removed(removals, learned=True):
         files.save(Adapter(student.maps(), recipe.alpha, fingerprint, result), store.learned)
     yield Outcome(result, trainer.share, True, trainer.curve, trainer.spent)
 

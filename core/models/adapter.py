@@ -74,6 +74,7 @@ class Result:
         error: the standard error of that mean.
         strength: the share of the change that drafts use, 0 to 1.
         general: the change of ln p per token of general text at this strength.
+        others: the model's own ln p per token there; 0 if it was not measured.
     """
 
     tokens: int
@@ -82,6 +83,12 @@ class Result:
     error: float
     strength: float = 1.0
     general: float = 0.0
+    others: float = 0.0
+
+    @property
+    def loss(self) -> float | None:
+        """The share by which the loss on general text grows at this strength; None if it was not measured."""
+        return self.general / self.others if self.others else None
 
     @property
     def better(self) -> bool:
@@ -248,6 +255,7 @@ def _about(said: Any, path: Path) -> tuple[str, Result]:
         about = None
     if not isinstance(about, dict) or not isinstance(about.get("model"), str) or about.get("version") != 1:
         raise AdapterError(f"{path} lacks the fingerprint of its model; `polydraft learn` writes it.")
+    about.setdefault("others", Result.others)  # adapters of earlier versions lack it
     numbers: dict[str, Any] = {each.name: about.get(each.name) for each in fields(Result)}
     if not all(_is_number(value) for value in numbers.values()) or not 0 <= numbers["strength"] <= 1:
         raise AdapterError(f"{path} lacks the result on held-out text; train it anew with `polydraft learn`.")

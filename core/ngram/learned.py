@@ -12,6 +12,7 @@ from pathlib import Path
 from core.ngram.errors import StoreError
 
 ENDING = ".adapter"
+LEAST = 4000  # tokens of a store, below which its held-out text says nothing
 
 
 def folder_of(store: Path) -> Path:
@@ -26,12 +27,26 @@ def remove(folder: Path) -> bool:
         if not folder.exists():
             return False
         for path in folder.iterdir():
-            with path.open("r+b") as file:
-                file.write(bytes(path.stat().st_size))
-                file.flush()
-                os.fsync(file.fileno())
-            path.unlink()
+            _remove_file(path)
         folder.rmdir()
     except OSError as error:
         raise StoreError(f"{folder} cannot be removed: {error.strerror or error}; remove it yourself.") from error
     return True
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes the temporary files of a process that was killed while it wrote, in the same way. The caller prevents
+    others from writing meanwhile. Raises StoreError."""
+    try:
+        for path in folder.glob("*.tmp"):
+            _remove_file(path)
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be cleaned: {error.strerror or error}; remove its .tmp files.") from error
+
+
+def _remove_file(path: Path) -> None:
+    with path.open("r+b") as file:
+        file.write(bytes(path.stat().st_size))
+        file.flush()
+        os.fsync(file.fileno())
+    path.unlink()

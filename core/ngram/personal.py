@@ -11,6 +11,7 @@ overwritten with zeros (secure_delete), and the log is truncated after forgettin
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import sqlite3
@@ -131,6 +132,7 @@ class PersonalStore:
         self._db, self._tokenizer = Database(connection), tokenizer
         self.orders = tuple(range(2, ORDER + 1))
         self._about: dict[str, str] = {}
+        self._strength: float | None = None
         self._counts: Counts | None = None
         self._seen: int | None = None  # data_version of the state that was read
         self._last = 0  # number of the last counted passage
@@ -269,6 +271,27 @@ class PersonalStore:
         """Whether it learns written and picked text; as of the last look-up or `refresh`. Off in a new store."""
         return self._about.get("learning", "0") == "1"
 
+    @property
+    def removals(self) -> int:
+        """How often text was removed; as of the last look-up or `refresh`."""
+        return int(self._about.get("removals", "0"))
+
+    @property
+    def relearning(self) -> bool:
+        """Whether an adapter was removed together with text, and is to be trained again from what is left; as of the
+        last look-up or `refresh`."""
+        return self._about.get("relearn", "0") == "1"
+
+    @property
+    def adapting(self) -> bool:
+        """Whether drafts use its adapter, if there is one that helps; as of the last look-up or `refresh`."""
+        return self._about.get("adapter", "1") == "1"
+
+    @property
+    def strength(self) -> float | None:
+        """The share of its adapter's change that drafts use, 0 to 1; None: that of the adapter's own result."""
+        return self._strength
+
     def summary(self) -> dict[str, Any]:
         """Name, size in bytes, last change, switches and documents, for lists of stores."""
         self.refresh()
@@ -313,9 +336,11 @@ class PersonalStore:
         return removals, list(documents.values())
 
     @contextmanager
-    def unless_removed(self, removals: int) -> Iterator[None]:
+    def unless_removed(self, removals: int, learned: bool = False) -> Iterator[None]:
         """While nothing is written to the store: a context for writing what was learned from its text.
 
+        Args:
+            learned: what is written is complete, so `relearning` ends.
         Raises: StoreError if text was removed since `removals` was read; what was learned from it must not stay.
         """
         with self._writing():
@@ -325,6 +350,8 @@ class PersonalStore:
                     f"run `polydraft learn {self.name}` again."
                 )
             yield
+            if learned:
+                self._set("relearn", "0")
 
     def where(self, ids: Sequence[int]) -> dict[str, int]:
         """The number of occurrences of these tokens, by origin."""
@@ -485,6 +512,23 @@ class PersonalStore:
         with self._writing():
             self._set("learning", str(int(on)))
 
+    def switch_adapter(self, on: bool) -> None:
+        """Switches the use of its adapter in drafts."""
+        with self._writing():
+            self._set("adapter", str(int(on)))
+
+    def set_strength(self, strength: float | None) -> None:
+        """Sets `strength`. Raises InputError unless it is None or 0 to 1."""
+        if strength is not None and not 0 <= strength <= 1:
+            raise InputError(f"The strength {strength:g} was given; 0 to 1 expected.")
+        with self._writing():
+            self._set("strength", "" if strength is None else repr(float(strength)))
+
+    def stop_relearning(self) -> None:
+        """Its adapter stays removed until it is trained on request."""
+        with self._writing():
+            self._set("relearn", "0")
+
     # ---------------------------------------------------------------- SQLite
 
     def _prepare(self, create: bool) -> None:
@@ -514,7 +558,7 @@ class PersonalStore:
                 self._create()
             elif not self._db.execute("SELECT 1 FROM sqlite_master WHERE name = 'passages_tokens'").fetchone():
                 self._db.execute(_INDEX)
-        self._about = self._read_about()
+        self._read_settings()
         if self._tokenizer is not None and self._about.get("fingerprint") != self._tokenizer.fingerprint:
             name = self._about.get("tokenizer", "another model")
             raise StoreError(
@@ -594,9 +638,19 @@ class PersonalStore:
     def _read_about(self) -> dict[str, str]:
         return dict(self._query("SELECT key, value FROM about"))
 
+    def _read_settings(self) -> None:
+        self._about = self._read_about()
+        said = self._about.get("strength") or None
+        try:
+            self._strength = None if said is None else float(said)
+        except ValueError:
+            self._strength = math.nan
+        if self._strength is not None and not 0 <= self._strength <= 1:
+            raise StoreError(f"{self.path} is damaged: its strength is {said!r:.40}; 0 to 1 expected.")
+
     def _read(self) -> None:
         """Reads the state of the file."""
-        self._about = self._read_about()
+        self._read_settings()
         if self._counts is None or self._counted_at_once():
             return
         if not self._beside:
@@ -735,7 +789,8 @@ class PersonalStore:
         return passages, places
 
     def _removed(self) -> None:
-        learned.remove(self.learned)  # before the commit: it must not outlive the text
+        if learned.remove(self.learned):  # before the commit: it must not outlive the text
+            self._set("relearn", "1")
         self._set("removals", str(int(self._read_about()["removals"]) + 1))
         self._set("scrub", "1")
 

@@ -1,0 +1,332 @@
+"""Trains the adapters of personal stores beside the server: one at a time, in a process of its own at low priority,
+which pauses while somebody types.
+
+A thread starts each process (`app.learner_child`), tells it when to pause, and ends it; another one reads what it
+says. When the server ends, however that comes about, the process's input ends, and so does the process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from tempfile import TemporaryFile
+from typing import IO, Any, Literal
+
+from app import learner_child
+from app.learner_child import Order
+from core.errors import PolydraftError
+
+COMMAND = (sys.executable, "-P", "-m", learner_child.__name__)  # -P: a package of the working folder may be called app
+QUIET = 3.0  # seconds without a request for drafts until training goes on
+GRACE = learner_child.PATIENCE + 5  # seconds after which a process that was told to end is killed …
+HURRY = 3.0  # … and when the server ends; writing the state takes less than one
+SHOWN = 300  # characters of a failed process's last line in a message
+
+LOADING = "Loading the model"
+STOPPED = "Stopped. What is learned so far is kept; the next time it goes on from there."
+CLOSED = "Polydraft is closing."
+KNOWN = "The model has learned all of this text already."
+TOO_LITTLE = "There is not enough text yet: the model does not predict your newest text better than before. Add text."
+
+
+@dataclass
+class Training:
+    """The training of one store's adapter.
+
+    Attributes:
+        again: whether an earlier adapter was removed together with text, and this one learns from what is left.
+        state: of it; only one runs at a time.
+        paused: while somebody types.
+        stopping: it was told to end.
+        says: what is being done.
+        share, left: of the training that is done, 0 to 1; seconds left, if known.
+        curve: (tokens trained, mean ln p of held-out text).
+        message: how it ended, in words; "" if the adapter is used.
+        failed: whether an error ended it.
+    """
+
+    store: str
+    again: bool = False
+    state: Literal["waiting", "running", "ended"] = "waiting"
+    paused: bool = False
+    stopping: bool = False
+    says: str = LOADING
+    share: float = 0.0
+    left: float | None = None
+    curve: Sequence[Sequence[float]] = field(default_factory=tuple)
+    message: str = ""
+    failed: bool = False
+
+
+@dataclass
+class _Task:
+    """A training with what only this module needs: the store's `removals` when it was ordered; the last answer of its
+    process; whether that has closed its output; whether it is dropped or starts anew when the process has ended."""
+
+    training: Training
+    order: Order
+    removals: int
+    answer: dict[str, Any] = field(default_factory=dict)
+    silent: bool = False
+    dropped: bool = False
+    anew: bool = False
+
+
+class Learner:
+    """Trains adapters. Any thread may call its methods; none of them waits for a process, but `close`."""
+
+    def __init__(
+        self,
+        order: Callable[[str], tuple[Order, int]],
+        gave_up: Callable[[str], None] = lambda store: None,
+        command: Sequence[str] = COMMAND,
+        quiet: float = QUIET,
+    ) -> None:
+        """Args:
+        order: what to train for a store, and its `removals`; raises PolydraftError if it cannot be trained.
+        gave_up: called when an adapter that was removed with text is not trained again.
+        command: of the process.
+        """
+        self._order, self._gave_up = order, gave_up
+        self._command, self._quiet = command, quiet
+        self._changed = threading.Condition()
+        # Guarded by _changed:
+        self._tasks: dict[str, _Task] = {}  # by store, in the order in which they wait
+        self._typed = -quiet  # when the latest request arrived
+        self._running: _Task | None = None
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self, store: str, again: bool = False) -> None:
+        """Trains the store's adapter, after those that wait already. Raises PolydraftError if it cannot be trained."""
+        order, removals = self._order(store)
+        with self._changed:
+            task = self._tasks.get(store)
+            if self._closing or (task and task.training.state != "ended"):
+                return
+            self._tasks.pop(store, None)
+            self._tasks[store] = _Task(Training(store, again), order, removals)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, name="polydraft-learner", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def stop(self, store: str) -> None:
+        """Ends the store's training, which writes its state."""
+        with self._changed:
+            task = self._tasks.get(store)
+            if task is None:
+                return
+            if task.training.state == "waiting":
+                self._end(task, STOPPED)
+            elif task.training.state == "running":
+                task.training.stopping = True
+                task.anew = False
+            self._changed.notify_all()
+            gave_up = task.training.again
+        if gave_up:
+            self._gave_up(store)
+
+    def drop(self, store: str) -> None:
+        """The store is about to be deleted: ends its training, and forgets it."""
+        with self._changed:
+            task = self._tasks.get(store)
+            if task is None:
+                return
+            if task is self._running:
+                task.training.stopping = task.dropped = True
+            else:
+                del self._tasks[store]
+            self._changed.notify_all()
+
+    def follow(self, rows: Iterable[dict[str, Any]]) -> None:
+        """Starts what the removal of text makes necessary.
+
+        Args:
+            rows: of stores: "store", the number of its "removals", and whether it is "relearning"; or a "problem".
+        """
+        for row in rows:
+            if "problem" in row:
+                continue
+            store, removals = row["store"], row["removals"]
+            with self._changed:
+                task = self._tasks.get(store)
+                active = task is not None and task.training.state != "ended"
+                if task is not None and active and task.removals != removals:
+                    task.removals, task.training.again = removals, True  # it has learned what is no longer there
+                    if task is self._running:
+                        task.training.stopping = task.anew = True
+                    self._changed.notify_all()
+            if row["relearning"] and not active:
+                try:
+                    self.start(store, again=True)
+                except PolydraftError as error:
+                    self._gave_up(store)
+                    with self._changed:
+                        ended = Training(store, True, "ended", message=str(error), failed=True)
+                        self._tasks[store] = _Task(ended, Order(""), removals)
+
+    def typed(self) -> None:
+        """Somebody types: pauses the training for a moment."""
+        self._typed = time.monotonic()
+        task = self._running
+        if task is not None and not task.training.paused:
+            with self._changed:
+                self._changed.notify_all()
+
+    def trainings(self) -> list[dict[str, Any]]:
+        """Every training since the server started, the latest of each store."""
+        with self._changed:
+            return [asdict(task.training) for task in self._tasks.values()]
+
+    def close(self, timeout: float = 2 * HURRY) -> None:
+        """Ends every training, and waits until the process has ended."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout)
+
+    # ---------------------------------------------------------------- the thread
+
+    def _work(self) -> None:
+        while (task := self._next()) is not None:
+            try:
+                message, failed = self._run(task)
+            except OSError as error:
+                message, failed = f"The training cannot be started: {error.strerror or error}.", True
+            with self._changed:
+                self._running = None
+                self._end(task, message, failed)
+                if task.dropped and self._tasks.get(task.training.store) is task:
+                    del self._tasks[task.training.store]
+            if not (task.dropped or self._closing):
+                self._after(task, failed)
+
+    def _after(self, task: _Task, failed: bool) -> None:
+        """Starts the training anew if text was removed meanwhile, by this or another program."""
+        store, training = task.training.store, task.training
+        try:
+            _, removals = self._order(store)
+            if task.anew or (failed and removals != task.removals):
+                self.start(store, again=True)
+                return
+        except PolydraftError as error:
+            training.message, training.failed = str(error), True
+            failed = True
+        if training.again and failed:
+            self._gave_up(store)
+
+    def _next(self) -> _Task | None:
+        """Waits for a task, and until nobody types; None at the end."""
+        with self._changed:
+            while not self._closing:
+                task = next((task for task in self._tasks.values() if task.training.state == "waiting"), None)
+                if task is not None and self._rest() <= 0:
+                    task.training.state, self._running = "running", task
+                    return task
+                self._changed.wait(None if task is None else self._rest())
+        return None
+
+    def _rest(self) -> float:
+        """Seconds until the latest request is long enough ago."""
+        return self._typed + self._quiet - time.monotonic()
+
+    def _run(self, task: _Task) -> tuple[str, bool]:
+        """Runs the process. Returns how it ended, and whether that is an error."""
+        with TemporaryFile() as log:
+            process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                process_group=0 if os.name == "posix" else None,  # Ctrl+C ends the server, which ends it in order
+            )
+            assert process.stdin is not None
+            assert process.stdout is not None
+            reader = threading.Thread(target=self._read, args=(task, process.stdout), daemon=True)
+            reader.start()
+            try:
+                self._steer(task, process.stdin)
+                told = time.monotonic()
+                while process.poll() is None and time.monotonic() - told < (HURRY if self._closing else GRACE):
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(0.1)
+            finally:
+                if process.poll() is None:
+                    process.kill()
+                process.wait()
+                reader.join()
+                process.stdout.close()
+            return self._ending(task, process.returncode, log)
+
+    def _steer(self, task: _Task, commands: IO[bytes]) -> None:
+        """Gives the order, and tells the process when to pause, until it ends or is to end."""
+        said = [json.dumps(asdict(task.order))]
+        with suppress(BrokenPipeError), commands:  # the process has ended
+            while True:
+                for line in said:
+                    commands.write(line.encode() + b"\n")
+                commands.flush()
+                with self._changed:
+                    training, rest = task.training, self._rest()
+                    if training.paused == (rest > 0) and not self._over(task):
+                        self._changed.wait(rest if training.paused else None)
+                    if self._over(task):
+                        return
+                    paused = self._rest() > 0
+                    said = [] if paused == training.paused else ["pause" if paused else "go"]
+                    training.paused = paused
+
+    def _over(self, task: _Task) -> bool:
+        return self._closing or task.silent or task.training.stopping
+
+    def _read(self, task: _Task, answers: IO[bytes]) -> None:
+        """Follows what the process says, to the end."""
+        for line in answers:
+            if not line.endswith(b"\n"):
+                break  # it was killed while it wrote
+            answer = json.loads(line)
+            with self._changed:
+                if stage := answer.get("stage"):
+                    training = task.training
+                    training.says, training.share, training.left = stage["says"], stage["share"], stage["left"]
+                    training.curve = stage["curve"] or training.curve
+                else:
+                    task.answer = answer
+        with self._changed:
+            task.silent = True
+            self._changed.notify_all()
+
+    def _ending(self, task: _Task, status: int, log: IO[bytes]) -> tuple[str, bool]:
+        if outcome := task.answer.get("outcome"):
+            task.training.curve = outcome["curve"]
+            if not outcome["result"]["better"]:
+                return TOO_LITTLE, False
+            if outcome["share"] < 1:
+                return f"The time ended after {outcome['share']:.0%} of the training; learn again to go on.", False
+            return "" if outcome["new"] else KNOWN, False
+        if refused := task.answer.get("refused"):
+            return refused, True
+        if task.training.stopping or self._closing:
+            return STOPPED, False
+        if status == -getattr(signal, "SIGKILL", 9):
+            return "The system ended the training, probably because memory was short. Close other programs first.", True
+        log.seek(0)
+        lines = log.read().decode(errors="replace").split("\n")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        return f"The training ended with an error: {last[:SHOWN]}", True
+
+    def _end(self, task: _Task, message: str, failed: bool = False) -> None:
+        training = task.training
+        training.state, training.message, training.failed = "ended", message, failed
+        training.paused = training.stopping = False
+        training.left = None
