@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -125,7 +126,9 @@ def answers(lines: Iterator[str], trained: Callable[..., Iterator[Any]] = steps_
         with closing(trained(order, commands.clock, commands.going)) as steps:  # pyright: ignore[reportArgumentType]
             for step in steps:
                 said = asdict(step)
-                yield {"outcome": said | {"better": step.result.better}} if "result" in said else {"stage": said}
+                if "result" in said:
+                    said["result"]["better"] = step.result.better
+                yield {"outcome" if "result" in said else "stage": said}
                 commands.going()
     except Stopped:
         yield {"stopped": True}
@@ -136,7 +139,7 @@ def answers(lines: Iterator[str], trained: Callable[..., Iterator[Any]] = steps_
 def _obey(commands: Commands, lines: Iterator[str]) -> None:
     commands.listen(lines)
     time.sleep(PATIENCE)  # the model may still be loading
-    os._exit(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _lines() -> Iterator[str]:

@@ -26,7 +26,10 @@ ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tok
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
 
 # After text was removed.
-UNLEARNED = "The adapter had learned this text and is deleted; `polydraft learn {}` trains it anew from what is left."
+UNLEARNED = (
+    "The adapter had learned this text and is deleted. Polydraft trains it again from what is left when the page next "
+    "lists the stores or starts; `polydraft learn {}` does so now."
+)
 
 _SHOWN = 20  # damaged places, or documents, that are listed individually
 
@@ -115,12 +118,16 @@ def export(
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write, .jsonl.zst.")],
     as_json: Json = False,
 ) -> None:
-    """Write a personal store to one file that any Polydraft can import."""
+    """Write a personal store to one file that any Polydraft can import, with what the model learned from it."""
     from ngram_builder import personal
 
     with closing(_opened(store, None)) as opened:
-        written = personal.export(opened, out)
-    _print(as_json, "ngram export", {"store": store, "documents": written}, f"{out}: {written} documents of {store}.")
+        done = personal.export(opened, out)
+    row = {"store": store, "documents": done.documents, "adapter": done.adapter}
+    message = f"{out}: {done.documents} documents of {store}{', and its adapter' if done.adapter else ''}."
+    if done.left_out:
+        message += f" Its adapter is left out: {done.left_out}"
+    _print(as_json, "ngram export", row, message)
 
 
 def import_(
@@ -129,14 +136,23 @@ def import_(
     tokenizer: ModelName = "default",
     as_json: Json = False,
 ) -> None:
-    """Add an exported store to a personal store, except documents that it already has."""
+    """Add an exported store to a personal store, except documents that it already has, and its adapter if the store has
+    none."""
     from ngram_builder import personal
 
     with closing(_opened(store, tokenizer, create=True)) as opened:
-        tokens = personal.restore(opened, path)
-    _print(
-        as_json, "ngram import", {"store": store, "tokens": tokens}, f"Added {tokens:,} tokens from {path} to {store}."
-    )
+        done, left_out = personal.restore(opened, path), ""
+        if done.adapter:
+            from core.models import load_model
+
+            left_out = personal.adopt(opened, done.adapter, load_model(tokenizer))
+    row = {"store": store, "tokens": done.tokens, "adapter": done.adapter is not None and not left_out}
+    message = f"Added {done.tokens:,} tokens from {path} to {store}."
+    if row["adapter"]:
+        message += " Drafts use its adapter too."
+    elif left_out:
+        message += f" The adapter in it is left out: {left_out}."
+    _print(as_json, "ngram import", row, message)
 
 
 def compile_(

@@ -117,7 +117,7 @@ def learner_for(service: DraftService) -> Learner:
 
 
 def _go_on_learning(learner: Learner, service: DraftService) -> None:
-    """Starts the trainings that became necessary while no server ran, or that its end interrupted."""
+    """Trains adapters anew that were removed together with text while no server ran, or too shortly before its end."""
     from core.ngram.shelf import stores_folder
 
     if any(stores_folder().glob("*.sqlite")):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,15 +14,18 @@ from typing import TYPE_CHECKING, Any, cast
 
 import zstandard
 
-from core.errors import InputError
+from core.errors import BackendUnavailable, InputError
 from ngram_builder.pipeline import BuildReport, merge
 from ngram_builder.readers import Damage, File, Reading, expand, read_file, spelled
 
 if TYPE_CHECKING:
+    from core.models import LanguageModel
+    from core.models.adapter import Adapter
     from core.ngram import NgramStore
     from core.ngram.personal import PersonalStore, StoredText
 
-FORMAT, VERSION = "polydraft personal store", 1
+FORMAT, VERSION, WITH_ADAPTER = "polydraft personal store", 1, 2
+LONGEST_LINE = 1 << 28  # bytes; one line is a document, or an adapter
 
 Progress = Callable[[float, str], None]
 
@@ -104,20 +108,50 @@ def origin_of(file: Any) -> str:
     return spelled(name if "://" in name else str(Path(name).resolve()))
 
 
-def export(store: PersonalStore, out: Path) -> int:
-    """Writes all texts of a store to a portable file: JSON lines, packed as .zst, for any tokenizer. Returns the
-    number of documents. Raises OSError when the disk refuses."""
+@dataclass(frozen=True)
+class Exported:
+    """What `export` wrote: the number of documents; whether the store's adapter is with them, and if it was left out,
+    the reason."""
+
+    documents: int
+    adapter: bool
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What `restore` added: the number of tokens; the adapter in the file, if there is one."""
+
+    tokens: int
+    adapter: Adapter | None
+
+
+def export(store: PersonalStore, out: Path) -> Exported:
+    """Writes all texts of a store to a portable file: JSON lines, packed as .zst, for any tokenizer; and its adapter,
+    if it has one, for the adapter's model. Raises OSError when the disk refuses."""
+    from core.models import adapter as files
+
+    parts, left_out = {}, ""
+    if (store.learned / files.WEIGHTS).exists():
+        try:
+            files.load(store.learned)
+            for part in (files.CONFIG, files.WEIGHTS):
+                parts[part] = b64encode((store.learned / part).read_bytes()).decode()
+        except files.AdapterError as error:
+            parts, left_out = {}, str(error)
     handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)  # private, like the store
     written = 0
     try:
         compressor = zstandard.ZstdCompressor(write_checksum=True)
         with os.fdopen(handle, "wb") as file, compressor.stream_writer(file, closefd=False) as packed:
-            packed.write(_line({"format": FORMAT, "version": VERSION}))
+            packed.write(_line({"format": FORMAT, "version": WITH_ADAPTER if parts else VERSION}))
             for text in store.texts():
                 packed.write(
                     _line({"origin": text.origin, "added": text.added, "times": text.times, "passages": text.passages})
                 )
                 written += 1
+            if parts:
+                packed.write(_line({"adapter": parts}))
             packed.write(_line({"end": written}))  # a truncated file lacks this line
             packed.flush(zstandard.FLUSH_FRAME)
             file.flush()
@@ -125,16 +159,38 @@ def export(store: PersonalStore, out: Path) -> int:
         Path(name).replace(out)
     finally:
         Path(name).unlink(missing_ok=True)
-    return written
+    return Exported(written, bool(parts), left_out)
 
 
-def restore(store: PersonalStore, path: Path) -> int:
-    """Adds the contents of a file written by `export`, except documents that the store already has. Returns the
-    number of tokens added.
+def restore(store: PersonalStore, path: Path) -> Restored:
+    """Adds the texts of a file written by `export`, except documents that the store already has. The adapter in it is
+    validated and returned; `adopt` puts it beside the store.
 
     All or nothing. Raises InputError when the file is not an export, or damaged; OSError when it cannot be read.
     """
-    return store.restore(_exported(path))
+    found: list[Adapter] = []
+    return Restored(store.restore(_exported(path, found)), found[0] if found else None)
+
+
+def adopt(store: PersonalStore, adapter: Adapter, model: LanguageModel) -> str:
+    """Puts an imported adapter beside the store, whose texts contain all that it learned. Returns the reason if the
+    model or the store does not take it, or ""."""
+    from core.models import adapter as files
+
+    removals = store.removals
+    if (store.learned / files.WEIGHTS).exists():
+        return f"{store.name} has one of its own"
+    try:
+        model.adapt([(adapter, 1.0)])  # checks the model's fingerprint and the shapes
+        model.adapt([])
+    except BackendUnavailable:
+        if adapter.model != model.fingerprint:
+            return "it was trained for another model"
+    except files.AdapterError as error:
+        return str(error).rstrip(".")
+    with store.unless_removed(removals, learned=True):
+        files.save(adapter, store.learned)
+    return ""
 
 
 def gather(stores: Iterable[PersonalStore], into: PersonalStore) -> int:
@@ -156,7 +212,8 @@ def _line(entry: dict[str, Any]) -> bytes:
     return json.dumps(entry, ensure_ascii=False).encode() + b"\n"
 
 
-def _exported(path: Path) -> Iterator[StoredText]:
+def _exported(path: Path, adapters: list[Adapter]) -> Iterator[StoredText]:
+    """The documents of an exported file; its adapter is added to the list."""
     from core.ngram.personal import MOST_TIMES, StoredText
 
     with path.open("rb") as file:
@@ -164,21 +221,40 @@ def _exported(path: Path) -> Iterator[StoredText]:
         head = next(lines, {})
         if head.get("format") != FORMAT:
             raise InputError(f"{path} is not an exported personal store.")
-        if head.get("version") != VERSION:
-            raise InputError(f"{path} has version {head.get('version')}; this program reads {VERSION}. Update it.")
-        ended = False
+        if head.get("version") not in (VERSION, WITH_ADAPTER):
+            raise InputError(f"{path} has version {head.get('version')}; this program reads {WITH_ADAPTER}. Update it.")
+        ended, found = False, 0
         for number, entry in enumerate(lines, start=2):
             match entry:
-                case {"end": int(documents)} if documents == number - 2 and not ended:
+                case {"end": int(documents)} if documents == found and not ended:
                     ended = True
+                case {"adapter": {**parts}} if not adapters:
+                    adapters.append(_adapter_of(parts, path))
                 case {"origin": str(origin), "added": str(added), "times": int(times), "passages": [*passages]} if (
                     0 < times <= MOST_TIMES and all(isinstance(text, str) for text in passages)
                 ):
+                    found += 1
                     yield StoredText(origin, added, times, tuple(passages))
                 case _:
                     raise InputError(f"{path} is damaged: line {number} is not a document. Nothing was added.")
         if not ended:
             raise InputError(f"{path} is truncated. Nothing was added.")
+
+
+def _adapter_of(parts: dict[str, Any], path: Path) -> Adapter:
+    """The adapter in an export, from its files as base64: validated in a private folder. Raises InputError."""
+    from core.models import adapter as files
+
+    with tempfile.TemporaryDirectory(prefix="polydraft-") as name:
+        try:
+            for part in (files.CONFIG, files.WEIGHTS):
+                files.write(Path(name) / part, b64decode(parts[part], validate=True))
+            return files.load(Path(name))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"{path} is damaged: its adapter is incomplete. Nothing was added.") from error
+        except files.AdapterError as error:
+            reason = str(error).replace(f"{name}{os.sep}", "")
+            raise InputError(f"{path} is damaged: {reason} Nothing was added.") from error
 
 
 def _lines(file: Any, path: Path) -> Iterator[dict[str, Any]]:
@@ -187,10 +263,12 @@ def _lines(file: Any, path: Path) -> Iterator[dict[str, Any]]:
         with zstandard.ZstdDecompressor().stream_reader(file) as unpacked:
             while piece := unpacked.read(1 << 20):
                 *whole, held = (held + piece).split(b"\n")
+                if len(held) > LONGEST_LINE:
+                    raise ValueError(f"a line is longer than {LONGEST_LINE:,} bytes")
                 for line in whole:
                     entry = json.loads(line)
                     yield entry if isinstance(entry, dict) else {}
-    except (zstandard.ZstdError, ValueError) as error:
+    except (zstandard.ZstdError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path} is not an exported personal store, or damaged ({error}). Nothing was added."
         ) from error

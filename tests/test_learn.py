@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+import os
 import random
 import shutil
+import stat
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -28,12 +34,13 @@ from core.adapters import Adapters
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import BackendUnavailable, InputError
 from core.models import hf
-from core.models.adapter import WEIGHTS, Adapter, AdapterError, Result, load, save
+from core.models.adapter import WEIGHTS, Adapter, AdapterError, LowRank, Result, load, save
 from core.models.torch_model import TorchModel
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.personal import PersonalStore, remove_files
 from core.ngram.shelf import Shelf, interpolation
+from ngram_builder import personal as travelling
 from training import personal
 from training.adapter import AdapterRecipe, State, Student, Trainer
 from training.personal import LEAST, Outcome, Stage, joined, learn, mean_and_error, mixed_gains, split
@@ -346,6 +353,44 @@ def test_a_damaged_state_begins_anew(store: PersonalStore, fresh: Load) -> None:
     assert last.result.better
 
 
+def test_training_may_be_paused_and_stopped_before_every_layer(store: PersonalStore, fresh: Load) -> None:
+    layers = fresh().layers.module.config.num_hidden_layers
+    calls = 0
+
+    def going() -> None:
+        nonlocal calls
+        calls += 1
+        if stopping and calls > 40 * layers:
+            raise KeyboardInterrupt
+
+    stopping = False
+    student = Student(fresh().layers.module, QUICK, torch.float32, going)
+    student.loss(torch.from_numpy(pieces_of(1))).backward()
+    assert calls == 2 * layers - 1  # forward and backward
+    calls, stopping = 0, True
+    with pytest.raises(KeyboardInterrupt):
+        list(learn(store, fresh(), recipe=QUICK, going=going))
+    state = State.of(*personal.files.read_tensors(store.learned / personal.STATE), _identity(fresh()))
+    assert state is not None
+    assert state.steps > 0
+    with store.unless_removed(0):  # it holds no lock
+        pass
+
+
+def _identity(model: TorchModel) -> str:
+    return json.dumps({"model": model.fingerprint, "recipe": QUICK.identity()})
+
+
+def test_files_that_a_killed_training_left_unfinished_are_removed(store: PersonalStore, fresh: Load) -> None:
+    store.learned.mkdir()
+    left = store.learned / "x.tmp"
+    left.write_bytes(b"weights")
+    (store.path.parent / "link").hardlink_to(left)
+    outcome_of(learn(store, fresh(), recipe=QUICK))
+    assert not left.exists()
+    assert (store.path.parent / "link").read_bytes() == bytes(7)
+
+
 # ---------------------------------------------------------------- forgetting
 
 SECRET = "zq7"
@@ -374,6 +419,23 @@ def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: P
     assert autocomplete.adapt()
     assert readiness() == pytest.approx(alone, abs=1e-5)
     shelf.close()
+
+
+def test_an_adapter_that_is_removed_with_text_is_to_be_learned_again(store: PersonalStore, fresh: Load) -> None:
+    store.add("b.txt", ["an old phrase"])
+    store.forget("old phrase")
+    store.refresh()
+    assert not store.relearning  # there was none
+    outcome_of(learn(store, fresh(), recipe=QUICK))
+    store.add("c.txt", ["an old phrase"])
+    store.refresh()
+    assert not store.relearning
+    store.forget("old phrase")
+    store.refresh()
+    assert store.relearning
+    outcome_of(learn(store, fresh(), recipe=QUICK))
+    store.refresh()
+    assert not store.relearning
 
 
 @pytest.mark.parametrize("how", ["a phrase", "a document", "a replaced document", "the store", "a damaged store"])
@@ -423,11 +485,20 @@ def test_removed_files_are_overwritten(store: PersonalStore, tmp_path: Path) -> 
 # ---------------------------------------------------------------- in use
 
 
-def published(store: PersonalStore, model: TorchModel, gain: float = 1.0, seed: int = 0, strength: float = 1.0) -> None:
+def published(
+    store: PersonalStore,
+    model: TorchModel,
+    gain: float = 1.0,
+    seed: int = 0,
+    strength: float = 1.0,
+    general: float = 0.0,
+    others: float = 0.0,
+) -> None:
     from test_adapter import adapter_for
 
     made = adapter_for(model.layers.projections, ["q_proj"], size=0.3, seed=seed)
-    save(replace(made, model=model.fingerprint, result=Result(1, 1, gain, 0.1, strength)), store.learned)
+    result = Result(1, 1, gain, 0.1, strength, general, others)
+    save(replace(made, model=model.fingerprint, result=result), store.learned)
 
 
 def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
@@ -491,16 +562,63 @@ def test_complete_uses_the_adapters_of_the_stores_that_it_names(monkeypatch: pyt
 def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
     stores = PersonalStores(fresh().tokenizer, tmp_path)
 
-    def says() -> str:
+    def about() -> dict[str, Any]:
         return stores.list()[0]["adapter"]
 
-    assert says() == ""
+    assert about() is None
     store.learned.mkdir()
-    assert "has not ended" in says()
-    published(store, fresh(), gain=0.25)
-    assert says() == "The model has learned 1 tokens: each token that you write next is 28% more probable."
+    assert "has not finished" in about()["says"]
+    published(store, fresh(), gain=0.25, strength=0.8, general=-0.02, others=-4.0)
+    assert about() == {
+        "says": "The model has learned 1 tokens: each token of your newest text, which it had not read, became 28% "
+        "more probable, and its loss on text by others grew by 0.5%.",
+        "better": True,
+        "on": True,
+        "strength": 0.8,
+        "usual": 0.8,
+    }
+    stores.set_strength("me", 0.5)
+    assert about()["says"].endswith("grew by 0.5% (measured at the strength 0.8).")
+    stores.switch_adapter("me", False)
+    assert (about()["on"], about()["strength"]) == (False, 0.5)
     published(store, fresh(), gain=0.05)
-    assert "drafts do not use it" in says()
+    assert "drafts do not use it" in about()["says"]
+    (store.learned / WEIGHTS).write_bytes(b"damaged")
+    assert "cannot be used: " in about()["says"]
+
+
+def test_the_strength_and_the_switch_of_an_adapter_act_at_once(
+    tmp_path: Path, store: PersonalStore, fresh: Load
+) -> None:
+    model = fresh()
+    used: list[list[float]] = []
+    adapt = model.adapt
+    model.adapt = lambda adapters: (used.append([strength for _, strength in adapters]), adapt(adapters))[1]
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+    published(store, model, strength=0.6)
+    for change, expected in (
+        (lambda: None, [0.6]),
+        (lambda: store.set_strength(0.25), [0.25]),
+        (lambda: store.set_strength(0.0), []),
+        (lambda: store.set_strength(None), [0.6]),
+        (lambda: store.switch_adapter(False), []),
+        (lambda: store.switch_adapter(True), [0.6]),
+    ):
+        change()
+        assert autocomplete.adapt()
+        assert used[-1] == expected
+    shelf.close()
+    with pytest.raises(InputError, match="0 to 1 expected"):
+        store.set_strength(1.5)
+
+
+@pytest.mark.parametrize("said", ["nan", "two", "-1"])
+def test_a_store_with_a_wrong_strength_is_refused(store: PersonalStore, said: str) -> None:
+    with store._writing():
+        store._set("strength", said)
+    with pytest.raises(StoreError, match="its strength is"):
+        PersonalStore.open(store.path)
 
 
 def test_an_adapter_that_is_not_usable_is_said_and_the_model_drafts_alone(
@@ -551,6 +669,73 @@ def test_when_adapters_change_running_requests_begin_again_with_the_new_weights(
     asyncio.run(type_in_two_tabs())
 
 
+# ---------------------------------------------------------------- export and import
+
+
+def test_an_adapter_travels_with_its_store(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+    model = fresh()
+    out = tmp_path / "me.jsonl.zst"
+    assert travelling.export(store, out) == travelling.Exported(1, adapter=False)
+    published(store, model, strength=0.7)
+    assert travelling.export(store, out).adapter
+    with PersonalStore.open(tmp_path / "you.sqlite", model.tokenizer, create=True) as you:
+        found = travelling.restore(you, out)
+        assert found.tokens == 5000
+        assert found.adapter is not None
+        assert travelling.adopt(you, found.adapter, model) == ""
+        assert (you.learned / WEIGHTS).read_bytes() == (store.learned / WEIGHTS).read_bytes()
+        if os.name == "posix":
+            assert {stat.S_IMODE(path.stat().st_mode) for path in you.learned.iterdir()} == {0o600}
+        assert travelling.adopt(you, found.adapter, model) == "you has one of its own"
+        assert you.forget("a.txt").adapter  # what it learned is text of the store
+        other = replace(found.adapter, model="another")
+        assert "trained for another model" in travelling.adopt(you, other, model)
+        (place, low), *_ = found.adapter.maps.items()
+        wide = replace(found.adapter, maps={place: LowRank(torch.ones(2, 999), low.b)})
+        assert "the model has" in travelling.adopt(you, wide, model)
+        assert not you.learned.exists()
+    (store.learned / WEIGHTS).write_bytes(b"damaged")
+    done = travelling.export(store, out)
+    assert (done.documents, done.adapter) == (1, False)
+    assert "is damaged" in done.left_out
+
+
+def _pickled() -> str:
+    buffer = io.BytesIO()
+    torch.save({"x": torch.ones(1)}, buffer)
+    return b64encode(buffer.getvalue()).decode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda parts: parts.pop("adapter_config.json"),
+        lambda parts: parts.update({WEIGHTS: 7}),
+        lambda parts: parts.update({WEIGHTS: "no base64 at all!"}),
+        lambda parts: parts.update({WEIGHTS: parts[WEIGHTS][:2000]}),
+        lambda parts: parts.update({WEIGHTS: _pickled()}),
+        lambda parts: parts.update({"adapter_config.json": b64encode(b"[" * 100_000).decode()}),
+    ],
+    ids=["half", "a number", "no base64", "cut", "a pickle", "deep"],
+)
+def test_an_import_with_a_hostile_adapter_adds_nothing(
+    tmp_path: Path, store: PersonalStore, fresh: Load, change: Callable[[dict[str, Any]], object]
+) -> None:
+    published(store, fresh())
+    out = tmp_path / "me.jsonl.zst"
+    travelling.export(store, out)
+    lines = [
+        json.loads(line) for line in zstandard.ZstdDecompressor().stream_reader(out.read_bytes()).read().splitlines()
+    ]
+    change(lines[-2]["adapter"])
+    out.write_bytes(zstandard.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
+    with PersonalStore.open(tmp_path / "you.sqlite", fresh().tokenizer, create=True) as you:
+        with pytest.raises(InputError, match="is damaged: .* Nothing was added") as caught:
+            travelling.restore(you, out)
+        assert "\n" not in str(caught.value)
+        assert you.summary()["tokens"] == 0
+
+
 # ---------------------------------------------------------------- the evaluation
 
 
@@ -585,7 +770,7 @@ def test_the_command_learns_and_forgetting_says_what_to_do(
 ) -> None:
     monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
     monkeypatch.setattr(personal_cli, "stores_folder", lambda: tmp_path)
-    monkeypatch.setattr("os.nice", lambda _: 0)
+    monkeypatch.setattr(learn_cli, "go_last", lambda: None)
     model = str(tiny_folder("compiled llama"))
     with PersonalStore.open(tmp_path / "me.sqlite", fresh().tokenizer, create=True) as store:
         store.add("a.txt", [letters(5000)])
@@ -604,6 +789,6 @@ def test_the_command_learns_and_forgetting_says_what_to_do(
     assert "learned all of it before" in run("learn", "me", "--model", model)
     assert "no personal store called 'you'" in run("learn", "you", "--model", model, status=1)
     said = run("ngram", "forget", "a.txt", "--store", "me", "--tokenizer", model)
-    assert "`polydraft learn me` trains it anew" in said
+    assert "`polydraft learn me` does so now" in said
     assert not (tmp_path / "me.adapter").exists()
     assert "learning needs at least" in run("learn", "me", "--model", model, status=1)

@@ -115,9 +115,10 @@ class Student:
             setattr(module.get_submodule(parent), name, made)
             if rank:
                 self.places[place] = made
-        for layer in self._module.model.layers:
+        for i, layer in enumerate(self._module.model.layers):
             layer.register_forward_pre_hook(lambda *_: going())
-            layer.register_full_backward_pre_hook(lambda *_: going())
+            if i:  # the input of the first one has no gradient
+                layer.register_full_backward_pre_hook(lambda *_: going())
         output: Any = module.get_output_embeddings()
         self._output = output.weight.detach().to(self.dtype)  # (V, D)
 

@@ -1,12 +1,13 @@
 // @ts-check
 /**
  * The tab of personal stores: lists stores, creates and deletes them, switches them on and off, adds phrases and forgets
- * texts. adding.js adds files, searching.js searches. Loaded when the tab is first opened. After every action the list is
+ * texts. adding.js adds files, searching.js searches, training.js trains the model on a store. Loaded when the tab is first opened. After every action the list is
  * requested from the server again.
  */
 
 import { Adding } from "./adding.js";
 import { Searching } from "./searching.js";
+import { Training } from "./training.js";
 import { getJson, postJson } from "./transport.js";
 import { ago, clearError, field, messageOf, newElement, originName, plural, setText, showError, size } from "./wording.js";
 
@@ -14,7 +15,7 @@ import { ago, clearError, field, messageOf, newElement, originName, plural, setT
  * A store as the server lists it; one that cannot be used has only a name and a problem.
  * @typedef {{origin: string, documents: number, tokens: number, added: string}} Origin
  * @typedef {{store: string, problem?: string, enabled: boolean, learning: boolean, bytes: number, changed: string,
- *            tokens: number, origins: Origin[], unlisted: number, adapter: string}} Store
+ *            tokens: number, origins: Origin[], unlisted: number, adapter: import("./training.js").Adapter | null}} Store
  */
 
 const FIRST = "me"; // the store that is created for the first files
@@ -54,6 +55,7 @@ export class StoresTab {
     this.stores = [];
     this.adding = new Adding(this);
     this.searching = new Searching(this);
+    this.training = new Training(this);
 
     this.onSubmit(".ps-new", async (form) => {
       const store = field(form, "store").value.trim();
@@ -115,7 +117,9 @@ export class StoresTab {
   // ---------------------------------------------------------------- the list
 
   async refresh() {
-    this.stores = (await getJson("/api/stores")).stores;
+    const listed = await getJson("/api/stores");
+    this.stores = listed.stores;
+    this.training.follow(listed.trainings);
     const list = this.find(".ps-list");
     const old = new Map([...list.children].map((item) => [/** @type {HTMLElement} */ (item).dataset.store, item]));
     for (const [i, store] of this.stores.entries()) {
@@ -141,7 +145,7 @@ export class StoresTab {
   /** @param {Store} store */
   newStore({ store }) {
     const item = newElement("li", "ps-store", `
-      <div class="ps-what"><h3></h3><p class="ps-facts"></p><p class="ps-facts ps-adapter" hidden></p></div>
+      <div class="ps-what"><h3></h3><p class="ps-facts"></p></div>
       <div class="ps-switches">
         <label><input type="checkbox" role="switch" class="ps-on"> Use in drafts</label>
         <label><input type="checkbox" role="switch" class="ps-learns"> Learn as I write</label>
@@ -154,6 +158,7 @@ export class StoresTab {
         <button type="button" class="ps-delete">Delete this store</button>
       </details>`);
     item.dataset.store = store;
+    item.querySelector(".ps-error")?.before(this.training.newPart(store));
     setText(item, "h3", store);
     const on = /** @type {HTMLInputElement} */ (item.querySelector(".ps-on"));
     const learns = /** @type {HTMLInputElement} */ (item.querySelector(".ps-learns"));
@@ -179,15 +184,14 @@ export class StoresTab {
 
   /**
    * @param {HTMLElement} item
-   * @param {Store} store
+   * @param {Store} row
    */
-  draw(item, { store, enabled, learning, bytes, changed, tokens, origins, unlisted, adapter }) {
+  draw(item, row) {
+    const { store, enabled, learning, bytes, changed, tokens, origins, unlisted } = row;
     const facts = /** @type {HTMLElement} */ (item.querySelector(".ps-facts"));
     facts.textContent = `${plural(tokens, "token")} · ${size(bytes)} · changed ${ago(changed)}`;
     facts.title = new Date(changed).toLocaleString();
-    const learned = /** @type {HTMLElement} */ (item.querySelector(".ps-adapter"));
-    learned.hidden = !adapter;
-    learned.textContent = adapter;
+    this.training.draw(/** @type {HTMLElement} */ (item.querySelector(".ps-style")), row);
     const on = /** @type {HTMLInputElement} */ (item.querySelector(".ps-on"));
     const learns = /** @type {HTMLInputElement} */ (item.querySelector(".ps-learns"));
     on.checked = enabled;
@@ -237,7 +241,7 @@ export class StoresTab {
   /** @param {string} store */
   async delete(store) {
     const confirmed = await this.confirm(
-      `Delete the store ${store}?`, "Its texts and counts are overwritten and removed. This cannot be undone.", "Delete",
+      `Delete the store ${store}?`, "Its texts and counts, and what the model learned from them, are overwritten and removed. This cannot be undone.", "Delete",
     );
     if (!confirmed) return;
     await postJson("/api/stores/delete", { store });
@@ -267,7 +271,7 @@ export class StoresTab {
     }
     const removed = documents ? plural(documents, "document") : plural(places, "place");
     const rest = complete ? "" : " Another program has the store open; the last traces are removed when it closes the store.";
-    const again = unlearned.map((store) => ` The adapter of ${store} had learned this text and is deleted; polydraft learn ${store} trains it anew.`);
+    const again = unlearned.map((store) => ` What the model had learned from ${store} is deleted; it learns again from what is left.`);
     this.report(`Forgot ${name}: removed ${removed}.${again.join("")}${rest}`, []);
     await this.refresh();
     await this.searching.again();

@@ -1,0 +1,368 @@
+"""Adapters that are trained beside the server: paused while somebody types, stopped by a click, ended with the server,
+and trained again from what is left when text was forgotten."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import psutil
+import pytest
+
+from app import learner_child
+from app.learner import KNOWN, STOPPED, TOO_LITTLE, Learner
+from app.learner_child import Commands, Order, Stopped, answers
+from core.errors import InputError, PolydraftError
+from core.models import hf
+from core.models.adapter import load
+from core.ngram.personal import PersonalStore
+
+PATIENCE = 20.0
+SAYS = """
+import json, sys, time
+order = json.loads(sys.stdin.readline())
+def say(**answer):
+    print(json.dumps(answer), flush=True)
+def stage(share, curve=()):
+    say(stage={"says": "Training", "share": share, "left": 60.0, "held_out": None, "curve": curve})
+def outcome(better=True, share=1.0, new=True):
+    say(outcome={"result": {"better": better}, "share": share, "new": new, "curve": [[0, -4.0], [64, -3.0]]})
+"""
+WAITS = SAYS + "stage(0.5, [[0, -4.0]])\nsys.stdin.read()\nsay(stopped=True)\n"
+
+
+class Trained:
+    """A learner whose process runs a script, with what it asks for."""
+
+    def __init__(self, script: str, quiet: float = 0.05) -> None:
+        self.removals: dict[str, int] = {}
+        self.gave_up: list[str] = []
+        self.tokens = 5000
+        self.learner = Learner(self.order, self.gave_up.append, [sys.executable, "-c", script], quiet)
+
+    def order(self, store: str) -> tuple[Order, int]:
+        if self.tokens < 4000:
+            raise InputError(f"The store {store} has too few tokens.")
+        return Order(f"{store}.sqlite"), self.removals.get(store, 0)
+
+    def row(self, store: str = "me", relearning: bool = False) -> dict[str, Any]:
+        return {"store": store, "removals": self.removals.get(store, 0), "relearning": relearning}
+
+    def now(self, store: str = "me") -> dict[str, Any]:
+        return next((row for row in self.learner.trainings() if row["store"] == store), {})
+
+    def until(self, condition: Callable[[dict[str, Any]], Any], store: str = "me") -> dict[str, Any]:
+        deadline = time.monotonic() + PATIENCE
+        while not condition(self.now(store)):
+            assert time.monotonic() < deadline, self.now(store)
+            time.sleep(0.005)
+        return self.now(store)
+
+    def ended(self, store: str = "me") -> dict[str, Any]:
+        return self.until(lambda row: row.get("state") == "ended", store)
+
+
+@pytest.fixture
+def trained() -> Iterator[Callable[..., Trained]]:
+    made: list[Trained] = []
+
+    def make(script: str, quiet: float = 0.05) -> Trained:
+        made.append(Trained(script, quiet))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.learner.close()
+    assert all(not child.is_running() for child in psutil.Process().children() if "sqlite" in str(child.cmdline()))
+
+
+def test_a_training_shows_how_far_it_is_and_ends_in_silence_if_the_adapter_helps(
+    trained: Callable[..., Trained],
+) -> None:
+    one = trained(SAYS + "stage(0.25, [[0, -4.0]])\nsys.stdin.readline()\noutcome()")
+    one.learner.start("me")
+    row = one.until(lambda row: row["share"])
+    assert (row["state"], row["says"], row["share"], row["left"]) == ("running", "Training", 0.25, 60.0)
+    assert row["curve"] == [[0, -4.0]]
+    one.learner.typed()  # writes a line
+    row = one.ended()
+    assert (row["message"], row["failed"], row["curve"]) == ("", False, [[0, -4.0], [64, -3.0]])
+
+
+@pytest.mark.parametrize(
+    ("script", "says", "failed"),
+    [
+        ("outcome(better=False)", TOO_LITTLE, False),
+        ("outcome(new=False)", KNOWN, False),
+        ("outcome(share=0.6)", "ended after 60% of the training", False),
+        ("say(refused='The disk is full.')", "The disk is full.", True),
+        ("raise ValueError('no such layer')", "ended with an error: ValueError: no such layer", True),
+        ("import os; os.kill(os.getpid(), 9)", "memory was short", True),
+        ("import os; os.write(1, b'{\"half\": '); os._exit(3)", "it said nothing", True),
+    ],
+)
+def test_every_end_is_said_in_words(trained: Callable[..., Trained], script: str, says: str, failed: bool) -> None:
+    one = trained(SAYS + script)
+    one.learner.start("me")
+    row = one.ended()
+    assert says in row["message"]
+    assert row["failed"] == failed
+
+
+def test_a_program_that_cannot_be_started_is_said(trained: Callable[..., Trained]) -> None:
+    one = trained("")
+    one.learner = Learner(one.order, one.gave_up.append, ["/nowhere/python"])
+    one.learner.start("me")
+    assert "cannot be started: No such file" in one.ended()["message"]
+
+
+def test_it_pauses_while_somebody_types_and_a_key_never_waits(trained: Callable[..., Trained]) -> None:
+    one = trained(SAYS + "for line in sys.stdin:\n    say(stage=dict(says=line.strip(), share=0, left=None, curve=[]))")
+    one.learner.start("me")
+    one.until(lambda row: row["state"] == "running")
+    began = time.monotonic()
+    for _ in range(30):
+        before = time.perf_counter()
+        one.learner.typed()
+        assert time.perf_counter() - before < 0.05
+        time.sleep(0.01)
+        assert one.now()["says"] in ("Loading the model", "pause")
+    row = one.until(lambda row: row["says"] == "pause")
+    assert row["paused"]
+    row = one.until(lambda row: row["says"] == "go")
+    assert not row["paused"]
+    assert time.monotonic() - began > 0.3
+
+
+def test_it_does_not_begin_while_somebody_types(trained: Callable[..., Trained]) -> None:
+    one = trained(WAITS, quiet=0.3)
+    one.learner.typed()
+    one.learner.start("me")
+    time.sleep(0.1)
+    assert one.now()["state"] == "waiting"
+    one.until(lambda row: row["state"] == "running")
+
+
+def test_one_click_stops_it_and_another_goes_on(trained: Callable[..., Trained]) -> None:
+    one = trained(WAITS)
+    one.learner.start("me")
+    one.until(lambda row: row["share"])
+    one.learner.start("me")  # a second click changes nothing
+    assert len(one.learner.trainings()) == 1
+    one.learner.stop("me")
+    row = one.ended()
+    assert (row["message"], row["failed"], row["stopping"]) == (STOPPED, False, False)
+    one.learner.start("me")
+    one.until(lambda row: row["share"])
+
+
+def test_one_store_after_the_other(trained: Callable[..., Trained]) -> None:
+    one = trained(WAITS)
+    one.learner.start("me")
+    one.learner.start("work")
+    one.until(lambda row: row["share"])
+    assert one.now("work")["state"] == "waiting"
+    one.learner.stop("work")
+    assert one.now("work")["state"] == "ended"
+    one.learner.start("work")
+    one.learner.stop("me")
+    one.until(lambda row: row["share"], "work")
+
+
+def test_too_little_text_is_refused_at_the_click(trained: Callable[..., Trained]) -> None:
+    one = trained(WAITS)
+    one.tokens = 100
+    with pytest.raises(InputError, match="too few"):
+        one.learner.start("me")
+    assert one.learner.trainings() == []
+
+
+def test_when_text_is_forgotten_it_learns_again_from_what_is_left(trained: Callable[..., Trained]) -> None:
+    one = trained(WAITS)
+    one.learner.follow([one.row(), one.row("work"), {"store": "old", "problem": "damaged"}])
+    assert one.learner.trainings() == []
+    one.learner.follow([one.row(relearning=True)])
+    assert one.until(lambda row: row["share"])["again"]
+    one.learner.follow([one.row(relearning=True)])  # it is under way
+    assert not one.now()["stopping"]
+    one.removals["me"] = 1  # more is forgotten
+    one.learner.follow([one.row(relearning=True)])
+    one.until(lambda row: row["state"] == "running" and not row["stopping"] and not row["share"])
+    assert one.until(lambda row: row["share"])["again"]
+    assert one.gave_up == []
+    one.learner.stop("me")
+    one.ended()
+    assert one.gave_up == ["me"]
+
+
+def test_text_that_another_program_removes_starts_the_training_anew(trained: Callable[..., Trained]) -> None:
+    one = trained(SAYS + "sys.stdin.readline()\nsay(refused='Text was forgotten.')")
+    one.learner.start("me")
+    one.until(lambda row: row["state"] == "running")
+    one.removals["me"] = 1
+    one.learner.typed()  # the script ends
+    one.until(lambda row: row["again"])
+    assert one.gave_up == []
+
+
+def test_too_little_text_left_is_said_and_not_tried_again(trained: Callable[..., Trained]) -> None:
+    one = trained(WAITS)
+    one.tokens = 100
+    one.learner.follow([one.row(relearning=True)])
+    row = one.ended()
+    assert (row["message"], row["again"]) == ("The store me has too few tokens.", True)
+    assert one.gave_up == ["me"]
+
+
+def test_a_store_that_is_deleted_is_no_longer_trained(trained: Callable[..., Trained]) -> None:
+    one = trained(WAITS)
+    one.learner.start("me")
+    one.learner.start("work")
+    one.until(lambda row: row["share"])
+    one.learner.drop("work")
+    one.learner.drop("me")
+    one.until(lambda row: not row)
+    assert one.learner.trainings() == []
+
+
+def test_the_server_takes_the_process_with_it(trained: Callable[..., Trained]) -> None:
+    one = trained(WAITS)
+    one.learner.start("me")
+    one.until(lambda row: row["share"])
+    (child,) = psutil.Process().children()
+    one.learner.close()
+    assert not child.is_running()
+    assert one.gave_up == []  # the next server goes on
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGKILL")
+def test_a_server_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
+    script = f"""
+        import sys, time
+        from app.learner import Learner
+        from app.learner_child import Order
+        learner = Learner(lambda store: (Order(store), 0), command=[sys.executable, "-c", {WAITS!r}], quiet=0)
+        learner.start("me")
+        while not learner.trainings()[0]["share"]:
+            time.sleep(0.01)
+        print("ready", flush=True)
+        time.sleep(60)
+    """
+    server = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE)
+    assert server.stdout is not None
+    assert server.stdout.readline() == b"ready\n"
+    (child,) = psutil.Process(server.pid).children()
+    server.send_signal(signal.SIGKILL)
+    server.wait()
+    server.stdout.close()
+    psutil.wait_procs([child], 10)
+    assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+# ---------------------------------------------------------------- the process
+
+
+def said(*lines: str) -> tuple[Iterator[str], Callable[[str | None], None]]:
+    """The lines of an input that stays open, and a function that adds one; None ends it."""
+    queue = SimpleQueue[str | None]()
+    for line in lines:
+        queue.put(line)
+    return iter(queue.get, None), queue.put
+
+
+ORDER = json.dumps({"store": "me.sqlite", "minutes": 2.0})
+
+
+def test_a_pause_stops_the_clock_and_the_end_of_the_input_stops_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner_child, "PATIENCE", 1e6)
+    lines, add = said(ORDER)
+    reached, closed, passed = threading.Semaphore(0), [], []
+
+    def training(order: Order, clock: Callable[[], float], going: Callable[[], None]) -> Iterator[Any]:
+        assert order == Order("me.sqlite", minutes=2.0)
+        began = clock()
+        try:
+            while True:
+                reached.release()
+                time.sleep(0.001)
+                going()
+                passed.append(clock() - began)
+        finally:
+            closed.append(True)
+        yield
+
+    got: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: got.extend(answers(lines, training)))
+    thread.start()
+    for _ in range(3):
+        reached.acquire()
+    add("pause")
+    while reached.acquire(timeout=0.2):
+        pass
+    before = passed[-1]
+    add("go")
+    reached.acquire()
+    reached.acquire()
+    assert passed[-1] - before < 0.15
+    add("pause")
+    add(None)  # also while it is paused
+    thread.join(10)
+    assert got == [{"stopped": True}]
+    assert closed == [True]
+
+
+def test_an_error_of_ours_is_a_sentence() -> None:
+    lines, _ = said(ORDER)
+
+    def training(*_: Any) -> Iterator[Any]:
+        raise PolydraftError("There is too little text.")
+        yield
+
+    assert list(answers(lines, training)) == [{"refused": "There is too little text."}]
+
+
+def test_commands_end_in_an_exception_for_the_training() -> None:
+    commands = Commands()
+    commands.going()
+    commands.listen(iter(["pause"]))
+    with pytest.raises(Stopped):
+        commands.going()
+
+
+@pytest.mark.timeout(180)
+def test_the_real_process_trains_an_adapter_that_drafts_can_use(
+    tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # it suits tiny models best
+    from tests.test_learn import letters
+
+    folder = tiny_folder("compiled llama")
+    model = hf.load(folder, "tiny", plain=True)
+    with PersonalStore.open(tmp_path / "me.sqlite", model.tokenizer, create=True) as store:
+        store.add("a.txt", [letters(5000)])
+        learner = Learner(lambda _: (Order(str(store.path), str(folder), minutes=0.02), 0))
+        learner.start("me")
+        deadline = time.monotonic() + 120
+        nice = None
+        while learner.trainings()[0]["state"] != "ended":
+            assert time.monotonic() < deadline
+            for child in psutil.Process().children():
+                if os.name == "posix" and learner.trainings()[0]["share"]:
+                    nice = child.nice()
+            time.sleep(0.02)
+        (row,) = learner.trainings()
+        assert not row["failed"], row["message"]
+        assert nice in (None, os.nice(0) + learner_child.NICE)
+        assert load(store.learned).model == model.fingerprint
+        assert row["curve"]
+    learner.close()
