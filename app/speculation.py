@@ -69,6 +69,14 @@ PROPOSERS: dict[str, Proposer] = {
     "eagle3": Proposer(_eagle3, _no_eagle3),
 }
 
+OTHER_MODEL = (
+    "The EAGLE-3 head was trained for the model alone, and a store's adapter is on: drafts stay exact, but fewer of "
+    "its proposals are accepted."
+)
+NOT_ADAPTED = (
+    "ARC's constants were measured for the model alone, and hold only there, but the adapter of a store is on. Switch "
+    "“Write in my style” off, or choose lossless speculation."
+)
 LEARNT = 16  # settings whose acceptance estimates are kept
 
 
@@ -95,13 +103,15 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
     """
     from core.drafting.speculated import Speculation, Speculator
     from core.speculative import TargetSampling
-    from core.speculative.calibration import for_model
+    from core.speculative.calibration import CalibrationError, for_model
     from core.speculative.cost import known_curve, measuring
 
     wanted, model = settings.sampling.speculation, autocomplete.model
     learnt = _learnt.setdefault(autocomplete, _Learnt())
     calibration = None
     if wanted.mode == "arc":
+        if autocomplete.adapted:
+            raise CalibrationError(NOT_ADAPTED)
         rule = autocomplete.sampler(settings.sampling.rule, settings.sampling.values, settings.temperature)
         sampling = TargetSampling(settings.tau, rule)
         calibration = learnt.calibrations.get(sampling.heat) or for_model(model, sampling)
@@ -116,10 +126,11 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
         if missing := proposer.missing(autocomplete):
             raise InputError(missing)
         learnt.drafters[wanted.drafter] = proposer.make(autocomplete)
-    # Acceptance depends on the settings, so estimates, and having been switched off, are kept per settings.
-    key = settings.model_dump_json(include={"k", "temperature", "tau", "sampling"})
+    # Acceptance depends on the settings and the adapter, so estimates, and having been switched off, are kept for each.
+    key = f"{autocomplete.adapted} {settings.model_dump_json(include={'k', 'temperature', 'tau', 'sampling'})}"
     if key not in learnt.speculators:
-        learnt.speculators[key] = Speculator(learnt.drafters[wanted.drafter], learnt.curve)
+        caution = OTHER_MODEL if autocomplete.adapted and wanted.drafter == "eagle3" else None
+        learnt.speculators[key] = Speculator(learnt.drafters[wanted.drafter], learnt.curve, caution)
         if len(learnt.speculators) > LEARNT:
             learnt.speculators.popitem(last=False)
     learnt.speculators.move_to_end(key)
@@ -170,6 +181,7 @@ def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
 
         try:
             for_model(autocomplete.model)
+            missing = NOT_ADAPTED if autocomplete.adapted else ""
         except CalibrationError as error:
             missing = str(error)
     return {

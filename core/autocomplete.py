@@ -90,6 +90,11 @@ class Autocomplete:
         self.notice = " ".join(filter(None, [self._loading_notice, *problems])) or None
         return changed
 
+    @property
+    def adapted(self) -> bool:
+        """Whether the model computes with the adapter of a store."""
+        return self._adapters.on
+
     def open(self) -> Session:
         """Opens a session with its own cached sequence. Raises ContextFull if there are too many."""
         return Session(self)

@@ -23,13 +23,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from app import learn_cli, personal_cli
+from app import learn_cli, personal_cli, sampling, speculation
 from app.cli import app
 from app.engine import Engine
 from app.evals import adapter as adapter_evaluation
 from app.evals.options import EvalOptions
 from app.jobs import Job
 from app.personal import PersonalStores
+from app.settings import DraftSettings
 from core.adapters import Adapters
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import BackendUnavailable, InputError
@@ -40,6 +41,8 @@ from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
 from core.ngram.personal import PersonalStore, remove_files
 from core.ngram.shelf import Shelf, interpolation
+from core.speculative import NgramDrafter
+from core.speculative.calibration import Calibration, CalibrationError, Constants, fingerprint
 from ngram_builder import personal as travelling
 from training import personal
 from training.adapter import AdapterRecipe, State, Student, Trainer
@@ -669,10 +672,71 @@ def test_when_adapters_change_running_requests_begin_again_with_the_new_weights(
     asyncio.run(type_in_two_tabs())
 
 
+# ---------------------------------------------------------------- speculation
+
+
+def speculating(mode: str, drafter: str) -> DraftSettings:
+    wanted = {"mode": mode, "drafter": drafter, "values": {}}
+    return DraftSettings.model_validate(
+        {"k": 2, "length": 4, "sampling": {"mode": "sampled", "seed": 3, "speculation": wanted}}
+    )
+
+
+def test_arc_is_refused_while_an_adapter_is_on_because_its_constants_hold_for_the_model_alone(
+    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fresh()
+    calibration = Calibration(fingerprint(model), "tiny", np.ones(model.dim), Constants(0.01, 0.1, 0.05))
+    calibration.save(tmp_path / "made.json")
+    monkeypatch.setattr("core.speculative.calibration.user_file", lambda *_: tmp_path / "made.json")
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+    arc = speculating("arc", "ngram")
+    speculation.chosen_by(autocomplete, arc)
+    assert speculation.catalogue(autocomplete)["arc_missing"] == ""
+    published(store, model)
+    autocomplete.adapt()
+    with pytest.raises(CalibrationError, match="measured for the model alone"):
+        speculation.chosen_by(autocomplete, arc)
+    assert "measured for the model alone" in speculation.catalogue(autocomplete)["arc_missing"]
+    store.switch_adapter(False)
+    autocomplete.adapt()
+    speculation.chosen_by(autocomplete, arc)
+    shelf.close()
+
+
+def test_an_eagle3_head_says_that_it_was_trained_for_the_model_alone(
+    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fresh()
+    monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: 1.0 + n)
+    monkeypatch.setitem(speculation.PROPOSERS, "eagle3", speculation.Proposer(lambda _: NgramDrafter([])))
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+
+    def notice(drafter: str) -> str | None:
+        settings = speculating("lossless", drafter)
+        options = settings.drafting() | sampling.options(autocomplete, settings)
+        drafts = autocomplete.open().complete("abc", **options)
+        while not drafts.done:
+            drafts.advance(model.forward(drafts.rows()))
+        assert drafts.figures is not None
+        return drafts.figures.notice
+
+    assert notice("eagle3") != speculation.OTHER_MODEL
+    published(store, model)
+    autocomplete.adapt()
+    assert notice("eagle3") == speculation.OTHER_MODEL
+    assert notice("ngram") != speculation.OTHER_MODEL
+    shelf.close()
+
+
 # ---------------------------------------------------------------- export and import
 
 
 def test_an_adapter_travels_with_its_store(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+    from test_adapter import same
+
     model = fresh()
     out = tmp_path / "me.jsonl.zst"
     assert travelling.export(store, out) == travelling.Exported(1, adapter=False)
@@ -683,7 +747,7 @@ def test_an_adapter_travels_with_its_store(tmp_path: Path, store: PersonalStore,
         assert found.tokens == 5000
         assert found.adapter is not None
         assert travelling.adopt(you, found.adapter, model) == ""
-        assert (you.learned / WEIGHTS).read_bytes() == (store.learned / WEIGHTS).read_bytes()
+        assert same(load(you.learned), load(store.learned))
         if os.name == "posix":
             assert {stat.S_IMODE(path.stat().st_mode) for path in you.learned.iterdir()} == {0o600}
         assert travelling.adopt(you, found.adapter, model) == "you has one of its own"
@@ -724,13 +788,12 @@ def test_an_import_with_a_hostile_adapter_adds_nothing(
     published(store, fresh())
     out = tmp_path / "me.jsonl.zst"
     travelling.export(store, out)
-    lines = [
-        json.loads(line) for line in zstandard.ZstdDecompressor().stream_reader(out.read_bytes()).read().splitlines()
-    ]
+    content = zstandard.ZstdDecompressor().stream_reader(out.read_bytes()).read()
+    lines = [json.loads(line) for line in content.splitlines()]
     change(lines[-2]["adapter"])
     out.write_bytes(zstandard.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
     with PersonalStore.open(tmp_path / "you.sqlite", fresh().tokenizer, create=True) as you:
-        with pytest.raises(InputError, match="is damaged: .* Nothing was added") as caught:
+        with pytest.raises(InputError, match=r"is damaged: .* Nothing was added") as caught:
             travelling.restore(you, out)
         assert "\n" not in str(caught.value)
         assert you.summary()["tokens"] == 0

@@ -12,7 +12,7 @@ class Figures:
     Attributes:
         accept_length: τ, tokens of a draft per pass over it; 0 before the first pass.
         speedup: the time that the same tokens take one by one, by the machine's cost curve, over the time taken.
-        notice: a sentence, if speculation was switched off.
+        notice: a sentence, if speculation was switched off, or the drafter does not fit the model as it is now.
     """
 
     accept_length: float

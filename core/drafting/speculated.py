@@ -41,11 +41,12 @@ class Speculator:
     Attributes:
         drafter: proposes the tokens.
         curve: ms of a pass over n tokens.
+        caution: why it may propose worse here than elsewhere, or None.
         notice: why speculation was switched off, once it was.
     """
 
-    def __init__(self, drafter: Drafter, curve: Callable[[int], float]) -> None:
-        self.drafter, self.curve = drafter, curve
+    def __init__(self, drafter: Drafter, curve: Callable[[int], float], caution: str | None = None) -> None:
+        self.drafter, self.curve, self.caution = drafter, curve, caution
         self.memory = Memory()
         self.notice: str | None = None
 
@@ -172,7 +173,7 @@ def _figures(by: Speculator, statistics: Iterable[Statistics], ms: float) -> Fig
     return Figures(
         accept_length=tokens / cycles if cycles else 0.0,
         speedup=tokens * ms / spent if spent else 1.0,
-        notice=by.notice if any(one.notice for one in s) else None,
+        notice=by.notice if any(one.notice for one in s) else by.caution,
     )
 
 
