@@ -193,6 +193,8 @@ def create_app(
     async def drafts(request: Request) -> Any:
         body = await request.json()
         fake.requests.append(body)
+        if learner:
+            learner.typed()
         if fake.fail:
             status, message, fix = fake.fail
             return JSONResponse({"message": message, "fix": fix}, status)

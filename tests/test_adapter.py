@@ -166,6 +166,32 @@ def test_the_default_model_as_its_file_has_it_gives_the_logits_of_merged_weights
     assert torch.equal(torch_model.open().feed_every(ids), before)
 
 
+def test_llama_cpp_uses_the_same_adapter(llama_model: LanguageModel, torch_model: TorchModel) -> None:
+    """llama.cpp rounds what goes into a product, so the logits differ; what the adapter changes in them does not."""
+    shapes = torch_model.layers.projections
+    one = of_model(torch_model, adapter_for(shapes, ["q_proj", "k_proj", "down_proj"], 8, 0.08))
+    other = of_model(torch_model, adapter_for(shapes, ["v_proj", "o_proj", "gate_proj", "up_proj"], 4, 0.06, seed=1))
+    ids = list(range(500, 530))
+
+    def changes(model: LanguageModel) -> list[Tensor]:
+        found: list[Tensor] = []
+        try:
+            for adapters in ([], [(one, 1.0)], [(one, 0.5), (other, 1.0)], [(other, 1.0)], []):
+                model.adapt(adapters)
+                found.append(model.open().feed_every(ids))
+        finally:
+            model.adapt([])
+        assert torch.allclose(found[0], found[-1], atol=1e-3)
+        return [after - found[0] for after in found[1:-1]]
+
+    for ours, theirs in zip(changes(torch_model), changes(llama_model), strict=True):
+        assert float(ours.std()) > 0.5
+        alike = torch.cosine_similarity(ours.flatten(), theirs.flatten(), 0)
+        assert float(alike) > 0.95
+    with pytest.raises(AdapterError, match="another model"):
+        llama_model.adapt([(replace(one, model="another"), 1.0)])
+
+
 def test_an_adapter_of_another_model_is_refused(tiny_folder: Callable[[str], Path]) -> None:
     model = hf.load(tiny_folder("compiled llama"), "tiny")
     adapter = adapter_for(model.layers.projections, ["q_proj"])

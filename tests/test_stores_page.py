@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,7 +14,10 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page, expect
 
 from app.personal import PersonalStores
-from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, FakeDrafts, Server, create_app
+from core.models.adapter import Result, save
+from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
+from tests.test_adapter import SHAPES, adapter_for
+from tests.test_learner import SAYS
 from tests.test_page import BEFORE, Editor
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
@@ -29,12 +33,18 @@ FILES = {
 }
 
 
+# A training that is half done until it is stopped.
+TRAINS = SAYS + "stage(0.5, [[0, -4.0], [640, -3.8]])\nsys.stdin.read()\nsay(stopped=True)\n"
+
+
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, FakeDrafts, Path]]:
     fake, folder = FakeDrafts(), tmp_path_factory.mktemp("stores")
-    server = Server(create_app(fake, folder))
+    learner = scripted_learner(PersonalStores(cast(Any, ByteTokenizer()), folder), TRAINS, quiet=2)
+    server = Server(create_app(fake, folder, learner=learner))
     yield server, fake, folder
     server.stop()
+    learner.close()
 
 
 @pytest.fixture
@@ -103,6 +113,107 @@ def typed(stores: PersonalStores, name: str = "me") -> list[str]:
     """The texts learned from use, oldest first."""
     with stores._open(name) as opened:
         return ["".join(text.passages) for text in opened.texts() if text.origin == "typed"]
+
+
+# ---------------------------------------------------------------- what the model learned
+
+
+def adapted(stores: PersonalStores, gain: float = 0.25) -> None:
+    """The store `me`, with an adapter that was trained on its text."""
+    stores.create("me")
+    stores.add_text("me", "a.txt", "abc " * 1500)
+    stores.add_text("me", "b.txt", "a secret")
+    result = Result(96_000, 2400, gain, 0.1, 0.8, -0.02, -4.0)
+    with stores._open("me") as opened_store:
+        save(replace(adapter_for(SHAPES, ["q_proj"]), result=result), opened_store.learned)
+
+
+def test_a_click_trains_a_store_and_another_one_stops_it(page: Page, stores: PersonalStores) -> None:
+    stores.create("me")
+    stores.add_text("me", "a.txt", "abc " * 10)
+    page.reload()
+    page.get_by_role("tab", name="My writing").click()
+    me = store(page, "me")
+    learn = me.get_by_role("button", name="Learn my style")
+    learn.click()
+    expect(me.get_by_role("alert")).to_contain_text("learning needs at least 4,000. Add text to it first.")
+    stores.add_text("me", "a.txt", "abc " * 1500)
+    learn.click()
+    expect(me.get_by_role("alert")).to_be_hidden()
+    expect(me.locator(".ps-doing")).to_have_text("Training, 50%, 60 s left")
+    expect(me.locator(".ps-curve")).to_contain_text("22% more probable per token so far")
+    expect(me.get_by_role("progressbar")).to_have_attribute("value", "0.5")
+    expect(learn).to_be_hidden()
+    me.get_by_role("button", name="Stop").click()
+    expect(me.locator(".ps-ended")).to_contain_text("Stopped. What is learned so far is kept")
+    expect(me.get_by_role("progressbar")).to_be_hidden()
+    expect(learn).to_be_visible()
+
+
+def test_training_pauses_while_somebody_types(editor: Editor, stores: PersonalStores) -> None:
+    stores.create("me")
+    stores.add_text("me", "a.txt", "abc " * 1500)
+    page = opened(editor)
+    me = store(page, "me")
+    me.get_by_role("button", name="Learn my style").click()
+    expect(me.locator(".ps-doing")).to_have_text("Training, 50%, 60 s left")
+    closed(editor)
+    editor.write(BEFORE)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    opened(editor)
+    expect(me.locator(".ps-doing")).to_have_text("Paused while you type")
+    expect(me.locator(".ps-doing")).to_have_text("Training, 50%, 60 s left")
+    me.get_by_role("button", name="Stop").click()
+    expect(me.locator(".ps-ended")).to_be_visible()
+
+
+def test_the_tab_says_what_an_adapter_brought_and_sets_its_strength(editor: Editor, stores: PersonalStores) -> None:
+    adapted(stores)
+    page = opened(editor)
+    me = store(page, "me")
+    expect(me.locator(".ps-adapter")).to_have_text(
+        "The model has learned 96,000 tokens: each token of your newest text, which it had not read, became 28% more "
+        "probable, and its loss on text by others grew by 0.5%."
+    )
+    strength = me.get_by_role("slider", name="me: strength")
+    expect(strength).to_have_value("0.8")
+    expect(me.locator("output")).to_have_text("0.80, as found best")
+    strength.focus()
+    strength.press("ArrowLeft")
+    expect(me.locator(".ps-adapter")).to_contain_text("(measured at the strength 0.8)")
+    expect(me.locator("output")).to_have_text("0.75")
+    with stores._open("me") as opened_store:
+        assert opened_store.strength == 0.75
+    strength.press("ArrowRight")
+    expect(me.locator("output")).to_have_text("0.80, as found best")
+    me.get_by_role("switch", name="me: write in my style").click()
+    expect(strength).to_be_disabled()
+    with stores._open("me") as opened_store:
+        assert (opened_store.strength, opened_store.adapting) == (None, False)
+
+
+def test_an_adapter_that_does_not_help_cannot_be_switched_on(editor: Editor, stores: PersonalStores) -> None:
+    adapted(stores, gain=0.01)
+    me = store(opened(editor), "me")
+    expect(me.locator(".ps-adapter")).to_contain_text("that is not enough yet to help, so drafts do not use it")
+    expect(me.get_by_role("switch", name="me: write in my style")).to_be_hidden()
+    expect(me.get_by_role("button", name="Learn what is new")).to_be_visible()
+
+
+def test_after_forgetting_the_page_says_that_the_model_learns_again(editor: Editor, stores: PersonalStores) -> None:
+    adapted(stores)
+    page = opened(editor)
+    me = store(page, "me")
+    me.locator("summary").click()
+    me.get_by_role("button", name="Forget b.txt").click()
+    sure(page, "Forget")
+    expect(report(page)).to_contain_text(
+        "What the model had learned from me is deleted; it learns again from what is left."
+    )
+    expect(me.locator(".ps-doing")).to_contain_text("Text was forgotten: learning again from what is left.")
+    expect(me.locator(".ps-adapter")).to_be_hidden()
+    me.get_by_role("button", name="Stop").click()
+    expect(me.locator(".ps-ended")).to_contain_text("Text was forgotten, so the model began to learn again. Stopped.")
 
 
 # ---------------------------------------------------------------- the tab

@@ -18,7 +18,8 @@ from app import stores_routes
 from app.personal import PersonalStores
 from core.ngram import StoreError
 from core.ngram.shelf import Shelf
-from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server, create_app
+from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
+from tests.test_learner import WAITS
 from tests.test_server import Site
 
 TOKENIZER: Any = ByteTokenizer()
@@ -29,8 +30,9 @@ class Stores:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.server = Server(create_app(FakeDrafts(), folder))
         self.disk = PersonalStores(TOKENIZER, folder)
+        self.learner = scripted_learner(self.disk, WAITS, quiet=0)
+        self.server = Server(create_app(FakeDrafts(), folder, learner=self.learner))
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
@@ -59,6 +61,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
     made = Stores(tmp_path_factory.mktemp("data") / "stores")
     yield made
     made.server.stop()
+    made.learner.close()
 
 
 @pytest.fixture
@@ -91,6 +94,84 @@ def test_a_file_goes_in_with_progress_and_sources_are_listed_newest_first(stores
         ("b.jsonl", 2, 6),
         ("letters/a.txt", 1, 4000),
     ]
+
+
+# ---------------------------------------------------------------- what the model learned
+
+
+def training(stores: Stores, state: str) -> dict[str, Any]:
+    """The training of the store `me`, once it is in this state."""
+    deadline = time.monotonic() + 20
+    while True:
+        rows = json.loads(stores.ask("GET", "/trainings")[1])["trainings"]
+        row = next((row for row in rows if row["store"] == "me"), {})
+        if row.get("state") == state:
+            return row
+        assert time.monotonic() < deadline, row
+        time.sleep(0.01)
+
+
+def adapted(stores: Stores) -> Path:
+    """The folder of an adapter beside the store `me`, which has enough text to learn again."""
+    stores.add("me", "a.txt", b"abc " * 1500)
+    stores.add("me", "b.txt", b"a secret")
+    folder = stores.folder / "me.adapter"
+    folder.mkdir()
+    (folder / "adapter_model.safetensors").write_bytes(b"learned")
+    return folder
+
+
+def test_a_click_trains_a_store_and_another_one_stops_it(stores: Stores) -> None:
+    refused = stores.post("train", 409, store="me")
+    assert refused["message"].startswith("The store me has 0 tokens; learning needs at least 4,000.")
+    assert "no personal store" in stores.post("train", 409, store="you")["message"]
+    stores.add("me", "a.txt", b"abc " * 1500)
+    assert stores.post("train", store="me")["trainings"][0]["store"] == "me"
+    assert not training(stores, "running")["again"]
+    stores.post("stop-training", store="me")
+    assert training(stores, "ended")["message"].startswith("Stopped.")
+
+
+@pytest.mark.parametrize("how", ["a document", "a phrase", "a replaced file"])
+def test_what_is_forgotten_is_learned_again_from_what_is_left(stores: Stores, how: str) -> None:
+    folder = adapted(stores)
+    if how == "a document":
+        assert stores.post("forget", store="me", what="b.txt")["adapter"]
+    elif how == "a phrase":
+        assert stores.post("forget", store="me", what="secret")["adapter"]
+    else:
+        stores.add("me", "b.txt", b"other words")
+    assert not folder.exists()
+    assert training(stores, "running")["again"]
+    stores.post("stop-training", store="me")
+    training(stores, "ended")
+    stores.ask("GET", "")
+    training(stores, "ended")  # it does not begin again by itself
+
+
+def test_a_store_that_is_deleted_is_trained_no_longer(stores: Stores) -> None:
+    stores.add("me", "a.txt", b"abc " * 1500)
+    stores.post("train", store="me")
+    training(stores, "running")
+    stores.post("delete", store="me")
+    deadline = time.monotonic() + 20
+    while json.loads(stores.ask("GET", "/trainings")[1])["trainings"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_strength_and_the_switch_of_an_adapter_are_kept_with_the_store(stores: Stores) -> None:
+    stores.post("strength", store="me", strength=0.5)
+    stores.post("switch-adapter", store="me", on=False)
+    with stores.disk._open("me") as store:
+        assert (store.strength, store.adapting) == (0.5, False)
+        stores.post("strength", store="me", strength=None)
+        store.refresh()
+        assert store.strength is None
+    assert "at most 1" in stores.post("strength", 422, store="me", strength=2.0)["message"]
+
+
+# ---------------------------------------------------------------- files
 
 
 def test_damage_is_told_by_line_and_reason(stores: Stores) -> None:
@@ -209,7 +290,7 @@ def test_the_real_server_has_these_routes_and_keeps_other_pages_out(
         assert "evil.example" in json.loads(content)["message"]
         site.fake.model.tokenizer = TOKENIZER  # pyright: ignore[reportAttributeAccessIssue]
         response, content = site.ask("GET", "/api/stores")
-        assert (response.status, json.loads(content)) == (200, {"stores": []})
+        assert (response.status, json.loads(content)) == (200, {"stores": [], "trainings": []})
     finally:
         site.server.stop()
         site.service.close()

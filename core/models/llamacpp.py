@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import tempfile
 import weakref
 from collections import deque
+from collections.abc import Sequence as Ordered
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ import torch
 from torch import Tensor
 
 from core.errors import ContextFull, InputError, ModelFileError
-from core.models import gguf_check, gguf_file
+from core.models import gguf_check, gguf_file, llamacpp_adapter
+from core.models.adapter import Adapter, AdapterError
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings, depths, is_chain, path_to
 from core.models.gguf_file import GGUFFile
 from core.models.memory import CACHE_SHARE, free_bytes
@@ -158,6 +161,9 @@ class LlamaCppModel(LanguageModel):
         self._memory = lib.llama_get_memory(self._context)
         self._weights: _Weights | None = weights
         self.tokenizer = LlamaCppTokenizer(weights, names, types if isinstance(types, list) else [])
+        self._projections = llamacpp_adapter.projections(file)
+        self._layout = str(file.architecture), llamacpp_adapter.head_width(file)
+        self._adapters: list[tuple[Adapter, Any]] = []  # in use, with llama.cpp's pointers
         self._free_ids = list(range(MAX_SEQUENCES - 1, -1, -1))
         self._dropped: deque[int] = deque()  # ids of sequences that were never closed, to be released
         self._token_batch = lib.llama_batch_init(BATCH, 0, MAX_SEQUENCES)
@@ -172,6 +178,36 @@ class LlamaCppModel(LanguageModel):
             lib.llama_batch_free(self._embedding_batch)
             lib.llama_free(self._context)
             self._context = self._weights = None
+
+    def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
+        for adapter, _ in adapters:
+            adapter.check(self.fingerprint, self._projections)
+        known = {id(adapter): pointer for adapter, pointer in self._adapters}
+        used = [(adapter, known.get(id(adapter)) or self._loaded(adapter)) for adapter, _ in adapters]
+        pointers = (lib.llama_adapter_lora_p_ctypes * len(used))(*(pointer for _, pointer in used))
+        strengths = (ctypes.c_float * len(used))(*(strength for _, strength in adapters))
+        if lib.llama_set_adapters_lora(self._context, pointers, len(used), strengths):
+            raise AdapterError(f"llama.cpp cannot use these {len(used)} adapters together; switch some stores off.")
+        kept = {id(adapter) for adapter, _ in used}
+        for adapter, pointer in self._adapters:
+            if id(adapter) not in kept:
+                lib.llama_adapter_lora_free(pointer)
+        self._adapters = used
+
+    def _loaded(self, adapter: Adapter) -> Any:
+        """llama.cpp's own copy; it reads only files, so a private one exists for a moment, then zeros, then none."""
+        assert self._weights is not None
+        with tempfile.TemporaryDirectory(prefix="polydraft-") as folder:
+            path = Path(folder) / "adapter.gguf"
+            try:
+                llamacpp_adapter.write(adapter, *self._layout, path)
+                pointer = lib.llama_adapter_lora_init(self._weights.pointer, os.fsencode(path))
+                path.write_bytes(bytes(path.stat().st_size))
+            except OSError as error:
+                raise AdapterError(f"{path} cannot be written for llama.cpp: {error.strerror or error}.") from error
+        if not pointer:
+            raise AdapterError(f"llama.cpp cannot read the adapter for {self.name}; use --backend torch.")
+        return pointer
 
     def _take_id(self) -> int:
         self._collect()
