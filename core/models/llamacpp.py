@@ -163,7 +163,7 @@ class LlamaCppModel(LanguageModel):
         self.tokenizer = LlamaCppTokenizer(weights, names, types if isinstance(types, list) else [])
         self._projections = llamacpp_adapter.projections(file)
         self._layout = str(file.architecture), llamacpp_adapter.head_width(file)
-        self._adapters: list[tuple[Adapter, Any]] = []  # in use, with llama.cpp's pointers
+        self._adapters: dict[int, tuple[Adapter, Any]] = {}  # by identity, with llama.cpp's pointers
         self._free_ids = list(range(MAX_SEQUENCES - 1, -1, -1))
         self._dropped: deque[int] = deque()  # ids of sequences that were never closed, to be released
         self._token_batch = lib.llama_batch_init(BATCH, 0, MAX_SEQUENCES)
@@ -182,17 +182,16 @@ class LlamaCppModel(LanguageModel):
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         for adapter, _ in adapters:
             adapter.check(self.fingerprint, self._projections)
-        known = {id(adapter): pointer for adapter, pointer in self._adapters}
-        used = [(adapter, known.get(id(adapter)) or self._loaded(adapter)) for adapter, _ in adapters]
-        pointers = (lib.llama_adapter_lora_p_ctypes * len(used))(*(pointer for _, pointer in used))
+        for adapter, _ in adapters:
+            if id(adapter) not in self._adapters:
+                self._adapters[id(adapter)] = adapter, self._loaded(adapter)
+        used = [id(adapter) for adapter, _ in adapters]
+        pointers = (lib.llama_adapter_lora_p_ctypes * len(used))(*(self._adapters[key][1] for key in used))
         strengths = (ctypes.c_float * len(used))(*(strength for _, strength in adapters))
         if lib.llama_set_adapters_lora(self._context, pointers, len(used), strengths):
             raise AdapterError(f"llama.cpp cannot use these {len(used)} adapters together; switch some stores off.")
-        kept = {id(adapter) for adapter, _ in used}
-        for adapter, pointer in self._adapters:
-            if id(adapter) not in kept:
-                lib.llama_adapter_lora_free(pointer)
-        self._adapters = used
+        for key in self._adapters.keys() - set(used):
+            lib.llama_adapter_lora_free(self._adapters.pop(key)[1])
 
     def _loaded(self, adapter: Adapter) -> Any:
         """llama.cpp's own copy; it reads only files, so a private one exists for a moment, then zeros, then none."""
