@@ -8,6 +8,8 @@ says. When the server ends, however that comes about, the process's input ends, 
 from __future__ import annotations
 
 import json
+import logging
+import math
 import os
 import signal
 import subprocess
@@ -35,6 +37,8 @@ STOPPED = "Stopped. What is learned so far is kept; the next time it goes on fro
 CLOSED = "Polydraft is closing."
 KNOWN = "The model has learned all of this text already."
 TOO_LITTLE = "There is not enough text yet: the model does not predict your newest text better than before. Add text."
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -100,7 +104,7 @@ class Learner:
         self._changed = threading.Condition()
         # Guarded by _changed:
         self._tasks: dict[str, _Task] = {}  # by store, in the order in which they wait
-        self._typed = -quiet  # when the latest request arrived
+        self._typed = -math.inf  # when the latest request arrived
         self._running: _Task | None = None
         self._closing = False
         self._thread: threading.Thread | None = None
@@ -203,6 +207,9 @@ class Learner:
                 message, failed = self._run(task)
             except OSError as error:
                 message, failed = f"The training cannot be started: {error.strerror or error}.", True
+            except Exception as error:  # a mistake in one training must not end the others
+                log.warning("A training failed: %r", error, exc_info=error)
+                message, failed = f"The training ended with an error: {error!r}", True
             with self._changed:
                 self._running = None
                 self._end(task, message, failed)

@@ -266,8 +266,8 @@ def _check_memory(student: Student, recipe: AdapterRecipe, memory: float) -> Non
     needed = (psutil.Process().memory_info().rss + student.bytes_per_piece(recipe.length)) / 1e9
     if needed > memory:
         raise InputError(
-            f"{memory:g} GB of memory given; training this model needs {needed:.1f} GB. Give --memory "
-            f"{math.ceil(10 * needed) / 10:g}."
+            f"{memory:g} GB of memory given; training this model needs {needed:.1f} GB. Run `polydraft learn` with "
+            f"--memory {math.ceil(10 * needed) / 10:g}."
         )
 
 
