@@ -82,6 +82,8 @@ def row(store: str, outcome: Outcome) -> dict[str, object]:
         "error": round(result.error, 4),
         "strength": result.strength,
         "general": round(result.general, 4),
+        "characters": result.characters,
+        "keys_saved_percent": {"without": round(result.keys_alone, 2), "with": round(result.keys, 2)},
         "on": result.better,
         "new": outcome.new,
         "curve": [[tokens, round(value, 4)] for tokens, value in outcome.curve],
@@ -101,6 +103,11 @@ def said(store: str, outcome: Outcome) -> str:
     sentences.append(
         f"On {result.held_out:,} tokens of your newest text, which it has not seen, ln p changes by {gain}."
     )
+    if result.characters:
+        sentences.append(
+            f"In {result.characters:,} characters of it, drafts save {result.keys:.0f} % of the keys instead of "
+            f"{result.keys_alone:.0f} %."
+        )
     sentences.append(
         f"On a text by others, ln p changes by {result.general:+.3f} at this strength ({result.strength:g})."
     )

@@ -25,8 +25,10 @@ from typing import TYPE_CHECKING, Any
 from core.errors import PolydraftError
 
 if TYPE_CHECKING:
+    from core.models.adapter import Adapter
     from training.personal import Outcome, Stage
 
+TYPING = 0.1  # of the minutes: for typing held-out text at the end
 MINUTES, MEMORY = 10.0, 3.0  # the bounds of a training, if the user gives none; memory in GB
 NICE = 10  # so that programs in use, Polydraft among them, go first
 PATIENCE = 20.0  # seconds after the end of the input, after which the process ends without writing the state
@@ -61,11 +63,18 @@ def steps_of(
     from core.ngram.personal import PersonalStore
     from training.personal import learn
 
+    def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
+        from app.keys_saved import keys_saved
+
+        return keys_saved(order.model, base, adapter, known, held, TYPING * 60 * order.minutes, clock, going)
+
     module = load_module(order.model)
     base, _ = base_store(module.tokenizer.fingerprint, Path(order.base_store) if order.base_store else None)
     general = SAMPLE.read_text(encoding="utf-8")
     with closing(PersonalStore.open(order.store, module.tokenizer)) as store:
-        yield from learn(store, module, base, general, order.minutes, order.memory, clock=clock, going=going)
+        yield from learn(
+            store, module, base, general, order.minutes, order.memory, clock=clock, going=going, typed=typed
+        )
 
 
 def go_last() -> None:

@@ -208,15 +208,16 @@ class PersonalStores:
 
 
 def about_adapter(store: PersonalStore) -> dict[str, Any] | None:
-    """What the adapter that was trained on a store's text brought: "says", a sentence; "better", whether drafts may use
-    it; "on", whether they do; "strength", and "usual", the one found in training. None if there is none."""
+    """What the adapter that was trained on a store's text brought: "says", a sentence; "finished", whether it was
+    trained to an end; "better", whether drafts may use it; "on", whether they do; "strength", and "usual", the one
+    found in training. None if there is none."""
     from core.models.adapter import WEIGHTS, AdapterError, load
 
     if not store.learned.is_dir():
         return None
-    about = {"better": False, "on": store.adapting, "strength": 0.0, "usual": 0.0}
+    about = {"finished": True, "better": False, "on": store.adapting, "strength": 0.0, "usual": 0.0}
     if not (store.learned / WEIGHTS).exists():
-        return about | {"says": "The model has begun to learn this text, and has not finished."}
+        return about | {"finished": False, "says": "The model has begun to learn this text, and has not finished."}
     try:
         result = load(store.learned).result
     except AdapterError as error:
@@ -225,8 +226,12 @@ def about_adapter(store: PersonalStore) -> dict[str, Any] | None:
     if not result.better:
         return about | {"says": f"{learned}; that is not enough yet to help, so drafts do not use it."}
     strength = result.strength if store.strength is None else store.strength
-    more = f"{math.expm1(result.gain):.0%} more probable"
-    says = f"{learned}: each token of your newest text, which it had not read, became {more}"
+    newest = "your newest text, which it has not read,"
+    if result.characters:
+        keys = f"drafts save {result.keys:.0f}% of the keys instead of {result.keys_alone:.0f}%"
+        says = f"{learned}: in {result.characters:,} characters of {newest} {keys}"
+    else:
+        says = f"{learned}: each token of {newest} became {math.expm1(result.gain):.0%} more probable"
     if result.loss is not None:
         loss = max(result.loss, 0.0)
         says += f", and its loss on text by others {f'grew by {loss:.1%}' if loss >= 0.0005 else 'did not grow'}"

@@ -148,6 +148,12 @@ def test_a_click_trains_a_store_and_another_one_stops_it(page: Page, stores: Per
     expect(me.locator(".ps-ended")).to_contain_text("Stopped. What is learned so far is kept")
     expect(me.get_by_role("progressbar")).to_be_hidden()
     expect(learn).to_be_visible()
+    with stores._open("me") as opened_store:
+        opened_store.learned.mkdir()  # the state of the training
+    page.reload()
+    page.get_by_role("tab", name="My writing").click()
+    expect(me.get_by_role("button", name="Go on learning")).to_be_visible()
+    expect(me.locator(".ps-adapter")).to_have_text("The model has begun to learn this text, and has not finished.")
 
 
 def test_training_pauses_while_somebody_types(editor: Editor, stores: PersonalStores) -> None:
@@ -172,12 +178,12 @@ def test_the_tab_says_what_an_adapter_brought_and_sets_its_strength(editor: Edit
     page = opened(editor)
     me = store(page, "me")
     expect(me.locator(".ps-adapter")).to_have_text(
-        "The model has learned 96,000 tokens: each token of your newest text, which it had not read, became 28% more "
+        "The model has learned 96,000 tokens: each token of your newest text, which it has not read, became 28% more "
         "probable, and its loss on text by others grew by 0.5%."
     )
     strength = me.get_by_role("slider", name="me: strength")
     expect(strength).to_have_value("0.8")
-    expect(me.locator("output")).to_have_text("0.80, as found best")
+    expect(me.locator("output")).to_have_text("0.80, as measured")
     strength.focus()
     strength.press("ArrowLeft")
     expect(me.locator(".ps-adapter")).to_contain_text("(measured at the strength 0.8)")
@@ -185,7 +191,7 @@ def test_the_tab_says_what_an_adapter_brought_and_sets_its_strength(editor: Edit
     with stores._open("me") as opened_store:
         assert opened_store.strength == 0.75
     strength.press("ArrowRight")
-    expect(me.locator("output")).to_have_text("0.80, as found best")
+    expect(me.locator("output")).to_have_text("0.80, as measured")
     me.get_by_role("switch", name="me: write in my style").click()
     expect(strength).to_be_disabled()
     with stores._open("me") as opened_store:

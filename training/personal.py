@@ -86,6 +86,7 @@ def learn(
     recipe: AdapterRecipe | None = None,
     clock: Callable[[], float] = time.monotonic,
     going: Callable[[], None] = lambda: None,
+    typed: Callable[[Adapter, list[list[int]], list[list[int]]], tuple[int, float, float]] | None = None,
 ) -> Generator[Stage | Outcome]:
     """Trains, evaluates and publishes an adapter. Yields a `Stage` after every step, and an `Outcome` at the end. The
     caller may stop it at any of them: the state is written, and another call resumes.
@@ -98,6 +99,8 @@ def learn(
         memory: the largest size of this process in GB.
         going: called before every layer of the model, forward and backward. It may wait, and if it raises, the state is
             written first. `clock` should not count the time that it waits.
+        typed: types held-out text with drafts, given the adapter, the documents that it learned and those held out;
+            returns the `characters`, `keys_alone` and `keys` of the result. None: nothing is typed.
     Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
         AdapterError when the adapter cannot be written.
     """
@@ -184,8 +187,14 @@ def learn(
     ]
     others = fmean(others_alone) if others_alone else 0.0
     result = Result(trainer.tokens, len(gains), *mean_and_error(gains), strength, cost, others)
+    adapter = Adapter(student.maps(), recipe.alpha, fingerprint, result)
+    if typed and result.better:
+        yield Stage("Typing held-out text with and without it", 1.0, None, None, tuple(trainer.curve))
+        characters, keys_alone, keys = typed(adapter, known, held)
+        result = replace(result, characters=characters, keys_alone=keys_alone, keys=keys)
+        adapter = replace(adapter, result=result)
     with store.unless_removed(removals, learned=True):
-        files.save(Adapter(student.maps(), recipe.alpha, fingerprint, result), store.learned)
+        files.save(adapter, store.learned)
     yield Outcome(result, trainer.share, True, trainer.curve, trainer.spent)
 
 

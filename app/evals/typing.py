@@ -152,12 +152,13 @@ def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
     return [turn[i] for i in range(max(map(len, turns))) for turn in turns if i < len(turn)]
 
 
-def typed(autocomplete: Autocomplete, passage: Passage, way: Way) -> Typed:
-    """Writes the passage with as few keys as the drafts allow."""
+def typed(autocomplete: Autocomplete, passage: Passage, way: Way, going: Callable[[], None] = lambda: None) -> Typed:
+    """Writes the passage with as few keys as the drafts allow. `going` is called before every key; it may wait."""
     session = autocomplete.open()
     written, at = Typed(len(passage.rest)), 0
     rows: list[KeptRow] = []
     while at < len(passage.rest):
+        going()
         rest = passage.rest[at:]
         drafts = drafted(autocomplete, session, passage.before + passage.rest[:at], way, rest, rows)
         key, length = best_move([draft.text for draft in drafts], rest)

@@ -10,7 +10,7 @@ import { getJson, postJson } from "./transport.js";
 import { newElement, setText } from "./wording.js";
 
 /**
- * @typedef {{says: string, better: boolean, on: boolean, strength: number, usual: number}} Adapter
+ * @typedef {{says: string, finished: boolean, better: boolean, on: boolean, strength: number, usual: number}} Adapter
  * @typedef {{store: string, again: boolean, state: "waiting" | "running" | "ended", paused: boolean, stopping: boolean,
  *            says: string, share: number, left: number | null, curve: [number, number][], message: string, failed: boolean}} Row
  */
@@ -138,7 +138,7 @@ export class Training {
     setText(part, ".ps-ended", ended && row?.again ? `Text was forgotten, so the model began to learn again. ${ended}` : ended);
     find(".ps-ended").hidden = !ended;
     find(".ps-ended").classList.toggle("ps-problem", row?.failed ?? false);
-    setText(part, ".ps-train", adapter ? "Learn what is new" : "Learn my style");
+    setText(part, ".ps-train", !adapter ? "Learn my style" : adapter.finished ? "Learn what is new" : "Go on learning");
     const hint = "The model adapts to this store's text, here on this machine: ten minutes at most, paused while you type.";
     setText(part, ".ps-begin .ps-facts", adapter ? "" : hint);
   }
@@ -170,7 +170,7 @@ function remaining(seconds) {
  */
 function drawStrength(slider, strength) {
   const usual = Number(slider.dataset.usual) === strength;
-  drawSlider(slider, strength, `${strength.toFixed(2)}${usual ? ", as found best" : ""}`);
+  drawSlider(slider, strength, `${strength.toFixed(2)}${usual ? ", as measured" : ""}`);
 }
 
 /**

@@ -75,6 +75,8 @@ class Result:
         strength: the share of the change that drafts use, 0 to 1.
         general: the change of ln p per token of general text at this strength.
         others: the model's own ln p per token there; 0 if it was not measured.
+        characters: of held-out text that was typed with drafts; 0 if it was not.
+        keys_alone, keys: the percentage of keys that drafts saved there, without and with the adapter.
     """
 
     tokens: int
@@ -84,6 +86,9 @@ class Result:
     strength: float = 1.0
     general: float = 0.0
     others: float = 0.0
+    characters: int = 0
+    keys_alone: float = 0.0
+    keys: float = 0.0
 
     @property
     def loss(self) -> float | None:
@@ -255,7 +260,7 @@ def _about(said: Any, path: Path) -> tuple[str, Result]:
         about = None
     if not isinstance(about, dict) or not isinstance(about.get("model"), str) or about.get("version") != 1:
         raise AdapterError(f"{path} lacks the fingerprint of its model; `polydraft learn` writes it.")
-    about.setdefault("others", Result.others)  # adapters of earlier versions lack it
+    about = {"others": 0.0, "characters": 0, "keys_alone": 0.0, "keys": 0.0, **about}  # earlier versions lack these
     numbers: dict[str, Any] = {each.name: about.get(each.name) for each in fields(Result)}
     if not all(_is_number(value) for value in numbers.values()) or not 0 <= numbers["strength"] <= 1:
         raise AdapterError(f"{path} lacks the result on held-out text; train it anew with `polydraft learn`.")
