@@ -91,16 +91,16 @@ class Learner:
         self,
         order: Callable[[str], tuple[Order, int]],
         gave_up: Callable[[str], None] = lambda store: None,
-        command: Sequence[str] = COMMAND,
+        command: Sequence[str] | None = None,
         quiet: float = QUIET,
     ) -> None:
         """Args:
         order: what to train for a store, and its `removals`; raises PolydraftError if it cannot be trained.
         gave_up: called when an adapter that was removed with text is not trained again.
-        command: of the process.
+        command: of the process; None is `COMMAND`.
         """
         self._order, self._gave_up = order, gave_up
-        self._command, self._quiet = command, quiet
+        self._command, self._quiet = command or COMMAND, quiet
         self._changed = threading.Condition()
         # Guarded by _changed:
         self._tasks: dict[str, _Task] = {}  # by store, in the order in which they wait

@@ -72,9 +72,8 @@ def steps_of(
     base, _ = base_store(module.tokenizer.fingerprint, Path(order.base_store) if order.base_store else None)
     general = SAMPLE.read_text(encoding="utf-8")
     with closing(PersonalStore.open(order.store, module.tokenizer)) as store:
-        yield from learn(
-            store, module, base, general, order.minutes, order.memory, clock=clock, going=going, typed=typed
-        )
+        minutes = (1 - TYPING) * order.minutes
+        yield from learn(store, module, base, general, minutes, order.memory, clock=clock, going=going, typed=typed)
 
 
 def go_last() -> None:

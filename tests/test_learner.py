@@ -12,20 +12,26 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 
 from app import learner_child
-from app.learner import KNOWN, STOPPED, TOO_LITTLE, Learner
+from app.learner import KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
 from app.learner_child import Commands, Order, Stopped, answers
+from app.server import learner_for
 from core.errors import InputError, PolydraftError
 from core.models import hf
 from core.models.adapter import load
 from core.ngram.personal import PersonalStore
+from tests.fake_autocomplete import FakeAutocomplete
+from tests.fake_drafts import ByteTokenizer
+from tests.test_service import all_of, ask, run, running
 
 PATIENCE = 20.0
 SAYS = """
@@ -267,6 +273,31 @@ def test_a_server_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
     server.stdout.close()
     psutil.wait_procs([child], 10)
     assert not child.is_running() or child.status() == psutil.STATUS_ZOMBIE
+
+
+def test_the_servers_learner_trains_for_its_model_and_pauses_at_every_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
+    monkeypatch.setattr("app.learner.COMMAND", (sys.executable, "-c", SAYS + "say(refused=json.dumps(order))"))
+    fake = FakeAutocomplete()
+    fake.model.tokenizer = ByteTokenizer()  # pyright: ignore[reportAttributeAccessIssue]
+    fake.ngrams = SimpleNamespace(path="base.ngram")  # pyright: ignore[reportAttributeAccessIssue]
+    with running(fake) as service:
+        learner = learner_for(service)
+        run(all_of(service.stream(ask("a", 1, length=2))))
+        stores = service.stores()
+        stores.create("me")
+        stores.add_text("me", "a.txt", "abc " * 1500)
+        typed = time.monotonic()
+        run(all_of(service.stream(ask("a", 2, length=2))))
+        learner.start("me")
+        while learner.trainings()[0]["state"] != "ended":
+            time.sleep(0.01)
+        assert time.monotonic() - typed >= QUIET
+        order = json.loads(learner.trainings()[0]["message"])
+        assert order == asdict(Order(str(tmp_path / "me.sqlite"), "scripted", "base.ngram"))
+        learner.close()
 
 
 # ---------------------------------------------------------------- the process

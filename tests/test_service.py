@@ -592,6 +592,7 @@ def test_another_model_takes_the_place_of_one_that_drafts_and_no_request_is_lost
         with pytest.raises(InputError, match="disk gone"):
             await load_another(service, "broken")
         assert service.status()["ready"]  # the old one goes on
+        assert service.model_name == "old"
         failing.append(False)
         changing = asyncio.create_task(load_another(service, "newer"))
         await asyncio.sleep(0.01)
@@ -602,6 +603,7 @@ def test_another_model_takes_the_place_of_one_that_drafts_and_no_request_is_lost
         await asyncio.sleep(0.02)
         loaded.set()
         assert (await changing)["model"] == "Newer"
+        assert service.model_name == "newer"
         assert (await going)[-1]["model"] == "Newer"
         assert old.model.closed
         assert not old.sessions
