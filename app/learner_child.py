@@ -126,12 +126,12 @@ class Commands:
             self._changed.notify_all()
 
 
-def answers(lines: Iterator[str], trained: Callable[..., Iterator[Any]] = steps_of) -> Iterator[dict[str, Any]]:
+def answers(lines: Iterator[str], trained: Callable[..., Generator[Any]] = steps_of) -> Generator[dict[str, Any]]:
     """The answers to the lines of the input."""
     order, commands = Order(**json.loads(next(lines))), Commands()
     threading.Thread(target=_obey, args=(commands, lines), daemon=True).start()
     try:
-        with closing(trained(order, commands.clock, commands.going)) as steps:  # pyright: ignore[reportArgumentType]
+        with closing(trained(order, commands.clock, commands.going)) as steps:
             for step in steps:
                 said = asdict(step)
                 if "result" in said:
@@ -167,7 +167,7 @@ def _main() -> None:
     # Whatever libraries print goes to the standard error.
     with os.fdopen(os.dup(ANSWERS), "w", encoding="utf-8") as out:
         os.dup2(2, ANSWERS)
-        with suppress(BrokenPipeError), closing(answers(_lines())) as said:  # pyright: ignore[reportArgumentType]
+        with suppress(BrokenPipeError), closing(answers(_lines())) as said:
             for answer in said:
                 print(json.dumps(answer), file=out, flush=True)
 

@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
@@ -319,7 +319,7 @@ def test_a_pause_stops_the_clock_and_the_end_of_the_input_stops_the_training(mon
     lines, add = said(ORDER)
     reached, closed, passed = threading.Semaphore(0), [], []
 
-    def training(order: Order, clock: Callable[[], float], going: Callable[[], None]) -> Iterator[Any]:
+    def training(order: Order, clock: Callable[[], float], going: Callable[[], None]) -> Generator[Any]:
         assert order == Order("me.sqlite", minutes=2.0)
         began = clock()
         try:
@@ -355,7 +355,7 @@ def test_a_pause_stops_the_clock_and_the_end_of_the_input_stops_the_training(mon
 def test_an_error_of_ours_is_a_sentence() -> None:
     lines, _ = said(ORDER)
 
-    def training(*_: Any) -> Iterator[Any]:
+    def training(*_: Any) -> Generator[Any]:
         raise PolydraftError("There is too little text.")
         yield
 

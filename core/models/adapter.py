@@ -39,6 +39,7 @@ MOST_RANK = 256
 MOST_BYTES = 1 << 30  # of the weights
 _MOST_CONFIG = 1 << 20  # bytes
 _OURS = "polydraft"  # the entry of the metadata
+_ADDED = dict.fromkeys(("others", "characters", "keys_alone", "keys"), 0)  # earlier files lack these
 _NAME = re.compile(r"base_model\.model\.model\.layers\.(\d{1,4})\.(\w+)\.(\w+)\.lora_([AB])\.weight")
 _REFUSED = ("use_rslora", "use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern")
 
@@ -260,8 +261,7 @@ def _about(said: Any, path: Path) -> tuple[str, Result]:
         about = None
     if not isinstance(about, dict) or not isinstance(about.get("model"), str) or about.get("version") != 1:
         raise AdapterError(f"{path} lacks the fingerprint of its model; `polydraft learn` writes it.")
-    about = {"others": 0.0, "characters": 0, "keys_alone": 0.0, "keys": 0.0, **about}  # earlier versions lack these
-    numbers: dict[str, Any] = {each.name: about.get(each.name) for each in fields(Result)}
+    numbers: dict[str, Any] = {each.name: about.get(each.name, _ADDED.get(each.name)) for each in fields(Result)}
     if not all(_is_number(value) for value in numbers.values()) or not 0 <= numbers["strength"] <= 1:
         raise AdapterError(f"{path} lacks the result on held-out text; train it anew with `polydraft learn`.")
     return about["model"], Result(**numbers)
