@@ -180,6 +180,8 @@ class LlamaCppModel(LanguageModel):
             self._context = self._weights = None
 
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
+        if not self._projections:
+            return super().adapt(adapters)
         for adapter, _ in adapters:
             adapter.check(self.fingerprint, self._projections)
         for adapter, _ in adapters:
