@@ -181,7 +181,8 @@ class LlamaCppModel(LanguageModel):
 
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         if not self._projections:
-            return super().adapt(adapters)
+            super().adapt(adapters)  # refuses them
+            return
         for adapter, _ in adapters:
             adapter.check(self.fingerprint, self._projections)
         for adapter, _ in adapters:
