@@ -39,7 +39,7 @@ MOST_RANK = 256
 MOST_BYTES = 1 << 30  # of the weights
 _MOST_CONFIG = 1 << 20  # bytes
 _OURS = "polydraft"  # the entry of the metadata
-_ADDED = dict.fromkeys(("others", "characters", "keys_alone", "keys"), 0)  # earlier files lack these
+_ADDED: dict[str, int] = dict.fromkeys(("others", "characters", "keys_alone", "keys"), 0)  # earlier files lack these
 _NAME = re.compile(r"base_model\.model\.model\.layers\.(\d{1,4})\.(\w+)\.(\w+)\.lora_([AB])\.weight")
 _REFUSED = ("use_rslora", "use_dora", "fan_in_fan_out", "modules_to_save", "rank_pattern", "alpha_pattern")
 
