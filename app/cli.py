@@ -22,6 +22,7 @@ from app.bench import cli as bench_cli
 from app.evals import cli as evals_cli
 from app.offline import stay_offline
 from app.threads import leave_cores_to
+from core.chains import joined
 from core.controls import (
     CATALOG,
     DEFAULT_DRAFTER,
@@ -84,7 +85,15 @@ Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON o
 _TEMPERATURE = DRAFTING["temperature"]
 _CONTEXT = 28  # characters of the text shown before each draft
 
-RuleName = Annotated[str, typer.Option(help=f"The sampling rule: {', '.join(CATALOG)}.", metavar="NAME")]
+RuleNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule",
+        help=f"The sampling rule: {', '.join(CATALOG)}. Given several times, the rules are applied in this order.",
+        metavar="NAME",
+        show_default=DEFAULT_RULE,
+    ),
+]
 ModeName = Annotated[
     str | None,
     typer.Option(
@@ -207,7 +216,7 @@ def complete(
         typer.Option(help="Use these personal stores, instead of those that are on.", metavar="NAME"),
     ] = None,
     mode: ModeName = None,
-    rule: RuleName = DEFAULT_RULE,
+    rule: RuleNames = None,
     speculate: Speculate = None,
     drafter: DrafterName = None,
     head: HeadFolder = None,
@@ -224,9 +233,11 @@ def complete(
 
     [bold]polydraft complete "Once upon a" --mode sampled --rule top-w --beta 4 --temperature 1.5[/]
 
+    [bold]polydraft complete "Once upon a" --mode sampled --rule top-n-sigma --rule top-p --n-sigma 1.3[/]
+
     A flag that would have no effect is refused.
     """
-    settings = flags.settings_of(given, rule, mode, speculate, drafter)
+    settings = flags.settings_of(given, joined(rule or [DEFAULT_RULE]), mode, speculate, drafter)
     if store:
         flags.refuse_stores(settings)
     if head is not None and not (settings.speculates and drafter == "eagle3"):
@@ -242,8 +253,9 @@ def complete(
     if store:
         autocomplete.adapt(store)
     leave_cores_to(autocomplete.model)
-    if autocomplete.notice:
-        typer.echo(autocomplete.notice, err=True)
+    for notice in [autocomplete.notice, *sampling.notes(settings)]:
+        if notice:
+            typer.echo(notice, err=True)
     if settings.speculates:
         speculation.prepare(autocomplete, settings, head)
     began = time.perf_counter()
@@ -304,6 +316,10 @@ def sample_view(
             help="Divides the logits before the rules.", metavar="N", min=_TEMPERATURE.low, max=_TEMPERATURE.high
         ),
     ] = float(_TEMPERATURE.default),
+    rule: Annotated[
+        list[str] | None,
+        typer.Option("--rule", help="Given several times: print this chain of rules, too.", metavar="NAME"),
+    ] = None,
     model: Model = "default",
     backend: Backend = "auto",
     as_json: Json = False,
@@ -314,7 +330,9 @@ def sample_view(
     Example: [bold]polydraft sample-view "The capital of" --temperature 2[/]
     """
     text = _without_surrogates(text)
-    asked = flags.of_rules(given, temperature)
+    if rule is not None and len(rule) < 2:
+        raise InputError("--rule given once, and all rules are printed alone already; give a chain of two or more.")
+    asked = flags.of_rules(given, temperature, joined(rule or [DEFAULT_RULE]))
     from app import sampling
     from core.autocomplete import load_autocomplete
 

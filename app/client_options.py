@@ -16,13 +16,14 @@ from pydantic import BaseModel, ConfigDict
 from app import flags
 from app.refusals import Refused
 from app.settings import DraftSettings
+from core.chains import joined
 from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
 from core.errors import InputError
-from core.options import DRAFTING, SEED
+from core.options import DRAFTING, LONGEST, SEED
 
 COMMON = ("k", "length", "temperature", "seed")  # flags for which the interfaces have their own names
 FIELDS = {flag.replace("-", "_"): flag for flag in flags.ALL_FLAGS if flag not in COMMON}
-MOST_TOKENS = int(DRAFTING["length"].high)
+MOST_TOKENS = LONGEST  # of a draft without resets
 
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 _NUMBER = re.compile(r"^([a-z][a-z0-9-]*)(?= .* given;)")
@@ -49,6 +50,11 @@ class ClientOptions(BaseModel):
     heal: bool = True
     temperature: float | None = None
     seed: int | None = None
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens of a draft with these fields."""
+        return int(DRAFTING["length"].high) if (self.model_extra or {}).get("reset_every") else MOST_TOKENS
 
     def settings(
         self,
@@ -93,13 +99,14 @@ class ClientOptions(BaseModel):
         return settings
 
     def _rule(self, given: dict[str, Any]) -> str:
-        """The rule's name. The only rule with the given fields need not be named; a top_p of 1 selects no rule."""
+        """The rule's name. Rules with a field in the request need not be named: they form a chain in the order of the
+        fields. A top_p of 1 selects no rule."""
         if self.rule is None and given.get("top-p") == 1:
             del given["top-p"]
         if self.rule is not None:
             return self.rule
         owners = [flags.RULE_FLAGS[name].owners[0] for name in given if name in flags.RULE_FLAGS]
-        return owners[0] if owners else DEFAULT_RULE
+        return joined(dict.fromkeys(owners)) or DEFAULT_RULE
 
 
 def in_fields(message: str, names: Mapping[str, str]) -> tuple[str, str | None]:

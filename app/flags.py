@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from app.settings import DraftSettings
+from core.chains import JOIN, names_of
 from core.controls import (
     CATALOG,
     DEFAULT_DRAFTER,
@@ -25,7 +26,9 @@ from core.controls import (
     MODES,
     SPECULATING,
     SPECULATIONS,
+    TIED,
     checked_rule,
+    entries_of,
     named,
 )
 from core.errors import InputError
@@ -57,7 +60,7 @@ def _owned(kind: str, controls: Iterable[tuple[str, Iterable[Control]]]) -> dict
     return found
 
 
-DRAFT_FLAGS = {control.flag: Flag(control) for control in (*DRAFTING.values(), SEED) if not control.page_only}
+DRAFT_FLAGS = {control.flag: Flag(control) for control in (*DRAFTING.values(), SEED) if control.only != "page"}
 RULE_FLAGS = _owned("rule", ((name, entry.controls) for name, entry in CATALOG.items()))
 _CHOSEN_FLAGS = (
     RULE_FLAGS
@@ -116,12 +119,13 @@ def settings_of(
     """The settings for the given flags.
 
     Args:
+        rule: a name, or several as `core.chains` joins them.
         mode: None is the default; with `speculate` it is the default method of speculation.
         drafter: None is the default.
     Raises: InputError for an unknown name, a value out of range, or a flag that would have no effect.
     """
     mode = mode or (DEFAULT_MODE if speculate is None else DEFAULT_METHOD)
-    named("rule", rule, CATALOG)
+    entries_of(rule)
     named("mode", mode, MODES)
     named("speculate", speculate or DEFAULT_SPECULATION, SPECULATIONS)
     named("drafter", drafter or DEFAULT_DRAFTER, DRAFTERS)
@@ -180,20 +184,24 @@ def refuse_base_store(settings: DraftSettings) -> None:
         raise InputError("--base-store changes nothing with --no-ngrams; leave one of them out.")
 
 
-def of_rules(given: Given, temperature: float) -> dict[str, dict[str, Any]]:
-    """All rules, with the given values. Raises InputError for a value out of range."""
+def of_rules(given: Given, temperature: float, chain: str = DEFAULT_RULE) -> dict[str, dict[str, Any]]:
+    """All rules, with the given values, and the chain if it has several rules. Raises InputError for a value out of
+    range, and for rules that cannot be combined."""
     found: dict[str, dict[str, Any]] = {name: {} for name in CATALOG}
     for name, value in given.items():
         flag = RULE_FLAGS[name]
         found[flag.owners[0]][flag.control.name] = value
+    if len(names := names_of(chain)) > 1:
+        entries_of(chain)
+        found[chain] = {name: value for rule in names for name, value in found[rule].items()}
     return {name: checked_rule(name, values, temperature) for name, values in found.items()}
 
 
 def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Mapping[str, str]) -> None:
     """Raises InputError if this flag would have no effect with the others."""
     control, mode, rule = flag.control, chosen["mode"], chosen["rule"]
-    if flag.kind and chosen[flag.kind] not in flag.owners:
-        of, now = " or ".join(flag.owners), f"the {flag.kind} is {chosen[flag.kind]}"
+    if flag.kind and not set(names_of(chosen["rule"]) if flag.kind == "rule" else [chosen[flag.kind]]) & {*flag.owners}:
+        of, now = " or ".join(flag.owners), f"the {flag.kind} is {chosen[flag.kind].replace(JOIN, ', then ')}"
         if flag.kind == "speculate":
             now = (
                 "there is no --speculate"
@@ -214,6 +222,25 @@ def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Map
         raise InputError("--k changes nothing in greedy drafts, because there is only one; leave it out.")
     if name == "temperature" and rule == "greedy":
         raise InputError("--temperature changes nothing with --rule greedy; leave one of them out.")
+    if (
+        control.beyond
+        and control.slider is not None
+        and value > control.slider
+        and not given.get(_flag(control.beyond))
+    ):
+        raise InputError(
+            f"--{name} {value} given; at most {control.slider:g} is accepted without --{_flag(control.beyond)}. Add "
+            f"--{_flag(control.beyond)} 10, or lower --{name}."
+        )
+    for entry in entries_of(rule):
+        if (tie := entry.tie) and control == entry.control(tie.control):
+            by = entry.control(tie.by).flag
+            if given.get(by) == TIED:
+                raise InputError(f"--{name} changes nothing with --{by} {TIED}; leave one of them out.")
+    if name == "reset-every" and value >= given.get("length", DRAFTING["length"].default):
+        raise InputError("--reset-every changes nothing in drafts that are not longer; raise --length or lower it.")
+    if name in ("end-below", "verify") and given.get("reset-every"):
+        raise InputError(f"--{name} changes nothing with --reset-every; leave one of them out.")
     if name == "end-below" and chosen["speculate"] != DEFAULT_SPECULATION:
         raise InputError("--end-below changes nothing with --speculate; leave one of them out.")
 
@@ -221,6 +248,10 @@ def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Map
 def _useless(flag: str, mode: str, modes: Iterable[str]) -> str:
     wanted = " or ".join(f"--mode {name}" for name in modes)
     return f"--{flag} changes nothing in {mode} drafts; leave it out, or choose {wanted}."
+
+
+def _flag(option: str) -> str:
+    return DRAFTING[option].flag
 
 
 def _argument(flag: str) -> str:

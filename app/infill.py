@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.choices import Choices, whole_words
-from app.client_options import MOST_TOKENS, ClientOptions
+from app.client_options import ClientOptions
 from app.client_requests import MAX_BODY, WINDOW, draft_request, events, model_names, refuse_other_models, unless_gone
 from app.refusals import Refused, parsed
 from app.requests import MOST_AFTER, MOST_DRAFTS
@@ -94,7 +94,7 @@ class InfillRequest(ClientOptions):
     def drafting(self) -> DraftSettings:
         if self.n_predict == 0:  # the cheapest drafts, only to cache the text
             return self.settings(1, 1, NAMES, {"forks": 0, "exact-steps": 0})
-        tokens = MOST_TOKENS if self.n_predict < 0 else min(self.n_predict, MOST_TOKENS)
+        tokens = self.most_tokens if self.n_predict < 0 else min(self.n_predict, self.most_tokens)
         drawn = {
             name.replace("_", "-"): value
             for name, value in (("top_k", self.top_k), ("top_p", self.top_p))

@@ -20,7 +20,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.choices import Choice, Choices, only_grows
-from app.client_options import MOST_TOKENS, ClientOptions
+from app.client_options import ClientOptions
 from app.client_requests import (
     MAX_BODY,
     cancelled,
@@ -167,7 +167,7 @@ class Answer:
             "created": int(time.time()),
             "model": body.model or model_names(service)[0],
         }
-        n, tokens = body.n or 1, min(body.max_tokens or TOKENS, MOST_TOKENS)
+        n, tokens = body.n or 1, min(body.max_tokens or TOKENS, body.most_tokens)
         # A response has n texts, even if some are improbable.
         settings = body.settings(body.best_of or n, tokens, NAMES, {"min-branch": DEFAULT["min_branch"]})
         compared = bool(following(body.suffix or ""))  # the order of the drafts is known at the end

@@ -205,10 +205,11 @@ def _control(option: dict[str, Any]) -> str:
             f"<select {described}>{choices}</select>{how}</div>"
         )
     low, high, step, default = (option[key] for key in ("min", "max", "step", "default"))
+    more = f' data-slider="{high:g}" data-most="{option["most"]:g}"' if option["most"] > high else ""
     form = "%" if option["kind"] == "float" and low >= 0 and high <= 1 else str(len(f"{step:g}".partition(".")[2]))
     return (
         f'<div class="pd-option"><span><label for="pd-{name}">{label}</label>'
         f'<output for="pd-{name}"></output></span>'
         f'<input type="range" {described} min="{low:g}" max="{high:g}" step="{step:g}" value="{default:g}" '
-        f'data-format="{form}">{how}</div>'
+        f'data-format="{form}"{more}>{how}</div>'
     )

@@ -9,6 +9,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from core import chains
+from core.controls import entries_of
+
 if TYPE_CHECKING:
     from app.settings import DraftSettings
     from core.autocomplete import Autocomplete
@@ -32,6 +35,11 @@ def options(autocomplete: Autocomplete, settings: DraftSettings) -> dict[str, An
         speculation = chosen_by(autocomplete, settings)
     mode = Mode(chosen.mode, **chosen.mode_values, speculation=speculation)
     return {"mode": mode, "rule": rule, "seed": chosen.seed}
+
+
+def notes(settings: DraftSettings) -> list[str]:
+    """Explanations of the chosen chain of rules, where its order may surprise."""
+    return chains.notes([entry.title for entry in entries_of(settings.sampling.rule)])
 
 
 def view(autocomplete: Autocomplete, text: str, temperature: float, settings: Mapping[str, Mapping[str, Any]]) -> View:

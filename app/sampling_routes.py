@@ -1,6 +1,7 @@
 """HTTP routes for samplers: the available rules and modes, their effect at a position, and presets.
 
     GET  /api/sampling           rules with their controls, modes, presets
+    POST /api/chain              {"rule"}: notes on a chain of rules
     POST /api/view               {"tab", "temperature", "rules", "map"}: all rules on the tab's next token
     POST /api/sweep              {"tab", "rules"}: the number of tokens each keeps, by temperature
     POST /api/presets/save       a preset
@@ -28,6 +29,7 @@ from app import speculation
 from app.jobs import Position
 from app.presets import OwnPresets
 from app.service import DraftService
+from core.chains import notes
 from core.controls import (
     CATALOG,
     DEFAULT_MODE,
@@ -38,8 +40,10 @@ from core.controls import (
     MODES,
     PRESETS,
     STYLES,
+    TIED,
     Preset,
     checked_rule,
+    entries_of,
 )
 from core.errors import InputError, PolydraftError
 from core.options import DRAFTING, SEED, Control
@@ -77,6 +81,10 @@ class ViewRequest(_Rules):
 
 class SweepRequest(_Rules):
     pass
+
+
+class ChainRequest(_Request):
+    rule: str = Field(max_length=200)
 
 
 class SavedPreset(_Request):
@@ -125,6 +133,11 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: Own
             "speculation": await run_in_threadpool(speculation.catalogue, service.loaded),
             "own": await run_in_threadpool(_listed, own),
         }
+
+    @app.post("/api/chain")
+    async def chain(request: Request) -> dict[str, Any]:
+        rule = (await parsed(request, ChainRequest)).rule
+        return {"notes": notes([entry.title for entry in entries_of(rule)])}
 
     @app.post("/api/view")
     async def view(request: Request) -> dict[str, Any]:
@@ -177,7 +190,15 @@ def catalogue() -> dict[str, Any]:
     """Rules, modes, styles and the presets that come with Polydraft, from which the page builds its controls."""
     return {
         "rules": [
-            {"name": e.name, "title": e.label, "says": e.says, "controls": [_control(c) for c in e.controls]}
+            {
+                "name": e.name,
+                "title": e.label,
+                "plain": e.plain,
+                "says": e.says,
+                "alone": e.alone,
+                "controls": [_control(c) for c in e.controls],
+                "tie": e.tie and asdict(e.tie),
+            }
             for e in CATALOG.values()
         ],
         "modes": [
@@ -193,6 +214,7 @@ def catalogue() -> dict[str, Any]:
         "mode": DEFAULT_MODE,
         "drawn": DRAWN,
         "seed": _control(SEED),
+        "tied": TIED,
         "temperature": {"default": _TEMPERATURE.default, "low": _TEMPERATURE.low, "high": _TEMPERATURE.high},
         "styles": [{"name": name, "says": says} for name, says in STYLES.items()],
         "presets": [preset.as_dict() for preset in PRESETS],

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from typing import Any
 
 from app.jobs import Position
-from core.controls import CATALOG
+from core.controls import title_of
 from core.samplers.view import Point, RuleView, Settings, View, look, top_w_map
 
 TABS = 12  # tabs whose positions are cached
@@ -84,7 +84,7 @@ class _Known:
 def _plain(choice: RuleView) -> dict[str, Any]:
     return {
         "rule": choice.rule,
-        "title": CATALOG[choice.rule].title,
+        "title": title_of(choice.rule),
         "count": choice.count,
         "mass": choice.mass,
         "entropy": choice.entropy,

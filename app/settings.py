@@ -73,8 +73,8 @@ class SamplingSettings(BaseModel):
     """The rule that crops the distributions, and the method that makes drafts of the remaining tokens.
 
     Attributes:
-        rule: a name of `core.controls.CATALOG`.
-        values: of the rule's controls, all of them.
+        rule: a name of `core.controls.CATALOG`, or several as `core.chains` joins them.
+        values: of the rules' controls, all of them.
         mode: a name of `core.controls.MODES`.
         mode_values: of the mode's own controls, all of them.
         seed: the same seed gives the same sampled drafts.
@@ -106,6 +106,7 @@ class DraftSettings(BaseModel):
 
     k: int = _field(DRAFTING["k"])
     length: int = _field(DRAFTING["length"])
+    reset_every: int = _field(DRAFTING["reset_every"])
     temperature: float = _field(DRAFTING["temperature"])
     min_confidence: float = _field(DRAFTING["min_confidence"])
     tau: float = _field(DRAFTING["tau"])
@@ -123,6 +124,15 @@ class DraftSettings(BaseModel):
 
     sampling: SamplingSettings = SamplingSettings()
 
+    @model_validator(mode="after")
+    def _within_reach(self) -> DraftSettings:
+        for control in DRAFTING.values():
+            if control.beyond and not getattr(self, control.beyond):
+                value, most = getattr(self, control.name), control.on_page.high
+                if value > most:
+                    raise ValueError(f"{control.name} {value} given; at most {most:g} without {control.beyond}")
+        return self
+
     @property
     def plain(self) -> bool:
         """Whether drafts are made the default way: superposed, no rule, T = 1."""
@@ -139,6 +149,8 @@ class DraftSettings(BaseModel):
         return {
             **{name: getattr(self, name) for name in _DRAFTED},
             "mixing": self.mixing if self.ngrams else DRAFTING["mixing"].default,
+            # Texts with resets have their whole length, over several lines.
+            **({"reset_every": self.reset_every, "end_below": 0.0, "one_line": False} if self.reset_every else {}),
             "alpha": weight * self.alpha,
             "personal_weight": weight * self.personal_weight,
         }
@@ -149,21 +161,24 @@ _DRAFTED = ("k", "length", "tau", "exact_steps", "forks", "end_below", "min_bran
 
 
 def options() -> list[dict[str, Any]]:
-    """One entry per setting, in order: name, flag of `polydraft complete` ("" for a setting of the page alone), label,
-    explain, default, kind ("int", "float", "bool", "choice"), min, max, step, choices."""
+    """One entry per setting of the page, in order: name, flag of `polydraft complete` ("" for a setting of the page
+    alone), label, explain, default, kind ("int", "float", "bool", "choice"), min, max (of the slider), most (in all),
+    step, choices."""
     numbers = ("int", "float")
     return [
         {
             "name": control.name,
-            "flag": "" if control.page_only else "--" + control.flag,
+            "flag": "" if control.only == "page" else "--" + control.flag,
             "label": control.label,
             "explain": control.explain,
             "default": control.default,
             "kind": control.kind,
             "min": control.low if control.kind in numbers else None,
-            "max": control.high if control.kind in numbers else None,
+            "max": (control.slider or control.high) if control.kind in numbers else None,
+            "most": control.on_page.high if control.kind in numbers else None,
             "step": control.step if control.kind in numbers else None,
             "choices": list(control.choices),
         }
         for control in DRAFTING.values()
+        if control.only != "command"
     ]

@@ -11,74 +11,117 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from core.chains import ALONE, names_of, refuse
 from core.errors import InputError
 from core.options import DRAFTING, SEED, Control
 
 _TEMPERATURE = DRAFTING["temperature"]
 
 
+TIED = "temperature"  # the value of `Tie.by` with which a control follows the temperature
+
+
+@dataclass(frozen=True)
+class Tie:
+    """A control that can follow the temperature: it is `at` + `per`·T while the control `by` has the value TIED."""
+
+    control: str
+    by: str
+    at: float
+    per: float
+
+    def value(self, temperature: float) -> float:
+        return self.at + self.per * temperature
+
+
 @dataclass(frozen=True)
 class CatalogEntry:
-    """One rule: its name in commands, the papers' name, its controls, and a sentence on the tokens that it keeps."""
+    """One rule.
+
+    Attributes:
+        name: in commands.
+        title: as the papers write it.
+        controls: its options.
+        says: a sentence on the tokens that it keeps.
+        plain: the same in a few words, for writers who do not know the papers.
+        tie: the control that can follow the temperature, if there is one.
+    """
 
     name: str
     title: str
     controls: tuple[Control, ...]
     says: str
+    plain: str
+    tie: Tie | None = None
 
     @property
     def label(self) -> str:
         """The title as the page writes it, where all labels begin with a capital."""
         return _LABELS.get(self.title, self.title[:1].upper() + self.title[1:])
 
+    def control(self, name: str) -> Control:
+        return next(control for control in self.controls if control.name == name)
+
+    @property
+    def alone(self) -> bool:
+        """Whether it cannot be combined with other rules in a chain."""
+        return self.name == DEFAULT_RULE or self.title in ALONE
+
 
 _LABELS = {"η": "Eta (η)"}
 
 
 _ENTRIES = (
-    CatalogEntry("none", "no rule", (), "Keeps every token."),
-    CatalogEntry("greedy", "greedy", (), "Keeps only the likeliest token."),
+    CatalogEntry("none", "no rule", (), "Keeps every token.", "Any word"),
+    CatalogEntry("greedy", "greedy", (), "Keeps only the likeliest token.", "Only the likeliest word"),
     CatalogEntry(
         "top-k",
         "top-k",
         (Control("top_k", "k", "top-k", 50, 1, 1000, 1, "How many tokens are kept."),),
         "Keeps the k likeliest tokens.",
+        "A fixed number of likely words",
     ),
     CatalogEntry(
         "top-p",
         "top-p",
         (Control("top_p", "p", "top-p", 0.9, 0.0, 1.0, 0.01, "Nearer to 1: more unlikely tokens are kept."),),
         "Keeps the likeliest tokens that together reach probability p.",
+        "Likely words, up to a share of all chances",
     ),
     CatalogEntry(
         "min-p",
         "min-p",
         (Control("min_p", "p", "min-p", 0.1, 0.0, 1.0, 0.01, "Nearer to 0: more tokens are kept."),),
         "Keeps tokens at least p times as likely as the likeliest one.",
+        "Words that are not much less likely than the best",
     ),
     CatalogEntry(
         "top-n-sigma",
         "top-nσ",
         (Control("n", "n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "Higher: more tokens are kept."),),
         "Keeps logits within n standard deviations of the largest: the same tokens at every temperature.",
+        "Words close to the best, at any temperature",
     ),
     CatalogEntry(
         "top-h",
         "top-H",
         (Control("alpha", "α", "top-h", 0.4, 0.01, 1.0, 0.01, "Higher: more tokens are kept."),),
         "Keeps as much probability as fits into the share α of the entropy.",
+        "More words where the text is open",
     ),
     CatalogEntry(
         "typical",
         "typical",
         (Control("mass", "Mass", "mass", 0.9, 0.01, 1.0, 0.01, "Nearer to 1: more untypical tokens are kept."),),
         "Keeps tokens about as surprising as the model expects the next one to be.",
+        "Words as surprising as one would expect here",
     ),
     CatalogEntry(
         "eta",
         "η",
         (Control("epsilon", "ε", "epsilon", 9e-4, 1e-5, 0.1, 1e-4, "Higher: fewer tokens are kept."),),
         "Keeps tokens above a threshold, which is lower where the model is unsure.",
+        "No very unlikely words",
     ),
     CatalogEntry(
         "mirostat",
@@ -88,12 +131,25 @@ _ENTRIES = (
             Control("eta", "η", "rate", 0.1, 0.0, 1.0, 0.01, "How fast the cut follows the drawn tokens."),
         ),
         "Keeps tokens up to a level of surprise, which follows the tokens drawn before.",
+        "A steady level of surprise",
     ),
     CatalogEntry(
         "top-w",
         "Top-W",
         (
             Control("beta", "β", "beta", 3.6, 0.0, 10.0, 0.1, "Higher: more tokens are kept; at λ or below, one."),
+            Control(
+                "beta_by",
+                "β by",
+                "beta-by",
+                "value",
+                0,
+                0,
+                0,
+                "value: β as set. temperature: β = 1.5 + 1.5·T, as in table 8 of its paper.",
+                ("value", TIED),
+                main=False,
+            ),
             Control("lam", "λ", "lam", 2.2, 0.0, 10.0, 0.1, "The price of entropy. Higher: fewer tokens are kept."),
             Control(
                 "geom_scale",
@@ -143,6 +199,8 @@ _ENTRIES = (
             ),
         ),
         "Keeps likely tokens that lie close together in the model's space of meanings.",
+        "Likely words with related meanings",
+        Tie("beta", "beta_by", 1.5, 1.5),
     ),
 )
 
@@ -259,7 +317,7 @@ class Preset:
 
     Attributes:
         name: of the preset.
-        rule: a name of the catalogue.
+        rule: a name of the catalogue, or several as `core.chains` joins them.
         values: of its controls; missing ones have their defaults.
         temperature: T, before the rule.
         source: the origin of the setting.
@@ -287,10 +345,10 @@ class Preset:
             checked_mode(self.mode, self.mode_values)
         for control in (DRAFTING["k"], DRAFTING["length"], SEED):
             if (value := getattr(self, control.name)) is not None:
-                control.checked(value)
+                control.on_page.checked(value)
         own = ("k", "length", "temperature")
         for name, value in self.drafting.items():
-            named("drafting", name, [each for each in DRAFTING if each not in own])
+            named("drafting", name, [o.name for o in DRAFTING.values() if o.name not in own and o.only != "command"])
             DRAFTING[name].checked(value)
 
     def as_dict(self) -> dict[str, Any]:
@@ -334,9 +392,28 @@ def named(kind: str, name: str, known: Iterable[str]) -> None:
 
 
 def checked_rule(rule: str, values: Mapping[str, Any], temperature: float = 1.0) -> dict[str, Any]:
-    """All values of a rule's controls, defaults filled in. Raises InputError that names the invalid value."""
+    """All values of the controls of a rule, or of all rules of a chain, defaults filled in. No two rules have a control
+    of the same name. Raises InputError that names the invalid value, or the rules that cannot be combined."""
     _TEMPERATURE.checked(temperature)
-    return complete("rule", rule, {name: entry.controls for name, entry in CATALOG.items()}, values)
+    entries = entries_of(rule)
+    return complete("rule", rule, {rule: [control for entry in entries for control in entry.controls]}, values)
+
+
+def entries_of(rule: str) -> list[CatalogEntry]:
+    """The rules of a chain, in their order; of one rule, itself. Raises InputError as `checked_rule` does."""
+    names = names_of(rule)
+    for name in names:
+        named("rule", name, CATALOG)
+    if len(names) > 1 and DEFAULT_RULE in names:
+        raise InputError(f"rule {DEFAULT_RULE} given with other rules; leave it out.")
+    entries = [CATALOG[name] for name in names]
+    refuse([entry.title for entry in entries])
+    return entries
+
+
+def title_of(rule: str) -> str:
+    """The title of a rule, or those of a chain's rules in their order."""
+    return ", then ".join(entry.title for entry in entries_of(rule))
 
 
 def checked_mode(mode: str, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -398,6 +475,10 @@ PRESETS: tuple[Preset, ...] = (
         drafting=PAPER_METHOD,
     ),
     Preset("Top-nσ, the paper's", "top-n-sigma", {"n": 1.0}, 1.5, "arXiv 2411.07641, section 5"),
+    Preset("Top-nσ, focused (its paper)", "top-n-sigma", {"n": 0.8}, 1.5, "arXiv 2411.07641, appendix: n for focus"),
+    Preset(
+        "Top-nσ, diverse (its paper)", "top-n-sigma", {"n": 1.3}, 1.5, "arXiv 2411.07641, appendix: n for diversity"
+    ),
     Preset("Min-p (top-nσ paper)", "min-p", {"min_p": 0.1}, 1.0, "arXiv 2411.07641, section 5"),
     Preset("Top-p (top-nσ paper)", "top-p", {"top_p": 0.9}, 1.0, "arXiv 2411.07641, section 5"),
     Preset("Top-k (top-nσ paper)", "top-k", {"top_k": 20}, 1.0, "arXiv 2411.07641, section 5"),
@@ -420,9 +501,16 @@ PRESETS: tuple[Preset, ...] = (
         "arashgholami/top-w-decoding, logit_processor_w1.py",
     ),
     Preset(
-        "Top-W, the paper's, creative",
+        "Top-W, the paper's, β by temperature",
         "top-w",
-        {"lam": 2.2, "beta": 3.75, "alternations": 3, "metric": "l2", "geom_scale": 1.0, "warm_start": 0.999},
+        {
+            "lam": 2.2,
+            "beta_by": TIED,
+            "alternations": 3,
+            "metric": "l2",
+            "geom_scale": 1.0,
+            "warm_start": 0.999,
+        },
         1.5,
         "arXiv 2602.10346, table 8: β = 1.5 + 1.5·T",
     ),

@@ -7,7 +7,7 @@ their defaults from `DEFAULT`. The options of rules, modes and speculation are i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from core.errors import InputError
@@ -25,7 +25,9 @@ class Control:
             value has only its default.
         explain: what a change does.
         main: shown at once; the page shows the others on request.
-        page_only: the command line does not have it.
+        only: "page" or "command" if the other does not have it; a request may have it in any case.
+        slider: the largest value of the page's slider, where it is below `high`; links and presets reach that.
+        beyond: the option that values above `slider` need, which the page does not have; "" for none.
         library: the default of the library's functions, where it differs from the product's.
         modes: the draft modes that use it; () for all.
         needs: the name of another option that must be switched on; "" for none.
@@ -41,7 +43,9 @@ class Control:
     explain: str
     choices: tuple[str, ...] = ()
     main: bool = True
-    page_only: bool = False
+    only: Literal["", "page", "command"] = ""
+    slider: float | None = None
+    beyond: str = ""
     library: float | None = None
     modes: tuple[str, ...] = ()
     needs: str = ""
@@ -53,6 +57,11 @@ class Control:
         if self.choices:
             return "choice"
         return "int" if isinstance(self.step, int) else "float"
+
+    @property
+    def on_page(self) -> Control:
+        """The option with the range that links and presets of the page may use."""
+        return replace(self, high=self.slider) if self.slider is not None and self.beyond else self
 
     def checked(self, value: Any) -> Any:
         """The value in its own type. Raises InputError that names the option."""
@@ -86,6 +95,8 @@ def _switch(name: str, default: bool, label: str, explain: str, **more: Any) -> 
     return Control(name, label, name.replace("_", "-"), default, 0, 1, 1, explain, **more)
 
 
+LONGEST = 32  # tokens of a draft without resets
+
 _GROWN = ("superposed", "branching", "sampled+superposed")
 _MIXED = ("superposed", "beam", "greedy", "branching", "sampled+superposed")  # n-grams are mixed in
 
@@ -95,12 +106,35 @@ _CONTROLS = (
         "length",
         10,
         1,
-        32,
+        256,
         1,
         "Length",
         "How far each draft looks ahead, in tokens. A token is a word or a piece of one.",
+        slider=LONGEST,
+        beyond="reset_every",
     ),
-    _number("temperature", 1.0, 0.05, 4.0, 0.05, "Temperature", "Lower: safer words. Higher: more surprising words."),
+    _number(
+        "reset_every",
+        0,
+        0,
+        LONGEST,
+        1,
+        "Resets",
+        "After so many tokens one of the drafts is drawn and becomes text, and drafts go on from there. 0: no resets. "
+        f"Needed for more than {LONGEST} tokens.",
+        modes=("superposed",),
+        only="command",
+    ),
+    _number(
+        "temperature",
+        1.0,
+        0.05,
+        10.0,
+        0.05,
+        "Temperature",
+        "Lower: safer words. Higher: more surprising words.",
+        slider=4.0,
+    ),
     _number(
         "min_confidence",
         0.0,
@@ -170,7 +204,7 @@ _CONTROLS = (
         True,
         "Fresh at every key",
         "Every key requests drafts for the rows that no longer fit. Off: only when no row fits any more.",
-        page_only=True,
+        only="page",
     ),
     _number(
         "verify",

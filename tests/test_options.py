@@ -82,8 +82,9 @@ def test_no_default_is_restated() -> None:
 def test_every_option_is_a_field_a_slider_and_a_flag() -> None:
     names = list(DRAFTING)
     assert [*DraftSettings.model_fields] == [*names, "sampling"]
-    assert [option["name"] for option in options()] == names
-    on_the_page_alone = {control.name for control in DRAFTING.values() if control.page_only}
+    commands_alone = {control.name for control in DRAFTING.values() if control.only == "command"}
+    assert [option["name"] for option in options()] == [name for name in names if name not in commands_alone]
+    on_the_page_alone = {control.name for control in DRAFTING.values() if control.only == "page"}
     assert {flag.control.name for flag in DRAFT_FLAGS.values()} == {*names, SEED.name} - on_the_page_alone
 
 
@@ -91,6 +92,8 @@ def test_every_option_is_a_field_a_slider_and_a_flag() -> None:
 def test_a_field_has_the_range_and_the_default_of_its_definition(control: Control) -> None:
     def settings(value: Any) -> Any:
         made = {"sampling": {"seed": value}} if control is SEED else {control.name: value}
+        if control.beyond:
+            made |= {control.beyond: DRAFTING[control.beyond].high}
         found = DraftSettings.model_validate(made, strict=True)
         return getattr(found.sampling if control is SEED else found, control.name)
 
@@ -157,7 +160,7 @@ def test_the_settings_import_only_their_definitions() -> None:
 
 def test_presets_have_the_ranges_of_the_options() -> None:
     for name in ("k", "length"):
-        limit = int(DRAFTING[name].high)
+        limit = int(DRAFTING[name].on_page.high)
         assert getattr(Preset("a", "none", {}, **{name: limit}), name) == limit
         with pytest.raises(InputError, match=f"{name} {limit + 1} given; a whole number from 1 to {limit}"):
             Preset("a", "none", {}, **{name: limit + 1})
@@ -181,12 +184,21 @@ def test_the_papers_preset_is_the_papers_method() -> None:
     assert by_hand.ids != linear.ids
 
 
+def test_a_long_text_needs_resets() -> None:
+    with pytest.raises(ValidationError, match="length 200 given; at most 32 without reset_every"):
+        DraftSettings(length=200)
+    long = DraftSettings(length=200, reset_every=10).drafting()
+    assert (long["length"], long["reset_every"], long["end_below"], long["one_line"]) == (200, 10, 0.0, False)
+    assert "reset_every" not in DraftSettings().drafting()
+
+
 def test_a_preset_names_options_that_exist_within_their_ranges() -> None:
     for wrong, said in (
         ({"mixing": "cubic"}, "mixing 'cubic' given; one of linear, geometric expected"),
         ({"tau": 9}, "tau 9 given; a number from 0.05 to 2 expected"),
         ({"k": 3}, "drafting 'k' given; one of"),
         ({"colour": 1}, "drafting 'colour' given; one of"),
+        ({"reset_every": 5}, "drafting 'reset_every' given; one of"),
     ):
         with pytest.raises(InputError, match=said):
             Preset("a", "none", {}, drafting=wrong)

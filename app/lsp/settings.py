@@ -10,7 +10,7 @@ from app.client_options import ClientOptions
 from app.refusals import Refused, in_words
 from app.running import PORT
 from core.errors import InputError
-from core.options import DRAFTING
+from core.options import DRAFTING, LONGEST
 
 SECTION = "polydraft"
 PROSE = [
@@ -36,7 +36,7 @@ class EditorSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     k: int = Field(int(DRAFTING["k"].default), ge=DRAFTING["k"].low, le=DRAFTING["k"].high)
-    length: int = Field(int(DRAFTING["length"].default), ge=DRAFTING["length"].low, le=DRAFTING["length"].high)
+    length: int = Field(int(DRAFTING["length"].default), ge=DRAFTING["length"].low, le=LONGEST)
     prose: list[str] = PROSE
     comments: bool = True
     port: int = Field(PORT, ge=1, le=65535)

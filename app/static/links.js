@@ -1,7 +1,7 @@
 // @ts-check
 /** Links that contain all settings of drafts: writes and parses them. The names are those of the command line's flags. */
 
-import { changedValues, problem } from "./choice.js";
+import { chainOf, changedValues, problem } from "./choice.js";
 import { allows, expected, flagOf, optionValue } from "./options.js";
 
 /**
@@ -14,12 +14,15 @@ import { allows, expected, flagOf, optionValue } from "./options.js";
  * @returns {string}
  */
 export function address({ choice, options, speculation }) {
-  const rule = choice.present(), mode = choice.presentMode();
-  const parts = new URLSearchParams({ rule: rule.name });
+  const mode = choice.presentMode();
+  const parts = new URLSearchParams();
   const add = (/** @type {Control[]} */ controls, /** @type {Record<string, any>} */ changed) => {
     for (const { name, flag } of controls) if (name in changed) parts.set(flag, String(changed[name]));
   };
-  add(rule.controls, changedValues(rule, choice.values[rule.name]));
+  for (const rule of choice.parts()) {
+    parts.append("rule", rule.name); // once for each rule of a chain, in their order
+    add(rule.controls, changedValues(rule, choice.values[rule.name]));
+  }
   parts.set("temperature", options.temperature.value);
   parts.set("mode", mode.name);
   add(mode.controls, changedValues(mode, choice.modeValues[mode.name]));
@@ -49,8 +52,11 @@ export function readLink(panel, parts) {
   const { low, high, default: usual } = panel.catalogue.temperature;
   const { choice } = panel;
   const { rules, modes } = choice;
-  const rule = rules.get(given.rule ?? choice.usual.rule);
-  if (!rule) return `rule ${given.rule} given; one of ${[...rules.keys()].join(", ")} expected.`;
+  const named = parts.filter(([name]) => name === "rule").map(([, text]) => text);
+  const rule = named.length ? chainOf(named) : choice.usual.rule;
+  const refusal = choice.refusal(rule);
+  if (refusal) return refusal;
+  const ruleControls = (named.length ? named : [rule]).flatMap((name) => rules.get(name)?.controls ?? []);
   const mode = modes.get(given.mode ?? choice.usual.mode);
   if (!mode) return `mode ${given.mode} given; one of ${[...modes.keys()].join(", ")} expected.`;
   const temperature = Number(given.temperature ?? usual);
@@ -80,15 +86,15 @@ export function readLink(panel, parts) {
       options[input.name] = value;
       continue;
     }
-    const control = [...rule.controls, ...mode.controls, ...way.controls].find(({ flag }) => flag === name);
-    if (!control) return `${name} given for ${rule.name} and ${mode.name}, which have no control of that name.`;
+    const control = [...ruleControls, ...mode.controls, ...way.controls].find(({ flag }) => flag === name);
+    if (!control) return `${name} given for ${choice.titleOf(rule)} and ${mode.name}, which have no control of that name.`;
     const value = control.choices.length ? text : numberIn(text);
     const wrong = problem(control, value);
     if (wrong) return `${name} ${text} given; ${wrong} expected.`;
-    (rule.controls.includes(control) ? values : mode.controls.includes(control) ? mode_values : proposing)[control.name] = value;
+    (ruleControls.includes(control) ? values : mode.controls.includes(control) ? mode_values : proposing)[control.name] = value;
   }
   const speculation = { way: way.name, drafter, values: proposing };
-  return { rule: rule.name, values, temperature, mode: mode.name, mode_values, seed, options, speculation };
+  return { rule, values, temperature, mode: mode.name, mode_values, seed, options, speculation };
 }
 
 /** @param {string} text */

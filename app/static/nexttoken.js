@@ -144,13 +144,13 @@ export class NextToken {
     }
     try {
       const { choice, options } = this.panel;
-      const rules = Object.fromEntries(
-        [...choice.rules.keys()].filter((name) => name !== "none" || this.rule === "none").map((name) => [name, choice.values[name]]),
-      );
+      const alone = [...choice.rules.keys()].filter((name) => name !== "none" || this.rule === "none");
+      const names = new Set([...alone, choice.rule]); // a chain is compared with every rule
+      const rules = Object.fromEntries([...names].map((name) => [name, choice.valuesOf(name)]));
       this.counters.views++;
       const request = { tab: TAB, temperature: Number(options.temperature.value), rules, map: this.shown === "map" };
       const view = await postJson("/api/view", request);
-      for (const one of view.choices) one.title = choice.rules.get(one.rule)?.title;
+      for (const one of view.choices) one.title = choice.titleOf(one.rule);
       this.view = view;
       // If the newest request has not reached the server yet, the view is of the position before it.
       const { request: running, answered } = this.editor;
@@ -179,7 +179,7 @@ export class NextToken {
     this.counters.sweeps++;
     try {
       const found = await postJson("/api/sweep", { tab: TAB, rules });
-      const titles = Object.fromEntries([...this.panel.choice.rules.values()].map((rule) => [rule.name, rule.title]));
+      const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.choice.titleOf(rule)]));
       const temperature = Number(this.panel.options.temperature.value);
       drawSweep(this.find("#sm-sweep"), found, { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 });
     } catch (error) {

@@ -40,11 +40,32 @@ export class Options {
   set(name, value) {
     const input = this.input(name);
     if (!input || value === undefined || optionValue(input) === value) return;
-    if (typeof value === "boolean") /** @type {HTMLInputElement} */ (input).checked = value;
-    else input.value = String(value);
+    fill(input, value);
     input.dispatchEvent(new Event("input", { bubbles: true }));
   }
 }
+
+/**
+ * Set a field to a value that it allows. A slider becomes as long as the value needs.
+ * @param {Field} input
+ * @param {number | boolean | string} value
+ */
+export function fill(input, value) {
+  if (typeof value === "boolean") {
+    /** @type {HTMLInputElement} */ (input).checked = value;
+    return;
+  }
+  if (input instanceof HTMLInputElement && input.dataset.most) {
+    input.max = (Number(value) > Number(input.dataset.slider) ? input.dataset.most : input.dataset.slider) ?? "";
+  }
+  input.value = String(value);
+}
+
+/**
+ * The largest value that a number's field allows; its slider may be shorter.
+ * @param {HTMLInputElement} input
+ */
+export const mostOf = ({ dataset, max }) => Number(dataset.most ?? max);
 
 /**
  * @param {Field} input
@@ -72,13 +93,13 @@ export function allows(input, value) {
   if (input instanceof HTMLSelectElement) return [...input.options].some((one) => one.value === value);
   if (input.type === "checkbox") return typeof value === "boolean";
   const whole = Number.isInteger(Number(input.step));
-  return typeof value === "number" && value >= Number(input.min) && value <= Number(input.max) && (!whole || Number.isInteger(value));
+  return typeof value === "number" && value >= Number(input.min) && value <= mostOf(input) && (!whole || Number.isInteger(value));
 }
 
 /** @param {Field} input */
 export function expected(input) {
   if (input instanceof HTMLSelectElement) return `one of ${[...input.options].map(({ value }) => value).join(", ")}`;
-  const { type, step, min, max } = input;
+  const { type, step, min } = input;
   if (type === "checkbox") return "true or false";
-  return `${Number.isInteger(Number(step)) ? "a whole number" : "a number"} from ${min} to ${max}`;
+  return `${Number.isInteger(Number(step)) ? "a whole number" : "a number"} from ${min} to ${mostOf(input)}`;
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * The sampling panel: three styles; under Advanced the rule that truncates the model's distributions, its controls, the
+ * The sampling panel: three styles; under Advanced the rules that truncate the model's distributions, their controls, the
  * method that computes drafts, and presets; and charts of the next token. Rules, controls and their ranges come from the
  * server's catalogue.
  *
@@ -8,12 +8,13 @@
  *          └─► nexttoken.js requests the charts again
  */
 
+import { Chain } from "./chain.js";
 import { Choice, problem } from "./choice.js";
 import { setText } from "./dom.js";
 import { keep, recall } from "./kept.js";
 import { address, readLink } from "./links.js";
 import { NextToken } from "./nexttoken.js";
-import { Options } from "./options.js";
+import { Options, allows, mostOf } from "./options.js";
 import { Presets } from "./presets.js";
 import { drawControl, drawSlider, newControl } from "./sliders.js";
 import { Speculation } from "./speculation.js";
@@ -52,6 +53,7 @@ export class Sampling {
     this.options = new Options(root);
 
     this.build();
+    this.chain = new Chain(this.find(".sm-rules-box"), this);
     this.presets = new Presets(this.find(".sm-preset-box"), this);
     this.styles = new Styles(this.find(".sm-style-box"), this);
     this.speculation = new Speculation(this.find(".sm-speculation"), catalogue.speculation, this);
@@ -79,7 +81,7 @@ export class Sampling {
   // ---------------------------------------------------------------- building
 
   build() {
-    const { rules, modes } = this.catalogue;
+    const { modes } = this.catalogue;
     const option = (/** @type {string} */ name, /** @type {string} */ title) => `<option value="${name}">${title}</option>`;
     this.box.innerHTML = `
       <div class="sm-head">
@@ -93,9 +95,7 @@ export class Sampling {
       <div class="sm-advanced" id="sm-advanced" hidden>
         <div class="sm-preset-box"></div>
         <div class="sm-pair">
-          <div><label for="sm-rule">Rule</label>
-            <select id="sm-rule" aria-describedby="sm-says">${rules.map((rule) => option(rule.name, rule.title)).join("")}</select>
-            <p class="sm-says" id="sm-says"></p></div>
+          <div class="sm-rules-box"></div>
           <div><label for="sm-mode">Method</label>
             <select id="sm-mode" aria-describedby="sm-mode-says">${modes.map((mode) => option(mode.name, mode.title)).join("")}</select>
             <p class="sm-says" id="sm-mode-says"></p></div>
@@ -120,7 +120,6 @@ export class Sampling {
     });
     on(".sm-link", "click", () => this.copyLink());
     on(".sm-advanced-button", "click", () => this.advance(!this.advanced));
-    on("#sm-rule", "change", (event) => this.choose(event.target.value));
     on("#sm-mode", "change", (event) => {
       this.choice.mode = event.target.value;
       this.changed();
@@ -158,10 +157,10 @@ export class Sampling {
     });
   }
 
-  /** Build the sliders of the present rule and mode, and the temperature between them. */
+  /** Build the sliders of the present rules and mode, and the temperature between them. */
   buildControls() {
     const { choice } = this;
-    const rule = choice.present();
+    const rules = choice.parts();
     const all = this.find(".sm-rest").getAttribute("aria-expanded") === "true";
     const built = (/** @type {Record<string, Record<string, any>>} */ values, /** @type {string} */ owner) =>
       (/** @type {Control} */ control) =>
@@ -170,11 +169,15 @@ export class Sampling {
           this.changed();
         });
     this.find(".sm-controls").replaceChildren(
-      ...rule.controls.filter((control) => control.main || all).map(built(choice.values, rule.name)),
+      ...rules.flatMap((rule) => {
+        const shown = rule.controls.filter((control) => control.main || all).map(built(choice.values, rule.name));
+        if (rules.length < 2 || !shown.length) return shown;
+        return [Object.assign(document.createElement("h3"), { className: "sm-of", textContent: rule.title }), ...shown];
+      }),
       this.newTemperature(),
       ...choice.presentMode().controls.map(built(choice.modeValues, choice.mode)),
     );
-    this.find(".sm-rest").hidden = rule.controls.every((control) => control.main);
+    this.find(".sm-rest").hidden = choice.present().controls.every((control) => control.main);
     this.built = this.wanted();
     this.render();
   }
@@ -187,20 +190,27 @@ export class Sampling {
   /** A second slider for the temperature of the settings below the text. */
   newTemperature() {
     const { min, max, step } = this.options.temperature;
+    const most = mostOf(this.options.temperature);
     const field = document.createElement("div");
     field.className = "pd-option";
     field.innerHTML =
-      `<span><label for="sm-temperature">Temperature</label><output for="sm-temperature"></output></span>` +
+      `<span><label for="sm-temperature">Temperature</label>` +
+      `<input type="number" id="sm-temperature-exact" min="${min}" max="${most}" step="${step}" aria-label="Temperature, ${min} to ${most}"></span>` +
       `<input type="range" id="sm-temperature" min="${min}" max="${max}" step="${step}" aria-describedby="sm-temperature-how">` +
       `<small id="sm-temperature-how">Higher: more surprising words.</small>`;
-    const input = /** @type {HTMLInputElement} */ (field.querySelector("input"));
-    input.addEventListener("input", () => this.options.set("temperature", Number(input.value)));
+    const [exact, slider] = /** @type {HTMLInputElement[]} */ ([...field.querySelectorAll("input")]);
+    slider.addEventListener("input", () => this.options.set("temperature", Number(slider.value)));
+    exact.addEventListener("change", () => {
+      const value = Number(exact.value);
+      if (exact.value !== "" && allows(this.options.temperature, value)) this.options.set("temperature", value);
+      exact.value = this.options.temperature.value;
+    });
     return field;
   }
 
   // ---------------------------------------------------------------- the choice
 
-  /** @param {string} rule */
+  /** @param {string} rule a name, or several of a chain */
   choose(rule) {
     this.choice.rule = rule;
     this.find(".sm-rest").setAttribute("aria-expanded", "false");
@@ -244,16 +254,24 @@ export class Sampling {
   render() {
     if (this.built !== this.wanted()) return this.buildControls();
     const { choice } = this;
-    const rule = choice.present(), mode = choice.presentMode();
-    this.find("#sm-rule").value = rule.name;
+    const mode = choice.presentMode();
+    this.chain.render();
     this.find("#sm-mode").value = mode.name;
-    setText(this.find("#sm-says"), rule.says);
     setText(this.find("#sm-mode-says"), mode.says);
     const box = this.find(".sm-controls");
-    for (const control of rule.controls) drawControl(box, control, choice.values[rule.name][control.name]);
-    for (const control of mode.controls) drawControl(box, control, choice.modeValues[mode.name][control.name]);
     const temperature = Number(this.options.temperature.value);
-    drawSlider(this.find("#sm-temperature"), temperature, temperature.toFixed(2));
+    for (const rule of choice.parts()) {
+      for (const control of rule.controls) {
+        const tie = choice.tieOf(rule, control);
+        const value = tie ? tie.at + tie.per * temperature : choice.values[rule.name][control.name];
+        drawControl(box, control, value, tie ? `${value.toFixed(2)} = ${tie.at} + ${tie.per}·T` : undefined, Boolean(tie));
+      }
+    }
+    for (const control of mode.controls) drawControl(box, control, choice.modeValues[mode.name][control.name]);
+    const slider = this.find("#sm-temperature"), exact = this.find("#sm-temperature-exact");
+    slider.max = this.options.temperature.max; // a link or the field beside it may have made it longer
+    drawSlider(slider, temperature, temperature.toFixed(2));
+    if (document.activeElement !== exact) exact.value = String(temperature);
     const seed = this.find("#sm-seed");
     this.find(".sm-seed").hidden = !choice.isDrawn();
     if (document.activeElement !== seed) seed.value = String(choice.seed);

@@ -3,7 +3,7 @@
 
 import { disclose } from "./dom.js";
 import { keepSettings, recallSettings } from "./memory.js";
-import { allows, optionValue } from "./options.js";
+import { allows, fill, optionValue } from "./options.js";
 
 /** @typedef {import("./options.js").Field} Field */
 
@@ -53,13 +53,4 @@ export class SettingsBar {
     const fraction = (value - Number(input.min)) / (Number(input.max) - Number(input.min));
     input.style.setProperty("--filled", `${fraction * 100}%`);
   }
-}
-
-/**
- * @param {Field} input
- * @param {any} value that it allows
- */
-function fill(input, value) {
-  if (typeof value === "boolean") /** @type {HTMLInputElement} */ (input).checked = value;
-  else input.value = String(value);
 }

@@ -40,10 +40,12 @@ export function newControl(owner, control, changed) {
  * @param {Control} control
  * @param {any} value
  * @param {string} shown
+ * @param {boolean} fixed whether the value follows from other settings
  */
-export function drawControl(box, control, value, shown = control.choices.length ? value : shownValue(control, value)) {
+export function drawControl(box, control, value, shown = control.choices.length ? value : shownValue(control, value), fixed = false) {
   const input = /** @type {HTMLInputElement | null} */ (box.querySelector(`[data-control="${control.name}"]`));
   if (!input) return;
+  input.disabled = fixed;
   if (control.choices.length) input.value = value;
   else drawSlider(input, placeOf(control, value), shown);
 }
@@ -54,11 +56,11 @@ export function drawControl(box, control, value, shown = control.choices.length 
  * @param {string} shown
  */
 export function drawSlider(input, place, shown) {
-  if (Number(input.value) !== place) input.value = String(place);
+  if (Number(input.value) !== Math.min(place, Number(input.max))) input.value = String(place);
   const output = input.parentElement?.querySelector("output");
   if (output) setText(output, shown);
   input.setAttribute("aria-valuetext", shown);
-  const fraction = (place - Number(input.min)) / (Number(input.max) - Number(input.min));
+  const fraction = Math.min((place - Number(input.min)) / (Number(input.max) - Number(input.min)), 1);
   input.style.setProperty("--filled", `${fraction * 100}%`);
 }
 

@@ -1,13 +1,13 @@
-"""Creates a rule from its name and the values of its controls (`core.controls`)."""
+"""Creates a rule, or a chain of rules, from its name and the values of its controls (`core.controls`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from torch import Tensor
 
-from core.controls import checked_rule
+from core.controls import TIED, checked_rule, entries_of
 from core.samplers.base import Rule
 from core.samplers.chain import Chain
 from core.samplers.eta import Eta
@@ -43,22 +43,44 @@ def sampler(
     temperature: float = 1.0,
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
 ) -> Rule:
-    """The temperature followed by the rule, as one rule.
+    """The temperature followed by the rule or by the rules of a chain, as one rule.
 
     Args:
-        rule: a name of the catalogue.
-        values: of its controls, by name; the rest have their defaults.
-        temperature: T, 0.05 to 4.
+        rule: a name of the catalogue, or several as `core.chains` joins them.
+        values: of the controls, by name; the rest have their defaults.
+        temperature: T, 0.05 to 10.
         embeddings: (V, D), which top-w needs unless its metric is uniform; or geometries to share, by metric.
     Raises: InputError that names the value.
     """
-    arguments = checked_rule(rule, values or {}, temperature)
-    kind = RULES.get(rule)
-    if kind is Greedy:
-        return Greedy()
-    rules: list[Rule] = [] if temperature == 1 else [Temperature(temperature)]
-    if kind is TopW:
-        arguments["embeddings"] = embeddings[arguments["metric"]] if isinstance(embeddings, Mapping) else embeddings
-    if kind is not None:
-        rules.append(kind(**arguments))
+    checked_rule(rule, values or {}, temperature)
+    rules: list[Rule] = [] if temperature == 1 or rule == "greedy" else [Temperature(temperature)]
+    rules += cuts(rule, values, temperature, embeddings)
     return rules[0] if len(rules) == 1 else Chain(rules)
+
+
+def cuts(
+    rule: str,
+    values: Mapping[str, Any] | None = None,
+    temperature: float | Sequence[float] = 1.0,
+    embeddings: Tensor | Mapping[str, Geometry] | None = None,
+) -> list[Rule]:
+    """The rules alone, for logits that have been divided by the temperature already.
+
+    Args:
+        temperature: T, or one for each row; controls that follow it depend on it.
+        rule, values, embeddings: as of `sampler`.
+    Raises: as `sampler` does.
+    """
+    arguments, found = checked_rule(rule, values or {}), []
+    for entry in entries_of(rule):
+        kind = RULES.get(entry.name)
+        if kind is None:
+            continue
+        own = {control.name: arguments[control.name] for control in entry.controls}
+        if entry.tie is not None and own.pop(entry.tie.by) == TIED:
+            tied = [entry.tie.value(t) for t in (temperature if isinstance(temperature, Sequence) else [temperature])]
+            own[entry.tie.control] = tied if isinstance(temperature, Sequence) else tied[0]
+        if kind is TopW:
+            own["embeddings"] = embeddings.get(own["metric"]) if isinstance(embeddings, Mapping) else embeddings
+        found.append(kind(**own))
+    return found

@@ -14,11 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.controls import CATALOG, checked_rule
+from core.controls import CATALOG, title_of
 from core.errors import InputError
 from core.models.base import Tokenizer
 from core.samplers.base import DROPPED, mended
-from core.samplers.catalog import sampler
+from core.samplers.catalog import cuts, sampler
+from core.samplers.chain import Chain
 from core.samplers.geometry import Geometry
 from core.samplers.temperature import Temperature
 from core.samplers.top_w import Selection, TopW
@@ -26,7 +27,7 @@ from core.samplers.top_w import Selection, TopW
 TOP = 30  # tokens that a chart shows
 TEMPERATURES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 Geometries = Mapping[str, Geometry]
-Settings = Mapping[str, Mapping[str, Any]]  # rule of the catalogue: values of its controls
+Settings = Mapping[str, Mapping[str, Any]]  # rule of the catalogue, or chain: values of its controls
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def look(
     choices, selection = [], None
     for name, values in settings.items():
         if name == "top-w":  # its choice includes the kept tokens
-            selection = _top_w(values, geometries).select(Temperature(temperature)(None, x[None])[0])
+            selection = _top_w(values, temperature, geometries).select(Temperature(temperature)(None, x[None])[0])
             alive = torch.zeros(len(x), dtype=torch.bool)
             alive[selection.ids] = True
         else:
@@ -122,7 +123,7 @@ def look(
         choices.append(
             RuleView(
                 name,
-                CATALOG[name].title,
+                title_of(name),
                 int(alive.sum()),
                 float(weights.sum()),
                 _entropy(weights / weights.sum()),
@@ -144,7 +145,7 @@ def sweep(
     tempered = Temperature(list(temperatures))(None, x.expand(len(temperatures), -1))  # (temperatures, V)
     settings = _all(geometries) if settings is None else settings
     return {
-        name: (sampler(name, values, 1.0, geometries)(None, tempered) > DROPPED).sum(1).tolist()
+        name: (Chain(cuts(name, values, list(temperatures), geometries))(None, tempered) > DROPPED).sum(1).tolist()
         for name, values in settings.items()
     }
 
@@ -170,7 +171,7 @@ def top_w_map(
 ) -> list[Point]:
     """The most probable candidates on the two principal axes of their whitened unit vectors. Raises as `look` does."""
     x = _row(logits)
-    rule = _top_w(values or {}, geometries)
+    rule = _top_w(values or {}, temperature, geometries)
     tempered = Temperature(temperature)(None, x[None])[0]
     selection = rule.select(tempered)
     p = _probabilities(tempered)
@@ -195,9 +196,10 @@ def _all(geometries: Geometries | None) -> Settings:
     return {name: {} for name in CATALOG if name != "top-w" or geometries is not None}
 
 
-def _top_w(values: Mapping[str, Any], geometries: Geometries | None) -> TopW:
-    arguments = checked_rule("top-w", values)
-    return TopW((geometries or {}).get(arguments["metric"]), **arguments)
+def _top_w(values: Mapping[str, Any], temperature: float, geometries: Geometries | None) -> TopW:
+    (rule,) = cuts("top-w", values, temperature, geometries or {})
+    assert isinstance(rule, TopW)
+    return rule
 
 
 def _row(logits: Tensor) -> Tensor:
