@@ -128,6 +128,12 @@ HeadFolder = Annotated[
         metavar="FOLDER",
     ),
 ]
+DraftModel = Annotated[
+    str | None,
+    typer.Option(
+        help="For the drafter [bold]model[/] of speculation: a smaller model with the same tokenizer.", metavar="NAME"
+    ),
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -137,6 +143,7 @@ def start(
     backend: Backend = "auto",
     precision: Precision = "file",
     base_store: BaseStore = None,
+    draft_model: DraftModel = None,
     port: Annotated[
         int | None,
         typer.Option(help="The port of the page; 7893 by default.", min=1, max=65535, metavar="N"),
@@ -164,7 +171,7 @@ def start(
         return
     from app.server import serve
 
-    serve(model, backend, port, not no_browser, precision, not no_token, base_store)
+    serve(model, backend, port, not no_browser, precision, not no_token, base_store, draft_model)
 
 
 @app.command()
@@ -173,6 +180,7 @@ def serve(
     backend: Backend = "auto",
     precision: Precision = "file",
     base_store: BaseStore = None,
+    draft_model: DraftModel = None,
     port: Annotated[int | None, typer.Option(help="The port; 7893 by default.", min=1, max=65535, metavar="N")] = None,
     host: Annotated[
         str,
@@ -191,7 +199,8 @@ def serve(
     """
     from app import server
 
-    server.serve(model, backend, port, False, precision, not no_token, base_store, page=False, host=host)
+    options = model, backend, port, False, precision, not no_token, base_store, draft_model
+    server.serve(*options, page=False, host=host)
 
 
 @app.command()
@@ -219,6 +228,7 @@ def complete(
     rule: RuleNames = None,
     speculate: Speculate = None,
     drafter: DrafterName = None,
+    draft_model: DraftModel = None,
     head: HeadFolder = None,
     model: Model = "default",
     backend: Backend = "auto",
@@ -242,6 +252,7 @@ def complete(
         flags.refuse_stores(settings)
     if head is not None and not (settings.speculates and drafter == "eagle3"):
         raise InputError("--head changes nothing without --speculate and --drafter eagle3; add them.")
+    flags.refuse_draft_model(settings, draft_model)
     if base_store is not None:
         flags.refuse_base_store(settings)
     text = _without_surrogates(text)
@@ -256,6 +267,8 @@ def complete(
     for notice in [autocomplete.notice, *sampling.notes(settings)]:
         if notice:
             typer.echo(notice, err=True)
+    if draft_model is not None:
+        speculation.add_draft_model(autocomplete, draft_model, backend, precision)
     if settings.speculates:
         speculation.prepare(autocomplete, settings, head)
     began = time.perf_counter()

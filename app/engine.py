@@ -164,7 +164,7 @@ class Engine:
     def close(self) -> list[Job]:
         """Stops all requests and closes the model. Returns the requests, whose streams are still open."""
         jobs = self.close_sessions()
-        _close_logged(self.autocomplete.model.close)
+        _close_logged(self.autocomplete.close)
         return jobs
 
     # ---------------------------------------------------------------- passes

@@ -158,6 +158,15 @@ def settings_of(
     return DraftSettings.model_validate(of[""] | {"sampling": sampling})
 
 
+def refuse_draft_model(settings: DraftSettings, draft_model: str | None) -> None:
+    """Raises InputError if a draft model is named and would have no effect, or is missing."""
+    wanted = settings.speculates and settings.sampling.speculation.drafter == "model"
+    if wanted and draft_model is None:
+        raise InputError("--drafter model needs --draft-model FILE, a smaller model with the same tokenizer; add it.")
+    if draft_model is not None and not wanted:
+        raise InputError("--draft-model changes nothing without --speculate and --drafter model; add them.")
+
+
 def refuse_stores(settings: DraftSettings) -> None:
     """Raises InputError if naming personal stores would have no effect."""
     weight = DRAFTING["personal_weight"]
@@ -209,7 +218,8 @@ def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Map
                 else f"--speculate is {chosen['speculate']}"
             )
         raise InputError(f"--{name} is a flag of {of}, and {now}; add --{flag.kind} {flag.owners[0]}.")
-    if control.modes and mode not in control.modes:
+    drawn_resets = name == "seed" and mode == DEFAULT_MODE and given.get("reset-every")
+    if control.modes and mode not in control.modes and not drawn_resets:
         raise InputError(_useless(name, mode, control.modes))
     if control.needs and given.get(control.needs, True) is False:
         raise InputError(f"--{name} changes nothing with --no-{control.needs}; leave one of them out.")
@@ -222,16 +232,9 @@ def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Map
         raise InputError("--k changes nothing in greedy drafts, because there is only one; leave it out.")
     if name == "temperature" and rule == "greedy":
         raise InputError("--temperature changes nothing with --rule greedy; leave one of them out.")
-    if (
-        control.beyond
-        and control.slider is not None
-        and value > control.slider
-        and not given.get(_flag(control.beyond))
-    ):
-        raise InputError(
-            f"--{name} {value} given; at most {control.slider:g} is accepted without --{_flag(control.beyond)}. Add "
-            f"--{_flag(control.beyond)} 10, or lower --{name}."
-        )
+    if control.beyond and value > (most := control.on_page.high) and not given.get(_flag(control.beyond)):
+        more = f"--{_flag(control.beyond)}"
+        raise InputError(f"--{name} {value} given; at most {most:g} is accepted without {more}. Add {more} 10.")
     for entry in entries_of(rule):
         if (tie := entry.tie) and control == entry.control(tie.control):
             by = entry.control(tie.by).flag

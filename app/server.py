@@ -34,6 +34,7 @@ from app.refusals import Refused, parsed, refuse
 from app.requests import DraftRequest
 from app.running import PORT
 from app.service import DraftService, load_failure
+from app.speculation import add_draft_model
 from app.streaming import Streamed, as_line
 from app.threads import take_turns_quickly
 from core.errors import InputError, PolydraftError
@@ -206,6 +207,7 @@ def serve(
     precision: Literal["file", "float32", "bfloat16"] = "file",
     with_token: bool = True,
     base_store: str | None = None,
+    draft_model: str | None = None,
     page: bool = True,
     host: str = HOST,
 ) -> None:
@@ -215,12 +217,14 @@ def serve(
         port: None is `PORT`; 0 means any.
         with_token: whether requests must present the user's token.
         base_store: the file of the n-gram store, or "none"; None is the one that comes with the app.
+        draft_model: the model that may propose tokens for speculation; None for none.
         page: False serves only other programs, without the page.
         host: the address to listen at; at an address that other machines can reach, the page is not served.
     Raises: InputError for an unusable port; StoreError for a file that is no n-gram store; ModelNotFound,
         ModelFileError for a model that does not exist or cannot be read. If a model fails later, the page reports it.
     """
-    options = {"model": model_name, "backend": backend, "precision": precision, "with_token": with_token}
+    options: dict[str, Any] = {"model": model_name, "backend": backend, "precision": precision}
+    options |= {"with_token": with_token, "draft_model": draft_model}
     options["base_store"] = None if base_store is None else str(_store(base_store))  # a wrong file ends the start
     access = Access(token()) if with_token else None
     wanted = PORT if port is None else port
@@ -236,6 +240,11 @@ def serve(
 
         try:
             loaded = load_autocomplete(name, backend, _store(base_store), precision=precision, beside=True)
+            if draft_model is not None:
+                try:
+                    add_draft_model(loaded, draft_model, backend, precision)
+                except PolydraftError as error:  # a model chosen on the page may have another tokenizer
+                    loaded.remark(f"The draft model is not used: {error}")
             return_freed()
             once_loaded()
             return loaded
@@ -251,10 +260,10 @@ def serve(
 
     marked = running.marked(bound, options | {"page": page})
     with listener, marked, running.beside(os.environ.get(ONCE_LOADED)) as once_loaded:
-        if model_name != "default":
+        for name in {model_name, draft_model or "default"} - {"default"}:
             from core.models.load import find_model  # imports torch
 
-            find_model(model_name)  # a mistyped name ends the start; after later failures the page stays up
+            find_model(name)  # a mistyped name ends the start; after later failures the page stays up
         # Gradio first: two threads that import at the same time share one interpreter lock, and the page would answer
         # later. Torch is imported and the model loaded while the page is built and the server starts.
         if page:

@@ -284,7 +284,7 @@ class DraftService:
                 self._inbox.model = _Loaded(loaded, report, name)
                 self._wake.notify()
         if late:
-            loaded.model.close()
+            loaded.close()
 
     def _load_failed(self, name: str, reason: tuple[str, str], report: Callable[[Exception | None], None]) -> None:
         """Reports the reason; if there is no other model, every waiting request ends with it too."""
@@ -321,7 +321,7 @@ class DraftService:
             engine.close()
         if late is not None:
             late.report(InputError(CLOSING[0]))
-            late.autocomplete.model.close()
+            late.autocomplete.close()
 
     def _take(self) -> _Inbox | None:
         """Waits for work, and returns it; None when Polydraft closes."""

@@ -135,8 +135,9 @@ class DraftSettings(BaseModel):
 
     @property
     def plain(self) -> bool:
-        """Whether drafts are made the default way: superposed, no rule, T = 1."""
-        return self.temperature == 1 and (self.sampling.rule, self.sampling.mode) == (DEFAULT_RULE, DEFAULT_MODE)
+        """Whether drafts are made the default way: superposed, no rule, T = 1, and nothing is drawn."""
+        usual = (self.sampling.rule, self.sampling.mode) == (DEFAULT_RULE, DEFAULT_MODE)
+        return self.temperature == 1 and usual and not self.reset_every
 
     @property
     def speculates(self) -> bool:

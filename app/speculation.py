@@ -63,9 +63,43 @@ def _no_eagle3(autocomplete: Autocomplete) -> str:
     return ""
 
 
+def _model(autocomplete: Autocomplete) -> Drafter:
+    from core.speculative import ModelDrafter
+
+    assert autocomplete.draft_model is not None
+    return ModelDrafter(autocomplete.draft_model, autocomplete.model)
+
+
+def _no_model(autocomplete: Autocomplete) -> str:
+    if autocomplete.draft_model is None:
+        return (
+            "No draft model is loaded; start with --draft-model FILE, a smaller model with the tokenizer of "
+            f"{autocomplete.model.name}."
+        )
+    return ""
+
+
+def add_draft_model(autocomplete: Autocomplete, name: str, backend: str = "auto", precision: str = "file") -> None:
+    """Loads the model that proposes tokens as the drafter "model".
+
+    Raises: as `core.models.load_model` does; InputError for a model with another tokenizer.
+    """
+    from core.models import load_model
+    from core.speculative import ModelDrafter
+
+    small = load_model(name, backend, precision)  # pyright: ignore[reportArgumentType] it checks both names
+    try:
+        ModelDrafter(small, autocomplete.model).close()
+    except BaseException:
+        small.close()
+        raise
+    autocomplete.draft_model = small
+
+
 PROPOSERS: dict[str, Proposer] = {
     "ngram": Proposer(_ngram),
     "superposed": Proposer(_superposed),
+    "model": Proposer(_model, _no_model),
     "eagle3": Proposer(_eagle3, _no_eagle3),
 }
 

@@ -49,6 +49,7 @@ class Autocomplete:
     Attributes:
         notice: a sentence for the user, about a backend or a store that could not be used; or None.
         shelf: the personal stores that may join the base store `ngrams`; None for none.
+        draft_model: a smaller model with the same tokenizer, which may propose tokens for speculation; None for none.
     """
 
     def __init__(
@@ -59,6 +60,7 @@ class Autocomplete:
         shelf: Shelf | None = None,
     ) -> None:
         self.model, self.ngrams, self.notice, self.shelf = model, ngrams, notice, shelf
+        self.draft_model: LanguageModel | None = None
         self._adapters, self._loading_notice = Adapters(model), notice
         self.healer = Healer(model.tokenizer)
         self.window = min(WINDOW, model.context_length // 2)
@@ -94,6 +96,17 @@ class Autocomplete:
     def adapted(self) -> bool:
         """Whether the model computes with the adapter of a store."""
         return self._adapters.on
+
+    def remark(self, sentence: str) -> None:
+        """Adds a sentence to the notice."""
+        self._loading_notice = " ".join(filter(None, [self._loading_notice, sentence]))
+        self.notice = " ".join(filter(None, [self.notice, sentence]))
+
+    def close(self) -> None:
+        """Closes the model, and the draft model if there is one."""
+        self.model.close()
+        if self.draft_model is not None:
+            self.draft_model.close()
 
     def open(self) -> Session:
         """Opens a session with its own cached sequence. Raises ContextFull if there are too many."""

@@ -296,6 +296,7 @@ SPECULATING = ("greedy", "sampled")  # draft modes that support speculation
 DRAFTERS = {
     "ngram": "Words that followed before, in the text or the n-gram store; costs no pass.",
     "superposed": "Three superposed drafts; costs a pass per level.",
+    "model": "A smaller model with the same tokenizer, which --draft-model names.",
     "eagle3": "A small head that was trained on the model's own hidden states.",
 }
 

@@ -61,6 +61,7 @@ class FakeAutocomplete:
     def __init__(self, room: int = 100, known: str | None = None) -> None:
         self.model = FakeModel()
         self.notice: str | None = None
+        self.draft_model = None
         self.room = room
         self.window = 1024
         self.known = known  # a text whose first drafts are there without a pass
@@ -74,6 +75,9 @@ class FakeAutocomplete:
     def adapt(self, stores: list[str] | None = None) -> bool:
         changed, self.adapted, self.adapted_to = self.adapted, False, stores
         return changed
+
+    def close(self) -> None:
+        self.model.close()
 
     def open(self) -> FakeSession:
         if len(self.sessions) >= self.room:

@@ -124,11 +124,13 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
         "--no-token",
         "--base-store",
         "none",
+        "--draft-model",
+        "small.gguf",
     ]
     assert runner.invoke(app, flags).exit_code == 0
     assert served == [
-        ("default", "auto", None, True, "file", True, None),
-        ("m.gguf", "torch", 8000, False, "bfloat16", False, "none"),
+        ("default", "auto", None, True, "file", True, None, None),
+        ("m.gguf", "torch", 8000, False, "bfloat16", False, "none", "small.gguf"),
     ]
 
 

@@ -47,7 +47,56 @@ def texts(*arguments: str) -> list[str]:
     return [draft["text"] for draft in made(*arguments)["drafts"]]
 
 
-@pytest.mark.parametrize("drafter", sorted(DRAFTERS.keys() - {"eagle3"}))
+@pytest.fixture
+def smaller(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Draft models that --draft-model loads: "other" has another tokenizer."""
+    loaded: list[Any] = []
+
+    def load(name: str, *_: str) -> TableModel:
+        loaded.append(TableModel(5 if name == "other" else 6, seed=4, spread=2.5))
+        return loaded[-1]
+
+    monkeypatch.setattr("core.models.load_model", load)
+    return loaded
+
+
+def test_a_draft_model_proposes_and_the_drafts_stay_the_same(smaller: list[Any]) -> None:
+    plain = texts("--mode", "sampled", "--length", "20")
+    way = ("--speculate", "lossless", "--length", "20", "--tree-size", "4")
+    found = made(*way, "--drafter", "model", "--draft-model", "small.gguf")
+    assert [draft["text"] for draft in found["drafts"]] == plain
+    assert found["accept_length"] > 1.5  # it guesses the draws: a model that ignores them is right half as often
+    assert smaller[0].tokens_fed > 0
+
+
+def test_a_draft_model_is_the_users_and_fits_the_model(smaller: list[Any]) -> None:
+    way = ("--speculate", "lossless", "--drafter", "model")
+    without = complete(*way)
+    assert without.exit_code == 1
+    assert "--drafter model needs --draft-model FILE, a smaller model with the same tokenizer" in without.stderr
+    foreign = complete(*way, "--draft-model", "other")
+    assert foreign.exit_code == 1
+    assert "different tokenizers; a draft model must share its target's. Choose a smaller model" in foreign.stderr
+    for idle in ((), ("--speculate", "lossless"), ("--speculate", "off", "--mode", "sampled")):
+        useless = complete(*idle, "--draft-model", "small.gguf")
+        assert "--draft-model changes nothing without --speculate and --drafter model; add them." in useless.stderr
+
+
+def test_the_page_is_told_why_there_is_no_draft_model(loaded: Autocomplete, smaller: list[Any]) -> None:
+    def missing() -> str:
+        (model,) = [one for one in speculation.catalogue(loaded)["drafters"] if one["name"] == "model"]
+        return model["missing"]
+
+    assert "start with --draft-model FILE, a smaller model with the tokenizer of table" in missing()
+    speculation.add_draft_model(loaded, "small.gguf")
+    assert missing() == ""
+    settings = {"mode": "sampled", "speculation": {"mode": "lossless", "drafter": "model"}}
+    chosen = speculation.chosen_by(loaded, DraftSettings.model_validate({"sampling": settings}))
+    assert chosen is not None
+    assert chosen.by.drafter.name == "model table"
+
+
+@pytest.mark.parametrize("drafter", sorted(DRAFTERS.keys() - {"eagle3", "model"}))
 def test_lossless_drafts_come_token_by_token_with_how_each_came(drafter: str) -> None:
     found = made("--speculate", "lossless", "--drafter", drafter, "--k", "2", "--length", "20", "--tree-size", "4")
     assert found["speculation"] == "lossless"
@@ -64,6 +113,16 @@ def test_sampled_drafts_are_the_same_with_speculation_and_without(flags: tuple[s
     plain = texts("--mode", "sampled", "--length", "20", *flags)
     assert plain == texts("--speculate", "off", "--length", "20", *flags)
     assert plain == texts("--speculate", "lossless", "--length", "20", "--tree-size", "4", *flags)
+
+
+def test_a_long_text_comes_in_stretches_between_resets() -> None:
+    """The drafts share everything before the last reset, and differ after it."""
+    found = texts("--length", "60", "--reset-every", "10", "--k", "3", "--seed", "1")
+    (length,) = {len(text) for text in found}
+    assert length > 48  # 60 less the letters of the half-typed word
+    assert len({text[: length - 10] for text in found}) == 1
+    assert len(set(found)) == 3
+    assert found == texts("--length", "60", "--reset-every", "10", "--k", "3", "--seed", "1")
 
 
 def test_a_seed_makes_them_repeatable() -> None:
@@ -166,6 +225,14 @@ def test_what_is_wrong_is_named(arguments: str, said: str, monkeypatch: pytest.M
         ("--rule greedy --temperature 2", "--temperature changes nothing with --rule greedy; leave one of them out."),
         ("--beta 3", "--beta is a flag of top-w, and the rule is none; add --rule top-w."),
         ("--samples 3", "--samples is a flag of sampled+superposed, and the mode is superposed; add --mode"),
+        ("--length 200", "--length 200 given; at most 32 is accepted without --reset-every. Add --reset-every 10."),
+        (
+            "--reset-every 10",
+            "--reset-every changes nothing in drafts that are not longer; raise --length or lower it.",
+        ),
+        ("--mode beam --length 40 --reset-every 10", "--reset-every changes nothing in beam drafts"),
+        ("--length 40 --reset-every 10 --verify 3", "--verify changes nothing with --reset-every; leave one of them"),
+        ("--length 40 --reset-every 10 --end-below .2", "--end-below changes nothing with --reset-every"),
     ],
 )
 def test_a_flag_that_would_change_nothing_is_refused(arguments: str, said: str) -> None:

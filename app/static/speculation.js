@@ -15,7 +15,7 @@ import { drawControl, newControl } from "./sliders.js";
  */
 
 const NAMES = { off: "Off", lossless: "Lossless", arc: "ARC" };
-const DRAFTERS = { ngram: "N-grams", superposed: "Superposed drafts", eagle3: "EAGLE-3" };
+const DRAFTERS = { ngram: "N-grams", superposed: "Superposed drafts", model: "A draft model", eagle3: "EAGLE-3" };
 
 export class Speculation {
   /**
@@ -68,7 +68,6 @@ export class Speculation {
     for (const { name, missing } of offered.drafters) {
       Object.assign(this.find(`#sm-drafter [value="${name}"]`), { disabled: Boolean(missing), title: missing });
     }
-    setText(this.find(".sp-missing"), offered.arc_missing ? `ARC cannot be used yet: ${offered.arc_missing}` : "");
     panel.root.addEventListener("pd-figures", (event) => this.show(/** @type {CustomEvent<Figures | null>} */ (event).detail));
   }
 
@@ -131,6 +130,9 @@ export class Speculation {
     this.find(".sp-line").hidden = !on;
     this.find(".sp-key").hidden = !(on && this.coloured);
     this.find("#sm-drafter").title = this.offered.drafters.find(({ name }) => name === this.drafter)?.says ?? "";
+    const { arc_missing: arc, drafters } = this.offered;
+    const missing = drafters.filter((drafter) => drafter.missing).map((drafter) => `${/** @type {any} */ (DRAFTERS)[drafter.name]}: ${drafter.missing}`);
+    setText(this.find(".sp-missing"), [arc ? `ARC cannot be used yet: ${arc}` : "", ...(on ? missing : [])].filter(Boolean).join(" "));
     setText(this.find(".sp-says"), on ? this.ways.get(this.way)?.says ?? "" : "");
     const box = this.find(".sm-controls");
     if (this.built !== this.way) {

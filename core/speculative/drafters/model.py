@@ -1,7 +1,8 @@
 """Proposals of a smaller model with the same tokenizer: a chain of tokens, each with siblings.
 
 Under sampling it draws, with the target's own temperature and rule, `width` different tokens at each level and
-goes on after the first; greedily it takes its likeliest ones.
+goes on after the first; greedily it takes its likeliest ones. Where the target draws with dice that are known
+beforehand, it counts them in, as an EAGLE-3 head does: it guesses the target's draw (`core.dice`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from core.speculative.acceptance import draw_several
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.target import TargetSampling
 from core.speculative.tree import DraftDistribution, TokenTree
+
+LIKELY = 512  # tokens among which the one to propose is looked for, by the drafter's own probability
 
 
 class ModelDrafter(Drafter):
@@ -36,7 +39,8 @@ class ModelDrafter(Drafter):
         """
         if model.tokenizer.fingerprint != target.tokenizer.fingerprint or model.vocab_size != target.vocab_size:
             raise InputError(
-                f"{model.name} and {target.name} have different tokenizers; a draft model must share its target's."
+                f"{model.name} and {target.name} have different tokenizers; a draft model must share its target's. "
+                "Choose a smaller model of the same family."
             )
         if width < 1:
             raise InputError(f"width {width} given; at least 1 token per level expected.")
@@ -57,7 +61,7 @@ class ModelDrafter(Drafter):
         for level in range(depth):
             if moment.distributions:
                 tree.own[at] = DraftDistribution(logits, temperature=moment.temperature)
-            proposed, shares = self._propose(logits, text, at, tree, chance)
+            proposed, shares = self._propose(logits, text, at, tree, chance, moment)
             first = len(tree.ids)
             tree.ids.extend(proposed)
             tree.parents.extend([at] * len(proposed))
@@ -69,12 +73,20 @@ class ModelDrafter(Drafter):
         return tree  # the fed proposals stay in the cache: `sync` keeps those that become text
 
     def _propose(
-        self, logits: Tensor, text: list[int], at: int, tree: TokenTree, chance: np.random.Generator
+        self,
+        logits: Tensor,
+        text: list[int],
+        at: int,
+        tree: TokenTree,
+        chance: np.random.Generator,
+        moment: Moment,
     ) -> tuple[list[int], list[float]]:
         if self.choice.greedy:
-            top, ids = torch.topk(logits, self.width)
-            shares = (top - torch.logsumexp(logits, 0)).exp()
-            return ids.tolist(), shares.tolist()
+            scores, likely = torch.topk(logits / moment.temperature, min(LIKELY, len(logits)))
+            if moment.dice is not None:
+                scores = scores + torch.from_numpy(moment.dice.gumbel(len(text), likely.cpu().numpy())).to(scores)
+            top, places = torch.topk(scores, self.width)
+            return likely[places].tolist(), (top - torch.logsumexp(scores, 0)).exp().tolist()
         q = self.choice.probabilities(logits, text)
         tree.drawn[at] = q
         found = draw_several(q, self.width, chance)
