@@ -14,7 +14,8 @@ from app import bench, evals
 from app.bench import BENCHES, WITH_STORE
 from app.bench.report import BenchOptions
 from app.cli import app
-from app.evals import EVALS, WITHOUT_STORE
+from app.evals import EVALS
+from app.evals.options import USES
 from app.server import serve
 from core.autocomplete import load_autocomplete
 from core.ngram import StoreError
@@ -89,7 +90,7 @@ def test_a_wrong_file_ends_the_start(tmp_path: Path, page: bool) -> None:
 
 def test_every_measurement_uses_the_chosen_store_or_refuses_one() -> None:
     for package, names, without in (
-        (evals, EVALS, WITHOUT_STORE),
+        (evals, EVALS, USES["base_store"].but),
         (bench, BENCHES, BENCHES.keys() - {*WITH_STORE}),
     ):
         folder = Path(package.__file__).parent

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from app.bench.report import Report
 from app.cli import app
 from app.evals import tune_paper
-from app.evals.drafts import KS, judged, plots, telling
+from app.evals.drafts import judged, plots, telling
 from app.evals.keytype import acceptable, at_best_cut, cases
 from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, methods
-from app.evals.options import LENGTH, EvalOptions, places, texts
+from app.evals.options import KS, LENGTH, EvalOptions, places, texts
 from app.evals.personal import judged as judged_personal
 from app.evals.personal import learn_and_test
 from app.evals.scores import Score, common, half_interval, scored, summary
@@ -282,7 +282,8 @@ def test_quality_is_drawn_against_time_one_point_for_each_method() -> None:
         for ngrams in ("no", "yes"):
             for name, ms in (("greedy", 5.0), ("superposed, r=0", 6.0), ("superposed, r=1", 8.0)):
                 report.rows.append({"kind": "all", "k": k, "method": name, "ngrams": ngrams, "match": 0.5, "ms": ms})
-    drawn = ElementTree.fromstring(plots(report))
+    inside = {"kind": "inside a word", "k": 3, "method": "forks=3", "ngrams": "yes", "characters": 2.0}
+    drawn = ElementTree.fromstring(plots(Report("eval drafts", [*report.rows, inside])))
     circles = [e for e in drawn.iter() if e.tag.endswith("circle")]
     assert len(circles) == len(report.rows)
     assert sum(e.get("fill") == "none" for e in circles) == len(report.rows) // 2
@@ -292,20 +293,25 @@ def test_quality_is_drawn_against_time_one_point_for_each_method() -> None:
 @pytest.mark.parametrize("name", ["drafts", "keytype", "personal", "typing", "tune", "tune-paper"])
 def test_each_evaluation_runs_on_the_sample(name: str) -> None:
     few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "8", "tune": "10", "tune-paper": "2"}[name]
-    flags = [
-        "--json",
-        "--prefixes",
-        few,
-        *(["--timed", "1"] if name == "drafts" else []),
-        "--context",
-        "12",
-    ]
+    context = ["--context", "12"] if name not in ("keytype", "typing") else []
+    flags = ["--json", "--prefixes", few, *(["--timed", "1"] if name == "drafts" else []), *context]
     result = runner.invoke(app, ["eval", name, *flags])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
     assert found["name"] == f"eval {name}"
     assert found["rows"]
-    assert found["targets"] or name == "keytype"
+    assert found["targets"] or name in ("keytype", "drafts")  # those of drafts are for the default lengths
+
+
+def test_the_numbers_and_lengths_of_drafts_are_the_users() -> None:
+    """Superposed Decoding, Figures 9 to 11: k, the prefix and the length vary."""
+    shape = ["--k", "2,4", "--length", "5", "--context", "15", "--prefixes", "2", "--timed", "1", "--json"]
+    result = runner.invoke(app, ["eval", "drafts", *shape])
+    assert result.exit_code == 0, result.output
+    rows = [row for row in json.loads(result.stdout)["rows"] if row["kind"] != "inside a word"]
+    assert {row["k"] for row in rows} == {2, 4}
+    assert max(row["match"] for row in rows) <= 5
+    assert all(row["perplexity"] >= 1 for row in rows)
 
 
 def test_an_unknown_evaluation_names_the_known_ones() -> None:

@@ -36,10 +36,6 @@ EVALS = {
 }
 
 
-# Evaluations that do not use the base store.
-WITHOUT_STORE = ("samplers", "coverage", "linearity", "answers", "top-w")
-
-
 def measure(name: str, options: EvalOptions, progress: Callable[[str], None] = lambda _: None) -> Report:
     """Runs one evaluation. `progress` is called with a description of each phase."""
     if name not in EVALS:
@@ -66,9 +62,6 @@ def run(name: str, as_json: bool, plot: Path | None = None, **options: Any) -> i
     Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.
     """
     console = Console(stderr=True, soft_wrap=True)
-    if options.get("base_store") is not None and name in WITHOUT_STORE:
-        console.print(f"--base-store changes nothing in {name}; leave it out.", style="red")
-        return 1
     try:
         draw = None if plot is None else _plots(name)
         with console.status(f"{name} …") as status:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import Console
 
-from app.evals import EVALS, WITHOUT_STORE, run
-from app.evals.options import PREFIX
+from app.evals import EVALS, run
+from app.evals.options import KS, LENGTH, PREFIX, USES, numbers_of_drafts, refuse_unused
+from app.flags import was_given
+from core.errors import InputError
 
 _KNOWN = "\n\n".join(f"{name}: {what}." for name, what in EVALS.items())
 
@@ -20,46 +23,36 @@ def register(app: typer.Typer) -> None:
     )
 
 
+def _option(name: str, *flags: str, **more: Any) -> Any:
+    return typer.Option(*flags, help=USES[name].help, **more)
+
+
 def evaluate(
+    ctx: typer.Context,
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(EVALS)}.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    text: Annotated[Path | None, typer.Option(help="A file or folder of text to test on; .txt or .jsonl.zst.")] = None,
-    past: Annotated[Path | None, typer.Option(help="The writer's earlier text: personal, adapter, tune.")] = None,
-    repetitions: Annotated[
-        int | None,
-        typer.Option(
-            "--prefixes",
-            "--repetitions",
-            min=2,
-            help="Places per kind of text (typing: characters); by default each evaluation's own.",
-        ),
-    ] = None,
-    timed: Annotated[
-        int | None,
-        typer.Option(min=1, help="Places per kind whose drafts are completed and timed: drafts; by default 60."),
-    ] = None,
-    context: Annotated[int, typer.Option(min=1, help="Tokens before a place that the model sees.")] = PREFIX,
-    part: Annotated[
-        Literal["all", "validation", "test"],
-        typer.Option(
-            help="Which documents: every second one to choose settings on, the others to test on: drafts, tune-paper."
-        ),
-    ] = "all",
-    plot: Annotated[
-        Path | None,
-        typer.Option(help="Draw to this SVG file: drafts, samplers, linearity, repetition, answers.", metavar="FILE"),
-    ] = None,
-    backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="Which backend to use.")] = "auto",
-    minutes: Annotated[float | None, typer.Option(min=0.1, help="Minutes of training: adapter; 10.")] = None,
-    model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
-    base_store: Annotated[
-        str | None,
-        typer.Option(help=f"An n-gram store's file, or none; not for {', '.join(WITHOUT_STORE)}.", metavar="FILE|none"),
-    ] = None,
-    verify_with: Annotated[
-        str | None, typer.Option(help="A larger model with the same tokenizer that checks drafts: verified.")
-    ] = None,
+    text: Annotated[Path | None, _option("text")] = None,
+    past: Annotated[Path | None, _option("past")] = None,
+    repetitions: Annotated[int | None, _option("repetitions", "--prefixes", "--repetitions", min=2)] = None,
+    timed: Annotated[int | None, _option("timed", min=1)] = None,
+    context: Annotated[int, _option("context", min=1)] = PREFIX,
+    part: Annotated[Literal["all", "validation", "test"], _option("part")] = "all",
+    k: Annotated[str, _option("k", metavar="N,N,…")] = ",".join(map(str, KS)),
+    length: Annotated[int, _option("length", min=1, max=100)] = LENGTH,
+    plot: Annotated[Path | None, _option("plot", metavar="FILE")] = None,
+    backend: Annotated[Literal["auto", "llama.cpp", "torch"], _option("backend")] = "auto",
+    minutes: Annotated[float | None, _option("minutes", min=0.1)] = None,
+    model: Annotated[str, _option("model")] = "default",
+    base_store: Annotated[str | None, _option("base_store", metavar="FILE|none")] = None,
+    verify_with: Annotated[str | None, _option("verify_with")] = None,
 ) -> None:
+    try:
+        if name in EVALS:
+            refuse_unused(name, [option for option in ctx.params if was_given(ctx, option)])
+        ks = numbers_of_drafts(k)
+    except InputError as error:
+        Console(stderr=True, soft_wrap=True).print(str(error), style="red", markup=False)
+        raise typer.Exit(1) from None
     raise typer.Exit(
         run(
             name,
@@ -71,6 +64,8 @@ def evaluate(
             timed=timed,
             context=context,
             part=part,
+            ks=ks,
+            length=length,
             minutes=minutes,
             backend=backend,
             model=model,

@@ -1,7 +1,8 @@
 """`eval drafts`: quality against time. Every method makes drafts at the same places, in turns, so that other load
 affects all methods equally; times are ratios within the run.
 
-At the first places of each kind all drafts are completed, which gives the times and the duplicates. At the others a
+At the first places of each kind all drafts are completed, which gives the times, the duplicates and the perplexity of
+the best draft by the model alone (Superposed Decoding, Figures 9 to 11 by --k, --context and --length). At the others a
 method stops when further tokens cannot change the figures on matching, which takes a sixth of the time.
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import fmean, median
 from typing import Any
 
@@ -17,7 +19,8 @@ from app.bench import text
 from app.bench.report import Report
 from app.bench.text import words as places_of
 from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, Going, NamedMethod, methods
-from app.evals.options import LENGTH, EvalOptions, places, texts
+from app.evals.options import LENGTH, PREFIX, EvalOptions, places, texts
+from app.evals.perplexity import perplexity
 from app.evals.plots import PlotPoint, page, scatter
 from app.evals.scores import Score, common, half_interval, scored, summary
 from app.settings import DraftSettings
@@ -27,8 +30,6 @@ from core.ngram.shelf import interpolation
 
 PLACES = 600
 TIMED = 60
-KS = (3, 8)
-
 Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 
 
@@ -36,7 +37,8 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
-    chosen = places(model.tokenizer, texts(options.text, options.part), options.repetitions or PLACES, options.context)
+    by_kind, ks, length = texts(options.text, options.part), options.ks, options.length
+    chosen = places(model.tokenizer, by_kind, options.repetitions or PLACES, options.context, length=length)
     compared = methods(base, interpolation(base))
     results: Results = {}
     kinds = len({place.kind for place in chosen})
@@ -44,22 +46,26 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     sequence = model.open()
     for number, place in enumerate(chosen):
         progress(f"place {number + 1} of {len(chosen)}")
-        runs = [(method, k) for k in KS for method in compared if not (method.single and k != KS[0])]
+        runs = [(method, k) for k in ks for method in compared if not (method.single and k != ks[0])]
         start = number % len(runs)  # so that none is always first
         for method, k in runs[start:] + runs[:start]:
             sequence.sync(place.before)
             if number < timed:
                 began = time.perf_counter()
-                drafts = method.draft(sequence, place.before, k, LENGTH)
+                drafts = method.draft(sequence, place.before, k, length)
                 ms = 1000 * (time.perf_counter() - began)
                 score = scored(model.tokenizer, place.kind, drafts, place.after, ms)
+                best = [perplexity(sequence, place.before, draft) for draft in drafts if draft]
+                score = replace(score, perplexity=min(best, default=math.nan))
             else:
-                drafts = method.draft(sequence, place.before, k, LENGTH, telling(method, place.after))
+                drafts = method.draft(sequence, place.before, k, length, telling(method, place.after))
                 score = scored(model.tokenizer, place.kind, drafts, place.after, math.nan, whole=False)
-            for key in _keys(method, k):
+            for key in _keys(method, k, ks):
                 results.setdefault(key, []).append(score)
     sequence.close()
     report = judged(results)
+    if (options.context, length) != (PREFIX, LENGTH):
+        report.targets = []  # they are for the default lengths
     report.rows += inside_words(autocomplete, options, progress)
     model.close()
     return report
@@ -72,7 +78,7 @@ def inside_words(
     the best draft, and how often one draft restores the word, with the page's settings except for forks."""
     every = places_of(text.load(options.text), options.repetitions or PLACES)
     rows = []
-    for k in KS:
+    for k in options.ks:
         ways: dict[str, tuple[DraftSettings, Mode | None]] = {
             AS_SHIPPED: (DraftSettings(k=k), None),
             "distinct beginnings": (DraftSettings(k=k, forks=0), None),
@@ -116,9 +122,9 @@ def telling(method: NamedMethod, after: list[int]) -> Going:
     return lambda drafts: any(draft == after[: len(draft)] for draft in drafts)
 
 
-def _keys(method: NamedMethod, k: int) -> list[tuple[str, bool, int]]:
+def _keys(method: NamedMethod, k: int, ks: tuple[int, ...]) -> list[tuple[str, bool, int]]:
     """Greedy has one draft, so it is compared for every k."""
-    return [(method.name, method.ngrams, each) for each in (KS if method.single else (k,))]
+    return [(method.name, method.ngrams, each) for each in (ks if method.single else (k,))]
 
 
 def judged(results: Results) -> Report:
@@ -130,9 +136,7 @@ def judged(results: Results) -> Report:
             of_kind = [score for score in scores if kind in (score.kind, "all")]
             about = {"kind": kind, "k": k, "method": method, "ngrams": "yes" if ngrams else "no"}
             report.rows.append(about | summary(of_kind))
-    with_ngrams = any(ngrams for _, ngrams, _ in results)
-    if not with_ngrams:
-        return report
+    measured = {k for _, ngrams, k in results if ngrams}  # the targets are with n-grams
 
     def match(method: str, ngrams: bool, k: int) -> float:
         return summary(results[method, ngrams, k])["match"]
@@ -144,10 +148,12 @@ def judged(results: Results) -> Report:
 
     branching, ours = "branching greedy", AS_SHIPPED
     for k, share in ((3, "<= 0.75"), (8, "<= 0.5")):
+        if k not in measured:
+            continue
         value = match(ours, True, k) / match(branching, True, k)
         report.target(f"{ours}, k={k}: match / branching greedy with n-grams", value, ">= 1.03")
         report.target(f"{ours}, k={k}: time / branching greedy with n-grams", slower(ours, branching, k), share)
-    for peer in ("beam", NUCLEUS_OF_TOP_K):
+    for peer in ("beam", NUCLEUS_OF_TOP_K) if 3 in measured else ():
         value = match(ours, True, 3) / max(match(peer, False, 3), 1e-9)
         report.target(f"{ours}, k=3: match / {peer} without n-grams", value, ">= 1.5")
     return report
@@ -157,7 +163,7 @@ def plots(report: Report) -> str:
     """Draws quality against time over all text, one chart per k: points filled with n-grams, hollow without."""
     charts = []
     timed = [row for row in report.rows if "ms" in row]
-    for k in KS:
+    for k in sorted({row["k"] for row in timed}):
         groups: dict[str, list[PlotPoint]] = {}
         for row in timed:
             if row["kind"] != timed[-1]["kind"] or row["k"] != k:
@@ -167,5 +173,5 @@ def plots(report: Report) -> str:
             if r:  # one line of increasing r with n-grams, and one without
                 name = f"{name}, r = 0 …" if filled else f"{name}, bare"
             groups.setdefault(name, []).append(PlotPoint(row["ms"], row["match"], r, filled))
-        charts.append(scatter(f"Tokens that match, best of {k} drafts", f"ms for drafts of {LENGTH} tokens", groups))
+        charts.append(scatter(f"Tokens that match, best of {k} drafts", "ms for the drafts", groups))
     return page(charts)

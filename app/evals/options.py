@@ -1,8 +1,10 @@
-"""The options of an evaluation, and its text: the user's, or a short one that comes with the app."""
+"""The options of an evaluation, which evaluations use each of them, and its text: the user's, or a short one that
+comes with the app."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +18,8 @@ if TYPE_CHECKING:  # imports torch, which the command line does not need
 
 PREFIX = 32  # tokens of context before a draft
 LENGTH = 10  # tokens of a draft
+KS = (3, 8)  # numbers of drafts
+MOST_DRAFTS = 16
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,8 @@ class EvalOptions(report.BenchOptions):
         context: tokens before a place that the model sees.
         part: of the documents of each kind: "all", or every second one ("validation", "test"). Settings are chosen on
             one half and tested on the other.
-        verify_with: a larger model that checks drafts, for `verified`; None is the model that makes them.
+        verify_with: a larger model that checks or judges drafts; None is the model that makes them.
+        ks, length: numbers of drafts to measure, and tokens of a draft.
     """
 
     past: Path | None = None
@@ -37,6 +42,78 @@ class EvalOptions(report.BenchOptions):
     context: int = PREFIX
     part: str = "all"
     verify_with: str | None = None
+    ks: tuple[int, ...] = KS
+    length: int = LENGTH
+
+
+@dataclass(frozen=True)
+class Use:
+    """One option of `polydraft eval`.
+
+    Attributes:
+        says: its help text, without the evaluations.
+        only: the evaluations that use it; () for all except `but`.
+        but: those that do not use it.
+    """
+
+    says: str
+    only: tuple[str, ...] = ()
+    but: tuple[str, ...] = ()
+
+    def by(self, evaluation: str) -> bool:
+        """Whether this evaluation uses the option."""
+        return evaluation in self.only if self.only else evaluation not in self.but
+
+    @property
+    def help(self) -> str:
+        if self.only:
+            return f"{self.says} For {', '.join(self.only)}."
+        return f"{self.says} Not for {', '.join(self.but)}." if self.but else self.says
+
+
+_TEMPLATED = ("coverage", "answers")  # they make their questions themselves
+_AT_PLACES = ("drafts", "personal", "verified", "tune", "tune-paper", "perplexity", "repetition", "linearity")
+
+# By the name of the parameter. The help texts and the refusals are made from here.
+USES = {
+    "text": Use("A file or folder of text to test on; .txt or .jsonl.zst.", but=_TEMPLATED),
+    "past": Use("The writer's earlier text.", ("personal", "adapter", "tune")),
+    "repetitions": Use("Places per kind of text (typing: characters); by default each evaluation's own."),
+    "timed": Use("Places per kind whose drafts are completed, timed and judged; by default 60.", ("drafts",)),
+    "context": Use("Tokens before a place that the model sees.", _AT_PLACES),
+    "part": Use(
+        "Which documents: every second one to choose settings on, the others to test on.", ("drafts", "tune-paper")
+    ),
+    "k": Use("Numbers of drafts, with commas.", ("drafts",)),
+    "length": Use("Tokens of a draft.", ("drafts",)),
+    "plot": Use("Draw to this SVG file.", ("drafts", "samplers", "linearity", "repetition", "answers")),
+    "backend": Use("Which backend to use."),
+    "minutes": Use("Minutes of training; by default 10.", ("adapter",)),
+    "model": Use("A model's name, file or folder."),
+    "base_store": Use(
+        "An n-gram store's file, or none.", but=("samplers", "coverage", "linearity", "answers", "top-w")
+    ),
+    "verify_with": Use(
+        "A larger model with the same tokenizer that checks or judges drafts.", ("verified", "perplexity")
+    ),
+}
+
+
+def refuse_unused(evaluation: str, given: Iterable[str]) -> None:
+    """Raises InputError for a given option that this evaluation does not use."""
+    for name in given:
+        if name in USES and not USES[name].by(evaluation):
+            flag = "--prefixes" if name == "repetitions" else "--" + name.replace("_", "-")
+            which = f"It is for {', '.join(USES[name].only)}." if USES[name].only else "The others use it."
+            raise InputError(f"{flag} changes nothing in {evaluation}; leave it out. {which}")
+
+
+def numbers_of_drafts(text: str) -> tuple[int, ...]:
+    """The numbers in a list with commas, ascending. Raises InputError for another text."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and 1 <= int(part) <= MOST_DRAFTS for part in parts):
+        raise InputError(f"k {text!r} given; numbers from 1 to {MOST_DRAFTS} with commas between them expected.")
+    return tuple(sorted({int(part) for part in parts}))
 
 
 @dataclass(frozen=True)
@@ -72,11 +149,16 @@ def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
 
 
 def places(
-    tokenizer: Tokenizer, by_kind: dict[str, list[str]], count: int, context: int = PREFIX, seed: int = 0
+    tokenizer: Tokenizer,
+    by_kind: dict[str, list[str]],
+    count: int,
+    context: int = PREFIX,
+    seed: int = 0,
+    length: int = LENGTH,
 ) -> list[Place]:
     """`count` random places per kind, alternating between the kinds, so that the first few cover all kinds.
 
-    Only places with `context` tokens before them and LENGTH after. Raises InputError if a kind has none.
+    Only places with `context` tokens before them and `length` after. Raises InputError if a kind has none.
     """
     turns: list[list[Place]] = []
     for kind, documents_of_kind in by_kind.items():
@@ -84,13 +166,13 @@ def places(
         # At most as many documents as places are tokenised.
         chosen = chance.sample(documents_of_kind, min(count, len(documents_of_kind)))
         ids = [tokenizer.encode(text) for text in chosen]
-        ids = [document for document in ids if len(document) >= context + LENGTH]
+        ids = [document for document in ids if len(document) >= context + length]
         if not ids:
-            raise InputError(f"The {kind} text is too short: no document has {context + LENGTH} tokens.")
+            raise InputError(f"The {kind} text is too short: no document has {context + length} tokens.")
         found = []
         for number in range(count):
             document = ids[number % len(ids)]
-            at = chance.randrange(context, len(document) - LENGTH + 1)
-            found.append(Place(kind, document[at - context : at], document[at : at + LENGTH]))
+            at = chance.randrange(context, len(document) - length + 1)
+            found.append(Place(kind, document[at - context : at], document[at : at + length]))
         turns.append(found)
     return [place for turn in zip(*turns, strict=True) for place in turn]

@@ -22,6 +22,7 @@ class Score:
         characters: saved by taking that part of the draft, minus one for the key that takes it.
         duplicates: share of the drafts that repeat an earlier one; nan for incomplete drafts.
         ms: time to make them; nan if not timed or incomplete.
+        perplexity: of the best draft; nan if not computed.
     """
 
     kind: str
@@ -29,6 +30,7 @@ class Score:
     characters: int
     duplicates: float
     ms: float
+    perplexity: float = math.nan
 
 
 def scored(
@@ -50,10 +52,11 @@ def common(draft: Sequence[Any], after: Sequence[Any]) -> int:
 
 def summary(scores: Sequence[Score], exact: range = EXACT) -> dict[str, Any]:
     """Means over sets of drafts; `match_ci` is half of the mean's 95 % confidence interval. Duplicates are those of the
-    complete drafts, ms the median of the timed ones."""
+    complete drafts, ms the median of the timed ones, `perplexity` the mean of the best drafts'."""
     matches = [score.match for score in scores]
     duplicates = [score.duplicates for score in scores if not math.isnan(score.duplicates)]
     timed = [score.ms for score in scores if not math.isnan(score.ms)]
+    judged = [score.perplexity for score in scores if not math.isnan(score.perplexity)]
     return {
         "places": len(scores),
         "match": fmean(matches),
@@ -61,6 +64,7 @@ def summary(scores: Sequence[Score], exact: range = EXACT) -> dict[str, Any]:
         **{f"exact_{n}": fmean(match >= n for match in matches) for n in exact},
         "characters_saved": fmean(score.characters for score in scores),
         "duplicates": fmean(duplicates) if duplicates else math.nan,
+        "perplexity": fmean(judged) if judged else math.nan,
         "ms": median(timed) if timed else math.nan,
     }
 
