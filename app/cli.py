@@ -72,12 +72,14 @@ Precision = Annotated[
         metavar="NAME",
     ),
 ]
-BaseStore = Annotated[
-    str | None,
+BaseStores = Annotated[
+    list[str] | None,
     typer.Option(
-        help="The n-gram store of common phrases: a file that [bold]polydraft ngram build[/] wrote, or none.",
-        metavar="FILE|none",
-        show_default="the one that comes with the app",
+        "--base-store",
+        help="An n-gram store of common phrases: a file that [bold]polydraft ngram build[/] wrote, [bold]default[/] "
+        "for the one that comes with the app, or [bold]none[/]. Several are mixed, each with a weight if you add one.",
+        metavar="FILE[=WEIGHT]",
+        show_default="those chosen on the page",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", metavar="", help="Print one JSON object.")]
@@ -142,7 +144,7 @@ def start(
     model: Model = "default",
     backend: Backend = "auto",
     precision: Precision = "file",
-    base_store: BaseStore = None,
+    base_store: BaseStores = None,
     draft_model: DraftModel = None,
     port: Annotated[
         int | None,
@@ -179,7 +181,7 @@ def serve(
     model: Model = "default",
     backend: Backend = "auto",
     precision: Precision = "file",
-    base_store: BaseStore = None,
+    base_store: BaseStores = None,
     draft_model: DraftModel = None,
     port: Annotated[int | None, typer.Option(help="The port; 7893 by default.", min=1, max=65535, metavar="N")] = None,
     host: Annotated[
@@ -233,7 +235,7 @@ def complete(
     model: Model = "default",
     backend: Backend = "auto",
     precision: Precision = "file",
-    base_store: BaseStore = None,
+    base_store: BaseStores = None,
     as_json: Json = False,
     given: Any = None,
 ) -> None:
@@ -253,14 +255,14 @@ def complete(
     if head is not None and not (settings.speculates and drafter == "eagle3"):
         raise InputError("--head changes nothing without --speculate and --drafter eagle3; add them.")
     flags.refuse_draft_model(settings, draft_model)
-    if base_store is not None:
+    if base_store:
         flags.refuse_base_store(settings)
     text = _without_surrogates(text)
     from app import sampling, speculation
+    from app.base_stores import shelf_of
     from core.autocomplete import load_autocomplete
-    from core.ngram.base import chosen
 
-    autocomplete = load_autocomplete(model, backend, store=chosen(base_store), precision=precision)
+    autocomplete = load_autocomplete(model, backend, precision=precision, bases=shelf_of(base_store))
     if store:
         autocomplete.adapt(store)
     leave_cores_to(autocomplete.model)

@@ -21,8 +21,9 @@ from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field
 
-from app import documents_routes, infill, model_routes, openai_api, running, sampling_routes, stores_routes
+from app import base_routes, documents_routes, infill, model_routes, openai_api, running, sampling_routes, stores_routes
 from app.access import Access, token
+from app.base_stores import in_full, shelf_of
 from app.documents import DocumentFolder, documents_folder
 from app.gradio_import import import_gradio
 from app.guard import HOST, Guard
@@ -40,8 +41,6 @@ from app.threads import take_turns_quickly
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from starlette.types import Receive, Scope, Send
 
     from core.autocomplete import Autocomplete
@@ -83,6 +82,7 @@ def create_app(service: DraftService, access: Access | None = None, learner: Lea
         return service.status()
 
     stores_routes.add_routes(app, service.stores, parsed, learner or learner_for(service), lambda: service.stopping)
+    base_routes.add_routes(app, service.base_stores, parsed)
     model_routes.add_routes(app, service, parsed)
     sampling_routes.add_routes(app, service, parsed)
     documents_routes.add_routes(app, DocumentFolder(documents_folder()), parsed)
@@ -206,7 +206,7 @@ def serve(
     open_browser: bool = True,
     precision: Literal["file", "float32", "bfloat16"] = "file",
     with_token: bool = True,
-    base_store: str | None = None,
+    base_store: list[str] | None = None,
     draft_model: str | None = None,
     page: bool = True,
     host: str = HOST,
@@ -216,7 +216,7 @@ def serve(
     Args:
         port: None is `PORT`; 0 means any.
         with_token: whether requests must present the user's token.
-        base_store: the file of the n-gram store, or "none"; None is the one that comes with the app.
+        base_store: the base stores, as `core.ngram.base.chosen_stores` takes them; None is the choice on the page.
         draft_model: the model that may propose tokens for speculation; None for none.
         page: False serves only other programs, without the page.
         host: the address to listen at; at an address that other machines can reach, the page is not served.
@@ -225,7 +225,8 @@ def serve(
     """
     options: dict[str, Any] = {"model": model_name, "backend": backend, "precision": precision}
     options |= {"with_token": with_token, "draft_model": draft_model}
-    options["base_store"] = None if base_store is None else str(_store(base_store))  # a wrong file ends the start
+    options["base_store"] = in_full(base_store)
+    bases = shelf_of(base_store)  # a wrong file ends the start
     access = Access(token()) if with_token else None
     wanted = PORT if port is None else port
     listener = _listen(wanted, host)  # first, so that a taken port is detected before seconds of loading
@@ -239,7 +240,7 @@ def serve(
         from core.models.memory import return_freed
 
         try:
-            loaded = load_autocomplete(name, backend, _store(base_store), precision=precision, beside=True)
+            loaded = load_autocomplete(name, backend, precision=precision, beside=True, bases=bases)
             if draft_model is not None:
                 try:
                     add_draft_model(loaded, draft_model, backend, precision)
@@ -317,12 +318,6 @@ def _listen(port: int, host: str = HOST) -> socket.socket | None:
         why = error.strerror if isinstance(error, OSError) else "ports go up to 65535"
         raise InputError(f"Port {port} cannot be used: {why}. Choose another with --port.") from error
     return listener
-
-
-def _store(base_store: str | None) -> Path | None:
-    from core.ngram.base import chosen
-
-    return chosen(base_store)
 
 
 def _open_running(port: int, options: dict[str, Any], access: Access | None, open_browser: bool, page: bool) -> None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from app.base_stores import BaseStores
 from app.engine import Engine, named_line, request_failure
 from app.jobs import Event, Job, Position, Result, Visit
 from app.personal import PersonalStores
@@ -207,6 +208,14 @@ class DraftService:
         if loaded is None:
             raise InputError("The model is not loaded yet; its tokenizer is needed for personal stores.")
         return PersonalStores(loaded.model.tokenizer)
+
+    def base_stores(self) -> BaseStores:
+        """The user's choice of base stores, for any thread but the engine's. Raises InputError until the model is
+        loaded."""
+        loaded = self.loaded
+        if loaded is None:
+            raise InputError("The model is not loaded yet; its tokenizer is needed for the stores of common phrases.")
+        return BaseStores(loaded.model.tokenizer.fingerprint, loaded.bases)
 
     @property
     def loaded(self) -> Autocomplete | None:

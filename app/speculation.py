@@ -33,13 +33,13 @@ class Proposer:
 def _ngram(autocomplete: Autocomplete) -> Drafter:
     from core.speculative import NgramDrafter
 
-    return NgramDrafter([] if autocomplete.ngrams is None else [autocomplete.ngrams])
+    return NgramDrafter([store for store, _ in autocomplete.base_stores])
 
 
 def _superposed(autocomplete: Autocomplete) -> Drafter:
     from core.speculative import SuperposedDrafter
 
-    return SuperposedDrafter(autocomplete.model, 3, ngrams=autocomplete.ngrams)
+    return SuperposedDrafter(autocomplete.model, 3, ngrams=autocomplete.base_stores or None)
 
 
 def _eagle3(autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
@@ -119,6 +119,7 @@ class _Learnt:
 
     def __init__(self) -> None:
         self.drafters: dict[str, Drafter] = {}
+        self.stores: list[tuple[Any, float]] = []  # the base stores of the drafters
         self.speculators: OrderedDict[str, Speculator] = OrderedDict()
         self.curve: CostCurve | None = None
         self.measuring: Generator[None, None, CostCurve] | None = None
@@ -155,6 +156,12 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
     if learnt.curve is None:
         learnt.measuring = learnt.measuring or measuring(model)
         return None
+    if learnt.stores != (stores := autocomplete.base_stores):  # the user chose others
+        for name in ("ngram", "superposed"):
+            if name in learnt.drafters:
+                learnt.drafters.pop(name).close()
+        learnt.speculators.clear()
+        learnt.stores = stores
     if wanted.drafter not in learnt.drafters:
         proposer = PROPOSERS[wanted.drafter]
         if missing := proposer.missing(autocomplete):

@@ -8,7 +8,7 @@ caller can join the rows of several sessions in one pass, and can stop a complet
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,12 +25,14 @@ from core.drafting.figures import Figures
 from core.drafting.places import only
 from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
+from core.errors import InputError
 from core.fim import AcrossPrompt
 from core.healing import Healer, Healing, WordLogits
 from core.models import LanguageModel, Row, Sequence, load_model
 from core.modes import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
-from core.ngram.base import BASE_STORE, base_store
+from core.ngram.base import BASE_STORE, BaseShelf, base_store
+from core.ngram.interpolation import Store
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
 from core.options import DEFAULT
 from core.present import SHORT, Chance, KeptRow, Page, TextDraft, kept_rows, present
@@ -48,7 +50,8 @@ class Autocomplete:
 
     Attributes:
         notice: a sentence for the user, about a backend or a store that could not be used; or None.
-        shelf: the personal stores that may join the base store `ngrams`; None for none.
+        bases: the base stores of the user's choice; None is `ngrams` alone.
+        shelf: the personal stores that may join the base stores; None for none.
         draft_model: a smaller model with the same tokenizer, which may propose tokens for speculation; None for none.
     """
 
@@ -58,14 +61,32 @@ class Autocomplete:
         ngrams: NgramStore | None = None,
         notice: str | None = None,
         shelf: Shelf | None = None,
+        bases: BaseShelf | None = None,
     ) -> None:
-        self.model, self.ngrams, self.notice, self.shelf = model, ngrams, notice, shelf
+        self.model, self._ngrams, self.notice, self.shelf, self.bases = model, ngrams, notice, shelf, bases
         self.draft_model: LanguageModel | None = None
         self._adapters, self._loading_notice = Adapters(model), notice
         self.healer = Healer(model.tokenizer)
         self.window = min(WINDOW, model.context_length // 2)
         self.pace = Pace()
         self.geometries = {metric: Geometry(model.embeddings, metric) for metric in METRICS}
+
+    @property
+    def base_stores(self) -> list[tuple[Store, float]]:
+        """The base stores in use, with their weights."""
+        if self.bases is not None:
+            return [*self.bases.active()]
+        return [] if self._ngrams is None else [(self._ngrams, 1.0)]
+
+    @property
+    def ngrams(self) -> NgramStore | None:
+        """The only base store in use, for measurements; None for none. Raises InputError if there are several."""
+        if self.bases is None:
+            return self._ngrams
+        several = self.bases.active()
+        if len(several) > 1:
+            raise InputError(f"{len(several)} base stores given; one expected here.")
+        return several[0][0] if several else None
 
     def sampler(self, rule: str, values: Mapping[str, Any] | None = None, temperature: float = 1.0) -> Rule:
         """Returns a rule of `core.controls` for this model, applied after the temperature. Raises InputError."""
@@ -78,7 +99,7 @@ class Autocomplete:
         """
         shelf = self.shelf if personal_weight else None
         chosen = [] if shelf is None else shelf.active() if stores is None else shelf.named(stores)
-        return interpolation(self.ngrams, chosen, alpha, personal_weight)
+        return interpolation(self.base_stores, chosen, alpha, personal_weight)
 
     def adapt(self, stores: list[str] | None = None) -> bool:
         """Applies the adapters of the personal stores that are on, or of those named. Returns whether the model's
@@ -168,7 +189,7 @@ class Session:
         if "ngrams" not in options and options.get("mixing") != "geometric":
             options["ngrams"] = self.autocomplete.mixture(ALPHA if alpha is None else alpha, personal_weight, stores)
         else:
-            options.setdefault("ngrams", self.autocomplete.ngrams)
+            options.setdefault("ngrams", self.autocomplete.base_stores or None)
             options["alpha"] = alpha
         a, mode = self.autocomplete, mode or Mode()
         stop = a.healer.line_ends if one_line else a.model.tokenizer.eos_ids
@@ -401,12 +422,14 @@ def load_autocomplete(
     personal: bool = True,
     precision: str = "file",
     beside: bool = False,
+    bases: Callable[[str], BaseShelf] | None = None,
 ) -> Autocomplete:
     """The model by name, with the base n-gram store where it belongs to the model's tokenizer.
 
-    `backend` and `precision` are those of `load_model`. `store` is the base store, None for none. With `personal`,
-    drafts use the user's personal stores that are on, too. With `beside`, drafts never wait for the counts of much
-    personal text: a thread makes them (`Shelf`).
+    `backend` and `precision` are those of `load_model`. `store` is the base store, None for none; with `bases`, a
+    function of the tokenizer's fingerprint, those of the user's choice are used instead. With `personal`, drafts use
+    the user's personal stores that are on, too. With `beside`, drafts never wait for the counts of much personal text:
+    a thread makes them (`Shelf`).
 
     Raises: as `load_model`; StoreError for another base store than the app's that cannot be used. For the app's own and
         another model there is a notice.
@@ -414,7 +437,9 @@ def load_autocomplete(
     loaded = load_model(model, backend, precision)  # pyright: ignore[reportArgumentType] it checks both names
     notices = [loaded.notice] if loaded.notice else []
     try:
-        ngrams, missing = base_store(loaded.tokenizer.fingerprint, store)
+        shelved = None if bases is None else bases(loaded.tokenizer.fingerprint)
+        ngrams, missing = base_store(loaded.tokenizer.fingerprint, None if shelved else store)
+        missing = missing if shelved is None else shelved.notice
     except StoreError:
         loaded.close()
         raise
@@ -422,6 +447,6 @@ def load_autocomplete(
     shelf = Shelf(loaded.tokenizer, beside=beside) if personal else None
     if shelf and beside:
         shelf.active()  # they begin to count
-    autocomplete = Autocomplete(loaded, ngrams, " ".join(notices) or None, shelf)
+    autocomplete = Autocomplete(loaded, ngrams, " ".join(notices) or None, shelf, shelved)
     autocomplete.adapt()
     return autocomplete

@@ -62,6 +62,8 @@ class FakeAutocomplete:
         self.model = FakeModel()
         self.notice: str | None = None
         self.draft_model = None
+        self.base_stores: list[Any] = []
+        self.bases = None
         self.room = room
         self.window = 1024
         self.known = known  # a text whose first drafts are there without a pass

@@ -69,7 +69,7 @@ def test_a_store_for_another_tokenizer_says_what_to_do(foreign: Path) -> None:
         load_autocomplete(store=foreign, personal=False)
     refused = run("complete", "Once upon a", "--base-store", foreign)
     assert refused.exit_code == 1
-    assert "--base-store FILE; or choose --base-store none." in refused.stderr
+    assert "--base-store FILE or in My writing; or choose --base-store none." in refused.stderr
 
 
 def test_the_apps_own_store_is_left_out_for_other_models(foreign: Path) -> None:
@@ -85,7 +85,7 @@ def test_the_apps_own_store_is_left_out_for_other_models(foreign: Path) -> None:
 def test_a_wrong_file_ends_the_start(tmp_path: Path, page: bool) -> None:
     (tmp_path / "text.txt").write_text("no store")
     with pytest.raises(StoreError, match=r"text\.txt"):
-        serve(port=0, base_store=str(tmp_path / "text.txt"), page=page)
+        serve(port=0, base_store=[str(tmp_path / "text.txt")], page=page)
 
 
 def test_every_measurement_uses_the_chosen_store_or_refuses_one() -> None:

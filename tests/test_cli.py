@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from app.cli import app
 from app.settings import options
 from core.errors import InputError, ModelFileError
+from core.options import DRAFTING
 
 runner = CliRunner()
 
@@ -130,7 +131,7 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     assert runner.invoke(app, flags).exit_code == 0
     assert served == [
         ("default", "auto", None, True, "file", True, None, None),
-        ("m.gguf", "torch", 8000, False, "bfloat16", False, "none", "small.gguf"),
+        ("m.gguf", "torch", 8000, False, "bfloat16", False, ["none"], "small.gguf"),
     ]
 
 
@@ -239,7 +240,7 @@ def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> No
 
 @pytest.mark.parametrize(
     "flags",
-    [f"--{option['name'].replace('_', '-')} {option['max'] + 1}" for option in options() if option["max"]]
+    [f"--{option.flag} {option.high + 1:g}" for option in DRAFTING.values() if option.kind in ("int", "float")]
     + ["--k 0", "--k many", "--tau nan", "--backend cuda"],
 )
 def test_a_value_out_of_range_is_refused_by_name(fake: FakeAutocomplete, flags: str) -> None:

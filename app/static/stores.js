@@ -1,11 +1,13 @@
 // @ts-check
 /**
  * The tab of personal stores: lists stores, creates and deletes them, switches them on and off, adds phrases and forgets
- * texts. adding.js adds files, searching.js searches, training.js trains the model on a store. Loaded when the tab is first opened. After every action the list is
+ * texts. adding.js adds files, searching.js searches, training.js trains the model on a store, base_stores.js lists the
+ * stores of common phrases. Loaded when the tab is first opened. After every action the list is
  * requested from the server again.
  */
 
 import { Adding } from "./adding.js";
+import { BaseStores } from "./base_stores.js";
 import { Searching } from "./searching.js";
 import { Training } from "./training.js";
 import { getJson, postJson } from "./transport.js";
@@ -56,6 +58,7 @@ export class StoresTab {
     this.adding = new Adding(this);
     this.searching = new Searching(this);
     this.training = new Training(this);
+    this.bases = new BaseStores(this);
 
     this.onSubmit(".ps-new", async (form) => {
       const store = field(form, "store").value.trim();
@@ -140,6 +143,7 @@ export class StoresTab {
     this.into.replaceChildren(...names.map((name) => new Option(name, name)));
     if (names.includes(chosen)) this.into.value = chosen;
     this.find(".ps-into").hidden = names.length < 2;
+    await this.bases.refresh();
   }
 
   /** @param {Store} store */

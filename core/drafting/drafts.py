@@ -127,8 +127,6 @@ class Options:
             return self.ngrams
         if self.mixing == "linear":
             return Linear(self.ngrams) if self.alpha is None else Linear(self.ngrams, self.alpha)
-        if isinstance(self.ngrams, Sequence):
-            raise InputError(f"mixing 'geometric' given with {len(self.ngrams)} stores; one store expected.")
         if self.alpha is None:
             return Geometric(self.ngrams, penalty=self.penalty)
         return Geometric(self.ngrams, self.alpha, penalty=self.penalty)

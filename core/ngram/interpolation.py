@@ -82,26 +82,41 @@ class Geometric(Interpolation):
 
     def __init__(
         self,
-        store: Store,
+        store: Store | Sequence[tuple[Store, float]],
         alpha: float = 0.54,
         weights: Mapping[int, float] | Sequence[float] = (0.01, 0.04, 0.15, 0.18, 0.12),
         penalty: float = 200.0,
     ) -> None:
-        """`weights` are λ per order, or a list for n = 2, 3, …; orders that the store lacks add
-        nothing."""
+        """
+        Args:
+            store: or several, each with its share in g, which are normalised. The paper swaps a domain's store in;
+                shares of several are ours.
+            weights: λ per order, or a list for n = 2, 3, …; orders that a store lacks add nothing.
+        Raises: InputError for no store, and for values out of range.
+        """
         _check_share("alpha", alpha)
         if not isinstance(weights, Mapping):
             weights = dict(enumerate(weights, start=2))
-        self.store, self.alpha, self.penalty = store, alpha, penalty
-        self.weights = {n: w for n, w in sorted(weights.items()) if n in store.orders}
+        several = list(store) if isinstance(store, Sequence) else [(store, 1.0)]
+        total = sum(share for _, share in several)
+        if not total > 0:
+            raise InputError("No store with a share above 0 given; one or more expected.")
+        self.stores = [(each, share / total) for each, share in several]
+        self.alpha, self.penalty = alpha, penalty
+        orders = {n for each, _ in several for n in each.orders}
+        self.weights = {n: w for n, w in sorted(weights.items()) if n in orders}
 
     def probabilities(self, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         """g of eq. 5, (d, m) float64."""
-        fractions = self.store.evidence(contexts, candidates, list(self.weights)).fractions()  # (d, N, m)
-        return np.tensordot(fractions, np.array(list(self.weights.values())), axes=(1, 0))
+        found = []
+        for store, share in self.stores:
+            orders = [n for n in self.weights if n in store.orders]
+            fractions = store.evidence(contexts, candidates, orders).fractions()  # (d, N, m)
+            found.append(share * np.tensordot(fractions, np.array([self.weights[n] for n in orders]), axes=(1, 0)))
+        return sum(found[1:], start=found[0])
 
     def knows(self, ids: Sequence[int]) -> bool:
-        return self.store.count(ids) > 0
+        return any(store.count(ids) > 0 for store, _ in self.stores)
 
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         logq = _checked(logq, contexts)

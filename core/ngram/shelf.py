@@ -31,20 +31,21 @@ def stores_folder() -> Path:
 
 
 def interpolation(
-    base: Store | None,
+    base: Store | Sequence[tuple[Store, float]] | None,
     personal: Sequence[Store] = (),
     alpha: float = ALPHA,
     personal_weight: float = PERSONAL_WEIGHT,
 ) -> Interpolation | None:
-    """The base store and personal ones in one rule; None if no store has weight.
+    """The base stores and personal ones in one rule; None if no store has weight.
 
     Args:
-        base: a pruned store of general text.
+        base: a pruned store of general text, or several with factors for `alpha`, mixed in one after the other.
         personal: stores of one person's text, mixed in after it in this order.
         alpha, personal_weight: the largest weight of any one order, 0 to 1: of the base, and of each personal store.
     Raises: InputError for a weight out of range.
     """
-    mixed = [Mixed(base, alpha)] if base is not None and alpha else []
+    several = base if isinstance(base, Sequence) else [] if base is None else [(base, 1.0)]
+    mixed = [Mixed(store, alpha * weight) for store, weight in several if alpha and weight]
     if personal_weight:
         mixed += [Mixed(store, personal_weight, WHOLE, personal=True) for store in personal]
     return Linear(mixed) if mixed else None

@@ -135,7 +135,7 @@ class NgramStore:
             raise StoreError(
                 f"{store.path} was built for the tokenizer of {name} and its ids stand for other tokens here. Build "
                 "one with this model's tokenizer: `polydraft ngram build SOURCE -o FILE --tokenizer MODEL`, and choose "
-                "it with --base-store FILE; or choose --base-store none."
+                "it with --base-store FILE or in My writing; or choose --base-store none."
             )
         return store
 

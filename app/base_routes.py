@@ -1,0 +1,63 @@
+"""HTTP routes for the base stores. Every route calls one method of `app.base_stores`.
+
+    GET  /api/base-stores           the chosen stores, with their descriptions; whether the choice is fixed
+    POST /api/base-stores/add       {"file"}
+    POST /api/base-stores/change    {"file", "on", "weight"}
+    POST /api/base-stores/remove    {"file"}
+
+Errors are returned as {"message", "fix"}, with status 409.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
+
+from app.base_stores import BaseStores
+
+Parsed = Callable[[Request, Any], Awaitable[Any]]
+
+
+class NamedFile(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    file: str = Field(min_length=1, max_length=4096)
+
+
+class Changed(NamedFile):
+    on: bool
+    weight: float = Field(gt=0, le=1)
+
+
+def add_routes(app: FastAPI, stores: Callable[[], BaseStores], parsed: Parsed) -> None:
+    """Adds these routes to an app whose errors are formatted already.
+
+    Args:
+        stores: the choice, for one call; raises InputError while there is none yet.
+        parsed: parses a request's body as a model, or raises an error for the user.
+    """
+
+    @app.get("/api/base-stores")
+    async def listed() -> dict[str, Any]:
+        found = stores()
+        return {"stores": await run_in_threadpool(found.list), "fixed": found.fixed}
+
+    @app.post("/api/base-stores/add")
+    async def add(request: Request) -> dict[str, Any]:
+        await run_in_threadpool(stores().add, (await parsed(request, NamedFile)).file)
+        return {}
+
+    @app.post("/api/base-stores/change")
+    async def change(request: Request) -> dict[str, Any]:
+        asked = await parsed(request, Changed)
+        await run_in_threadpool(stores().change, asked.file, asked.on, asked.weight)
+        return {}
+
+    @app.post("/api/base-stores/remove")
+    async def remove(request: Request) -> dict[str, Any]:
+        await run_in_threadpool(stores().remove, (await parsed(request, NamedFile)).file)
+        return {}

@@ -1,0 +1,183 @@
+"""The user's choice of base stores: by --base-store at the start, or on the page, which lists, adds, weighs and removes
+them.
+
+The page's choice is a small file in the user's data folder. The engine reads it again when it changes, so a change
+applies to the next drafts. Calls may come from any thread.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from core.errors import InputError
+from core.ngram.errors import StoreError
+
+if TYPE_CHECKING:
+    from core.ngram.base import BaseShelf, ChosenStore
+
+MOST = 8  # chosen stores
+_writing = threading.Lock()
+
+
+def in_full(options: Sequence[str] | None) -> list[str] | None:
+    """The options with whole paths and weights, to compare them with those of a running app. Raises StoreError as
+    `shelf_of` does."""
+    from core.ngram.base import chosen_stores
+
+    return [f"{one.path}={one.weight:g}" for one in chosen_stores(options)] if options else None
+
+
+def shelf_of(options: Sequence[str] | None) -> Callable[[str], BaseShelf]:
+    """A function of a tokenizer's fingerprint that opens the chosen base stores.
+
+    Args:
+        options: of --base-store; None or none given is the choice on the page.
+    Raises: StoreError for a file that is no store.
+    """
+    from core.ngram.base import BaseShelf, chosen_stores
+
+    fixed = chosen_stores(options) if options else None
+    return lambda fingerprint: BaseShelf(fingerprint, fixed)
+
+
+class BaseStores:
+    """The page's operations on the choice.
+
+    Args:
+        fingerprint: of the model's tokenizer.
+        shelf: of the running drafts; None if there is no choice.
+        file: of the choice; None is the one in the user's data folder.
+    """
+
+    def __init__(self, fingerprint: str, shelf: BaseShelf | None = None, file: Path | None = None) -> None:
+        from core.ngram.base import choice_file
+
+        self._fingerprint, self._shelf, self._file = fingerprint, shelf, file or choice_file()
+
+    @property
+    def fixed(self) -> bool:
+        """Whether --base-store made the choice, which the page then cannot change."""
+        return self._shelf is not None and self._shelf.fixed
+
+    def list(self) -> list[dict[str, Any]]:
+        """One entry per chosen store: file, name, whether it is the app's own and on, weight, and its description or
+        "problem"."""
+        return [self._about(one) for one in self._choice()]
+
+    def add(self, file: str) -> None:
+        """Adds a store. Raises StoreError for a file that is no store, or for another tokenizer."""
+        from core.ngram import NgramStore
+        from core.ngram.base import ChosenStore
+
+        path = Path(file.strip()).expanduser().resolve()
+        NgramStore.open(path, self._fingerprint)
+        with self._changing() as choice:
+            if any(one.path == path for one in choice):
+                raise InputError(f"{path} is among the stores already.")
+            if len(choice) >= MOST:
+                raise InputError(f"There are {MOST} stores; remove one first, or join some: `polydraft ngram merge`.")
+            choice.append(ChosenStore(path))
+
+    def change(self, file: str, on: bool, weight: float) -> None:
+        """Switches a store on or off and sets its weight. Raises InputError for an unknown store."""
+        with self._changing() as choice:
+            at = self._place(choice, file)
+            choice[at] = replace(choice[at], on=on, weight=weight)
+
+    def remove(self, file: str) -> None:
+        """Removes a store from the choice; its file stays. The app's own store can only be switched off."""
+        from core.ngram.base import BASE_STORE
+
+        with self._changing() as choice:
+            at = self._place(choice, file)
+            if choice[at].path == BASE_STORE:
+                raise InputError("The store that comes with Polydraft cannot be removed; switch it off.")
+            del choice[at]
+
+    def _choice(self) -> tuple[ChosenStore, ...]:
+        from core.ngram.base import read_choice
+
+        return self._shelf.choice() if self.fixed and self._shelf is not None else read_choice(self._file)
+
+    def _changing(self) -> _Changing:
+        if self.fixed:
+            raise InputError("--base-store chose the stores at the start; start Polydraft without it to choose here.")
+        return _Changing(self._file)
+
+    @staticmethod
+    def _place(choice: Sequence[ChosenStore], file: str) -> int:
+        for at, one in enumerate(choice):
+            if str(one.path) == file:
+                return at
+        raise InputError(f"{file} is not among the stores; reload the page.")
+
+    def _about(self, one: ChosenStore) -> dict[str, Any]:
+        from core.ngram import NgramStore
+        from core.ngram.base import BASE_STORE
+
+        found: dict[str, Any] = {"file": str(one.path), "name": one.path.stem, "on": one.on, "weight": one.weight}
+        found["own"] = one.path == BASE_STORE
+        try:
+            state = one.path.stat()
+            found |= _described(one.path, state.st_mtime_ns, state.st_size)
+            if found["fingerprint"] != self._fingerprint:
+                NgramStore.open(one.path, self._fingerprint)  # raises the reason
+        except OSError as error:
+            found["problem"] = f"{one.path} cannot be read: {error.strerror or error}."
+        except StoreError as error:
+            found["problem"] = str(error)
+        return found
+
+
+class _Changing:
+    """The choice as a list, which is written when the block ends without an error."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __enter__(self) -> list[ChosenStore]:
+        from core.ngram.base import read_choice
+
+        _writing.acquire()
+        try:
+            self._stores = list(read_choice(self._file))
+        except BaseException:
+            _writing.release()
+            raise
+        return self._stores
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        from core.ngram.base import choice_as_json
+        from ngram_builder.work import write_durably
+
+        try:
+            if kind is None:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                write_durably(self._file, choice_as_json(self._stores).encode())
+        except OSError as error:
+            raise InputError(f"The choice cannot be saved in {self._file}: {error.strerror or error}.") from error
+        finally:
+            _writing.release()
+
+
+@lru_cache(maxsize=2 * MOST)
+def _described(path: Path, changed: int, size: int) -> dict[str, Any]:
+    """The description of a store in its file, which has this time of change and size."""
+    from core.ngram import NgramStore
+
+    manifest = NgramStore.open(path).manifest
+    return {
+        "bytes": size,
+        "fingerprint": manifest["tokenizer"]["fingerprint"],
+        "tokenizer": manifest["tokenizer"].get("name", "another model"),
+        "tokens": manifest["tokens"],
+        "documents": manifest["documents"],
+        "ngrams": sum(manifest["ngrams"].values()),
+        "orders": [min(manifest["orders"]), max(manifest["orders"])],
+        "sources": [source["name"] for source in manifest["sources"]],
+    }
