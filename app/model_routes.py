@@ -1,5 +1,6 @@
-"""The HTTP route that loads another model.
+"""The HTTP routes that list models and load another one.
 
+    GET  /api/models   the models folder, the models to choose from, and the one that is being loaded, if any
     POST /api/model    {"model"}: a file, a folder or a name. Loads it while the present one, if any, continues to
                        draft; the response is the new status.
 
@@ -14,7 +15,9 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 
+from app.models import models_folder, offered
 from app.service import DraftService
 from core.errors import PolydraftError
 
@@ -28,8 +31,14 @@ class ModelRequest(BaseModel):
 
 
 def add_routes(app: FastAPI, service: DraftService, parsed: Parsed) -> None:
-    """Adds this route to the app; `parsed` parses a request's body as a model, or raises an error for the user."""
+    """Adds these routes to the app; `parsed` parses a request's body as a model, or raises an error for the user."""
     app.add_exception_handler(PolydraftError, _in_words)
+
+    @app.get("/api/models")
+    async def models() -> dict[str, Any]:
+        serving, loading = service.names()
+        found = await run_in_threadpool(offered, serving)
+        return {"folder": str(models_folder()), "models": found, "loading": loading}
 
     @app.post("/api/model")
     async def model(request: Request) -> dict[str, Any]:

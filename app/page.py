@@ -39,6 +39,14 @@ CHANCES = (
     '<small id="pd-chances-how">How likely you are to go on with a draft, beside it.</small></div>'
 )
 
+# Opens the choice of the model.
+MODEL = (
+    '<div class="pd-option"><span><label for="pd-models-open">Model</label></span>'
+    '<button type="button" id="pd-models-open" data-do="models" aria-haspopup="dialog" '
+    'aria-describedby="pd-models-how">Choose…</button>'
+    '<small id="pd-models-how">Load another model while this one goes on drafting.</small></div>'
+)
+
 # A click on one of these demonstrates the page, in three kinds of writing. A test checks their drafts.
 EXAMPLES = (
     "She opened the letter and began to",
@@ -174,7 +182,7 @@ def editor_markup() -> str:
     more = [option for option in options() if option["name"] not in SIMPLE]
     controls = "".join(map(_control, simple)) + (
         '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">Advanced</button>'
-        f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}{CHANCES}'
+        f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}{CHANCES}{MODEL}'
         '<button type="button" data-do="reset">Reset all</button></div>'
     )
     examples = "".join(f'<button type="button">{escape(text)}</button>' for text in EXAMPLES)

@@ -93,6 +93,7 @@ class DraftService:
         self._stopping = self._closing = False
         self._name = name
         self._loading: threading.Thread | None = None
+        self._loading_name = ""  # of the model that is being loaded
         self._failure: tuple[str, str] | None = None  # the reason why there is no model
         # Only the engine thread sets it and calls its methods; `status` and `loaded` only read.
         self._engine: Engine | None = None
@@ -144,6 +145,12 @@ class DraftService:
             "ready": True,
             "notice": engine.autocomplete.notice,
         }
+
+    def names(self) -> tuple[str, str]:
+        """The names by which the model that drafts, and the one being loaded, were requested; "" for none."""
+        with self._wake:
+            serving = self._name if self._engine is not None else ""
+            return serving, self._loading_name if self._loading is not None else ""
 
     def work(self) -> dict[str, int]:
         """Inputs that the model computed since it was loaded, and those of requests that ended before their drafts were
@@ -271,6 +278,7 @@ class DraftService:
         """Begins to load. The caller has locked `_wake`."""
         if self._engine is None:
             self._name, self._failure = name, None  # requests wait again
+        self._loading_name = name
         self._loading = threading.Thread(
             target=self._run_load, args=(name, load, report), name="polydraft-loading", daemon=True
         )

@@ -1,16 +1,19 @@
-"""Another model while the app runs: the field "Model file" in the browser, and POST /api/model below it."""
+"""Another model while the app runs: the field "Model file" and the dialog in the browser, and the routes below them."""
 
 from __future__ import annotations
 
 import json
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from app.models import offered
 from app.server import create_app
 from app.service import DraftService
 from core.autocomplete import Autocomplete
@@ -59,6 +62,77 @@ def test_the_route_loads_a_model_or_returns_the_reason(server: Server) -> None:
         assert status == 422 and answer["message"], body
     status, answer = asked(server, {"model": f" {GOOD} "})
     assert (status, answer["ready"], answer["model"]) == (200, True, "Scripted")
+
+
+def listed(server: Server) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{server.url}/api/models", timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_models_in_the_models_folder_are_listed(tmp_path: Path) -> None:
+    (tmp_path / "small.gguf").write_bytes(b"x" * 2000)
+    (tmp_path / "notes.txt").write_text("no model")
+    (tmp_path / "trained").mkdir()
+    (tmp_path / "trained" / "config.json").write_text("{}")
+    (tmp_path / "empty").mkdir()
+    found = offered(str(tmp_path / "small.gguf"), tmp_path)
+    assert [(one["name"], one["bytes"], one["serving"]) for one in found] == [
+        ("default", 0, False),
+        ("small", 2000, True),
+        ("trained", 2, False),
+    ]
+    assert found[2]["model"] == str(tmp_path / "trained")
+    elsewhere = offered("/models/good.gguf", tmp_path / "missing")
+    assert [(one["name"], one["serving"]) for one in elsewhere] == [("default", False), ("good", True)]
+
+
+def test_the_route_names_the_model_that_drafts_and_the_one_being_loaded(server: Server) -> None:
+    assert {one["serving"] for one in listed(server)["models"]} == {False}
+    asked(server, {"model": GOOD})
+    found = listed(server)
+    assert [one["model"] for one in found["models"] if one["serving"]] == [GOOD]
+    assert found["loading"] == ""
+    assert found["folder"].endswith("models")
+
+
+@pytest.mark.browser
+def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Browser, tmp_path: Path) -> None:
+    (tmp_path / "newer.gguf").write_bytes(b"x")
+    (tmp_path / "broken.gguf").write_bytes(b"x")
+    ready = threading.Event()
+
+    def by_name(name: str) -> Autocomplete:
+        if name.endswith("broken.gguf"):
+            raise ModelNotFound(f"{name} is no model file.")
+        ready.wait(20)
+        newer = FakeAutocomplete()
+        newer.model.name = "Newer"
+        return newer.real()
+
+    service = DraftService(FakeAutocomplete().real, "default", pace=0, by_name=by_name)
+    service.start()
+    with pytest.MonkeyPatch.context() as patch, browser.new_context() as context:
+        patch.setattr("app.models.models_folder", lambda: tmp_path)
+        server = Server(create_app(service))
+        editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
+        page = editor.page
+        page.get_by_role("button", name="Settings").click()
+        page.get_by_role("group", name="How drafts are made").get_by_role("button", name="Advanced").click()
+        page.get_by_role("button", name="Choose…").click()
+        dialog = page.get_by_role("dialog", name="Model")
+        expect(dialog.get_by_role("listitem")).to_have_count(3)
+        expect(dialog.get_by_role("listitem").first).to_contain_text("drafting now")
+        dialog.get_by_role("button", name="Load broken").click()
+        expect(dialog.get_by_text("broken.gguf is no model file.")).to_be_visible()
+        dialog.get_by_role("button", name="Load newer").click()
+        expect(dialog.get_by_text("The model is being loaded.")).to_be_visible()
+        assert service.status()["model"] == "Scripted"  # it goes on drafting
+        ready.set()
+        expect(dialog.get_by_role("listitem").nth(2)).to_contain_text("drafting now")
+        expect(page.locator(".pd-model")).to_contain_text("Newer")
+        assert editor.errors == []
+        server.stop()
+    service.close()
 
 
 @pytest.mark.browser

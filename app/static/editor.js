@@ -57,6 +57,7 @@ import { Requests } from "./requests.js";
 import { Revisiting } from "./revisiting.js";
 import { DraftList } from "./rows.js";
 import { SettingsBar } from "./settings_bar.js";
+import { setUpModels } from "./model.js";
 import { setUpTabs } from "./tabs.js";
 import { insertAsTyped } from "./taking.js";
 import { Timers } from "./timers.js";
@@ -736,6 +737,7 @@ export function mount(element) {
   root.addEventListener("pd-text", () => (documents.current.privateRanges = editor.privacy.ranges));
   const learning = new Learning(root, editor);
   setUpTabs(root, editor, learning);
+  setUpModels(root, editor);
   setUpSampling(root, editor);
   setUpDocumentsPanel(root, editor, documents);
   setUpFind(root, editor);

@@ -1,7 +1,13 @@
 // @ts-check
-/** A field for the path of another model, shown while the server has no usable model. */
+/**
+ * The choice of the model: a dialog with the models in the models folder, and a field for a path, which is also shown
+ * below the text while the server has no usable model. The present model drafts until another one is loaded.
+ */
 
-import { postJson, ServerError } from "./transport.js";
+import { ConnectionLost, ServerError, getJson, postJson } from "./transport.js";
+import { newElement, setText, size } from "./wording.js";
+
+/** @typedef {{model: string, name: string, bytes: number, serving: boolean}} Offered */
 
 /**
  * Show the field while there is no model, and remove it once there is one.
@@ -15,26 +21,91 @@ export function offerModel(root, unavailable, loaded) {
     if (!unavailable) shown?.remove();
     return;
   }
-  const form = document.createElement("form");
-  form.className = "pd-other-model";
-  form.innerHTML = `<label>Model file <input type="text" required maxlength="4096" spellcheck="false"></label>
-    <button>Load</button> <span role="status"></span>`;
-  const [input, button, status] = /** @type {[HTMLInputElement, HTMLButtonElement, HTMLElement]} */ (
-    ["input", "button", "span"].map((name) => form.querySelector(name))
-  );
-  form.addEventListener("submit", async (event) => {
+  root.querySelector(".pd-remark")?.parentElement?.after(newField(loaded));
+}
+
+/** A form with a field for the path of a model. @param {() => void} loaded */
+function newField(loaded) {
+  const form = /** @type {HTMLFormElement} */ (newElement("form", "pd-other-model", `
+    <label>Model file <input type="text" required maxlength="4096" spellcheck="false"></label>
+    <button>Load</button> <span role="status"></span>`));
+  const input = /** @type {HTMLInputElement} */ (form.querySelector("input"));
+  form.addEventListener("submit", (event) => {
     event.preventDefault();
-    button.disabled = true;
-    status.textContent = "The model is being loaded.";
-    try {
-      await postJson("/api/model", { model: input.value });
-      status.textContent = "";
-      loaded();
-    } catch (error) {
-      status.textContent = error instanceof ServerError ? error.message : "No connection to the Polydraft server.";
-    } finally {
-      button.disabled = false;
-    }
+    load(input.value, form, loaded);
   });
-  root.querySelector(".pd-remark")?.parentElement?.after(form);
+  return form;
+}
+
+/**
+ * Load a model and show the progress, or the server's error, in the form.
+ * @param {string} model a name or a path
+ * @param {HTMLElement} form
+ * @param {() => void} loaded
+ */
+async function load(model, form, loaded) {
+  const buttons = [.../** @type {NodeListOf<HTMLButtonElement>} */ (form.parentElement?.querySelectorAll("button.md-load, .pd-other-model button") ?? [])];
+  for (const button of buttons) button.disabled = true;
+  setText(form, "span", "The model is being loaded.");
+  try {
+    await postJson("/api/model", { model });
+    setText(form, "span", "");
+    loaded();
+  } catch (error) {
+    if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+    setText(form, "span", error instanceof ServerError ? error.message : "No connection to the Polydraft server.");
+  } finally {
+    for (const button of buttons) button.disabled = false;
+  }
+}
+
+/**
+ * Set up the dialog and the button in the settings that opens it.
+ * @param {HTMLElement} root
+ * @param {import("./editor.js").Editor} editor
+ */
+export function setUpModels(root, editor) {
+  const dialog = /** @type {HTMLDialogElement} */ (root.querySelector(".pd-models"));
+  const list = /** @type {HTMLElement} */ (dialog.querySelector("ul"));
+  const form = newField(() => changed());
+  dialog.querySelector(".md-folder")?.after(form);
+
+  function changed() {
+    editor.connection.check();
+    editor.settingsChanged(); // requests drafts of the new model
+    show();
+  }
+
+  async function show() {
+    try {
+      const { folder, models, loading } = /** @type {{folder: string, models: Offered[], loading: string}} */ (await getJson("/api/models"));
+      setText(dialog, "code", folder);
+      list.replaceChildren(...models.map(newModel));
+      if (loading) setText(form, "span", `${loading} is being loaded.`);
+    } catch (error) {
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      setText(form, "span", error.message);
+    }
+  }
+
+  /** @param {Offered} offered */
+  function newModel({ model, name, bytes, serving }) {
+    const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small></span> <button type="button" class="md-load">Load</button>`);
+    setText(item, "b", name);
+    setText(item, "small", [bytes ? size(bytes) : "", serving ? "drafting now" : ""].filter(Boolean).join(" · "));
+    const button = /** @type {HTMLButtonElement} */ (item.querySelector("button"));
+    button.hidden = serving;
+    button.setAttribute("aria-label", `Load ${name}`);
+    button.addEventListener("click", () => load(model, form, changed));
+    item.title = model;
+    return item;
+  }
+
+  root.querySelector("[data-do=models]")?.addEventListener("click", () => {
+    setText(form, "span", "");
+    dialog.showModal();
+    show();
+  });
+  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
+  dialog.addEventListener("close", () => editor.textarea.focus());
 }
