@@ -17,7 +17,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
-from app.models import models_folder, offered
+from app import models as known
 from app.service import DraftService
 from core.errors import PolydraftError
 
@@ -37,8 +37,8 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed) -> None:
     @app.get("/api/models")
     async def models() -> dict[str, Any]:
         serving, loading = service.names()
-        found = await run_in_threadpool(offered, serving)
-        return {"folder": str(models_folder()), "models": found, "loading": loading}
+        found = await run_in_threadpool(known.offered, serving)
+        return {"folder": str(known.models_folder()), "models": found, "loading": loading}
 
     @app.post("/api/model")
     async def model(request: Request) -> dict[str, Any]:

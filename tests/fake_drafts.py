@@ -20,6 +20,8 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 
+from app.base_routes import add_routes as add_base_routes
+from app.base_stores import BaseStores
 from app.documents import DocumentFolder
 from app.documents_routes import add_routes as add_document_routes
 from app.guard import Guard
@@ -178,6 +180,8 @@ def create_app(
         app.add_exception_handler(Refused, refuse)
         known = PersonalStores(cast(Any, ByteTokenizer()), stores)
         add_routes(app, lambda: known, parsed, learner or scripted_learner(known))
+        choice = stores / "base-stores.json"
+        add_base_routes(app, lambda: BaseStores(ByteTokenizer().fingerprint, None, choice), parsed)
     else:
 
         @app.get("/api/stores/learning")

@@ -561,6 +561,115 @@ def test_a_link_carries_the_setting(panel: Panel, browser: Browser, site: tuple[
         assert other.errors == []
 
 
+# ---------------------------------------------------------------- chains
+
+
+def steps(panel: Panel) -> list[str]:
+    """The rules of the chain, in the order that the panel shows."""
+    return panel.page.eval_on_selector_all(".sm-chain select", "all => all.map((one) => one.value)")
+
+
+def test_rules_are_put_into_a_chain_in_a_visible_order(panel: Panel) -> None:
+    panel.rule("top-p")
+    assert steps(panel) == ["top-p"]
+    panel.region.get_by_role("button", name="Add a rule").click()
+    second = panel.region.get_by_role("combobox", name="Rule 2")
+    expect(second).to_be_focused()
+    second.select_option("top-n-sigma")
+    panel.rest()
+    assert steps(panel) == ["top-p", "top-n-sigma"]
+    assert panel.last()["sampling"]["rule"] == "top-p+top-n-sigma"
+    assert panel.last()["sampling"]["values"] == {"top_p": 0.9, "n": 1}
+    notes = panel.region.locator(".sm-chain-notes")
+    expect(notes).to_contain_text("top-nσ after top-p: σ is computed over the remaining logits")
+    panel.slide("n", 0.5)
+    panel.region.get_by_role("button", name="Earlier: Top-nσ").click()
+    panel.rest()
+    assert steps(panel) == ["top-n-sigma", "top-p"]
+    assert panel.last()["sampling"] | {"seed": 0} == {
+        "rule": "top-n-sigma+top-p", "values": {"n": 0.5, "top_p": 0.9}, "mode": "superposed", "mode_values": {}, "seed": 0,
+    }  # fmt: skip
+    expect(notes).to_contain_text("top-p after top-nσ: its probabilities are those among the remaining tokens")
+    expect(panel.region.get_by_text("The temperature comes first")).to_be_visible()
+    view, choice = seen("top-n-sigma+top-p", {"n": 0.5, "top_p": 0.9})
+    assert sum(token["kept"] for token in panel.chart()["tokens"]) == sum(choice.kept)
+    panel.region.get_by_role("button", name="Remove: Top-nσ").click()
+    panel.rest()
+    assert steps(panel) == ["top-p"]
+    expect(notes).to_be_empty()
+    expect(panel.region.get_by_role("button", name="Earlier")).to_have_count(0)
+
+
+def test_a_chain_offers_only_rules_that_can_be_combined(panel: Panel) -> None:
+    for alone in ("none", "greedy", "mirostat"):
+        panel.rule(alone)
+        expect(panel.region.get_by_role("button", name="Add a rule")).to_be_hidden()
+    panel.rule("min-p")
+    panel.region.get_by_role("button", name="Add a rule").click()
+    options = panel.page.eval_on_selector_all("#sm-rule-2 option", "all => all.map((one) => [one.value, one.disabled])")
+    assert not {"none", "greedy", "mirostat"} & {name for name, _ in options}
+    assert [name for name, disabled in options if disabled] == ["min-p"]
+    plain = panel.page.eval_on_selector("#sm-rule-2 option[value=top-h]", "one => one.textContent")
+    assert plain == f"Top-H: {CATALOG['top-h'].plain}"
+
+
+def test_links_presets_and_the_next_visit_carry_a_chain(
+    panel: Panel, browser: Browser, site: tuple[Server, Path]
+) -> None:
+    panel.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    panel.rule("top-n-sigma")
+    panel.region.get_by_role("button", name="Add a rule").click()
+    panel.region.get_by_role("combobox", name="Rule 2").select_option("top-p")
+    panel.slide("n", 1.3)
+    chosen = panel.last()["sampling"]
+    assert chosen["rule"] == "top-n-sigma+top-p"
+    panel.region.get_by_role("button", name="Copy link").click()
+    link = panel.page.evaluate("navigator.clipboard.readText()")
+    assert "#rule=top-n-sigma&n-sigma=1.3&rule=top-p&temperature=1" in link
+    with browser.new_context() as elsewhere:
+        other = Panel(elsewhere.new_page())
+        other.open(link)
+        other.put(TEXT)
+        other.rest()
+        assert other.last()["sampling"] == chosen
+        assert other.errors == []
+    save(panel, "both")
+    panel.rule("none")
+    panel.region.get_by_role("combobox", name="Preset").select_option(label="both")
+    panel.rest()
+    assert panel.last()["sampling"] == chosen
+    panel.page.reload()
+    panel.put(TEXT)
+    panel.rest()
+    assert panel.last()["sampling"] == chosen
+
+
+def test_top_ws_beta_follows_the_temperature_on_the_page(panel: Panel) -> None:
+    panel.region.get_by_role("combobox", name="Preset").select_option(label="Top-W, the paper's, β by temperature")
+    panel.rest()
+    beta = panel.region.get_by_role("slider", name="β", exact=True)
+    expect(beta).to_be_disabled()
+    expect(beta).to_have_attribute("aria-valuetext", "3.75 = 1.5 + 1.5·T")
+    panel.slide("Temperature", 2)
+    expect(beta).to_have_attribute("aria-valuetext", "4.50 = 1.5 + 1.5·T")
+    assert panel.last()["sampling"]["values"]["beta_by"] == "temperature"
+    assert panel.region.get_by_role("combobox", name="Preset").input_value() == ""  # another temperature
+
+
+def test_the_papers_temperatures_are_reachable(panel: Panel) -> None:
+    exact = panel.region.get_by_role("spinbutton", name="Temperature")
+    exact.fill("10")
+    exact.press("Enter")
+    panel.rest()
+    assert panel.last()["temperature"] == 10
+    expect(panel.region.get_by_role("slider", name="Temperature", exact=True)).to_have_value("10")
+    exact.fill("99")
+    exact.press("Enter")
+    expect(exact).to_have_value("10")
+    panel.slide("Temperature", 1)
+    assert panel.last()["temperature"] == 1
+
+
 def test_a_link_carries_all_that_decides_the_drafts(panel: Panel, browser: Browser, site: tuple[Server, Path]) -> None:
     panel.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     panel.region.get_by_role("combobox", name="Method").select_option("sampled+superposed")
@@ -610,6 +719,10 @@ def test_an_own_preset_keeps_how_many_drafts_and_how_they_are_drawn(panel: Panel
 
 BAD_LINKS = [
     ("rule=top-q", "rule top-q given; one of none, greedy"),
+    ("rule=top-p&rule=top-q", "rule top-q given; one of none, greedy"),
+    ("rule=top-p&rule=top-p", "every rule at most once expected."),
+    ("rule=top-p&rule=greedy", "rule greedy given with other rules; it cannot be combined."),
+    ("rule=top-p&rule=min-p&beta=3", "beta given for top-p, min-p and superposed, which have no control of that name."),
     ("rule=top-p&top-p=3", "top-p 3 given; a number from 0 to 1 expected."),
     ("rule=top-p&beta=3", "beta given for top-p and superposed, which have no control of that name."),
     ("mode=sampled&samples=3", "samples given for none and sampled, which have no control of that name."),
@@ -619,7 +732,7 @@ BAD_LINKS = [
     ("rule=none&mixing=cubic", "mixing cubic given; one of linear, geometric expected."),
     ("rule=top-k&top-k=2.5", "top-k 2.5 given; a whole number from 1 to 1000 expected."),
     ("rule=top-w&metric=taxi", "metric taxi given; one of l2, cosine, uniform expected."),
-    ("temperature=99", "temperature 99 given; 0.05 to 4 expected."),
+    ("temperature=99", "temperature 99 given; 0.05 to 10 expected."),
     ("mode=best", "mode best given; one of superposed"),
     ("rule=none&seed=-1", "seed -1 given; a whole number"),
 ]

@@ -13,9 +13,11 @@ from typing import Any, cast
 import pytest
 from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page, expect
 
+import ngram_builder
 from app.personal import PersonalStores
 from core.models.adapter import Result, save
 from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
+from tests.ngram_tools import WordTokenizer
 from tests.test_adapter import SHAPES, adapter_for
 from tests.test_learner import SAYS
 from tests.test_page import BEFORE, Editor
@@ -220,6 +222,48 @@ def test_after_forgetting_the_page_says_that_the_model_learns_again(editor: Edit
     expect(me.locator(".ps-adapter")).to_be_hidden()
     me.get_by_role("button", name="Stop").click()
     expect(me.locator(".ps-ended")).to_contain_text("Text was forgotten, so the model began to learn again. Stopped.")
+# ---------------------------------------------------------------- common phrases
+
+
+@pytest.fixture(scope="module")
+def harbour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A domain's store for the page's tokenizer, and one for another."""
+    folder = tmp_path_factory.mktemp("harbour")
+    (folder / "manuals.txt").write_text("The quay warden logs every mooring. " * 30)
+    ngram_builder.build(
+        [str(folder / "manuals.txt")], folder / "harbour.ngram", cast(Any, ByteTokenizer()), name="bytes"
+    )
+    (folder / "words.txt").write_text("1 2 3 4 " * 30)
+    ngram_builder.build([str(folder / "words.txt")], folder / "words.ngram", cast(Any, WordTokenizer()), name="words")
+    return folder
+
+
+def test_a_domains_store_is_added_weighed_and_removed(page: Page, harbour: Path) -> None:
+    section = page.get_by_role("region", name="Common phrases")
+    items = section.locator(".ps-base")
+    expect(items).to_have_count(1)
+    expect(items.first).to_contain_text("General English")
+    expect(items.first).to_contain_text("was built for the tokenizer of SmolLM2-135M-Instruct")  # what to do
+    section.get_by_role("textbox", name="Add a store").fill(str(harbour / "harbour.ngram"))
+    section.get_by_role("button", name="Add", exact=True).click()
+    expect(items).to_have_count(2)
+    expect(items.nth(1)).to_contain_text("tokenizer of bytes")
+    expect(items.nth(1)).to_contain_text("manuals.txt")
+    expect(items.nth(1)).to_contain_text("kB")
+    section.get_by_role("slider", name="harbour: weight").fill("0.4")
+    section.get_by_role("checkbox", name="General English: use in drafts").uncheck()
+    expect(items.nth(0).get_by_role("slider")).to_be_disabled()
+    section.get_by_role("textbox", name="Add a store").fill(str(harbour / "words.ngram"))
+    section.get_by_role("button", name="Add", exact=True).click()
+    error = section.get_by_role("alert").filter(has_text="polydraft ngram build SOURCE -o FILE --tokenizer MODEL")
+    expect(error).to_be_visible()
+    page.reload()
+    page.get_by_role("tab", name="My writing").click()
+    expect(section.get_by_role("slider", name="harbour: weight")).to_have_value("0.4")
+    expect(section.get_by_role("checkbox", name="General English: use in drafts")).not_to_be_checked()
+    section.get_by_role("button", name="Remove harbour").click()
+    expect(items).to_have_count(1)
+    section.get_by_role("checkbox", name="General English: use in drafts").check()
 
 
 # ---------------------------------------------------------------- the tab

@@ -56,7 +56,8 @@ export function readLink(panel, parts) {
   const rule = named.length ? chainOf(named) : choice.usual.rule;
   const refusal = choice.refusal(rule);
   if (refusal) return refusal;
-  const ruleControls = (named.length ? named : [rule]).flatMap((name) => rules.get(name)?.controls ?? []);
+  const names = named.length ? named : [rule];
+  const ruleControls = names.flatMap((name) => rules.get(name)?.controls ?? []);
   const mode = modes.get(given.mode ?? choice.usual.mode);
   if (!mode) return `mode ${given.mode} given; one of ${[...modes.keys()].join(", ")} expected.`;
   const temperature = Number(given.temperature ?? usual);
@@ -87,7 +88,7 @@ export function readLink(panel, parts) {
       continue;
     }
     const control = [...ruleControls, ...mode.controls, ...way.controls].find(({ flag }) => flag === name);
-    if (!control) return `${name} given for ${choice.titleOf(rule)} and ${mode.name}, which have no control of that name.`;
+    if (!control) return `${name} given for ${names.join(", ")} and ${mode.name}, which have no control of that name.`;
     const value = control.choices.length ? text : numberIn(text);
     const wrong = problem(control, value);
     if (wrong) return `${name} ${text} given; ${wrong} expected.`;
