@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 import ngram_builder
 from app import bench, evals
+from app.base_stores import BaseStores
 from app.bench import BENCHES, WITH_STORE
 from app.bench.report import BenchOptions
 from app.cli import app
@@ -18,7 +19,7 @@ from app.evals import EVALS
 from app.evals.options import USES
 from app.server import serve
 from core.autocomplete import load_autocomplete
-from core.ngram import StoreError
+from core.ngram import NgramStore, StoreError
 from core.ngram.base import BASE_STORE, base_store, chosen
 from tests.ngram_tools import WordTokenizer
 
@@ -39,7 +40,7 @@ def foreign(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "words.ngram"
 
 
-def test_a_domains_store_is_built_and_used(tmp_path: Path) -> None:
+def test_a_domains_store_is_built_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As docs/ngram-stores.md shows it, with the default model."""
     (tmp_path / "manuals.txt").write_text((PHRASE + "\n\n") * 40)
     domain = tmp_path / "harbour.ngram"
@@ -52,6 +53,13 @@ def test_a_domains_store_is_built_and_used(tmp_path: Path) -> None:
         texts[str(store)] = [draft["text"] for draft in json.loads(shown.stdout)["drafts"]]
     assert texts[str(domain)][0].startswith(" bay of the sea")
     assert not texts["none"][0].startswith(" bay")
+    text = "The quay warden logs every mooring in the green"
+    both = run("complete", text, "--json", "--base-store", "default", "--base-store", f"{domain}=0.6")
+    assert json.loads(both.stdout)["drafts"][0]["text"].startswith(" bay of the sea")
+    monkeypatch.setattr("core.ngram.base.choice_file", lambda: tmp_path / "base-stores.json")
+    BaseStores(NgramStore.open(domain).fingerprint).add(str(domain))  # as on the page
+    chosen_there = run("complete", text, "--json")
+    assert json.loads(chosen_there.stdout)["drafts"][0]["text"].startswith(" bay of the sea")
 
 
 def test_a_choice_is_a_file_none_or_the_apps_own(tmp_path: Path, foreign: Path) -> None:

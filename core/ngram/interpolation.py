@@ -186,13 +186,20 @@ WHOLE = Trust(shares=(0.5, 0.95, 0.4, 0.4, 0.95), exponent=3.0, types_weight=2.0
 
 @dataclass(frozen=True)
 class Mixed:
-    """One store in a mixture: with its α, its trust, and whether it is personal. A personal store also proposes tokens,
-    and the tokens that it decided on are marked."""
+    """One store in a mixture.
+
+    Attributes:
+        store, alpha, trust: with its α and its trust.
+        personal: the tokens that it decided on are marked.
+        proposing: it proposes the tokens that followed the longest known contexts of this order and above as
+            candidates; 0 for none.
+    """
 
     store: Store
     alpha: float = DEFAULT["alpha"]
     trust: Trust = PRUNED
     personal: bool = False
+    proposing: int = 0
 
 
 class Linear(Interpolation):
@@ -263,10 +270,10 @@ class Linear(Interpolation):
     def _proposed(self, context: Sequence[int], limit: int) -> list[int]:
         found: dict[int, None] = {}
         for mixed in self.stores:
-            if not (mixed.personal and mixed.alpha):
+            if not (mixed.proposing and mixed.alpha):
                 continue
             for n in sorted(mixed.store.orders, reverse=True):
-                if len(found) >= limit or n <= 2:  # one token alone is too little context for a proposal
+                if len(found) >= limit or n < mixed.proposing:
                     break
                 if len(context) >= n - 1:
                     found.update(dict.fromkeys(i for i, _ in mixed.store.continuations(context[1 - n :], limit)))
