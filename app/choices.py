@@ -107,7 +107,7 @@ class Choices:
 def only_grows(settings: DraftSettings) -> bool:
     """Whether settled drafts only grow. In the other modes they may be replaced or corrected."""
     if settings.sampling.mode == "superposed":
-        return settings.distinct and not settings.verify
+        return settings.distinct and not settings.verify and not settings.reset_every
     return settings.sampling.mode in ("greedy", "branching", "sampled")
 
 

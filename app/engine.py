@@ -31,6 +31,7 @@ from app import sampling, speculation
 from app.closest import closest
 from app.jobs import Event, Job, Position, Result, Visit
 from core.errors import ContextFull, InputError, PolydraftError
+from core.options import LONGEST
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -298,7 +299,8 @@ class Engine:
     def _opened(self, request: DraftRequest) -> Session:
         """An empty session. Closes idle sessions to make room for it."""
         model = self.autocomplete.model
-        size = min(len(request.before), self.autocomplete.window) + ROOM  # a token has at least one character
+        more = max(ROOM, ROOM - LONGEST + request.settings.length)
+        size = min(len(request.before), self.autocomplete.window) + more  # a token has at least one character
         while not model.has_room(size) and self._evict():
             pass
         if len(self._running) > 1 and not model.has_room(size):

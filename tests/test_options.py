@@ -12,6 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from app import sampling
+from app.choices import only_grows
 from app.flags import DRAFT_FLAGS
 from app.sampling_routes import catalogue
 from app.settings import DraftSettings, options
@@ -190,6 +191,8 @@ def test_a_long_text_needs_resets() -> None:
     long = DraftSettings(length=200, reset_every=10).drafting()
     assert (long["length"], long["reset_every"], long["end_below"], long["one_line"]) == (200, 10, 0.0, False)
     assert "reset_every" not in DraftSettings().drafting()
+    assert not only_grows(DraftSettings(length=40, reset_every=10))  # a reset replaces the other drafts
+    assert only_grows(DraftSettings())
 
 
 def test_a_preset_names_options_that_exist_within_their_ranges() -> None:
