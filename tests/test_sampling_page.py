@@ -192,7 +192,7 @@ def test_each_rule_is_drawn_as_the_core_has_it_and_reaches_the_drafts(panel: Pan
     for rule, entry in CATALOG.items():
         panel.rule(rule)
         panel.wait(lambda rule=rule: drawn_as(panel, rule), f"the chart of {rule}")
-        expect(panel.region.locator("#sm-says")).to_contain_text(entry.says)
+        expect(panel.region.locator("#sm-rule-says")).to_contain_text(entry.says)
         for control in entry.controls:
             if control.main:
                 slider = panel.region.get_by_role("slider", name=control.label, exact=True)
@@ -910,7 +910,7 @@ def test_nothing_overflows_and_the_text_stays_in_sight(
 def test_keyboard_alone_is_enough(panel: Panel) -> None:
     panel.button.focus()
     reached = []
-    for _ in range(12):  # from "Copy link" to the drawings' tabs
+    for _ in range(13):  # from "Copy link" to the drawings' tabs
         panel.press("Tab")
         reached.append(panel.page.evaluate("document.activeElement.id || document.activeElement.className"))
         outline = panel.page.evaluate(  # a style's ring is drawn around its name

@@ -71,7 +71,8 @@ def cuts(
         rule, values, embeddings: as of `sampler`.
     Raises: as `sampler` does.
     """
-    arguments, found = checked_rule(rule, values or {}), []
+    arguments = checked_rule(rule, values or {})
+    found: list[Rule] = []
     for entry in entries_of(rule):
         kind = RULES.get(entry.name)
         if kind is None:
