@@ -20,7 +20,7 @@ export class SettingsBar {
     this.values = {};
     const kept = recallSettings();
     for (const input of this.inputs) {
-      if (allows(input, kept[input.name])) fill(input, kept[input.name]);
+      if (allows(input, kept[input.name])) fill(input, /** @type {any} */ (kept[input.name]));
       this.read(input);
       input.addEventListener("input", () => {
         this.read(input);
