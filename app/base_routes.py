@@ -28,7 +28,7 @@ class NamedFile(BaseModel):
     file: str = Field(min_length=1, max_length=4096)
 
 
-class Changed(NamedFile):
+class ChangedStore(NamedFile):
     on: bool
     weight: float = Field(gt=0, le=1)
 
@@ -53,7 +53,7 @@ def add_routes(app: FastAPI, stores: Callable[[], BaseStores], parsed: Parsed) -
 
     @app.post("/api/base-stores/change")
     async def change(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Changed)
+        asked = await parsed(request, ChangedStore)
         await run_in_threadpool(stores().change, asked.file, asked.on, asked.weight)
         return {}
 
