@@ -35,10 +35,10 @@ from app.refusals import Refused, parsed, refuse
 from app.requests import DraftRequest
 from app.running import PORT
 from app.service import DraftService, load_failure
-from app.speculation import add_draft_model
+from app.speculation import offer_draft_model
 from app.streaming import Streamed, as_line
 from app.threads import take_turns_quickly
-from core.errors import InputError, PolydraftError
+from core.errors import InputError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -242,10 +242,7 @@ def serve(
         try:
             loaded = load_autocomplete(name, backend, precision=precision, beside=True, bases=bases)
             if draft_model is not None:
-                try:
-                    add_draft_model(loaded, draft_model, backend, precision)
-                except PolydraftError as error:  # a model chosen on the page may have another tokenizer
-                    loaded.remark(f"The draft model is not used: {error}")
+                offer_draft_model(loaded, draft_model, backend, precision)
             return_freed()
             once_loaded()
             return loaded

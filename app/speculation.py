@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from core.controls import DRAFTERS, SPECULATING, SPECULATIONS
-from core.errors import InputError
+from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
     from app.settings import DraftSettings
@@ -94,6 +94,15 @@ def add_draft_model(autocomplete: Autocomplete, name: str, backend: str = "auto"
         small.close()
         raise
     autocomplete.draft_model = small
+
+
+def offer_draft_model(autocomplete: Autocomplete, name: str, backend: str = "auto", precision: str = "file") -> None:
+    """As `add_draft_model`, for the app: a problem is a notice, because the user may load a model with another tokenizer
+    later."""
+    try:
+        add_draft_model(autocomplete, name, backend, precision)
+    except PolydraftError as error:
+        autocomplete.remark(f"The draft model is not used: {error}")
 
 
 PROPOSERS: dict[str, Proposer] = {

@@ -96,6 +96,13 @@ def test_the_page_is_told_why_there_is_no_draft_model(loaded: Autocomplete, smal
     assert chosen.by.drafter.name == "model table"
 
 
+def test_a_draft_model_that_does_not_fit_the_apps_model_is_a_notice(loaded: Autocomplete, smaller: list[Any]) -> None:
+    speculation.offer_draft_model(loaded, "other")
+    loaded.adapt()  # computes the notice again
+    assert loaded.draft_model is None
+    assert "The draft model is not used: table and table have different tokenizers" in (loaded.notice or "")
+
+
 @pytest.mark.parametrize("drafter", sorted(DRAFTERS.keys() - {"eagle3", "model"}))
 def test_lossless_drafts_come_token_by_token_with_how_each_came(drafter: str) -> None:
     found = made("--speculate", "lossless", "--drafter", drafter, "--k", "2", "--length", "20", "--tree-size", "4")
