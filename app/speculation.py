@@ -97,8 +97,8 @@ def add_draft_model(autocomplete: Autocomplete, name: str, backend: str = "auto"
 
 
 def offer_draft_model(autocomplete: Autocomplete, name: str, backend: str = "auto", precision: str = "file") -> None:
-    """As `add_draft_model`, for the app: a problem is a notice, because the user may load a model with another tokenizer
-    later."""
+    """As `add_draft_model`, for the app: a problem is a notice, because the user may later load a model with another
+    tokenizer."""
     try:
         add_draft_model(autocomplete, name, backend, precision)
     except PolydraftError as error:
