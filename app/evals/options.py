@@ -72,7 +72,17 @@ class Use:
 
 
 _TEMPLATED = ("coverage", "answers")  # they make their questions themselves
-_AT_PLACES = ("drafts", "personal", "verified", "tune", "tune-paper", "perplexity", "repetition", "linearity")
+_AT_PLACES = (
+    "drafts",
+    "personal",
+    "adapter",
+    "verified",
+    "tune",
+    "tune-paper",
+    "perplexity",
+    "repetition",
+    "linearity",
+)
 
 # By the name of the parameter. The help texts and the refusals are made from here.
 USES = {
