@@ -116,8 +116,8 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
         server = Server(create_app(service))
         editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
         page = editor.page
-        page.get_by_role("button", name="Settings").click()
-        page.get_by_role("group", name="How drafts are made").get_by_role("button", name="Advanced").click()
+        editor.open_settings()
+        page.locator("[data-do=more]").click()
         page.get_by_role("button", name="Choose…").click()
         dialog = page.get_by_role("dialog", name="Model")
         expect(dialog.get_by_role("listitem")).to_have_count(3)

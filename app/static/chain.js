@@ -25,7 +25,7 @@ export class Chain {
       <ol class="sm-chain" aria-label="Rules, in the order in which they are applied"></ol>
       <button type="button" class="sm-add">Add a rule</button>
       <p class="sm-says sm-order" hidden>The temperature comes first, then the rules from top to bottom.</p>
-      <ul class="sm-chain-notes" role="status"></ul>`;
+      <div role="status"><ul class="sm-chain-notes"></ul></div>`;
     this.list = /** @type {HTMLElement} */ (box.querySelector("ol"));
     this.more = /** @type {HTMLButtonElement} */ (box.querySelector(".sm-add"));
     this.more.addEventListener("click", () => {
