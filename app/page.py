@@ -41,8 +41,9 @@ CHANCES = (
 
 # Opens the choice of the model.
 MODEL = (
-    '<div class="pd-option"><span><label for="pd-models-open">Model</label></span>'
+    '<div class="pd-option"><span><span id="pd-models-label">Model</span></span>'
     '<button type="button" id="pd-models-open" data-do="models" aria-haspopup="dialog" '
+    'aria-labelledby="pd-models-label pd-models-open" '
     'aria-describedby="pd-models-how">Choose…</button>'
     '<small id="pd-models-how">Load another model while this one goes on drafting.</small></div>'
 )

@@ -22,6 +22,9 @@ export class BaseStores {
     this.tab = tab;
     this.find = tab.find;
     this.fixed = false;
+    /** Changes that are sent one after the other, and how many of them are not answered yet. */
+    this.sending = Promise.resolve();
+    this.waiting = 0;
     tab.onSubmit(".ps-base-add", async (form) => {
       await postJson("/api/base-stores/add", { file: field(form, "file").value.trim() });
       form.reset();
@@ -32,6 +35,7 @@ export class BaseStores {
 
   async refresh() {
     const { stores, fixed } = /** @type {{stores: BaseStore[], fixed: boolean}} */ (await getJson("/api/base-stores"));
+    if (this.waiting) return; // a newer change would be undone on the page; its answer draws the list
     this.fixed = fixed;
     const list = this.find(".ps-bases");
     const shown = /** @type {HTMLElement[]} */ ([...list.children]);
@@ -84,13 +88,18 @@ export class BaseStores {
   /** @param {HTMLElement} item */
   change(item) {
     const [on, weight] = this.inputs(item);
-    return this.tab.act(async () => {
-      try {
-        await postJson("/api/base-stores/change", { file: item.dataset.file, on: on.checked, weight: Number(weight.value) });
-      } finally {
-        await this.refresh();
-      }
-    }, item);
+    const body = { file: item.dataset.file, on: on.checked, weight: Number(weight.value) };
+    this.waiting++;
+    this.sending = this.sending.then(() =>
+      this.tab.act(async () => {
+        try {
+          await postJson("/api/base-stores/change", body);
+        } finally {
+          this.waiting--;
+          await this.refresh();
+        }
+      }, item),
+    );
   }
 
   /**

@@ -16,7 +16,7 @@ import { newElement, setText, size } from "./wording.js";
  * @param {() => void} loaded called after the server has loaded the model
  */
 export function offerModel(root, unavailable, loaded) {
-  const shown = root.querySelector(".pd-other-model");
+  const shown = root.querySelector(".pd-foot .pd-other-model");
   if (!unavailable || shown) {
     if (!unavailable) shown?.remove();
     return;
