@@ -22,7 +22,7 @@ def offered(serving: str, folder: Path | None = None) -> list[dict[str, Any]]:
         serving: the name or path of the model that drafts; "" for none. It is listed wherever its file lies.
         folder: None is the one in the user's data folder.
     """
-    found = [(DEFAULT, DEFAULT, 0)]
+    found = [(DEFAULT, "Default model", 0)]
     folder = folder or models_folder()
     for path in sorted(folder.iterdir()) if folder.is_dir() else []:
         if path.suffix.lower() == ".gguf" and path.is_file():

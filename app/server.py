@@ -38,7 +38,7 @@ from app.service import DraftService, load_failure
 from app.speculation import offer_draft_model
 from app.streaming import Streamed, as_line
 from app.threads import take_turns_quickly
-from core.errors import InputError
+from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send

@@ -77,13 +77,13 @@ def test_models_in_the_models_folder_are_listed(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     found = offered(str(tmp_path / "small.gguf"), tmp_path)
     assert [(one["name"], one["bytes"], one["serving"]) for one in found] == [
-        ("default", 0, False),
+        ("Default model", 0, False),
         ("small", 2000, True),
         ("trained", 2, False),
     ]
     assert found[2]["model"] == str(tmp_path / "trained")
     elsewhere = offered("/models/good.gguf", tmp_path / "missing")
-    assert [(one["name"], one["serving"]) for one in elsewhere] == [("default", False), ("good", True)]
+    assert [(one["name"], one["serving"]) for one in elsewhere] == [("Default model", False), ("good", True)]
 
 
 def test_the_route_names_the_model_that_drafts_and_the_one_being_loaded(server: Server) -> None:

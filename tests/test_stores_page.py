@@ -222,6 +222,8 @@ def test_after_forgetting_the_page_says_that_the_model_learns_again(editor: Edit
     expect(me.locator(".ps-adapter")).to_be_hidden()
     me.get_by_role("button", name="Stop").click()
     expect(me.locator(".ps-ended")).to_contain_text("Text was forgotten, so the model began to learn again. Stopped.")
+
+
 # ---------------------------------------------------------------- common phrases
 
 

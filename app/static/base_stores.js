@@ -4,6 +4,7 @@
  * and off, weighs, adds and removes them.
  */
 
+import { drawSlider } from "./sliders.js";
 import { getJson, postJson } from "./transport.js";
 import { field, newElement, plural, setText, size } from "./wording.js";
 
@@ -54,7 +55,7 @@ export class BaseStores {
       <div class="ps-what"><h4></h4><p class="ps-facts"></p><p class="ps-facts ps-sources"></p><p class="ps-problem" hidden></p></div>
       <div class="ps-switches">
         <label><input type="checkbox" role="switch" class="ps-on"> Use in drafts</label>
-        <label class="ps-weight">Weight <input type="range" min="0.05" max="1" step="0.05"> <output></output></label>
+        <label class="ps-weight pd-option"><span>Weight <output></output></span> <input type="range" min="0.05" max="1" step="0.05"></label>
         <button type="button" class="ps-remove">Remove</button>
       </div>
       <p class="ps-error" role="alert" hidden></p>`);
@@ -66,7 +67,7 @@ export class BaseStores {
     weight.setAttribute("aria-label", `${name}: weight`);
     on.addEventListener("change", () => this.change(item));
     weight.addEventListener("change", () => this.change(item));
-    weight.addEventListener("input", () => setText(item, "output", Number(weight.value).toFixed(2)));
+    weight.addEventListener("input", () => drawWeight(item, Number(weight.value)));
     const remove = /** @type {HTMLElement} */ (item.querySelector(".ps-remove"));
     remove.setAttribute("aria-label", `Remove ${name}`);
     remove.addEventListener("click", () =>
@@ -110,8 +111,7 @@ export class BaseStores {
     const { own, problem, bytes, tokenizer, tokens, documents, ngrams, orders, sources } = store;
     const [on, weight] = this.inputs(item);
     on.checked = store.on;
-    weight.value = String(store.weight);
-    setText(item, "output", store.weight.toFixed(2));
+    drawWeight(item, store.weight);
     on.disabled = this.fixed;
     weight.disabled = this.fixed || !store.on;
     /** @type {HTMLElement} */ (item.querySelector(".ps-remove")).hidden = own || this.fixed;
@@ -124,4 +124,13 @@ export class BaseStores {
     box.hidden = !problem;
     box.textContent = problem ?? "";
   }
+}
+
+/**
+ * @param {HTMLElement} item
+ * @param {number} weight
+ */
+function drawWeight(item, weight) {
+  setText(item, "output", weight.toFixed(2));
+  drawSlider(/** @type {HTMLInputElement} */ (item.querySelector("[type=range]")), weight, weight.toFixed(2));
 }

@@ -70,8 +70,8 @@ export class Chain {
     const id = at ? `sm-rule-${at + 1}` : "sm-rule";
     const step = document.createElement("li");
     step.innerHTML = `
-      <div class="sm-step"><label for="${id}">Rule${at ? ` ${at + 1}` : ""}</label> <select id="${id}" aria-describedby="${id}-says"></select>
-        <span class="sm-moves"></span></div>
+      <div class="sm-step"><label for="${id}">Rule${at ? ` ${at + 1}` : ""}</label> <span class="sm-moves"></span>
+        <select id="${id}" aria-describedby="${id}-says"></select></div>
       <p class="sm-says" id="${id}-says"></p>`;
     const select = /** @type {HTMLSelectElement} */ (step.querySelector("select"));
     for (const rule of choice.rules.values()) {
