@@ -1,8 +1,8 @@
-"""Trains the adapters of personal stores beside the server: one at a time, in a process of its own at low priority,
-which pauses while somebody types.
+"""Trains the adapters of personal stores beside the server: one at a time, in a separate process at low priority, which
+pauses while the user types.
 
-A thread starts each process (`app.learner_child`), tells it when to pause, and ends it; another one reads what it
-says. When the server ends, however that comes about, the process's input ends, and so does the process.
+A thread starts each process (`app.learner_child`), pauses and ends it; another one reads its output. When the server
+ends, even if it is killed, the process's input is closed, and the process ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from core.errors import PolydraftError
 
 COMMAND = (sys.executable, "-P", "-m", learner_child.__name__)  # -P: a package of the working folder may be called app
 QUIET = 3.0  # seconds without a request for drafts until training goes on
-GRACE = learner_child.PATIENCE + 5  # seconds after which a process that was told to end is killed …
+GRACE = learner_child.PATIENCE + 5  # seconds after which a process that does not end on request is killed …
 HURRY = 3.0  # … and when the server ends; writing the state takes less than one
 SHOWN = 300  # characters of a failed process's last line in a message
 
@@ -46,14 +46,14 @@ class Training:
     """The training of one store's adapter.
 
     Attributes:
-        again: whether an earlier adapter was removed together with text, and this one learns from what is left.
-        state: of it; only one runs at a time.
-        paused: while somebody types.
-        stopping: it was told to end.
-        says: what is being done.
-        share, left: of the training that is done, 0 to 1; seconds left, if known.
+        again: whether it replaces an adapter that was removed together with text, and learns from the remaining text.
+        state: of the training; only one runs at a time.
+        paused: whether it waits while the user types.
+        stopping: whether its end was requested.
+        says: a description of the current stage.
+        share, left: the share that is done, 0 to 1; the seconds left, if known.
         curve: (tokens trained, mean ln p of held-out text).
-        message: how it ended, in words; "" if the adapter is used.
+        message: a sentence on its end; "" if the adapter is used.
         failed: whether an error ended it.
     """
 
@@ -72,8 +72,9 @@ class Training:
 
 @dataclass
 class _Task:
-    """A training with what only this module needs: the store's `removals` when it was ordered; the last answer of its
-    process; whether that has closed its output; whether it is dropped or starts anew when the process has ended."""
+    """A training with the fields that only this module uses: the store's `removals` when it was requested; the last
+    response of its process; whether the process has closed its output; whether the training is dropped or starts anew
+    when the process has ended."""
 
     training: Training
     order: Order
@@ -85,7 +86,7 @@ class _Task:
 
 
 class Learner:
-    """Trains adapters. Any thread may call its methods; none of them waits for a process, but `close`."""
+    """Trains adapters. Any thread may call its methods; only `close` waits for a process."""
 
     def __init__(
         self,
@@ -95,7 +96,8 @@ class Learner:
         quiet: float = QUIET,
     ) -> None:
         """Args:
-        order: what to train for a store, and its `removals`; raises PolydraftError if it cannot be trained.
+        order: returns the order for a store's process, and the store's `removals`; raises PolydraftError if the store
+            cannot be trained.
         gave_up: called when an adapter that was removed with text is not trained again.
         command: of the process; None is `COMMAND`.
         """
@@ -140,7 +142,7 @@ class Learner:
             self._gave_up(store)
 
     def drop(self, store: str) -> None:
-        """The store is about to be deleted: ends its training, and forgets it."""
+        """Ends the training of a store that will be deleted, and removes it from the list."""
         with self._changed:
             task = self._tasks.get(store)
             if task is None:
@@ -152,7 +154,7 @@ class Learner:
             self._changed.notify_all()
 
     def follow(self, rows: Iterable[dict[str, Any]]) -> None:
-        """Starts what the removal of text makes necessary.
+        """Starts the trainings that the removal of text makes necessary.
 
         Args:
             rows: of stores: "store", the number of its "removals", and whether it is "relearning"; or a "problem".
@@ -179,7 +181,7 @@ class Learner:
                         self._tasks[store] = _Task(ended, Order(""), removals)
 
     def typed(self) -> None:
-        """Somebody types: pauses the training for a moment."""
+        """Pauses the training for a moment, because the user types."""
         self._typed = time.monotonic()
         task = self._running
         if task is not None and not task.training.paused:
@@ -233,7 +235,7 @@ class Learner:
             self._gave_up(store)
 
     def _next(self) -> _Task | None:
-        """Waits for a task, and until nobody types; None at the end."""
+        """Waits for a task, and until the user does not type. Returns the task; None at the end."""
         with self._changed:
             while not self._closing:
                 task = next((task for task in self._tasks.values() if task.training.state == "waiting"), None)
@@ -276,7 +278,7 @@ class Learner:
             return self._ending(task, process.returncode, log)
 
     def _steer(self, task: _Task, commands: IO[bytes]) -> None:
-        """Gives the order, and tells the process when to pause, until it ends or is to end."""
+        """Sends the order and the pauses to the process, until the process ends or its end is requested."""
         said = [json.dumps(asdict(task.order))]
         with suppress(BrokenPipeError), commands:  # the process has ended
             while True:
@@ -297,7 +299,7 @@ class Learner:
         return self._closing or task.silent or task.training.stopping
 
     def _read(self, task: _Task, answers: IO[bytes]) -> None:
-        """Follows what the process says, to the end."""
+        """Reads the output of the process to its end."""
         for line in answers:
             if not line.endswith(b"\n"):
                 break  # it was killed while it wrote

@@ -123,13 +123,6 @@ class PersonalStores:
         with closing(self._open(name)) as store:
             return store.add(origin, [text])
 
-    def add_files(self, name: str, paths: list[str], progress: Callable[[float, str], None]) -> Any:
-        """Adds files and folders; see `ngram_builder.personal.add`."""
-        from ngram_builder import personal
-
-        with closing(self._open(name)) as store:
-            return personal.add(store, paths, progress)
-
     def add_file(self, name: str, path: Path, origin: str, progress: Callable[[float], None]) -> Added:
         """Adds one file under its own name; see `ngram_builder.personal.add_file`.
 
@@ -208,9 +201,9 @@ class PersonalStores:
 
 
 def about_adapter(store: PersonalStore) -> dict[str, Any] | None:
-    """What the adapter that was trained on a store's text brought: "says", a sentence; "finished", whether it was
-    trained to an end; "better", whether drafts may use it; "on", whether they do; "strength", and "usual", the one
-    found in training. None if there is none."""
+    """Returns the effect of the adapter that was trained on a store's text: "says", a sentence; "finished", whether the
+    training was completed; "better", whether drafts may use it; "on", whether they do; "strength", and "usual", the one
+    found in training. None without an adapter."""
     from core.models.adapter import WEIGHTS, AdapterError, load
 
     if not store.learned.is_dir():

@@ -33,13 +33,13 @@ class Adapters:
 
     @property
     def on(self) -> bool:
-        """Whether the model computes with any."""
+        """Whether the model uses any adapter."""
         return bool(self._on)
 
     def use(self, wanted: Sequence[tuple[Path, float | None]]) -> bool:
-        """Switches to the adapters in these folders, some of which need not exist, each with this strength, or None for
-        that of its result. Some microseconds if nothing has changed. Returns whether the model computes something else
-        now; then sequences must be dropped."""
+        """Switches to the adapters in these folders, of which some may not exist, each with this strength, or None for
+        that of its result. Takes some microseconds if nothing has changed. Returns whether the model's results change;
+        then the caller must drop all sequences."""
         seen = {folder: (state, strength) for folder, strength in wanted if (state := _state(folder))}
         if seen == self._seen:
             return False

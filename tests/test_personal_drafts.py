@@ -134,7 +134,7 @@ def test_learning_is_off_until_it_is_switched_on(tmp_path: Path) -> None:
     assert stores.add_phrase("me", "4 5") == 2
     assert stores.add_text("me", "letter", "1 1 1") == 3
     (tmp_path / "letter.txt").write_text("5 6 7")
-    assert stores.add_files("me", [str(tmp_path / "letter.txt")], lambda *_: None).tokens == 3
+    assert stores.add_file("me", tmp_path / "letter.txt", "letter.txt", lambda _: None).tokens == 3
     listed = stores.list()[0]
     assert (listed["store"], listed["enabled"], listed["learning"], listed["tokens"]) == ("me", True, True, 11)
     assert listed["changed"] > "2020"

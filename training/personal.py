@@ -47,8 +47,8 @@ SAVE_EVERY = 60.0  # seconds
 
 @dataclass(frozen=True)
 class Stage:
-    """What is being done: in words, the share done, the seconds left if known, the mean ln p on held-out text if it was
-    evaluated, and all its values so far, as in `Outcome`."""
+    """The current stage: its description, the share done, the seconds left if known, the mean ln p on held-out text if
+    it was evaluated, and all its values so far, as in `Outcome`."""
 
     says: str
     share: float = 0.0
@@ -100,7 +100,7 @@ def learn(
         going: called before every layer of the model, forward and backward. It may wait, and if it raises, the state is
             written first. `clock` should not count the time that it waits.
         typed: types held-out text with drafts, given the adapter, the documents that it learned and those held out;
-            returns the `characters`, `keys_alone` and `keys` of the result. None: nothing is typed.
+            returns the `characters`, `keys_alone` and `keys` of the result. None: this step is omitted.
     Raises: InputError when there is too little text or memory; StoreError when text of the store was removed meanwhile;
         AdapterError when the adapter cannot be written.
     """
@@ -168,7 +168,7 @@ def learn(
             write()
 
     yield Stage("Evaluating the adapter on held-out text", 1.0, judging, None, tuple(trainer.curve))
-    costs = {0.0: 0.0}  # by strength, of those that were tried
+    costs = {0.0: 0.0}  # by evaluated strength
 
     def too_costly(strength: float) -> bool:
         others = [mean_of(student.logprobs(window, strength)) for window in of_others]

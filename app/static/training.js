@@ -1,8 +1,7 @@
 // @ts-check
 /**
- * What the model learned from a store, in the tab of personal stores: the button that trains it, the progress with the
- * curve of held-out text, and the adapter's switch and strength. The server trains; while it does, this file asks how far
- * it is.
+ * The adapters in the tab of personal stores: the button that trains one, the progress with the curve of held-out text,
+ * and the adapter's switch and strength. The server trains; this file requests the progress.
  */
 
 import { drawSlider } from "./sliders.js";
@@ -15,7 +14,7 @@ import { newElement, setText } from "./wording.js";
  *            says: string, share: number, left: number | null, curve: [number, number][], message: string, failed: boolean}} Row
  */
 
-const EVERY = 1000; // ms between two questions how far it is
+const EVERY = 1000; // ms between two requests for the progress
 const [WIDE, HIGH, MARGIN] = [132, 34, 3]; // of the curve
 
 export class Training {
@@ -51,7 +50,7 @@ export class Training {
         this.tab.announce(ended.map((store) => `${store}: ${this.rows.get(store)?.message || "the model has learned it."}`).join(" "));
       } else this.drawAll();
     } catch {
-      // The editor shows that the server cannot be reached; ask again.
+      // The editor shows that the server cannot be reached; the next request follows.
       this.timer = setTimeout(() => this.ask(), EVERY);
     }
   }
@@ -174,7 +173,7 @@ function drawStrength(slider, strength) {
 }
 
 /**
- * Draw how probable the held-out text became, as a line, with a sentence.
+ * Draw the probability of the held-out text during the training as a line, with a sentence.
  * @param {HTMLElement} box
  * @param {[number, number][]} curve tokens trained, mean ln p
  */

@@ -1,4 +1,4 @@
-"""The folder beside a personal store with what was learned from its text: an adapter and the state of its training.
+"""The folder beside a personal store with the results of learning its text: an adapter and the state of its training.
 
 Its files contain traces of the text, so they are removed together with any part of it. `core.models.adapter` and
 `training.personal` read and write them.
@@ -12,7 +12,7 @@ from pathlib import Path
 from core.ngram.errors import StoreError
 
 ENDING = ".adapter"
-LEAST = 4000  # tokens of a store, below which its held-out text says nothing
+LEAST = 4000  # tokens of a store; the held-out text of a smaller one would be too short for an evaluation
 
 
 def folder_of(store: Path) -> Path:
