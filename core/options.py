@@ -224,7 +224,7 @@ _CONTROLS = (
         "Every draft is continued on its own and kept. Off: the best drafts replace the others, without forks.",
         modes=("superposed", "sampled+superposed"),
     ),
-    _switch("ngrams", True, "Common phrases", "Raises the probability of common phrases, and of yours.", modes=_MIXED),
+    _switch("ngrams", True, "Common phrases", "Favour common phrases, and yours.", modes=_MIXED),
     _choice(
         "mixing",
         ("linear", "geometric"),
