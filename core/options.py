@@ -1,7 +1,8 @@
 """The options of drafting. Each is defined here once: its name, label, default, range, step and a sentence.
 
-`app.settings` makes the HTTP fields, sliders, flags and the README's table from them, and the library's functions take
-their defaults from `DEFAULT`. The options of rules, modes and speculation are in `core.controls`.
+`app.settings` makes the HTTP fields, sliders and flags from them, a test compares them with the table in docs/using.md,
+and the library's functions take their defaults from `DEFAULT`. The options of rules, modes and speculation are in
+`core.controls`.
 """
 
 from __future__ import annotations

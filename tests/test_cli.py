@@ -135,9 +135,9 @@ def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) ->
     ]
 
 
-def test_the_readme_lists_every_setting_as_it_is_defined() -> None:
-    readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
-    _, _, after = readme.partition("| slider | flag | default | range | |\n| --- | --- | --- | --- | --- |\n")
+def test_the_documentation_lists_every_setting_as_it_is_defined() -> None:
+    page = (Path(__file__).parent.parent / "docs" / "using.md").read_text(encoding="utf-8")
+    _, _, after = page.partition("| slider | flag | default | range | |\n| --- | --- | --- | --- | --- |\n")
     assert after.partition("\n\n")[0].splitlines() == table_of_options()
 
 
