@@ -24,7 +24,7 @@ from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram import WHOLE, Linear, Mixed, NgramStore, Trust
 from core.ngram.counts import Counts
-from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, PROPOSES
+from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT
 
 PLACES = 1000
 FOLDS = 5
@@ -154,7 +154,7 @@ def judge(chosen: Sequence[TunedPlace], base: NgramStore | None, setting: Settin
     logs, first, among = 0.0, 0, 0
     for place in chosen:
         mixed = [Mixed(base, ALPHA)] if base is not None else []
-        rule = Linear([*mixed, Mixed(place.store, setting.weight, setting.trust, personal=True, proposing=PROPOSES)])
+        rule = Linear([*mixed, Mixed(place.store, setting.weight, setting.trust, personal=True)])
         usual = list(dict.fromkeys([*place.top, *rule.proposals([place.before], PROPOSALS)[0]]))
         ids = np.array(usual if place.true in usual else [*usual, place.true])
         scores = rule.scores(place.logq(ids, setting.tau)[None], [place.before], ids)[0]

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 ENDING = ".sqlite"
 ALPHA: float = DEFAULT["alpha"]  # the base store's largest weight of any one order
 PERSONAL_WEIGHT: float = DEFAULT["personal_weight"]  # the same for personal stores
-PROPOSES = 3  # the shortest order with which a personal store proposes: one token alone is too little context
-BASE_PROPOSES = 5  # the same for base stores, which know many continuations of short contexts
 
 _NAME = re.compile(r"\w(?:[\w .-]{0,62}\w)?")
 
@@ -47,9 +45,9 @@ def interpolation(
     Raises: InputError for a weight out of range.
     """
     several = base if isinstance(base, Sequence) else [] if base is None else [(base, 1.0)]
-    mixed = [Mixed(store, alpha * weight, proposing=BASE_PROPOSES) for store, weight in several if alpha and weight]
+    mixed = [Mixed(store, alpha * weight) for store, weight in several if alpha and weight]
     if personal_weight:
-        mixed += [Mixed(store, personal_weight, WHOLE, personal=True, proposing=PROPOSES) for store in personal]
+        mixed += [Mixed(store, personal_weight, WHOLE, personal=True) for store in personal]
     return Linear(mixed) if mixed else None
 
 
