@@ -165,9 +165,10 @@ def _main() -> None:
     stay_offline()
     go_last()
     # Whatever libraries print goes to the standard error.
-    with os.fdopen(os.dup(ANSWERS), "w", encoding="utf-8") as out:
+    # The pipe breaks when the server is killed, and then again when the file is closed.
+    with suppress(BrokenPipeError), os.fdopen(os.dup(ANSWERS), "w", encoding="utf-8") as out:
         os.dup2(2, ANSWERS)
-        with suppress(BrokenPipeError), closing(answers(_lines())) as said:
+        with closing(answers(_lines())) as said:
             for answer in said:
                 print(json.dumps(answer), file=out, flush=True)
 

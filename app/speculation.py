@@ -113,8 +113,8 @@ PROPOSERS: dict[str, Proposer] = {
 }
 
 OTHER_MODEL = (
-    "The EAGLE-3 head was trained for the model alone, and a store's adapter is on: drafts stay exact, but fewer of "
-    "its proposals are accepted."
+    "The EAGLE-3 head was trained for the model alone, and a store's adapter is on: drafts stay exact, but its "
+    "proposals may be accepted less often."
 )
 NOT_ADAPTED = (
     "ARC's constants were measured for the model alone, and hold only there, but the adapter of a store is on. Switch "
