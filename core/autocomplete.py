@@ -270,6 +270,7 @@ class Completion:
             earlier=tuple(session.shown),
             after=after,
             all=repeats and mode.drawn,
+            lines=bool(options.reset_every),
         )
         short = options.length if grow else min(SHORT, options.length)
         rows = kept_rows(kept, self._page, len(healing.word_ids), short)

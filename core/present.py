@@ -83,6 +83,7 @@ class Page:
         earlier: the rows of the previous completions, each with the text before it; the latest first.
         after: the text after the caret; a row ends where it begins to repeat it.
         all: whether every draft has a row, also one without text, or with the text of another.
+        lines: whether a draft may have several lines: a text with resets.
     """
 
     tokenizer: Tokenizer
@@ -96,6 +97,7 @@ class Page:
     earlier: Ids[tuple[str, TextDraft]] = ()
     after: str = ""
     all: bool = False
+    lines: bool = False
 
     def drafted(self, row: int, text: str) -> tuple[TextDraft, int] | None:
         """Returns the earlier row with this number that contains this text at the caret, and the number of its
@@ -113,7 +115,7 @@ class Page:
 
     def text(self, ids: list[int]) -> str:
         """Returns the characters that tokens add to the typed text."""
-        return shown(self.tokenizer, ids, self.typed)
+        return shown(self.tokenizer, ids, self.typed, self.lines)
 
 
 def present(drafts: Drafts, page: Page) -> list[TextDraft]:

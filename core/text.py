@@ -14,9 +14,9 @@ _CLUSTERS = regex.compile(r"\X")
 _JOINER = "\u200d"  # a cluster that ends in this zero-width joiner, or in an odd regional indicator, is incomplete
 
 
-def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"") -> str:
-    """Returns the characters that a draft adds to the text, up to the end of its line, without invalid or incomplete
-    characters.
+def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"", lines: bool = False) -> str:
+    """Returns the characters that a draft adds to the text, up to the end of its line unless it may have several
+    `lines`, without invalid or incomplete characters.
 
     Args:
         ids: the draft's tokens.
@@ -26,7 +26,7 @@ def shown(tokenizer: Tokenizer, ids: list[int], typed: bytes = b"") -> str:
     if not data.startswith(typed):
         return ""
     data = data[len(typed) :]
-    for end in (b"\n", b"\r", b"\x00"):
+    for end in (b"\x00",) if lines else (b"\n", b"\r", b"\x00"):
         data = data.split(end, 1)[0]
     try:
         text = data.decode("utf-8")

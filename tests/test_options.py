@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, get_type_hints
 
 import pytest
@@ -24,6 +25,7 @@ from core.ngram.counts import Counts
 from core.options import DRAFTING, SEED, Control
 from core.speculative.options import GenerateOptions, SpeculationOptions
 from core.superposed import superpose
+from core.text import shown
 from tests.table_model import TableModel
 
 ROOT = Path(__file__).parents[1]
@@ -191,6 +193,8 @@ def test_a_long_text_needs_resets() -> None:
     long = DraftSettings(length=200, reset_every=10).drafting()
     assert (long["length"], long["reset_every"], long["end_below"], long["one_line"]) == (200, 10, 0.0, False)
     assert "reset_every" not in DraftSettings().drafting()
+    words: Any = SimpleNamespace(pieces=[b"one", b"\n", b" two"])
+    assert (shown(words, [0, 1, 2]), shown(words, [0, 1, 2], lines=True)) == ("one", "one\n two")
     assert not only_grows(DraftSettings(length=40, reset_every=10))  # a reset replaces the other drafts
     assert only_grows(DraftSettings())
 
