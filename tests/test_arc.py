@@ -506,7 +506,8 @@ def test_divergence_is_that_of_jensen_and_shannon(weights: list[float]) -> None:
 @pytest.mark.parametrize("tolerance", ["lts", "typical", "fsd", "none"])
 def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: str) -> None:
     rule = None if tolerance == "lts" else TopK(3)
-    drafter = ModelDrafter(TableModel(), MODEL) if tolerance == "fsd" else NgramDrafter()
+    # Nearly the target: it guesses the target's dice, so an equal model's proposals would need no tolerance.
+    drafter = ModelDrafter(TableModel(spread=0.7), MODEL) if tolerance == "fsd" else NgramDrafter()
     lossless = generate(MODEL, drafter, [0, 1, 2], length=300, rule=rule, tree_size=6)
     list(lossless)
     arc = generate(

@@ -123,7 +123,7 @@ def test_a_short_run_on_a_tiny_model(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder = save_model(tmp_path / "tiny", tiny("llama"))
     report = serve.measure(BenchOptions(model=str(folder), minutes=0.05, typists=2), lambda _: None)
     peer, ours = report.rows
-    assert peer["note"] == "only measured with the default model"
+    assert peer["note"] == "measured only with the default model"
     assert (ours["server"], ours["clients"]) == ("Polydraft", 2)
     assert ours["keys"] > 10, ours
     assert ours["keys_with_a_draft"] > 0, ours

@@ -117,7 +117,7 @@ def test_every_evaluation_can_be_run_by_name():
     assert CliRunner().invoke(app, ["eval", "nonsense"]).exit_code == 1
     refused = CliRunner().invoke(app, ["eval", "top-w", "--plot", "x.svg"])
     assert refused.exit_code == 1
-    assert "draws no curves" in refused.stderr
+    assert "--plot changes nothing in top-w" in refused.stderr
 
 
 def test_the_documentation_names_every_rule_flag_and_mode():

@@ -638,7 +638,8 @@ def test_links_presets_and_the_next_visit_carry_a_chain(
     panel.region.get_by_role("combobox", name="Preset").select_option(label="both")
     panel.rest()
     assert panel.last()["sampling"] == chosen
-    panel.page.reload()
+    panel.reload()
+    panel.wait(lambda: panel.page.evaluate("window.polydraftSampling?.choice.rule") == chosen["rule"], "the choice")
     panel.put(TEXT)
     panel.rest()
     assert panel.last()["sampling"] == chosen

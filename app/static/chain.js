@@ -76,7 +76,8 @@ export class Chain {
     const select = /** @type {HTMLSelectElement} */ (step.querySelector("select"));
     for (const rule of choice.rules.values()) {
       if (names.length > 1 && rule.alone) continue;
-      const option = new Option(`${rule.title}: ${rule.plain}`, rule.name);
+      // The closed select has room for the title only; the open list describes the other rules.
+      const option = new Option(rule.name === name ? rule.title : `${rule.title}: ${rule.plain}`, rule.name);
       option.disabled = rule.name !== name && names.includes(rule.name);
       select.append(option);
     }
