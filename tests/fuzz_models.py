@@ -222,6 +222,7 @@ def of_a_file(seed: int, path: Path) -> str:
 MODEL, MATRIX = ("dim", "heads", "key_heads", "width", "inner", "eps"), ("out", "inputs", "kind", "bytes")
 LOW_RANK = ("rank", "count", "kind", "a_bytes", "b_bytes")
 PASS = ("lines", "inputs", "threads", "kept_count", "entering_width")
+MOST_LINES = 64
 LINE = ("n", "past", "of_plane", "of_head", "cache_size")
 
 
@@ -272,20 +273,12 @@ def of_sizes(seed: int) -> str:
         type(matrix.low.contents).from_buffer_copy(matrix.low.contents) for matrix in (copied[1].qkv, copied[1].down)
     ]
     copied[1].qkv.low, copied[1].down.low = map(ctypes.pointer, low)
-    lines = (_Line * len(sizes))(
-        *(
-            _Line(
-                n=n,
-                cache=block.data_ptr(),
-                of_plane=block.stride(0),
-                of_head=block.stride(1),
-                cache_size=block.numel(),
-            )
-            for n, block in zip(sizes, blocks, strict=True)
-        )
-    )
+    lines = (_Line * MOST_LINES)()  # the code cannot check how many there are; the others are zeros
+    for line, n, block in zip(lines, sizes, blocks, strict=False):
+        line.n, line.cache, line.cache_size = n, block.data_ptr(), block.numel()
+        line.of_plane, line.of_head = block.stride()[:2]
     stated = _Pass(
-        lines=len(lines),
+        lines=len(sizes),
         inputs=rows,
         threads=2,
         line=lines,
@@ -300,13 +293,15 @@ def of_sizes(seed: int) -> str:
         features=features.data_ptr(),
     )
     for _ in range(rng.choice((1, 1, 2, 3))):
-        target, name = _place(rng, model, stated, [*lines], low)
+        target, name = _place(rng, model, stated, lines[: len(sizes)], low)
         near = getattr(target, name)
         found = rng.choice(
             (near + 1, near - 1, near * 2, near // 2, -near, 0, rng.choice(NUMBERS), -rng.choice(NUMBERS))
         )
         if name == "eps":
             found = rng.choice((0.0, -1.0, float("nan"), float("inf"), 1.0))
+        elif name == "lines":
+            found = min(found, MOST_LINES)
         elif name == "cache_size":
             found = min(found, near)  # it states the size of the memory
         setattr(target, name, found if isinstance(found, float) else (found + 2**63) % 2**64 - 2**63)

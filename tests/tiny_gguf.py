@@ -263,7 +263,8 @@ def _field(made: TinyGguf, rng: random.Random) -> None:
     elif field.kind == TEXT:
         field.value = rng.choice(("", "llama\0", "qwen2", "falcon", "x" * 1000, "\udcff"))
     else:
-        found = _number(rng, field.value)
+        near = field.value if isinstance(field.value, int) else 2  # an earlier mutation may have made it an array
+        found = _number(rng, near)
         made.fields[key] = Field(U64 if found > 2**32 - 1 else I32 if found < 0 else U32, found)
 
 

@@ -620,9 +620,9 @@ const char* fault_of(const Model& m, const Pass& p) {
   if (p.entering ? p.entering_width != m.layer[0].qkv.in : m.layer[0].qkv.in != m.dim) {
     return "the first layer's inputs have another width";
   }
-  if (p.lines > p.inputs) return "a line has no inputs";
   int64_t left = p.inputs;
   for (int64_t l = 0; l < p.lines; l++) {
+    if (!left) return "a line has no inputs";
     if (const char* found = fault_of(m, p.line[l])) return found;
     if (p.line[l].n > left) return "the lines have more inputs than the pass";
     left -= p.line[l].n;
