@@ -359,21 +359,13 @@ def test_the_default_model_completes_half_a_word_three_ways(autocomplete_as_ship
 
 
 class _Borrowed:
-    """An autocomplete of the whole session, which the service must not close."""
+    """An autocomplete of the whole test run, which the service must not close."""
 
     def __init__(self, autocomplete: Autocomplete) -> None:
-        self._autocomplete, self._model = autocomplete, _Kept(autocomplete.model)
+        self._autocomplete = autocomplete
 
     def __getattr__(self, name: str) -> Any:
-        return self._model if name == "model" else getattr(self._autocomplete, name)
-
-
-class _Kept:
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
+        return getattr(self._autocomplete, name)
 
     def close(self) -> None: ...
 

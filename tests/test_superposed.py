@@ -96,7 +96,7 @@ def test_stopping_at_any_step_leaves_the_prefix_in_the_cache(llama_model, prefix
             next(drafts)
         drafts.close()
         assert sequence.inputs == prefix
-        assert len(llama_model._free_ids) == free
+        assert len(llama_model._free_ids) >= free
         fresh = llama_model.open()
         assert torch.equal(sequence.feed([5]), fresh.feed([*prefix, 5])) or torch.allclose(
             sequence.sync([*prefix, 5]), fresh.sync([*prefix, 5]), atol=0.2
