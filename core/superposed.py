@@ -27,13 +27,17 @@ from core.drafting.beginnings import beginnings
 from core.drafting.candidates import Candidates
 from core.drafting.drafts import Draft, Drafts, Kept, Options, SuperposeOptions, best_of
 from core.drafting.driver import Drafting, grown
-from core.drafting.feeding import before_mixtures, own_row, row_of
+from core.drafting.feeding import before_mixtures, lines, own_row, row_of
 from core.drafting.forks import Continuations
 from core.drafting.growth import Growth
 from core.drafting.places import Places
 from core.drafting.rows import first_drafts, forked_drafts, worth_keeping
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import DEFAULT
+
+# Nodes that one pass expands. Two rows cost little more than one, and the second is nearly always worth expanding; a
+# third one is often not.
+TOGETHER = 2
 
 
 def mixed_embedding(embeddings: Tensor, ids: list[int], gamma: np.ndarray) -> Tensor:
@@ -92,38 +96,43 @@ def superposed(
             drafts, over = first_drafts(tree, o, kept, fill=not (forking and kept))
             finished = best_finished(over)
 
-            # 2. Forks: each pass expands the most probable node of the tree; then the best k paths become the drafts.
+            # 2. Forks: each pass expands the most probable nodes of the tree; then the best k paths become the drafts.
             if forking:
                 for _ in range(o.forks):
-                    node = tree.unexpanded(length)
-                    if node is None:
+                    nodes = tree.unexpanded(length, TOGETHER)
+                    if not nodes:
                         break
-                    (after,) = yield [row_of(sequence, prefix, node.ids)], so_far(settled=False)
+                    with lines(sequence, len(nodes)) as held:
+                        rows = [row_of(line, prefix, node.ids) for line, node in zip(held, nodes, strict=True)]
+                        logits = yield rows, so_far(settled=False)
                     step += 1
-                    choices = score.scored(after, prefix + node.ids)
-                    tree.expand(node, choices.ids, choices.scores, choices.without)
+                    for node, after in zip(nodes, logits, strict=True):
+                        choices = score.scored(after, prefix + node.ids)
+                        tree.expand(node, choices.ids, choices.scores, choices.without)
                 kept = worth_keeping(tree, o, kept)
                 drafts = forked_drafts(tree, o, drafts, kept)
 
-            # 3. Growth: each draft by its best token (distinct), or the best k of d × m (eq. 2).
+            # 3. Growth: each draft by its best token (distinct), or the best k of d × m (eq. 2). With forks the best
+            # draft has a row of its own and is not in the mixture, so it is the same for any k.
+            best = next((d.row for d in drafts if not (d.ended or d.rests)), None) if o.distinct and o.forks else None
             fed = 0  # superposed positions in the cache
             while growing := [d for d in drafts if not d.ended and not d.rests and d.tokens < length]:
                 at = min(d.tokens for d in growing)
                 due = [d for d in growing if d.tokens == at]  # the others are longer, and wait
-                exact = [d for d in due if at < d.stem + o.exact_steps]
+                exact = [d for d in due if at < d.stem + o.exact_steps or d.row == best]
+                mixed = [d for d in growing if d.row != best]
                 for draft in drafts:
                     if draft not in exact:
                         draft.close()
                 rows = [own_row(d, sequence, prefix) for d in exact]
                 if len(exact) < len(due):
-                    # The superposed row begins where the best draft does, and feeds all tokens since its last pass.
-                    before = before_mixtures(sequence, prefix, growing[0]) if not fed else []
-                    mixed = mixtures(growing, range(fed, at), embeddings)
-                    rows.insert(0, Row(sequence, torch.cat([*before, *mixed])))
+                    # It begins where the first of its drafts does, and feeds all tokens since its last pass.
+                    before = before_mixtures(sequence, prefix, mixed[0]) if not fed else []
+                    rows.insert(0, Row(sequence, torch.cat([*before, *mixtures(mixed, range(fed, at), embeddings)])))
                     fed = at
                 logits = yield rows, so_far()
                 step += 1
-                gamma = dict(zip(growing, weights([d.totals[at - 1] for d in growing]).tolist(), strict=True))
+                gamma = dict(zip(mixed, weights([d.totals[at - 1] for d in mixed]).tolist(), strict=True))
                 growth = Growth(due, exact, logits, gamma, prefix, score, stop, pieces)
                 if o.distinct:
                     drafts = best_of_each(drafts, growth, by_score=not o.forks)

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.settings import DraftSettings
 from core.errors import InputError
 from core.healing import Healer
 from core.modes import Mode
@@ -287,6 +288,17 @@ def test_kept_rows_have_the_probability_of_their_own_branch(autocomplete_as_ship
     assert sum(row.probability for row in again) <= 1.001
     for row, earlier in zip(again, rows, strict=True):
         assert row.probability == pytest.approx(earlier.probability, rel=0.2)
+
+
+@pytest.mark.parametrize("text", ["I am writ", "The results of the experi", "Dear Anna,\n\nThank you for "])
+def test_the_best_draft_is_the_same_for_any_number_of_drafts(autocomplete_as_shipped, text):
+    best = []
+    for k in (1, 3, 9):
+        session = autocomplete_as_shipped.open()
+        completion = run(autocomplete_as_shipped, session, text, **DraftSettings(k=k).drafting())
+        best += [draft.ids for draft in completion.drafts if draft.id == completion.best]
+        session.close()
+    assert best == [best[0]] * 3
 
 
 def test_no_row_is_only_the_beginning_of_another(autocomplete_as_shipped):

@@ -31,9 +31,9 @@ def trees(draw) -> Continuations:
 
     tree = Continuations([([i], s, s) for i, s in enumerate(shares().tolist())], LETTERS, NEVER)
     for _ in range(draw(st.integers(0, 4))):
-        node = tree.unexpanded(9)
-        scores = shares()
-        tree.expand(node, np.arange(width), scores, scores)
+        for node in tree.unexpanded(9, draw(st.integers(1, 2))):
+            scores = shares()
+            tree.expand(node, np.arange(width), scores, scores)
     return tree
 
 
@@ -192,16 +192,34 @@ def test_an_improbable_kept_row_is_replaced():
     assert all(ids[0] != unlikely for ids in last.ids)
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    seed=st.integers(0, 50),
+    forks=st.integers(1, 3),
+    exact_steps=st.integers(0, 2),
+    end_below=st.sampled_from([0.0, 0.3]),
+    min_branch=st.sampled_from([0.0, 0.05]),
+)
+def test_the_best_draft_is_the_same_for_any_k(seed, forks, exact_steps, end_below, min_branch):
+    model = TableModel(seed=seed)
+    chosen = {"exact_steps": exact_steps, "end_below": end_below, "min_branch": min_branch}
+    best = []
+    for k in (1, 2, 3, 5):
+        *_, found = superpose(model, [1, 2], k, 6, forks=forks, stop_ids=NEVER, **chosen)
+        best.append(found.ids[0])
+    assert best == [best[0]] * 4
+
+
 def test_a_draft_ends_before_an_unlikely_word_and_not_inside_one():
     model, prefix = TableModel(seed=1), [1, 2]
     model.tokenizer.pieces = [b" a", b"b", b" c", b"d", b" e", b"f"]
     *_, whole = superpose(model, prefix, 3, 8, exact_steps=7, stop_ids=NEVER)
     *_, ended = superpose(model, prefix, 3, 8, exact_steps=7, stop_ids=NEVER, end_below=0.5)
     shorter = 0
-    for row, ids in zip(ended.lineages, ended.ids, strict=True):
-        full = dict(zip(whole.lineages, whole.ids, strict=True))[row]
+    for draft in ended.drafts:
+        ids, full = draft.ids, dict(zip(whole.lineages, whole.ids, strict=True))[draft.row]
         assert full[: len(ids)] == ids
-        for n in range(1, len(full)):
+        for n in range(draft.stem, len(full)):
             p = float(model.after(prefix + full[:n]).softmax(0)[full[n]])
             if p < 0.5 and model.tokenizer.pieces[full[n]].startswith(b" "):
                 assert len(ids) == n

@@ -16,7 +16,9 @@ from core.ngram.interpolation import Geometric, Interpolation, Linear, Store
 from core.options import DEFAULT
 from core.samplers.base import Processor
 
-WITH_FORKS = 24  # least number of candidates with forks
+WITH_FORKS = (
+    30  # least number of candidates with forks; at least 3k for every k of the page, so that k changes no draft
+)
 
 Mixing = Literal["linear", "geometric"]
 
@@ -64,7 +66,7 @@ class Options:
         mixing, alpha, penalty: how a store is mixed in: "linear" (ours) or "geometric" (eqs. 5-7, δ = e^-penalty).
         tau: temperature τ, which divides the logits after `rule`.
         candidates: m, tokens considered per step, the same for all drafts; None is 3k, as in the authors' code, and
-            with forks at least 24.
+            with forks at least 30.
         rule: truncates the logits; a transformers LogitsProcessor.
         distinct: each draft is a separate lineage, continued at every step. False: the paper's top k of d × m.
         forks: passes that search for the tokens at which the drafts branch; 0: all branch at their first token.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+
 import torch
 from torch import Tensor
 
@@ -17,6 +20,13 @@ def row_of(sequence: Sequence, prefix: list[int], ids: list[int]) -> Row:
         at += 1
     sequence.rewind(at)
     return Row(sequence, ids[at - len(prefix) :])
+
+
+@contextmanager
+def lines(sequence: Sequence, n: int) -> Iterator[list[Sequence]]:
+    """The sequence and n - 1 forks of it, for rows of one pass; the forks are closed afterwards."""
+    with ExitStack() as held:
+        yield [sequence, *(held.enter_context(closing(sequence.fork())) for _ in range(n - 1))]
 
 
 def own_row(draft: Draft, sequence: Sequence, prefix: list[int]) -> Row:

@@ -80,10 +80,10 @@ class Continuations:
             for ids, score, without in beginnings
         ]
 
-    def unexpanded(self, depth: int) -> Node | None:
-        """The most probable node with fewer own tokens than `depth` and unknown children; None if there is none."""
+    def unexpanded(self, depth: int, most: int) -> list[Node]:
+        """The most probable nodes with fewer own tokens than `depth` and unknown children, at most `most` of them."""
         open_ = (n for n in self.leaves() if not n.stops and n.depth < depth)
-        return max(open_, key=lambda n: n.logprob, default=None)
+        return sorted(open_, key=lambda n: -n.logprob)[:most]
 
     def expand(self, node: Node, tokens: np.ndarray, scores: np.ndarray, without: np.ndarray) -> None:
         """Adds the next tokens of a node: ids, ln p and ln p without personal stores, (m,) each."""

@@ -36,7 +36,7 @@ class Growth:
         Args:
             exact: the `due` drafts that have separate logits.
             logits: of the superposed row, if there was one, then of each exact draft.
-            gamma: γ, the weight of each draft in the mixture.
+            gamma: γ, the weights of the drafts in the mixture.
             stop: tokens that end a draft.
         """
         self._exact, self._gamma, self._prefix = exact, gamma, prefix

@@ -36,7 +36,7 @@ def first_drafts(
         drafts.append(_draft([node], free.pop(0), [_is_personal(node, tree.roots, o.k)]))
         rows.append(node.row)
     _set_branches(drafts, tree)
-    return drafts, []
+    return sorted(drafts, key=lambda draft: -_value(draft, tree)) if kept and o.forks else drafts, []
 
 
 def worth_keeping(tree: Continuations, o: Options, kept: Ids[Kept]) -> list[Kept]:
@@ -91,7 +91,14 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
     drafts = [_kept_draft(row, tree) for row in kept]
     drafts += [_draft(leaf.path, rows[n], marks(leaf)) for n, leaf in enumerate(chosen)]
     _set_branches(drafts, tree)
-    return sorted(drafts, key=lambda draft: -sum(map(math.exp, draft.totals[: draft.stem])))
+    return sorted(drafts, key=lambda draft: -_value(draft, tree))
+
+
+def _value(draft: Draft, tree: Continuations) -> float:
+    """The draft's own expected match, in bytes, as `core.drafting.forks` defines it."""
+    ends = [len(tree.row(draft.ids[: n + 1]).text) for n in range(draft.start, len(draft.ids))]
+    lengths = (end - before for end, before in zip(ends, [0, *ends], strict=False))
+    return sum(math.exp(total) * n for total, n in zip(draft.totals[: draft.stem], lengths, strict=False))
 
 
 def _draft(path: list[Node], row: int, personal: Ids[bool] = (False,)) -> Draft:
