@@ -22,7 +22,7 @@ from core.superposed import superpose
 NEVER = frozenset[int]()  # no token ends a draft, so all have the same length
 NUCLEUS = 0.9  # p of nucleus sampling, as in the paper
 SHIPPED = DraftSettings()
-FORKS = sorted({1, 2, 3, 4, 6, 10, SHIPPED.forks} - {0})
+FORKS = sorted({1, 2, 3, 4, 6, SHIPPED.forks} - {0})
 AS_SHIPPED = "as shipped"  # with the app's forks and exact steps, and drafts that end where the app's do
 # Sampling considers this many tokens in the nucleus of the whole distribution. More would slow the peer down, by
 # sorting the whole vocabulary and rescoring it with n-grams.
