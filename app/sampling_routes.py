@@ -52,9 +52,10 @@ if TYPE_CHECKING:
     from app.sampling_view import Charts
 
 Parsed = Callable[[Request, Any], Awaitable[Any]]
-SWEPT = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)  # temperatures of the sweep
-SWEEPS = 200  # cached
 _TEMPERATURE = DRAFTING["temperature"]
+# The temperatures of the sweep, up to the greatest that the option allows
+SWEPT = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, float(_TEMPERATURE.high))
+SWEEPS = 200  # cached
 
 
 class _Request(BaseModel):

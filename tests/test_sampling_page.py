@@ -14,9 +14,11 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from app import presets as presets_module
 from app import speculation
+from app.sampling_routes import SWEPT
 from app.server import create_app
 from app.service import DraftService
 from core.controls import CATALOG, MODES, PRESETS, SPECULATING, STYLES, Preset
+from core.options import DRAFTING
 from core.samplers.view import look, sweep
 from core.speculative.calibration import CalibrationError
 from tests.fake_drafts import FakeDrafts, Server
@@ -292,12 +294,14 @@ def test_temperatures_are_swept_and_top_n_sigma_is_flat(panel: Panel) -> None:
     panel.region.get_by_role("tab", name="Temperatures").click()
     lines = panel.region.locator(".sm-line title")
     expect(lines).to_have_count(len(CATALOG) - 1)
-    counts = sweep(logits_after(TEXT), None, FAKE.geometries, (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0))
+    counts = sweep(logits_after(TEXT), None, FAKE.geometries, SWEPT)
     drawn = dict(title.split(". ", 1) for title in lines.all_text_contents())
     for name, entry in CATALOG.items():
         if name != "none":
             assert [int(part.split(": ")[1]) for part in drawn[entry.label].split(", ")] == counts[name]
     assert len(set(counts["top-n-sigma"])) == 1
+    numbers = [float(text) for text in panel.region.locator(".sm-sweep text[y='283']").all_text_contents()]
+    assert numbers == sorted(numbers) and numbers[-1] == DRAFTING["temperature"].high
     flat = panel.region.locator(".sm-line.sm-chosen path").last.get_attribute("d") or ""
     assert len({point.split()[1] for point in flat.replace("M", "L").split("L")[1:]}) == 1
 

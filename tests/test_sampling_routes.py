@@ -21,6 +21,7 @@ from app.service import DraftService
 from app.settings import DraftSettings, SamplingSettings
 from core.controls import CATALOG, MODES, PRESETS, Preset
 from core.errors import InputError
+from core.options import DRAFTING
 from core.samplers.view import look, sweep, top_w_map
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_sampling import SamplingAutocomplete, Tokenizer, logits_after
@@ -90,7 +91,7 @@ def test_a_sweep_is_the_cores(client: TestClient) -> None:
     draft(client, "sweep")
     for _ in range(2):
         found = client.post("/api/sweep", json={"tab": "sweep", "rules": ALL}).json()
-        assert found["temperatures"] == list(SWEPT)
+        assert found["temperatures"] == list(SWEPT) and SWEPT[-1] == DRAFTING["temperature"].high
         assert found["counts"] == sweep(logits_after(TEXT), ALL, FAKE.geometries, SWEPT)
 
 

@@ -169,13 +169,13 @@ export function drawSweep(box, sweep, { rule, temperature, titles, possible }) {
   const { temperatures, counts } = sweep;
   const [low, high] = [temperatures[0], temperatures[temperatures.length - 1]];
   const most = Math.max(possible, 10);
-  const x = (/** @type {number} */ t) => LEFT + ((t - low) / (high - low)) * (WIDE - LEFT - RIGHT);
+  const x = (/** @type {number} */ t) => LEFT + (Math.log(t / low) / Math.log(high / low)) * (WIDE - LEFT - RIGHT);
   const y = (/** @type {number} */ n) => TOP + (1 - Math.log(Math.max(n, 1)) / Math.log(most)) * (HIGH - TOP - BOTTOM);
   let drawn = "";
   for (let n = 1; n <= most; n *= 10) {
     drawn += `<path class="sm-rule" d="M${LEFT} ${y(n)}H${WIDE - RIGHT}"/><text class="sm-tick" x="${LEFT - 8}" y="${y(n) + 4}" text-anchor="end">${shortened(n)}</text>`;
   }
-  for (const t of [0.5, 1, 2, 3, 4]) {
+  for (const t of [0.5, 1, 2, 3, 5, 10]) {
     drawn += `<text class="sm-tick" x="${x(t)}" y="${HIGH - BOTTOM + 17}" text-anchor="middle">${t}</text>`;
   }
   const present = Math.min(Math.max(temperature, low), high);
