@@ -23,8 +23,11 @@ def test_an_answer_follows_from_the_prompt(kind: str) -> None:
             a, b = map(int, re.findall(r"(\d+) \+ (\d+) =$", question.prompt)[0])
             assert question.answer == str(a + b)
         else:
-            (person,) = re.findall(r"where (\w+) lives is called$", question.prompt)
-            assert f"{person} lives in {question.answer}." in question.prompt
+            stated, again = question.prompt.split("The same list in another order:\n")
+            (person,) = re.findall(r"\n(\w+) -$", again)
+            facts = dict(re.findall(r"(\w+) - (\w+)\n", stated))
+            assert facts[person] == question.answer not in again, "the answer is stated once"
+            assert set(re.findall(r"(\w+) - (\w+)\n", again)) < facts.items(), "the copy agrees with the list"
 
 
 @pytest.mark.parametrize(
