@@ -11,9 +11,11 @@ import torch
 from typer.testing import CliRunner
 
 from app import evals
+from app.bench.report import Report
 from app.bench.samplers import listed_top_n_sigma, plain_top_w
 from app.cli import app
-from app.evals.plots import lines, page
+from app.evals import top_w_grid
+from app.evals.plots import heat, lines, page
 from app.evals.samplers import DRAWS, LENGTH, expected, self_bleu
 from app.evals.top_w import METRICS, SCALES, TEMPERATURES, WARM, WEIGHTS, judged, mass_cuts
 from core.controls import CATALOG, MODE_CONTROLS, MODES
@@ -62,6 +64,37 @@ def test_eval_top_w_runs_every_setting_of_the_table_behind_our_default():
     ours = CATALOG["top-w"].controls
     chosen = {control.name: control.default for control in ours}
     assert (chosen["beta"], chosen["warm_start"]) in listed
+
+
+def test_the_grid_of_top_w_is_the_papers_with_our_point_on_it():
+    chance = torch.Generator().manual_seed(5)
+    geometry = Geometry(torch.randn(60, 8, generator=chance), "l2")
+    logits = 3 * torch.randn(2, 60, generator=chance)
+    found = {t: top_w_grid.rows(logits / t, torch.tensor([3, 7]), {"l2": geometry}, t) for t in top_w_grid.TEMPERATURES}
+    rows = found[1.0]
+    grid = {(row["lam"], row["beta"]): row for row in rows if row["point"] == "grid"}
+    assert len(grid) == 18 * 18
+    shipped = {control.name: control.default for control in CATALOG["top-w"].controls}
+    ours = next(row for row in rows if row["point"] == "ours")
+    assert (ours["lam"], ours["beta"]) == (shipped["lam"], shipped["beta"])
+    assert all(row["kept"] == 1 for (lam, beta), row in grid.items() if beta <= lam and lam), (
+        "mass is not worth a token"
+    )
+    assert grid[0.25, 5.0]["kept"] > grid[2.5, 5.0]["kept"]
+    drawn = ElementTree.fromstring(top_w_grid.plots(Report("top-w-grid", [*rows, *found[2.0]])))
+    assert len([node for node in drawn.iter() if node.tag.endswith("rect")]) == 4 * 18 * 18
+    assert {"ours", "the paper's"} <= {node.text for node in drawn.iter()}
+
+
+def test_a_map_has_a_cell_for_each_pair_darker_for_a_greater_value():
+    values = {(1.0, 1.0): 0.0, (2.0, 1.0): 1.0, (1.0, 3.0): 2.0, (2.0, 3.0): 4.0}
+    drawn = ElementTree.fromstring(page([heat("a", "n", "T", values, {"us": (1.5, 3.0)})]))
+    cells = {node[0].text: node for node in drawn.iter() if node.tag.endswith("rect")}
+    shades = [float(cells[f"n = {n:g}, T = {t:g}: {v:g}"].get("fill-opacity", 0)) for (n, t), v in values.items()]
+    assert shades == sorted(set(shades))
+    (mark,) = (node for node in drawn.iter() if node.tag.endswith("circle"))
+    left, right = (float(cells[f"n = {n}, T = 3: {v}"].get("x", 0)) for n, v in ((1, 2), (2, 4)))
+    assert left < float(mark.get("cx", 0)) == pytest.approx(right, abs=0.2), "a point lies between the cells' middles"
 
 
 def test_self_bleu_is_one_for_copies_and_nothing_for_strangers():

@@ -33,6 +33,7 @@ EVALS = {
     "linearity": "how well a mixture's pass replaces one pass per draft, by step and layer (SPD, Figures 3 and 16)",
     "answers": "correct answers to templated questions by each rule against T, and of n × T of Top-nσ; majority of N",
     "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
+    "top-w-grid": "the match and its gain over a mass cut for every λ and β of Top-W's appendix M, and for ours",
 }
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from app.bench.report import Report
 from app.evals.options import EvalOptions
-from app.evals.plots import lines, page
+from app.evals.plots import heat, lines, page
 from app.evals.scores import half_interval
 from app.evals.templated import KINDS, Question, questions
 from core.autocomplete import load_autocomplete
@@ -89,7 +89,7 @@ def row(
 
 
 def plots(report: Report) -> str:
-    """Exact match and majority against T for every rule, and exact match against n for every T."""
+    """Exact match and majority against T for every rule, and Top-nσ's exact match as a map of n × T (its Figure 5)."""
     charts = []
     for kind in KINDS:
         rows = [r for r in report.rows if r["kind"] == kind and r["rule"] != "greedy"]
@@ -97,11 +97,6 @@ def plots(report: Report) -> str:
         for figure in ("exact_match", "majority"):
             series = {name: [(r["T"], r[figure]) for r in rows if r["rule"] == name] for name in names}
             charts.append(lines(f"{kind}: {figure.replace('_', ' ')}", "temperature", series))
-        of_n = {
-            f"T = {t:g}": [
-                (n, r["exact_match"]) for n in SIGMAS for r in rows if r["rule"] == f"n = {n:g}" and r["T"] == t
-            ]
-            for t in TEMPERATURES
-        }
-        charts.append(lines(f"{kind}: exact match of Top-nσ", "n", of_n))
+        of_n = {(float(r["rule"][4:]), r["T"]): r["exact_match"] for r in rows if r["rule"].startswith("n =")}
+        charts.append(heat(f"{kind}: exact match of Top-nσ", "n", "T", of_n))
     return page(charts, across=3)

@@ -97,6 +97,51 @@ def scatter(title: str, x_label: str, groups: Mapping[str, Sequence[PlotPoint]])
     return "".join(parts)
 
 
+def heat(
+    title: str,
+    x_label: str,
+    y_label: str,
+    values: Mapping[tuple[float, float], float],
+    marks: Mapping[str, tuple[float, float]] | None = None,
+) -> str:
+    """Returns a map as an SVG group of WIDE × HIGH: a cell for each x and y, darker for a greater value, which its
+    tooltip says. Cells are equally wide whatever the steps of x and y. `marks` are points (x, y) by name."""
+    xs, ys = sorted({x for x, _ in values}), sorted({y for _, y in values})
+    least, most = min(values.values()), max(values.values())
+    wide, high = (WIDE - LEFT - RIGHT) / len(xs), (HIGH - TOP - BOTTOM) / len(ys)
+
+    def place(value: float, steps: list[float]) -> float:
+        """Returns where a value lies, in cells; the middle of the first cell is 0.5."""
+        after = next((n for n, step in enumerate(steps) if step >= value), len(steps) - 1)
+        if after == 0 or value >= steps[-1]:
+            return after + 0.5
+        return after - 0.5 + (value - steps[after - 1]) / (steps[after] - steps[after - 1])
+
+    parts = [f'<text x="{LEFT}" y="18" font-weight="600">{escape(title)}</text>']
+    for (x, y), value in values.items():
+        left, top = LEFT + xs.index(x) * wide, HIGH - BOTTOM - (ys.index(y) + 1) * high
+        shade = (value - least) / ((most - least) or 1)
+        said = escape(f"{x_label} = {x:g}, {y_label} = {y:g}: {value:.3g}")
+        cell = f'x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="{HUES[0]}"'
+        parts.append(f'<rect {cell} fill-opacity="{0.05 + 0.95 * shade:.2f}"><title>{said}</title></rect>')
+    apart = math.ceil(22 / wide)  # cells between two numbers, so that they do not overlap
+    for n, x in list(enumerate(xs))[::apart]:
+        at = LEFT + (n + 0.5) * wide
+        parts.append(f'<text x="{at:.1f}" y="{HIGH - BOTTOM + 16}" text-anchor="middle">{x:g}</text>')
+    for n, y in list(enumerate(ys))[:: math.ceil(APART / high)]:
+        at = HIGH - BOTTOM - (n + 0.5) * high
+        parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{y:g}</text>')
+    parts.append(f'<text x="{(LEFT + WIDE - RIGHT) / 2}" y="{HIGH - 8}" text-anchor="middle">{escape(x_label)}</text>')
+    parts.append(f'<text x="8" y="{(TOP + HIGH - BOTTOM) / 2}">{escape(y_label)}</text>')
+    for name, (x, y) in (marks or {}).items():
+        at = f"{LEFT + place(x, xs) * wide:.1f}", f"{HIGH - BOTTOM - place(y, ys) * high:.1f}"
+        parts.append(f'<circle cx="{at[0]}" cy="{at[1]}" r="4" fill="{HUES[1]}" stroke="#fff"/>')
+        parts.append(f'<text x="{float(at[0]) + 7:.1f}" y="{at[1]}" style="fill:{HUES[1]}">{escape(name)}</text>')
+    for n, (says, value) in enumerate((("greatest", most), ("least", least))):
+        parts.append(f'<text x="{WIDE - RIGHT + 6}" y="{TOP + 12 + 16 * n}">{says}: {value:.3g}</text>')
+    return "".join(parts)
+
+
 def page(charts: Sequence[str], across: int = 2) -> str:
     """Returns an SVG file with the charts in rows of `across`."""
     rows = math.ceil(len(charts) / across)
