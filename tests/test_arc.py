@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from table_model import TableModel
 from torch import Tensor
 
-from app.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, row, table
+from app.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, phases, row, table
 from core.autocomplete import Session
 from core.drafting import checked
 from core.errors import InputError
@@ -216,6 +216,16 @@ def test_the_table_has_the_best_weight_of_the_depth() -> None:
     assert len(rows) == 2 * 4
     assert best["method"] == f"EAGLE-3, {BY_DEPTH}, α = 1, the best α"
     assert best["accept_length"] == 1.7
+
+
+def test_the_phases_of_a_cycle_share_the_whole_time() -> None:
+    model = TableModel(seed=4)
+    made = generate(model, SuperposedDrafter(model, 2), [1, 2, 3], length=12, tree_size=4)
+    list(made)
+    shares = phases([made.statistics])
+    assert list(shares) == ["prefill_percent", "drafting_percent", "verification_percent", "rejection_percent"]
+    assert sum(shares.values()) == pytest.approx(100)
+    assert all(share > 0 for share in shares.values())
 
 
 def test_pruning_by_depth_weighs_the_depth() -> None:

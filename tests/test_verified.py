@@ -16,6 +16,7 @@ from table_model import TableModel
 
 from app.calibrate import cut, measured
 from app.evals import arc_risk, lossless
+from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from app.evals.verified import logprobs
 from core.drafting.checked import Refined, refine, verified
@@ -27,7 +28,7 @@ from core.models import gguf_file
 from core.models.chat import chat_template
 from core.models.hf_tokenizer import from_gguf
 from core.models.load import default_model_path
-from core.speculative import Calibration, NgramDrafter, Token
+from core.speculative import Calibration, CalibrationError, NgramDrafter, TargetSampling, Token
 from core.speculative.calibration import Bucket, Constants, fingerprint
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head
@@ -256,6 +257,38 @@ def test_each_proposal_is_audited_with_the_constants_of_its_depth() -> None:
     others = [a for a in found if not a.best]
     assert {0, 2} <= {a.depth for a in others}
     assert all(a.tolerance == min(a.depth + 1, 3) for a in others)
+
+
+def test_bounds_are_audited_at_each_temperature_that_is_calibrated(monkeypatch: pytest.MonkeyPatch) -> None:
+    warm = Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(1e9, 1e9, 1e12), temperature=1.5)
+
+    def calibrated(model: object, sampling: TargetSampling) -> Calibration:
+        if sampling.heat != 1.5:
+            raise CalibrationError(f"not at T = {sampling.heat:g}")
+        return warm
+
+    class Kept(TableModel):
+        """Stays open, because other tests use it."""
+
+        def close(self) -> None: ...
+
+    for name, found in (
+        ("load_model", Kept()),
+        ("base_store", (None, None)),
+        ("chat_template", None),
+        ("prompts", {"letters": [TEXT * 3]}),
+    ):
+        monkeypatch.setattr(arc_risk, name, lambda *_, found=found: found)
+    monkeypatch.setattr(arc_risk, "for_model", calibrated)
+    rows = arc_risk.measure(EvalOptions(), lambda _: None).rows
+    assert [(row["T"], row.get("left out")) for row in rows] == [
+        (0.5, "not at T = 0.5"),
+        (1.0, "not at T = 1"),
+        (1.5, None),
+    ]
+    assert rows[-1]["coverage"] == 1.0
+    with pytest.raises(CalibrationError, match=r"at T = 0\.5"):
+        arc_risk.audited(MODEL, warm, NgramDrafter(), TEXT, 0, heat=0.5)
 
 
 def test_the_depth_of_a_token_is_counted_from_the_pass_that_gave_it() -> None:

@@ -239,7 +239,7 @@ def _sweep(
 
 
 def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[str, Any]:
-    """Returns one line of the paper's Tables 2 and 4."""
+    """Returns one line of the paper's Tables 1, 2 and 4."""
     statistics = _statistics(method, kind)
     lengths = [s.accept_length for s in statistics if s.cycles]  # an answer of one token takes no cycle
     return {
@@ -252,10 +252,22 @@ def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[
         "speed_up": _speed_up(method, plain, kind),
         "perplexity": math.exp(-mean(_logprobs(method, kind))),
         "pruned_percent": 100 * sum(s.pruned for s in statistics) / max(sum(s.drafted for s in statistics), 1),
-        "drafting_percent": 100 * sum(s.drafting for s in statistics) / sum(s.seconds for s in statistics),
+        **phases(statistics),
         "tolerated_percent": 100 * sum(s.tolerated for s in statistics) / sum(s.tokens for s in statistics),
         "switched_off": sum(s.notice is not None for s in statistics),
     }
+
+
+def phases(statistics: Sequence[Statistics]) -> dict[str, float]:
+    """Returns the shares of the time that the phases took, which sum to 100 (the paper's Table 1)."""
+    seconds = {
+        "prefill": sum(s.prefill for s in statistics),
+        "drafting": sum(s.drafting for s in statistics),
+        "verification": sum(s.seconds - s.drafting for s in statistics),
+        "rejection": sum(s.accepting for s in statistics),
+    }
+    total = sum(seconds.values())
+    return {f"{phase}_percent": 100 * part / total for phase, part in seconds.items()}
 
 
 def _statistics(method: SpeculativeMethod, kind: str) -> list[Statistics]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -55,7 +56,7 @@ def rows(
     geometries: dict[str, Geometry],
     t: float,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[dict[str, str | int | float]]:
+) -> list[dict[str, Any]]:
     """Returns a row for each pair of the grid and for each of POINTS.
 
     Args:
@@ -64,7 +65,7 @@ def rows(
     """
     equal = mass_cuts(logits, chosen)
     pairs = [("grid", *pair) for pair in product(GRID, GRID)] + [(name, *pair) for name, pair in POINTS.items()]
-    found: list[dict[str, str | int | float]] = []
+    found: list[dict[str, Any]] = []
     for point, lam, beta in pairs:
         progress(f"T = {t:g}, λ = {lam:g}, β = {beta:g}")
         (rule,) = cuts("top-w", {"lam": lam, "beta": beta}, embeddings=geometries)

@@ -62,7 +62,8 @@ class Statistics:
         drafted, pruned, proposed, accepted, tolerated: the number of proposals made by the drafter, dropped by pruning,
             verified (proposals that would not have saved time are neither), accepted, and tolerated.
         fed: tokens computed by the target, without the prompt.
-        seconds, drafting: the total time of the cycles, and the drafter's part of it.
+        seconds, drafting: the total time of the passes with their drafting, and the drafter's part of it.
+        prefill, accepting: the time of the pass over the prompt, and of choosing tokens after the passes, in seconds.
         ms: the time of the same passes by the cost curve, if there is one, with the drafting.
         notice: a sentence for the user if speculation has switched itself off.
     """
@@ -77,6 +78,8 @@ class Statistics:
     fed: int = 0
     seconds: float = 0.0
     drafting: float = 0.0
+    prefill: float = 0.0
+    accepting: float = 0.0
     ms: float = 0.0
     notice: str | None = None
 
@@ -191,7 +194,10 @@ def _tokens(
     try:
         if drafter is not None and drafter.layers and o.mode != "off":
             held.reveal()
-        p = o.sampling.probabilities(held.sync(ids), ids)
+        began = time.perf_counter()
+        logits = held.sync(ids)
+        statistics.prefill = time.perf_counter() - began
+        p = o.sampling.probabilities(logits, ids)
         first = _drawn(p, dice, len(ids))
         ids.append(first)
         yield Token(first, "plain", _logarithm(p, first))
@@ -276,6 +282,7 @@ def cycles(
         after, seconds = yield Row(sequence, inputs, parents=parents), tokens
 
         # 3. Accept from the root downwards. Lossless: the target samples a token, which may be among the proposals.
+        began = time.perf_counter()
         children, at, path, tokens = tree.children(), -1, list[int](), list[Token]()
         while True:
             p = o.sampling.probabilities(after[at + 1], ids)
@@ -301,6 +308,7 @@ def cycles(
                 break
             at = places[which]
             path.append(at)
+        s.accepting += time.perf_counter() - began
 
         # 4. Keep the text's last token and the accepted path; the target's own token is fed in the next cycle.
         sequence.keep([0, *(place + 1 for place in path)])
