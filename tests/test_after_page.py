@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.fake_drafts import HOME, MARKET, RIVER
-from tests.test_page import BEFORE, Editor, context, editor, fake, server, shared
+from tests.test_page import BEFORE, Editor, editor, fake, server, shared
 
-__all__ = ["context", "editor", "fake", "server", "shared"]  # fixtures
+__all__ = ["editor", "fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 

@@ -52,10 +52,8 @@ def folder(shared: tuple[Server, FakeDrafts, Path]) -> DocumentFolder:
 
 
 @pytest.fixture
-def context(browser: Browser, folder: DocumentFolder) -> Iterator[BrowserContext]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    yield context
-    context.close()
+def context(context: BrowserContext, folder: DocumentFolder) -> BrowserContext:
+    return context
 
 
 @pytest.fixture
@@ -97,7 +95,8 @@ def write_new(editor: Editor, text: str) -> None:
     expect(editor.box).to_have_value("")
     expect(editor.box).to_be_focused()
     editor.page.keyboard.insert_text(text)
-    saved(editor)
+    editor.page.evaluate("polydraft.documents.saveNow()")
+    assert not editor.page.evaluate("polydraft.documents.dirty()")
 
 
 def caret(editor: Editor) -> list[int]:

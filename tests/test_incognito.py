@@ -14,9 +14,9 @@ import pytest
 from playwright.sync_api import BrowserContext
 
 from tests.fake_drafts import FakeDrafts, Server
-from tests.test_page import Editor, context, fake, server, shared
+from tests.test_page import Editor, fake, server, shared
 
-__all__ = ["context", "fake", "server", "shared"]  # fixtures
+__all__ = ["fake", "server", "shared"]  # fixtures
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
 
 GREEK = re.compile("[α-ω]")

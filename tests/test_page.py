@@ -144,13 +144,6 @@ class Editor:
 
 
 @pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    yield context
-    context.close()
-
-
-@pytest.fixture
 def editor(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Editor]:
     editor = Editor(context.new_page(), fake).open(server.url)
     yield editor
@@ -350,8 +343,9 @@ def test_a_tap_takes_a_draft(browser: Browser, server: Server, fake: FakeDrafts)
 
 
 def test_a_mac_has_its_own_keys(context: BrowserContext, server: Server, fake: FakeDrafts) -> None:
-    context.add_init_script("Object.defineProperty(navigator, 'platform', { get: () => 'MacIntel' })")
-    editor = Editor(context.new_page(), fake).open(server.url)
+    page = context.new_page()
+    page.add_init_script("Object.defineProperty(navigator, 'platform', { get: () => 'MacIntel' })")
+    editor = Editor(page, fake).open(server.url)
     editor.write(BEFORE)
     editor.wait_for_drafts(MARKET, RIVER, HOME)
     expect(editor.page.locator(".pd-hints")).to_contain_text("⌥")

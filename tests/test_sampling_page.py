@@ -50,10 +50,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Pat
 
 
 @pytest.fixture
-def context(browser: Browser, site: tuple[Server, Path]) -> Iterator[BrowserContext]:
+def context(context: BrowserContext, site: tuple[Server, Path]) -> BrowserContext:
     site[1].unlink(missing_ok=True)
-    with browser.new_context(viewport={"width": 1280, "height": 800}) as context:
-        yield context
+    return context
 
 
 class Panel(Editor):

@@ -59,13 +59,6 @@ def stores(shared: tuple[Server, FakeDrafts, Path]) -> PersonalStores:
 
 
 @pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    context = browser.new_context(viewport={"width": 1280, "height": 800})
-    yield context
-    context.close()
-
-
-@pytest.fixture
 def editor(
     context: BrowserContext, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores
 ) -> Iterator[Editor]:
