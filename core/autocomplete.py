@@ -12,14 +12,14 @@ from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from torch import Tensor
 
 from core.adapters import Adapters
 from core.after import Pace, TextAfter
 from core.chances import TokenChances
-from core.drafting.drafts import Drafts, Kept, Options
+from core.drafting.drafts import Drafts, Kept, Options, SessionOptions
 from core.drafting.driver import Drafting
 from core.drafting.figures import Figures
 from core.drafting.places import only
@@ -160,7 +160,7 @@ class Session:
         after: str = "",
         likeliest: int | None = None,
         repeats: bool = False,
-        **options: Any,
+        **options: Unpack[SessionOptions],
     ) -> Completion:
         """Starts drafts for a text. The session's previous completion must be closed.
 
@@ -186,14 +186,14 @@ class Session:
                 mixing="geometric" the base store is used alone.
         Raises: InputError for an option out of range.
         """
-        if "ngrams" not in options and options.get("mixing") != "geometric":
-            options["ngrams"] = self.autocomplete.mixture(ALPHA if alpha is None else alpha, personal_weight, stores)
-        else:
-            options.setdefault("ngrams", self.autocomplete.base_stores or None)
-            options["alpha"] = alpha
         a, mode = self.autocomplete, mode or Mode()
+        if "ngrams" not in options and options.get("mixing") != "geometric":
+            options["ngrams"] = a.mixture(ALPHA if alpha is None else alpha, personal_weight, stores)
+            alpha = None  # the mixture contains it
+        else:
+            options.setdefault("ngrams", a.base_stores or None)
         stop = a.healer.line_ends if one_line else a.model.tokenizer.eos_ids
-        made = Options(**options, stop_ids=stop)
+        made = Options(**options, alpha=alpha, stop_ids=stop)
         if grow:
             made = replace(made, end_below=0.0, exact_steps=max(made.length - 1, 0))
         if mode.name != "superposed" or not made.distinct:

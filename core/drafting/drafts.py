@@ -49,11 +49,15 @@ class SuperposeOptions(MixedOptions, total=False):
     stop_ids: frozenset[int] | None
 
 
-class DraftOptions(SuperposeOptions, total=False):
-    """All fields."""
+class SessionOptions(MixedOptions, total=False):
+    """Those of sessions, which compute the other fields."""
 
     k: int
     length: int
+
+
+class DraftOptions(SuperposeOptions, SessionOptions, total=False):
+    """All fields."""
 
 
 @dataclass(frozen=True)

@@ -168,11 +168,6 @@ def choose(leaves: Iterable[Node], k: int, kept: Sequence[Path] = (), least: flo
     return chosen
 
 
-def _gain(leaf: Node, rows: Sequence[Path]) -> float:
-    """The value that a leaf's path adds to the rows."""
-    return sum(node.worth for node in leaf.path if not any(row.passes(node) for row in rows))
-
-
 def replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: float) -> int | None:
     """The index of the kept row with the lowest value, if another path would add more than 1 / `share` times as much;
     else None. A row that branches from the others beyond the known tree is not replaced."""
@@ -187,7 +182,8 @@ def replaceable(nodes: Sequence[Node], k: int, kept: Sequence[Path], share: floa
     if len(chosen) < k - len(others) or kept[least].passes(chosen[-1]):
         return None
     rows = [*others, *(leaf.row for leaf in chosen[:-1])]
-    return least if alone[least] < share * _gain(chosen[-1], rows) else None
+    gain = sum(node.worth for node in chosen[-1].path if not any(row.passes(node) for row in rows))
+    return least if alone[least] < share * gain else None
 
 
 def branches(nodes: Iterable[Node], rows: Sequence[Path]) -> list[float]:
