@@ -109,7 +109,7 @@ Speculate = Annotated[
     str | None,
     typer.Option(
         help="Make sampled or greedy drafts several tokens per pass: "
-        + " ".join(f"[bold]{name}[/]: {says}" for name, (says, _) in SPECULATIONS.items()),
+        + " ".join(f"[bold]{name}[/]: {description}" for name, (description, _) in SPECULATIONS.items()),
         metavar="NAME",
     ),
 ]
@@ -118,7 +118,7 @@ DrafterName = Annotated[
     typer.Option(
         "--drafter",
         help="With --speculate, the drafter that proposes tokens: "
-        + " ".join(f"[bold]{name}[/]: {says}" for name, says in DRAFTERS.items()),
+        + " ".join(f"[bold]{name}[/]: {description}" for name, description in DRAFTERS.items()),
         metavar="NAME",
         show_default=DEFAULT_DRAFTER,
     ),

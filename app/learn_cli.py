@@ -60,7 +60,7 @@ def learn(
                         continue
                     if stage.held_out is not None:
                         bar.console.print(f"{stage.share:4.0%}  ln p on held-out text {stage.held_out:.3f}")
-                    bar.update(task, description=stage.says, completed=stage.share)
+                    bar.update(task, description=stage.description, completed=stage.share)
         except KeyboardInterrupt:
             bar.console.print(f"Stopped; `polydraft learn {store}` goes on from there.")
             raise

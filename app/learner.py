@@ -50,7 +50,7 @@ class Training:
         state: of the training; only one runs at a time.
         paused: whether it waits while the user types.
         stopping: whether its end was requested.
-        says: a description of the current stage.
+        description: of the current stage.
         share, left: the share that is done, 0 to 1; the seconds left, if known.
         curve: (tokens trained, mean ln p of held-out text).
         message: a sentence on its end; "" if the adapter is used.
@@ -62,7 +62,7 @@ class Training:
     state: Literal["waiting", "running", "ended"] = "waiting"
     paused: bool = False
     stopping: bool = False
-    says: str = LOADING
+    description: str = LOADING
     share: float = 0.0
     left: float | None = None
     curve: Sequence[Sequence[float]] = field(default_factory=tuple)
@@ -307,7 +307,11 @@ class Learner:
             with self._changed:
                 if stage := answer.get("stage"):
                     training = task.training
-                    training.says, training.share, training.left = stage["says"], stage["share"], stage["left"]
+                    training.description, training.share, training.left = (
+                        stage["description"],
+                        stage["share"],
+                        stage["left"],
+                    )
                     training.curve = stage["curve"] or training.curve
                 else:
                     task.answer = answer

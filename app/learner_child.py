@@ -92,7 +92,7 @@ class Stopped(Exception):
 
 
 class Commands:
-    """What the server wants meanwhile. One thread listens, another one trains."""
+    """The commands of the server. One thread reads them while another one trains."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

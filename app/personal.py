@@ -201,35 +201,38 @@ class PersonalStores:
 
 
 def about_adapter(store: PersonalStore) -> dict[str, Any] | None:
-    """Returns the effect of the adapter that was trained on a store's text: "says", a sentence; "finished", whether the
-    training was completed; "better", whether drafts may use it; "on", whether they do; "strength", and "usual", the one
-    found in training. None without an adapter."""
+    """Returns the effect of the adapter that was trained on a store's text: "description", a sentence; "finished",
+    whether the training was completed; "better", whether drafts may use it; "on", whether they do; "strength", and
+    "usual", the one found in training. None without an adapter."""
     from core.models.adapter import WEIGHTS, AdapterError, load
 
     if not store.learned.is_dir():
         return None
     about = {"finished": True, "better": False, "on": store.adapting, "strength": 0.0, "usual": 0.0}
     if not (store.learned / WEIGHTS).exists():
-        return about | {"finished": False, "says": "The model has begun to learn this text, and has not finished."}
+        return about | {
+            "finished": False,
+            "description": "The model has begun to learn this text, and has not finished.",
+        }
     try:
         result = load(store.learned).result
     except AdapterError as error:
-        return about | {"says": f"What the model has learned cannot be used: {error}"}
+        return about | {"description": f"What the model has learned cannot be used: {error}"}
     learned = f"The model has learned {result.tokens:,} tokens"
     if not result.better:
-        return about | {"says": f"{learned}; that is not enough yet to help, so drafts do not use it."}
+        return about | {"description": f"{learned}; that is not enough yet to help, so drafts do not use it."}
     strength = result.strength if store.strength is None else store.strength
     newest = "your newest text, which it has not read,"
     if result.characters:
         keys = f"drafts save {result.keys:.0f}% of the keys instead of {result.keys_alone:.0f}%"
-        says = f"{learned}: in {result.characters:,} characters of {newest} {keys}"
+        description = f"{learned}: in {result.characters:,} characters of {newest} {keys}"
     else:
-        says = f"{learned}: each token of {newest} became {math.expm1(result.gain):.0%} more probable"
+        description = f"{learned}: each token of {newest} became {math.expm1(result.gain):.0%} more probable"
     if result.loss is not None:
         loss = max(result.loss, 0.0)
-        says += f", and its loss on text by others {f'grew by {loss:.1%}' if loss >= 0.0005 else 'did not grow'}"
-    says += "." if strength == result.strength else f" (measured at the strength {result.strength:g})."
-    return about | {"says": says, "better": True, "strength": strength, "usual": result.strength}
+        description += f", and its loss on text by others {f'grew by {loss:.1%}' if loss >= 0.0005 else 'did not grow'}"
+    description += "." if strength == result.strength else f" (measured at the strength {result.strength:g})."
+    return about | {"description": description, "better": True, "strength": strength, "usual": result.strength}
 
 
 def _state(store: PersonalStore) -> dict[str, Any]:

@@ -195,7 +195,7 @@ def catalogue() -> dict[str, Any]:
                 "name": e.name,
                 "title": e.label,
                 "plain": e.plain,
-                "says": e.says,
+                "description": e.description,
                 "alone": e.alone,
                 "controls": [_control(c) for c in e.controls],
                 "tie": e.tie and asdict(e.tie),
@@ -206,10 +206,10 @@ def catalogue() -> dict[str, Any]:
             {
                 "name": name,
                 "title": MODE_LABELS[name],
-                "says": says,
+                "description": description,
                 "controls": [_control(c) for c in MODE_CONTROLS.get(name, ())],
             }
-            for name, says in MODES.items()
+            for name, description in MODES.items()
         ],
         "rule": DEFAULT_RULE,
         "mode": DEFAULT_MODE,
@@ -217,7 +217,7 @@ def catalogue() -> dict[str, Any]:
         "seed": _control(SEED),
         "tied": TIED,
         "temperature": {"default": _TEMPERATURE.default, "low": _TEMPERATURE.low, "high": _TEMPERATURE.high},
-        "styles": [{"name": name, "says": says} for name, says in STYLES.items()],
+        "styles": [{"name": name, "description": description} for name, description in STYLES.items()],
         "presets": [preset.as_dict() for preset in PRESETS],
     }
 

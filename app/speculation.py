@@ -237,16 +237,20 @@ def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
     return {
         "modes": list(SPECULATING),
         "ways": [
-            {"name": name, "says": says, "controls": [asdict(c) | {"whole": isinstance(c.step, int)} for c in controls]}
-            for name, (says, controls) in SPECULATIONS.items()
+            {
+                "name": name,
+                "description": description,
+                "controls": [asdict(c) | {"whole": isinstance(c.step, int)} for c in controls],
+            }
+            for name, (description, controls) in SPECULATIONS.items()
         ],
         "drafters": [
             {
                 "name": name,
-                "says": says,
+                "description": description,
                 "missing": "" if autocomplete is None else PROPOSERS[name].missing(autocomplete),
             }
-            for name, says in DRAFTERS.items()
+            for name, description in DRAFTERS.items()
         ],
         "arc_missing": missing,
     }

@@ -42,7 +42,7 @@ class CatalogEntry:
         name: in commands.
         title: as the papers write it.
         controls: its options.
-        says: a sentence on the tokens that it keeps.
+        description: a sentence on the tokens that it keeps.
         plain: the same in a few words, for writers who do not know the papers.
         tie: the control that can follow the temperature, if there is one.
     """
@@ -50,7 +50,7 @@ class CatalogEntry:
     name: str
     title: str
     controls: tuple[Control, ...]
-    says: str
+    description: str
     plain: str
     tie: Tie | None = None
 

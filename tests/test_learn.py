@@ -261,7 +261,7 @@ def test_learning_helps_on_text_that_was_not_seen_and_a_second_call_has_nothing_
     assert outcome.new
     assert outcome.share == 1.0
     assert outcome.curve[-1][1] > outcome.curve[0][1] + 1
-    shares = [at.share for at in steps if isinstance(at, Stage) and at.says == "Training"]
+    shares = [at.share for at in steps if isinstance(at, Stage) and at.description == "Training"]
     assert shares == sorted(shares)
     assert shares[-1] == 1.0
     adapter = load(store.learned)
@@ -328,7 +328,7 @@ def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: 
 def test_a_stopped_call_goes_on_and_new_text_continues(store: PersonalStore, fresh: Load) -> None:
     steps = learn(store, fresh(), recipe=QUICK)
     for at in steps:
-        if isinstance(at, Stage) and at.says == "Training" and at.share > 0.3:
+        if isinstance(at, Stage) and at.description == "Training" and at.share > 0.3:
             break
     steps.close()
     with pytest.raises(AdapterError):
@@ -374,7 +374,7 @@ def test_a_damaged_state_begins_anew(store: PersonalStore, fresh: Load) -> None:
     (store.learned / personal.STATE).write_bytes(b"no state")
     first, *_, last = learn(store, fresh(), recipe=QUICK)
     assert isinstance(first, Stage)
-    assert "begins anew" in first.says
+    assert "begins anew" in first.description
     assert isinstance(last, Outcome)
     assert last.result.better
 
@@ -491,7 +491,7 @@ def test_text_that_is_forgotten_during_training_does_not_come_back(
 ) -> None:
     steps = learn(store, fresh(), recipe=QUICK)
     for at in steps:
-        if isinstance(at, Stage) and at.says == "Training":
+        if isinstance(at, Stage) and at.description == "Training":
             break
     store.add("b.txt", ["an old phrase"])
     store.forget("old phrase")
@@ -593,11 +593,11 @@ def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: 
 
     assert about() is None
     store.learned.mkdir()
-    assert "has not finished" in about()["says"]
+    assert "has not finished" in about()["description"]
     published(store, fresh(), gain=0.25, strength=0.8, general=-0.02, others=-4.0)
     assert about() == {
-        "says": "The model has learned 1 tokens: each token of your newest text, which it has not read, became 28% "
-        "more probable, and its loss on text by others grew by 0.5%.",
+        "description": "The model has learned 1 tokens: each token of your newest text, which it has not read, "
+        "became 28% more probable, and its loss on text by others grew by 0.5%.",
         "finished": True,
         "better": True,
         "on": True,
@@ -606,18 +606,18 @@ def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: 
     }
     adapter = load(store.learned)
     save(replace(adapter, result=replace(adapter.result, characters=1250, keys_alone=44.4, keys=47.6)), store.learned)
-    assert about()["says"].startswith(
+    assert about()["description"].startswith(
         "The model has learned 1 tokens: in 1,250 characters of your newest text, which it has not read, drafts save "
         "48% of the keys instead of 44%, and its loss"
     )
     stores.set_strength("me", 0.5)
-    assert about()["says"].endswith("grew by 0.5% (measured at the strength 0.8).")
+    assert about()["description"].endswith("grew by 0.5% (measured at the strength 0.8).")
     stores.switch_adapter("me", False)
     assert (about()["on"], about()["strength"]) == (False, 0.5)
     published(store, fresh(), gain=0.05)
-    assert "drafts do not use it" in about()["says"]
+    assert "drafts do not use it" in about()["description"]
     (store.learned / WEIGHTS).write_bytes(b"damaged")
-    assert "cannot be used: " in about()["says"]
+    assert "cannot be used: " in about()["description"]
 
 
 def test_the_strength_and_the_switch_of_an_adapter_act_at_once(

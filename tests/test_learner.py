@@ -40,7 +40,7 @@ order = json.loads(sys.stdin.readline())
 def say(**answer):
     print(json.dumps(answer), flush=True)
 def stage(share, curve=()):
-    say(stage={"says": "Training", "share": share, "left": 60.0, "held_out": None, "curve": curve})
+    say(stage={"description": "Training", "share": share, "left": 60.0, "held_out": None, "curve": curve})
 def outcome(better=True, share=1.0, new=True):
     say(outcome={"result": {"better": better}, "share": share, "new": new, "curve": [[0, -4.0], [64, -3.0]]})
 """
@@ -98,7 +98,7 @@ def test_a_training_shows_how_far_it_is_and_ends_in_silence_if_the_adapter_helps
     one = trained(SAYS + "stage(0.25, [[0, -4.0]])\nsys.stdin.readline()\noutcome()")
     one.learner.start("me")
     row = one.until(lambda row: row["share"])
-    assert (row["state"], row["says"], row["share"], row["left"]) == ("running", "Training", 0.25, 60.0)
+    assert (row["state"], row["description"], row["share"], row["left"]) == ("running", "Training", 0.25, 60.0)
     assert row["curve"] == [[0, -4.0]]
     one.learner.typed()  # writes a line
     row = one.ended()
@@ -106,7 +106,7 @@ def test_a_training_shows_how_far_it_is_and_ends_in_silence_if_the_adapter_helps
 
 
 @pytest.mark.parametrize(
-    ("script", "says", "failed"),
+    ("script", "message", "failed"),
     [
         ("outcome(better=False)", TOO_LITTLE, False),
         ("outcome(new=False)", KNOWN, False),
@@ -117,11 +117,11 @@ def test_a_training_shows_how_far_it_is_and_ends_in_silence_if_the_adapter_helps
         ("import os; os.write(1, b'{\"half\": '); os._exit(3)", "it said nothing", True),
     ],
 )
-def test_every_end_is_said_in_words(trained: Callable[..., Trained], script: str, says: str, failed: bool) -> None:
+def test_every_end_is_said_in_words(trained: Callable[..., Trained], script: str, message: str, failed: bool) -> None:
     one = trained(SAYS + script)
     one.learner.start("me")
     row = one.ended()
-    assert says in row["message"]
+    assert message in row["message"]
     assert row["failed"] == failed
 
 
@@ -133,7 +133,9 @@ def test_a_program_that_cannot_be_started_is_said(trained: Callable[..., Trained
 
 
 def test_it_pauses_while_somebody_types_and_a_key_never_waits(trained: Callable[..., Trained]) -> None:
-    one = trained(SAYS + "for line in sys.stdin:\n    say(stage=dict(says=line.strip(), share=0, left=None, curve=[]))")
+    one = trained(
+        SAYS + "for line in sys.stdin:\n    say(stage=dict(description=line.strip(), share=0, left=None, curve=[]))"
+    )
     one.learner.start("me")
     one.until(lambda row: row["state"] == "running")
     began = time.monotonic()
@@ -142,10 +144,10 @@ def test_it_pauses_while_somebody_types_and_a_key_never_waits(trained: Callable[
         one.learner.typed()
         assert time.perf_counter() - before < 0.05
         time.sleep(0.01)
-        assert one.now()["says"] in ("Loading the model", "pause")
-    row = one.until(lambda row: row["says"] == "pause")
+        assert one.now()["description"] in ("Loading the model", "pause")
+    row = one.until(lambda row: row["description"] == "pause")
     assert row["paused"]
-    row = one.until(lambda row: row["says"] == "go")
+    row = one.until(lambda row: row["description"] == "go")
     assert not row["paused"]
     assert time.monotonic() - began > 0.3
 

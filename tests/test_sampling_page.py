@@ -193,7 +193,7 @@ def test_each_rule_is_drawn_as_the_core_has_it_and_reaches_the_drafts(panel: Pan
     for rule, entry in CATALOG.items():
         panel.rule(rule)
         panel.wait(lambda rule=rule: drawn_as(panel, rule), f"the chart of {rule}")
-        expect(panel.region.locator("#sm-rule-says")).to_contain_text(entry.says)
+        expect(panel.region.locator("#sm-rule-description")).to_contain_text(entry.description)
         for control in entry.controls:
             if control.main:
                 slider = panel.region.get_by_role("slider", name=control.label, exact=True)
@@ -386,11 +386,11 @@ def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
     assert panel.region.get_by_role("radio").evaluate_all("all => all.map((e) => e.value)") == list(STYLES)
     expect(panel.advanced).to_be_hidden()
     expect(panel.region.get_by_role("tab")).to_have_count(0)
-    for name, says in STYLES.items():
+    for name, description in STYLES.items():
         preset = next(preset for preset in PRESETS if preset.name == name)
         panel.region.get_by_role("radiogroup", name="Style").get_by_role("radio", name=name).check()
         panel.rest()
-        expect(panel.region.locator("#sm-style-says")).to_have_text(says)
+        expect(panel.region.locator("#sm-style-description")).to_have_text(description)
         expect(panel.button).to_have_text("Sampling" if name == "Balanced" else f"Sampling · {name}")
         assert panel.last()["temperature"] == preset.temperature
         chosen = panel.last().get("sampling", {"rule": "none", "values": {}, "mode": "superposed"})
@@ -399,7 +399,7 @@ def test_three_styles_come_first_and_the_papers_names_wait_under_advanced(
     expect(panel.region.get_by_role("radio", name="Balanced")).to_be_checked()
     panel.region.get_by_role("button", name="Advanced").click()
     panel.slide("Temperature", 1.35)
-    expect(panel.region.locator("#sm-style-says")).to_have_text("Your own setting: see Advanced.")
+    expect(panel.region.locator("#sm-style-description")).to_have_text("Your own setting: see Advanced.")
     expect(panel.button).to_have_text("Sampling · Custom")
     panel.page.get_by_role("button", name="Close the sampling panel").click()
     panel.reload()

@@ -50,7 +50,7 @@ class Stage:
     """The current stage: its description, the share done, the seconds left if known, the mean ln p on held-out text if
     it was evaluated, and all its values so far, as in `Outcome`."""
 
-    says: str
+    description: str
     share: float = 0.0
     left: float | None = None
     held_out: float | None = None

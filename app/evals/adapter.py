@@ -180,7 +180,7 @@ def _learned(
     for stage in learn(store, module, base, general, options.minutes or 10.0):
         if isinstance(stage, Outcome):
             return stage.result, stage.seconds
-        progress(f"{stage.says} {stage.share:.0%}")
+        progress(f"{stage.description} {stage.share:.0%}")
     raise AssertionError("`learn` ends with an outcome")
 
 

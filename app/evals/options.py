@@ -51,12 +51,12 @@ class Use:
     """One option of `polydraft eval`.
 
     Attributes:
-        says: its help text, without the evaluations.
+        description: its help text, without the evaluations.
         only: the evaluations that use it; () for all except `but`.
         but: those that do not use it.
     """
 
-    says: str
+    description: str
     only: tuple[str, ...] = ()
     but: tuple[str, ...] = ()
 
@@ -67,8 +67,8 @@ class Use:
     @property
     def help(self) -> str:
         if self.only:
-            return f"{self.says} For {', '.join(self.only)}."
-        return f"{self.says} Not for {', '.join(self.but)}." if self.but else self.says
+            return f"{self.description} For {', '.join(self.only)}."
+        return f"{self.description} Not for {', '.join(self.but)}." if self.but else self.description
 
 
 _TEMPLATED = ("coverage", "answers")  # they make their questions themselves

@@ -24,7 +24,7 @@ export class Chain {
     box.innerHTML = `
       <ol class="sm-chain" aria-label="Rules, in the order in which they are applied"></ol>
       <button type="button" class="sm-add">Add a rule</button>
-      <p class="sm-says sm-order" hidden>The temperature comes first, then the rules from top to bottom.</p>
+      <p class="sm-description sm-order" hidden>The temperature comes first, then the rules from top to bottom.</p>
       <div role="status"><ul class="sm-chain-notes"></ul></div>`;
     this.list = /** @type {HTMLElement} */ (box.querySelector("ol"));
     this.more = /** @type {HTMLButtonElement} */ (box.querySelector(".sm-add"));
@@ -71,8 +71,8 @@ export class Chain {
     const step = document.createElement("li");
     step.innerHTML = `
       <div class="sm-step"><label for="${id}">Rule${at ? ` ${at + 1}` : ""}</label> <span class="sm-moves"></span>
-        <select id="${id}" aria-describedby="${id}-says"></select></div>
-      <p class="sm-says" id="${id}-says"></p>`;
+        <select id="${id}" aria-describedby="${id}-description"></select></div>
+      <p class="sm-description" id="${id}-description"></p>`;
     const select = /** @type {HTMLSelectElement} */ (step.querySelector("select"));
     for (const rule of choice.rules.values()) {
       if (names.length > 1 && rule.alone) continue;
@@ -87,7 +87,7 @@ export class Chain {
       /** @type {HTMLElement | null} */ (this.list.querySelector(`#${id}`))?.focus(); // it was built anew
     });
     const rule = /** @type {Rule} */ (choice.rules.get(name));
-    setText(step.querySelector(".sm-says"), rule.says);
+    setText(step.querySelector(".sm-description"), rule.description);
     if (names.length > 1) {
       const moves = /** @type {HTMLElement} */ (step.querySelector(".sm-moves"));
       const add = (/** @type {string} */ sign, /** @type {string} */ what, /** @type {boolean} */ possible, /** @type {() => string[]} */ next) => {

@@ -8,17 +8,17 @@
 /**
  * @typedef {{name: string, label: string, flag: string, default: number | string, low: number, high: number, step: number,
  *            explain: string, choices: string[], main: boolean, whole: boolean}} Control
- * @typedef {{name: string, title: string, plain: string, says: string, alone: boolean, controls: Control[], tie: Tie | null}} Rule
+ * @typedef {{name: string, title: string, plain: string, description: string, alone: boolean, controls: Control[], tie: Tie | null}} Rule
  * @typedef {{control: string, by: string, at: number, per: number}} Tie a control that is at + per·T while the control
  *   `by` has the catalogue's value `tied`
- * @typedef {{name: string, title: string, says: string, controls: Control[]}} Mode
+ * @typedef {{name: string, title: string, description: string, controls: Control[]}} Mode
  * @typedef {{rule: string, values: Record<string, any>, temperature: number, mode: string,
  *            mode_values: Record<string, any>, k?: number, length?: number, seed?: number,
  *            drafting?: Record<string, number | boolean | string>}} Setting
  * @typedef {Setting & {name: string, source: string}} Preset
  * @typedef {{rules: Rule[], modes: Mode[], rule: string, mode: string, drawn: string[], seed: Control, tied: string,
  *            temperature: {low: number, high: number, default: number},
- *            styles: {name: string, says: string}[], presets: Preset[], own: Preset[],
+ *            styles: {name: string, description: string}[], presets: Preset[], own: Preset[],
  *            speculation: import("./speculation.js").Offered}} Catalogue
  */
 
@@ -74,9 +74,9 @@ export class Choice {
   present() {
     const parts = this.parts();
     if (parts.length === 1) return parts[0];
-    const all = (/** @type {"title" | "plain" | "says"} */ of) => parts.map((rule) => rule[of]);
+    const all = (/** @type {"title" | "plain" | "description"} */ of) => parts.map((rule) => rule[of]);
     return {
-      name: this.rule, title: this.titleOf(this.rule), plain: all("plain").join(", then "), says: all("says").join(" "),
+      name: this.rule, title: this.titleOf(this.rule), plain: all("plain").join(", then "), description: all("description").join(" "),
       alone: false, tie: null, controls: parts.flatMap(({ controls }) => controls),
     };
   }

@@ -97,8 +97,8 @@ export class Sampling {
         <div class="sm-pair">
           <div class="sm-rules-box"></div>
           <div><label for="sm-mode">Method</label>
-            <select id="sm-mode" aria-describedby="sm-mode-says">${modes.map((mode) => option(mode.name, mode.title)).join("")}</select>
-            <p class="sm-says" id="sm-mode-says"></p></div>
+            <select id="sm-mode" aria-describedby="sm-mode-description">${modes.map((mode) => option(mode.name, mode.title)).join("")}</select>
+            <p class="sm-description" id="sm-mode-description"></p></div>
         </div>
         <div class="sm-controls"></div>
         <div class="sm-below">
@@ -257,7 +257,7 @@ export class Sampling {
     const mode = choice.presentMode();
     this.chain.render();
     this.find("#sm-mode").value = mode.name;
-    setText(this.find("#sm-mode-says"), mode.says);
+    setText(this.find("#sm-mode-description"), mode.description);
     const box = this.find(".sm-controls");
     const temperature = Number(this.options.temperature.value);
     for (const rule of choice.parts()) {

@@ -9,8 +9,8 @@ import { drawControl, newControl } from "./sliders.js";
 
 /**
  * @typedef {import("./choice.js").Control} Control
- * @typedef {{modes: string[], ways: {name: string, says: string, controls: Control[]}[],
- *            drafters: {name: string, says: string, missing: string}[], arc_missing: string}} Offered
+ * @typedef {{modes: string[], ways: {name: string, description: string, controls: Control[]}[],
+ *            drafters: {name: string, description: string, missing: string}[], arc_missing: string}} Offered
  * @typedef {{accept_length: number, speedup: number, notice: string | null}} Figures
  */
 
@@ -41,8 +41,8 @@ export class Speculation {
         <div><label for="sm-way">Speculation</label> <select id="sm-way">${offered.ways.map(({ name }) => option(name, /** @type {any} */ (NAMES)[name] ?? name)).join("")}</select></div>
         <div class="sp-by"><label for="sm-drafter">Proposals by</label> <select id="sm-drafter">${offered.drafters.map(({ name }) => option(name, /** @type {any} */ (DRAFTERS)[name] ?? name)).join("")}</select></div>
       </div>
-      <p class="sm-says sp-says"></p>
-      <p class="sm-says sp-missing"></p>
+      <p class="sm-description sp-description"></p>
+      <p class="sm-description sp-missing"></p>
       <div class="sm-controls"></div>
       <div class="sp-line">
         <label><input type="checkbox" id="sm-colour"> Colour the tokens</label>
@@ -129,11 +129,11 @@ export class Speculation {
     this.find(".sp-by").hidden = !on;
     this.find(".sp-line").hidden = !on;
     this.find(".sp-key").hidden = !(on && this.coloured);
-    this.find("#sm-drafter").title = this.offered.drafters.find(({ name }) => name === this.drafter)?.says ?? "";
+    this.find("#sm-drafter").title = this.offered.drafters.find(({ name }) => name === this.drafter)?.description ?? "";
     const { arc_missing: arc, drafters } = this.offered;
     const missing = drafters.filter((drafter) => drafter.missing).map((drafter) => `${/** @type {any} */ (DRAFTERS)[drafter.name]}: ${drafter.missing}`);
     setText(this.find(".sp-missing"), [arc ? `ARC cannot be used yet: ${arc}` : "", ...(on ? missing : [])].filter(Boolean).join(" "));
-    setText(this.find(".sp-says"), on ? this.ways.get(this.way)?.says ?? "" : "");
+    setText(this.find(".sp-description"), on ? this.ways.get(this.way)?.description ?? "" : "");
     const box = this.find(".sm-controls");
     if (this.built !== this.way) {
       this.built = this.way;

@@ -12,11 +12,11 @@ export class Styles {
     this.panel = panel;
     this.known = panel.catalogue.styles;
     box.innerHTML =
-      `<div class="sm-styles" role="radiogroup" aria-label="Style" aria-describedby="sm-style-says">${this.known
+      `<div class="sm-styles" role="radiogroup" aria-label="Style" aria-describedby="sm-style-description">${this.known
         .map(({ name }) => `<label><input type="radio" name="sm-style" value="${name}"><span>${name}</span></label>`)
-        .join("")}</div><p class="sm-says" id="sm-style-says"></p>`;
+        .join("")}</div><p class="sm-description" id="sm-style-description"></p>`;
     this.inputs = [...box.querySelectorAll("input")];
-    this.description = /** @type {HTMLElement} */ (box.querySelector(".sm-says"));
+    this.description = /** @type {HTMLElement} */ (box.querySelector(".sm-description"));
     box.addEventListener("change", (event) => {
       const { value } = /** @type {HTMLInputElement} */ (event.target);
       panel.presets.take(/** @type {import("./choice.js").Preset} */ (panel.catalogue.presets.find(({ name }) => name === value)));
@@ -32,6 +32,6 @@ export class Styles {
   render() {
     const present = this.present();
     for (const input of this.inputs) input.checked = input.value === present?.name;
-    setText(this.description, present?.says ?? "Your own setting: see Advanced.");
+    setText(this.description, present?.description ?? "Your own setting: see Advanced.");
   }
 }

@@ -9,9 +9,9 @@ import { getJson, postJson } from "./transport.js";
 import { newElement, setText } from "./wording.js";
 
 /**
- * @typedef {{says: string, finished: boolean, better: boolean, on: boolean, strength: number, usual: number}} Adapter
+ * @typedef {{description: string, finished: boolean, better: boolean, on: boolean, strength: number, usual: number}} Adapter
  * @typedef {{store: string, again: boolean, state: "waiting" | "running" | "ended", paused: boolean, stopping: boolean,
- *            says: string, share: number, left: number | null, curve: [number, number][], message: string, failed: boolean}} Row
+ *            description: string, share: number, left: number | null, curve: [number, number][], message: string, failed: boolean}} Row
  */
 
 const EVERY = 1000; // ms between two requests for the progress
@@ -27,7 +27,7 @@ export class Training {
   }
 
   /**
-   * Take the server's list, and ask again while something is trained.
+   * Take the server's list, and request it again while something is trained.
    * @param {Row[]} rows
    */
   follow(rows) {
@@ -113,7 +113,7 @@ export class Training {
     const find = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (part.querySelector(selector));
     const row = this.rows.get(store);
     const active = row !== undefined && isActive(row);
-    setText(part, ".ps-adapter", adapter?.says ?? "");
+    setText(part, ".ps-adapter", adapter?.description ?? "");
     find(".ps-adapter").hidden = !adapter;
     find(".ps-strength").hidden = !adapter?.better;
     if (adapter?.better) {
@@ -149,13 +149,13 @@ function isActive(row) {
 }
 
 /** @param {Row} row */
-function doing({ state, paused, stopping, again, says, share, left }) {
+function doing({ state, paused, stopping, again, description, share, left }) {
   const begin = again ? "Text was forgotten: learning again from what is left. " : "";
   if (stopping) return `${begin}Stopping …`;
   if (state === "waiting") return `${begin}Begins in a moment`;
   if (paused) return `${begin}Paused while you type`;
   const part = share > 0 && share < 1 ? `, ${Math.round(100 * share)}%` : "";
-  return `${begin}${says}${part}${left === null ? "" : `, ${remaining(left)} left`}`;
+  return `${begin}${description}${part}${left === null ? "" : `, ${remaining(left)} left`}`;
 }
 
 /** @param {number} seconds */
@@ -189,8 +189,8 @@ function drawCurve(box, curve) {
   const path = points.map(([x, y]) => `${x.toFixed(1)},${y.toFixed(1)}`).join(" ");
   const [x, y] = points[points.length - 1];
   const gain = Math.expm1(values[values.length - 1] - values[0]);
-  const says = `Your newest text, which it does not read: ${Math.abs(Math.round(100 * gain))}% ${gain < 0 ? "less" : "more"} probable per token so far`;
+  const description = `Your newest text, which it does not read: ${Math.abs(Math.round(100 * gain))}% ${gain < 0 ? "less" : "more"} probable per token so far`;
   box.innerHTML =
     `<svg viewBox="0 0 ${WIDE} ${HIGH}" width="${WIDE}" height="${HIGH}" aria-hidden="true"><polyline points="${path}"/>` +
-    `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="2.5"/></svg><span class="ps-facts">${says}</span>`;
+    `<circle cx="${x.toFixed(1)}" cy="${y.toFixed(1)}" r="2.5"/></svg><span class="ps-facts">${description}</span>`;
 }

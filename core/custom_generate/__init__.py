@@ -4,7 +4,7 @@
 
     model.generate(**inputs, custom_generate=FOLDER, trust_remote_code=True, num_return_sequences=3, max_new_tokens=10)
 
-transformers asks for `trust_remote_code` before it runs code from a folder. It can also be given the function; then it
+transformers requires `trust_remote_code` before it runs code from a folder. It can also be given the function; then it
 accepts `num_return_sequences` only together with as many beams:
 
     model.generate(**inputs, custom_generate=superposed_drafts, num_return_sequences=3, num_beams=3, max_new_tokens=10)
