@@ -126,17 +126,16 @@ def add_routes(
         await _call(stores().delete, store)
         return {}
 
-    @app.post("/api/stores/switch")
-    async def switch(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Switched)
-        await _call(stores().switch, asked.store, asked.on)
-        return {}
+    def add_switch(path: str, switched: Callable[[PersonalStores, str, bool], None]) -> None:
+        @app.post(path)
+        async def switch(request: Request) -> dict[str, Any]:
+            asked = await parsed(request, Switched)
+            await _call(switched, stores(), asked.store, asked.on)
+            return {}
 
-    @app.post("/api/stores/switch-learning")
-    async def switch_learning(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Switched)
-        await _call(stores().switch_learning, asked.store, asked.on)
-        return {}
+    add_switch("/api/stores/switch", PersonalStores.switch)
+    add_switch("/api/stores/switch-learning", PersonalStores.switch_learning)
+    add_switch("/api/stores/switch-adapter", PersonalStores.switch_adapter)
 
     @app.post("/api/stores/add-phrase")
     async def add_phrase(request: Request) -> dict[str, Any]:
@@ -159,21 +158,14 @@ def add_routes(
     async def trainings() -> dict[str, Any]:
         return {"trainings": learner.trainings()}
 
-    @app.post("/api/stores/train")
-    async def train(request: Request) -> dict[str, Any]:
-        await _call(learner.start, (await parsed(request, NamedStore)).store)
-        return {"trainings": learner.trainings()}
+    def add_training(path: str, action: Callable[[str], None]) -> None:
+        @app.post(path)
+        async def train(request: Request) -> dict[str, Any]:
+            await _call(action, (await parsed(request, NamedStore)).store)
+            return {"trainings": learner.trainings()}
 
-    @app.post("/api/stores/stop-training")
-    async def stop_training(request: Request) -> dict[str, Any]:
-        await _call(learner.stop, (await parsed(request, NamedStore)).store)
-        return {"trainings": learner.trainings()}
-
-    @app.post("/api/stores/switch-adapter")
-    async def switch_adapter(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Switched)
-        await _call(stores().switch_adapter, asked.store, asked.on)
-        return {}
+    add_training("/api/stores/train", learner.start)
+    add_training("/api/stores/stop-training", learner.stop)
 
     @app.post("/api/stores/strength")
     async def strength(request: Request) -> dict[str, Any]:
