@@ -515,6 +515,13 @@ def test_a_file_dropped_onto_the_page_opens(editor: Editor) -> None:
     assert titles(editor) == ["Letter", STORY]
 
 
+def test_a_message_leaves_the_buttons_below_it_usable(editor: Editor) -> None:
+    editor.page.evaluate("polydraft.editor.notices.toast('A long message. '.repeat(40), { long: true })")
+    button(editor, "Documents").click(timeout=5000)  # the message is there for 8 s
+    expect(editor.page.get_by_role("complementary", name="Documents")).to_be_visible()
+    expect(editor.page.locator(".pd-toast")).to_be_visible()
+
+
 def test_what_is_no_text_is_refused_in_words(editor: Editor) -> None:
     open_files(editor, payload("picture.png", b"\x89PNG\r\n\0\0\0"))
     expect(editor.page.locator(".pd-toast")).to_contain_text("“picture.png” is no text file. Save it as plain text")
