@@ -16,7 +16,7 @@ from typing import Any
 
 from app.bench.report import Report
 from app.evals.options import EvalOptions
-from app.evals.plots import heat, lines, page
+from app.evals.plots import heat, lines, page, series
 from app.evals.scores import half_interval
 from app.evals.templated import KINDS, Question, questions
 from core.autocomplete import load_autocomplete
@@ -93,10 +93,10 @@ def plots(report: Report) -> str:
     charts = []
     for kind in KINDS:
         rows = [r for r in report.rows if r["kind"] == kind and r["rule"] != "greedy"]
-        names = [name for name in dict.fromkeys(r["rule"] for r in rows) if not name.startswith("n =")]
+        rules = [r for r in rows if not r["rule"].startswith("n =")]
         for figure in ("exact_match", "majority"):
-            series = {name: [(r["T"], r[figure]) for r in rows if r["rule"] == name] for name in names}
-            charts.append(lines(f"{kind}: {figure.replace('_', ' ')}", "temperature", series))
+            title = f"{kind}: {figure.replace('_', ' ')}"
+            charts.append(lines(title, "temperature", series(rules, "rule", "T", figure)))
         of_n = {(float(r["rule"][4:]), r["T"]): r["exact_match"] for r in rows if r["rule"].startswith("n =")}
         charts.append(heat(f"{kind}: exact match of Top-nσ", "n", "T", of_n))
     return page(charts, across=3)

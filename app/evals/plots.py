@@ -4,9 +4,10 @@ or with named points. Readable on light and dark background."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import Any
 
 WIDE, HIGH = 460, 300  # of one chart
 LEFT, RIGHT, TOP, BOTTOM = 52, 128, 34, 40
@@ -46,6 +47,14 @@ class _Axes:
         ]
         middle = (LEFT + WIDE - RIGHT) / 2
         return [*parts, f'<text x="{middle}" y="{HIGH - 8}" text-anchor="middle">{escape(x_label)}</text>']
+
+
+def series(rows: Iterable[Mapping[str, Any]], name: str, x: str, y: str) -> Series:
+    """Returns the points in columns `x` and `y` of a table, by the value in its column `name`, in the order of rows."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for row in rows:
+        found.setdefault(row[name], []).append((row[x], row[y]))
+    return found
 
 
 def lines(title: str, x_label: str, series: Series, log: bool = False) -> str:

@@ -15,7 +15,7 @@ from statistics import fmean
 from app.bench.report import Report
 from app.evals.methods import SHIPPED, by_the_paper, nucleus, superposed
 from app.evals.options import EvalOptions, places, texts
-from app.evals.plots import lines, page
+from app.evals.plots import lines, page, series
 from app.evals.samplers import self_bleu
 from app.evals.scores import half_interval
 from core.autocomplete import load_autocomplete
@@ -74,14 +74,4 @@ def _row(method: str, length: int, groups: list[list[list[int]]]) -> dict[str, s
 
 def plots(report: Report) -> str:
     """Draws each figure against the length."""
-    names = list(dict.fromkeys(row["method"] for row in report.rows))
-    return page(
-        [
-            lines(
-                figure,
-                "tokens",
-                {n: [(r["length"], r[figure]) for r in report.rows if r["method"] == n] for n in names},
-            )
-            for figure in FIGURES
-        ]
-    )
+    return page([lines(figure, "tokens", series(report.rows, "method", "length", figure)) for figure in FIGURES])

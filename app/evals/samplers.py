@@ -22,7 +22,7 @@ from torch import Tensor
 
 from app.bench import text
 from app.bench.report import BenchOptions, Report
-from app.evals.plots import lines, page
+from app.evals.plots import lines, page, series
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import CATALOG, PRESETS
 from core.errors import InputError
@@ -117,15 +117,9 @@ def plots(report: Report) -> str:
         "perplexity": "perplexity of the sampled tokens",
         "kept": "tokens kept, median",
     }
-    names = list(dict.fromkeys(row["rule"] for row in report.rows))
     return page(
         [
-            lines(
-                title,
-                "temperature",
-                {name: [(row["T"], row[figure]) for row in report.rows if row["rule"] == name] for name in names},
-                log=figure in ("perplexity", "kept"),
-            )
+            lines(title, "temperature", series(report.rows, "rule", "T", figure), figure in ("perplexity", "kept"))
             for figure, title in figures.items()
         ]
     )
