@@ -24,6 +24,12 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """The number of processes for `-n auto`: one more than cores, because tests often wait for browsers and servers."""
+    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or (os.cpu_count() or 1) + 1)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--firefox", action="store_true", help="run the browser tests in Firefox, where it can do them")
 
