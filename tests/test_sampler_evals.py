@@ -14,12 +14,12 @@ from app import evals
 from app.bench.report import Report
 from app.bench.samplers import listed_top_n_sigma, plain_top_w
 from app.cli import app
-from app.evals import top_w_grid
+from app.evals import top_n_sigma, top_w_grid
 from app.evals.plots import heat, lines, page
 from app.evals.samplers import DRAWS, LENGTH, expected, self_bleu
 from app.evals.top_w import METRICS, SCALES, TEMPERATURES, WARM, WEIGHTS, judged, mass_cuts
 from core.controls import CATALOG, MODE_CONTROLS, MODES
-from core.samplers import Geometry, Mirostat, TopK, TopNSigma, TopW
+from core.samplers import Geometry, Mirostat, TopK, TopNSigma, TopP, TopW
 
 DOCS = (Path(__file__).parent.parent / "docs" / "samplers.md").read_text()
 
@@ -84,6 +84,26 @@ def test_the_grid_of_top_w_is_the_papers_with_our_point_on_it():
     drawn = ElementTree.fromstring(top_w_grid.plots(Report("top-w-grid", [*rows, *found[2.0]])))
     assert len([node for node in drawn.iter() if node.tag.endswith("rect")]) == 4 * 18 * 18
     assert {"ours", "the paper's"} <= {node.text for node in drawn.iter()}
+
+
+def test_the_bounds_of_a_nucleus_are_those_of_its_tokens():
+    logits = 2 * torch.randn(6, 300, generator=torch.Generator().manual_seed(2))
+    rows = top_n_sigma.nuclei(logits)
+    assert [row["p"] for row in rows] == list(top_n_sigma.MASSES)
+    for row in rows:
+        kept = TopP(row["p"])(None, logits).isfinite()
+        inside = torch.where(kept, logits, torch.inf).amin(1)
+        outside = torch.where(kept, -torch.inf, logits).amax(1)
+        mu, sigma, top = logits.mean(1), logits.std(1), logits.amax(1)
+        by_hand = (inside - mu, outside - mu, top - inside, top - outside)
+        for name, value in zip(top_n_sigma.BOUNDS, by_hand, strict=True):
+            assert row[name] == pytest.approx(float((value / sigma).mean()), abs=1e-4)
+    shares = top_n_sigma.spread(logits)
+    assert sum(row["share"] for row in shares) == pytest.approx(1)
+    places = top_n_sigma.along(logits, list("abcdef"))
+    assert [row["within"] for row in places] == TopNSigma(1.0)(None, logits).isfinite().sum(1).tolist()
+    drawn = ElementTree.fromstring(top_n_sigma.plots(Report("eval top-n-sigma", [*shares, *rows, *places])))
+    assert set(top_n_sigma.BOUNDS) <= {node.text for node in drawn.iter()}
 
 
 def test_a_map_has_a_cell_for_each_pair_darker_for_a_greater_value():

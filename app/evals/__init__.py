@@ -34,6 +34,7 @@ EVALS = {
     "answers": "correct answers to templated questions by each rule against T, and of n × T of Top-nσ; majority of N",
     "top-w": "where distances between tokens change Top-W's choice, and whether that improves it",
     "top-w-grid": "the match and its gain over a mass cut for every λ and β of Top-W's appendix M, and for ours",
+    "top-n-sigma": "the logits' spread, and where nuclei end in standard deviations (Top-nσ, Figures 2, 3 and 6)",
 }
 
 

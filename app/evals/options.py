@@ -96,12 +96,16 @@ USES = {
     ),
     "k": Use("Numbers of drafts, with commas.", ("drafts",)),
     "length": Use("Tokens of a draft.", ("drafts",)),
-    "plot": Use("Draw to this SVG file.", ("drafts", "samplers", "linearity", "repetition", "answers", "top-w-grid")),
+    "plot": Use(
+        "Draw to this SVG file.",
+        ("drafts", "samplers", "linearity", "repetition", "answers", "top-w-grid", "top-n-sigma"),
+    ),
     "backend": Use("Which backend to use."),
     "minutes": Use("Minutes of training; by default 10.", ("adapter",)),
     "model": Use("A model's name, file or folder."),
     "base_store": Use(
-        "An n-gram store's file, or none.", but=("samplers", "coverage", "linearity", "answers", "top-w", "top-w-grid")
+        "An n-gram store's file, or none.",
+        but=("samplers", "coverage", "linearity", "answers", "top-w", "top-w-grid", "top-n-sigma"),
     ),
     "verify_with": Use(
         "A larger model with the same tokenizer that checks or judges drafts.", ("verified", "perplexity")
