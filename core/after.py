@@ -28,7 +28,8 @@ from core.present import Page, TextDraft, present
 from core.text import spaced
 
 MOST_LOST = 3.0  # nats that the best draft may lose: the writer may continue for longer than a draft
-SHARE = 1.0  # the pass may take as long as the drafts took
+SHARE = 1.0  # the pass may take as long as the drafts took,
+LEAST = 0.05  # and at least these seconds: drafts whose logits are cached take no time
 FORGETS = 0.9  # a skipped pass counts as faster next time, so that one slow pass is not the last
 
 
@@ -57,11 +58,12 @@ class TextAfter:
     def __call__(
         self, drafts: Drafts, sequence: Sequence, logits: Tensor, took: float
     ) -> Generator[tuple[list[Row], Drafts], list[Tensor], None]:
-        """Yields the pass, unless it would take more than `SHARE` of the seconds that the drafts took.
+        """Yields the pass, unless it would take more than `LEAST` seconds and more than `SHARE` of the drafts' time.
 
         Args:
             sequence: contains the prefix, which ends before a half-typed word.
             logits: (V,) after the prefix.
+            took: the seconds that the drafts took.
         """
         rows = [row for row in present(drafts, self.page) if row.text]
         if not rows:
@@ -73,7 +75,7 @@ class TextAfter:
         # beginning of the other.
         lines = [encode(typed + spaced(text, follows) + follows) for text in texts]
         inputs = sum(map(len, lines))
-        if self.pace.seconds is not None and self.pace.seconds * inputs > SHARE * took:
+        if self.pace.seconds is not None and self.pace.seconds * inputs > max(SHARE * took, LEAST):
             self.pace.seconds *= FORGETS
             return
         began = time.perf_counter()

@@ -180,6 +180,16 @@ def test_the_pass_is_skipped_where_it_takes_more_than_its_share(
     assert session.autocomplete.pace.seconds < 1
 
 
+def test_a_short_pass_is_made_although_cached_drafts_took_no_time(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "SHARE", 0.0)
+    session.autocomplete.pace.seconds = 1e-6
+    assert all(draft.gain is not None for draft in completed(session, "abca", after="bcd").drafts)
+    monkeypatch.setattr(comparing, "LEAST", 0.0)
+    assert all(draft.gain is None for draft in completed(session, "abca", after="bcd").drafts)
+
+
 @pytest.fixture
 def filling() -> Iterator[Session]:
     """Of a model that fills in the middle."""
