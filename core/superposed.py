@@ -113,7 +113,7 @@ def superposed(
                 drafts = forked_drafts(tree, o, drafts, kept)
 
             # 3. Growth: each draft by its best token (distinct), or the best k of d × m (eq. 2). With forks the best
-            # draft has a row of its own and is not in the mixture, so it is the same for any k.
+            # draft has a row of its own and is not in the mixture, so its logits do not depend on the other drafts.
             best = next((d.row for d in drafts if not (d.ended or d.rests)), None) if o.distinct and o.forks else None
             fed = 0  # superposed positions in the cache
             while growing := [d for d in drafts if not d.ended and not d.rests and d.tokens < length]:
@@ -126,7 +126,7 @@ def superposed(
                         draft.close()
                 rows = [own_row(d, sequence, prefix) for d in exact]
                 if len(exact) < len(due):
-                    # It begins where the first of its drafts does, and feeds all tokens since its last pass.
+                    # The superposed row begins where its first draft does, and feeds all tokens since its last pass.
                     before = before_mixtures(sequence, prefix, mixed[0]) if not fed else []
                     rows.insert(0, Row(sequence, torch.cat([*before, *mixtures(mixed, range(fed, at), embeddings)])))
                     fed = at

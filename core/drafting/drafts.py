@@ -16,9 +16,8 @@ from core.ngram.interpolation import Geometric, Interpolation, Linear, Store
 from core.options import DEFAULT
 from core.samplers.base import Processor
 
-WITH_FORKS = (
-    30  # least number of candidates with forks; at least 3k for every k of the page, so that k changes no draft
-)
+# Least number of candidates with forks. It is at least 3k for every k of the page, so it is the same for all of them.
+WITH_FORKS = 30
 
 Mixing = Literal["linear", "geometric"]
 
