@@ -1354,6 +1354,10 @@ def test_one_word(functions: Callable[..., Any], rest: str, word: str) -> None:
 def test_branches_part_at_whole_words(functions: Callable[..., Any]) -> None:
     assert functions("sharedBeginning", " the market", " then") == 0
     assert functions("sharedBeginning", " to the market", " to the river") == len(" to the")
+    assert functions("branches", [" to the market", " to the river", " to the"])[1:] == [
+        {"shared": len(" to the"), "parent": 0},
+        {"shared": 0, "parent": -1},  # drawn whole
+    ]
     texts = [" a b c", " a b d", " a e", " f"]
     assert functions("branches", texts) == [
         {"shared": 0, "parent": -1},

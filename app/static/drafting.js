@@ -155,7 +155,8 @@ export function branches(texts) {
     let best = { shared: 0, parent: -1 };
     for (let j = i - 1; j >= 0; j--) {
       const shared = sharedBeginning(text, texts[j]);
-      if (shared && shared >= best.shared) best = { shared, parent: j };
+      // A draft that ends where an earlier one goes on is drawn whole: nothing of it would be left otherwise.
+      if (shared && shared < text.trimEnd().length && shared >= best.shared) best = { shared, parent: j };
     }
     return best;
   });
