@@ -20,6 +20,9 @@ from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, methods
 from app.evals.options import KS, LENGTH, EvalOptions, places, texts
 from app.evals.personal import judged as judged_personal
 from app.evals.personal import learn_and_test
+from app.evals.plots import DASHES, HUES
+from app.evals.plots import lines as line_chart
+from app.evals.plots import page as pages
 from app.evals.scores import Score, common, half_interval, scored, summary
 from app.evals.typing import Passage, Way, best_move, drafted, passages, right_words
 from app.settings import DraftSettings
@@ -284,10 +287,27 @@ def test_quality_is_drawn_against_time_one_point_for_each_method() -> None:
                 report.rows.append({"kind": "all", "k": k, "method": name, "ngrams": ngrams, "match": 0.5, "ms": ms})
     inside = {"kind": "inside a word", "k": 3, "method": "forks=3", "ngrams": "yes", "characters": 2.0}
     drawn = ElementTree.fromstring(plots(Report("eval drafts", [*report.rows, inside])))
-    circles = [e for e in drawn.iter() if e.tag.endswith("circle")]
-    assert len(circles) == len(report.rows)
-    assert sum(e.get("fill") == "none" for e in circles) == len(report.rows) // 2
-    assert {"superposed, r = 0 …", "superposed, bare", "greedy"} <= {e.text for e in drawn.iter()}
+    marks = [e for e in drawn.iter() if e.get("class") == "mark"]
+    in_legends = 2 * len({"greedy", "superposed, r = …"})
+    assert len(marks) == len(report.rows) + in_legends
+    assert sum(e.get("fill") == "none" for e in marks) == len(report.rows) // 2
+    assert {"superposed, r = …", "greedy"} <= {e.text for e in drawn.iter()}
+
+
+def test_no_two_methods_in_a_chart_look_alike() -> None:
+    rows = [
+        {"kind": "all", "k": 3, "method": method.name, "ngrams": ngrams, "match": 0.5, "ms": 5.0}
+        for method in methods(None, None)
+        for ngrams in ("no", "yes")
+    ]
+    drawn = ElementTree.fromstring(plots(Report("eval drafts", rows)))
+    names = [e for e in drawn.iter() if e.get("style")]
+    looks = {(e.tag, e.get("stroke")) for e in drawn.iter() if e.get("class") == "mark"}
+    assert len(names) == len(looks) > 5
+    for count in (len(HUES) + 1, len(HUES) * len(DASHES)):
+        curves = ElementTree.fromstring(pages([line_chart("", "x", {str(n): [(0, n), (1, n)] for n in range(count)})]))
+        looks = [(e.get("stroke"), e.get("stroke-dasharray")) for e in curves.iter() if e.get("stroke-width")]
+        assert len(set(looks)) == count == len(looks)
 
 
 @pytest.mark.parametrize("name", ["drafts", "keytype", "personal", "typing", "tune", "tune-paper"])

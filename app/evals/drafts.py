@@ -168,10 +168,12 @@ def plots(report: Report) -> str:
         for row in timed:
             if row["kind"] != timed[-1]["kind"] or row["k"] != k:
                 continue
-            name, _, r = row["method"].removeprefix("superposed, the ").partition(", r=")
-            filled = row["ngrams"] == "yes"
-            if r:  # one line of increasing r with n-grams, and one without
-                name = f"{name}, r = 0 …" if filled else f"{name}, bare"
-            groups.setdefault(name, []).append(PlotPoint(row["ms"], row["match"], r, filled))
+            name, label = row["method"].replace("superposed, the ", "the "), ""
+            for setting in (", r=", "forks="):  # one line for all its values
+                before, found, value = name.partition(setting)
+                if found:
+                    name, label = f"{before}{setting.replace('=', ' = ')}…", value
+            point = PlotPoint(row["ms"], row["match"], label, filled=row["ngrams"] == "yes")
+            groups.setdefault(name, []).append(point)
         charts.append(scatter(f"Tokens that match, best of {k} drafts", "ms for the drafts", groups))
     return page(charts)

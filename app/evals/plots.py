@@ -12,8 +12,9 @@ from typing import Any
 WIDE, HIGH = 460, 300  # of one chart
 LEFT, RIGHT, TOP, BOTTOM = 52, 128, 34, 40
 APART = 13  # between two labels
-# Eight hues that most colour-blind readers can distinguish; dashes distinguish the second use of a hue.
+# Eight hues that most colour-blind readers can distinguish.
 HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a7a00", "#56b4e9", "#7a5195", "#777777")
+DASHES = ("", ' stroke-dasharray="5 3"', ' stroke-dasharray="1.5 3"')  # of the first, second and third use of a hue
 Series = Mapping[str, Sequence[tuple[float, float]]]
 
 
@@ -57,6 +58,13 @@ def series(rows: Iterable[Mapping[str, Any]], name: str, x: str, y: str) -> Seri
     return found
 
 
+def _look(number: int) -> tuple[str, str]:
+    """Returns the hue and the dash of a chart's nth line; no two lines of a chart share both."""
+    if number >= len(HUES) * len(DASHES):
+        raise ValueError(f"{number + 1} lines in a chart; at most {len(HUES) * len(DASHES)} can be told apart.")
+    return HUES[number % len(HUES)], DASHES[number // len(HUES)]
+
+
 def lines(title: str, x_label: str, series: Series, log: bool = False) -> str:
     """Returns a chart as an SVG group of WIDE × HIGH. `series` are (x, y) points by name. With `log`, y is logarithmic
     and must be positive."""
@@ -69,7 +77,7 @@ def lines(title: str, x_label: str, series: Series, log: bool = False) -> str:
     parts = axes.drawn(title, x_label, sorted({x for x, _ in points}))
     ends = []
     for number, (name, line) in enumerate(series.items()):
-        hue, dash = HUES[number % len(HUES)], ' stroke-dasharray="5 3"' if number >= len(HUES) else ""
+        hue, dash = _look(number)
         path = "L".join(f"{axes.x(x):.1f} {axes.y(y):.1f}" for x, y in line)
         parts.append(f'<path d="M{path}" fill="none" stroke="{hue}" stroke-width="1.8"{dash}/>')
         ends.append((axes.y(line[-1][1]), name, hue))
@@ -87,23 +95,37 @@ class PlotPoint:
 
 
 def scatter(title: str, x_label: str, groups: Mapping[str, Sequence[PlotPoint]]) -> str:
-    """Returns a chart of points as an SVG group of WIDE × HIGH. Each group has a hue, a line joins its points in their
-    order, and its name is on the right. Both axes begin at 0."""
+    """Returns a chart of points as an SVG group of WIDE × HIGH. No two groups have both hue and mark in common;
+    their names are on the right. A line joins a group's filled points in their order, a dashed one its hollow points.
+    Both axes begin at 0."""
+    if len(groups) > 2 * len(HUES):
+        raise ValueError(f"{len(groups)} groups in a chart of points; at most {2 * len(HUES)} can be told apart.")
     points = [point for group in groups.values() for point in group]
     axes = _Axes(0.0, 1.05 * max(p.x for p in points), 0.0, 1.05 * max(p.y for p in points))
     parts = axes.drawn(title, x_label, _ticks(axes.x0, axes.x1, False))
     for number, (name, group) in enumerate(groups.items()):
-        hue = HUES[number % len(HUES)]
-        path = "L".join(f"{axes.x(p.x):.1f} {axes.y(p.y):.1f}" for p in group)
-        parts.append(f'<path d="M{path}" fill="none" stroke="{hue}" stroke-opacity=".5"/>')
-        for p in group:
-            x, y, fill = axes.x(p.x), axes.y(p.y), hue if p.filled else "none"
-            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" stroke="{hue}" fill="{fill}"/>')
-            if p.label:
-                parts.append(f'<text x="{x + 5:.1f}" y="{y - 6:.1f}">{escape(p.label)}</text>')
+        hue, square = HUES[number % len(HUES)], number >= len(HUES)
+        for filled, dash, below in ((True, DASHES[0], -6), (False, DASHES[1], 14)):
+            drawn = [p for p in group if p.filled is filled]
+            path = "L".join(f"{axes.x(p.x):.1f} {axes.y(p.y):.1f}" for p in drawn)
+            if len(drawn) > 1:
+                parts.append(f'<path d="M{path}" fill="none" stroke="{hue}" stroke-opacity=".6"{dash}/>')
+            for p in drawn:
+                x, y = axes.x(p.x), axes.y(p.y)
+                parts.append(_mark(x, y, hue, filled, square))
+                if p.label:
+                    parts.append(f'<text x="{x + 2:.1f}" y="{y + below:.1f}">{escape(p.label)}</text>')
         y = TOP + 1.5 * APART * (number + 0.5)
-        parts.append(f'<text x="{WIDE - RIGHT + 6}" y="{y:.1f}" style="fill:{hue}">{escape(name)}</text>')
+        parts.append(_mark(WIDE - RIGHT + 10, y - 4, hue, True, square))
+        parts.append(f'<text x="{WIDE - RIGHT + 19}" y="{y:.1f}" style="fill:{hue}">{escape(name)}</text>')
     return "".join(parts)
+
+
+def _mark(x: float, y: float, hue: str, filled: bool, square: bool) -> str:
+    paint = f'class="mark" stroke="{hue}" fill="{hue if filled else "none"}"'
+    if square:
+        return f'<rect x="{x - 3:.1f}" y="{y - 3:.1f}" width="6" height="6" {paint}/>'
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3.5" {paint}/>'
 
 
 def heat(
