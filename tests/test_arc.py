@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from table_model import TableModel
 from torch import Tensor
 
-from app.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, phases, row, table
+from app.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, costs, phases, row, table
 from core.autocomplete import Session
 from core.drafting import checked
 from core.errors import InputError
@@ -28,6 +28,7 @@ from core.speculative import (
     Calibration,
     CalibrationError,
     Drafter,
+    Memory,
     ModelDrafter,
     NgramDrafter,
     Statistics,
@@ -226,6 +227,23 @@ def test_the_phases_of_a_cycle_share_the_whole_time() -> None:
     assert list(shares) == ["prefill_percent", "drafting_percent", "verification_percent", "rejection_percent"]
     assert sum(shares.values()) == pytest.approx(100)
     assert all(share > 0 for share in shares.values())
+
+
+def test_a_row_has_the_share_of_verified_tokens_that_become_text() -> None:
+    plain = SpeculativeMethod("plain", None, "off", statistics={"some": [Statistics(cycles=30, tokens=30, seconds=3)]})
+    statistics = Statistics(cycles=10, tokens=25, proposed=40, seconds=1)
+    found = row(
+        "some", SpeculativeMethod("a", None, "lossless", {}, Memory(), {"some": [statistics]}, {"some": [0.0]}), plain
+    )
+    assert (found["accept_length"], found["proposals"], found["per_proposal"]) == (2.5, 4, 0.5)
+
+
+def test_the_cost_curve_is_a_fixed_part_and_one_for_each_token() -> None:
+    exact = costs(CostCurve((1, 2, 8), (5.0, 6.0, 12.0)))
+    assert [found["alpha_t_ms"] for found in exact] == pytest.approx([4, 4, 4])
+    assert [found["beta_t_ms"] for found in exact] == pytest.approx([1, 1, 1])
+    assert costs(CostCurve((1,), (5.0,)))[0]["beta_t_ms"] == 5, "one size has no fixed part"
+    assert min(found["alpha_t_ms"] for found in costs(CostCurve((1, 2), (1.0, 3.0)))) == 0
 
 
 def test_pruning_by_depth_weighs_the_depth() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.evals import repetition
-from app.evals.methods import superposed
+from app.evals.methods import Method, by_the_paper, superposed
 from core.superposed import superpose
 from tests.table_model import TableModel
 
@@ -33,3 +33,15 @@ def test_drafts_with_resets_are_those_of_the_generator() -> None:
     assert drafts == last.ids
     assert {len(ids) for ids in drafts} == {12}
     assert all(ids[:8] == drafts[0][:8] for ids in drafts), "two resets made one text of the first eight tokens"
+
+
+@pytest.mark.parametrize(
+    "method", [by_the_paper(None), superposed(None, 2), superposed(None, 2, reset_every=4), superposed(None, one=True)]
+)
+def test_the_drafts_of_each_length_are_those_made_at_that_length(method: Method) -> None:
+    sequence = TableModel(vocabulary=8, seed=1).open()
+    lengths = (3, 5, 12)
+    found = repetition.at_each_length(method, sequence, [0, 1, 2], lengths)
+    for length in lengths:
+        sequence.sync([0, 1, 2])
+        assert found[length] == method(sequence, [0, 1, 2], repetition.K, length)

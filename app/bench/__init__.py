@@ -19,6 +19,8 @@ BENCHES = {
     "startup": "process start to a page that answers",
     "healing": "how often one of 3 drafts restores a half-typed word",
     "samplers": "each rule beside Hugging Face's own, Top-W beside plain NumPy",
+    "per-token": "the whole time of a generated token under Top-W and its peers",
+    "batches": "speculation for 1 to 16 texts in shared passes, beside plain decoding of as many",
     "panel": "slider move to chart and drafts of the sampling panel, in real Chromium; typing with the panel open",
     "cpu-torch": "the torch backend's step on this CPU, beside the time of reading its weights",
     "gpu": "steps, drafts, many people and samplers on a CUDA device, beside its bandwidth and Hugging Face's generate",

@@ -1,5 +1,6 @@
 """`bench speculative`: tokens per second, accept length τ and speed-up over plain decoding, method by method (Tables 2
-and 4 of the ARC-Decode paper); with `--sweep`, over temperatures and θ (Figures 4 and 5).
+and 4 of the ARC-Decode paper), with the proposals γ of a pass and τ/(γ + 1); with `--sweep`, over temperatures and θ
+(Figures 4 and 5).
 
 All methods continue the same prompts, in turns, so that other load affects all equally. The target's pass over the
 prompt is not counted. Each method keeps its drafter's acceptance estimates from prompt to prompt, as the app does. The
@@ -13,6 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
 from typing import Any
+
+import numpy as np
 
 from app.bench.report import BenchOptions, Report
 from app.evals import plots
@@ -117,9 +120,24 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
         _run(model, curve, by_kind, made, progress)
         report.rows += table(list(by_kind), made)
         _judge(report, by_kind, made)
-    report.rows += [{"prompts": "cost curve", "tokens": n, "ms": t} for n, t in zip(curve.sizes, curve.ms, strict=True)]
+    report.rows += costs(curve)
     model.close()
     return report
+
+
+def costs(curve: CostCurve) -> list[dict[str, Any]]:
+    """Returns the cost curve as t(n) = α_t + n·β_t(n): α_t, the time of a pass that does not depend on n, is fitted by
+    least squares of the relative error, and β_t(n) is the rest for each token."""
+    n, ms = np.array(curve.sizes, dtype=float), np.array(curve.ms)
+    if len(n) > 1:
+        fixed = max(float(np.linalg.lstsq(np.stack([1 / ms, n / ms], 1), np.ones(len(n)))[0][0]), 0.0)
+    else:
+        fixed = 0.0
+    about = {"prompts": "cost curve", "alpha_t_ms": fixed}
+    return [
+        about | {"tokens": size, "ms": t, "beta_t_ms": (t - fixed) / size}
+        for size, t in zip(curve.sizes, curve.ms, strict=True)
+    ]
 
 
 def _run(
@@ -242,6 +260,7 @@ def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[
     """Returns one line of the paper's Tables 1, 2 and 4."""
     statistics = _statistics(method, kind)
     lengths = [s.accept_length for s in statistics if s.cycles]  # an answer of one token takes no cycle
+    proposals = sum(s.proposed for s in statistics) / sum(s.cycles for s in statistics)  # γ, of a tree
     return {
         "prompts": kind,
         "sample": len(statistics),
@@ -249,6 +268,8 @@ def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[
         "tokens_per_s": sum(s.tokens for s in statistics) / sum(s.seconds for s in statistics),
         "accept_length": _tau(statistics),
         "±": stdev(lengths) / math.sqrt(len(lengths)) if len(lengths) > 1 else None,
+        "proposals": proposals,
+        "per_proposal": _tau(statistics) / (proposals + 1),
         "speed_up": _speed_up(method, plain, kind),
         "perplexity": math.exp(-mean(_logprobs(method, kind))),
         "pruned_percent": 100 * sum(s.pruned for s in statistics) / max(sum(s.drafted for s in statistics), 1),

@@ -1,10 +1,11 @@
 """`eval repetition`: repetition within and between long drafts, by their length (Superposed Decoding, section 5.3,
 Figure 8), with and without resets.
 
-At each place every method makes k drafts of the greatest length once; a shorter length is the beginning of the same
-drafts. With resets, one draft, sampled by its probability, becomes text every RESET tokens, so all drafts share it, and
-self-BLEU is high. `unique_n` is the share of different n-grams among a draft's n-grams, averaged over drafts.
-`self_bleu` is the mean BLEU-2 of each draft against the others.
+At each place every method makes k drafts of the greatest length once. The figures of a shorter length are those of the
+drafts at that step, which are not the beginnings of the last ones: the drafts that are dropped on the way leave long
+ones with one beginning. With resets, one draft, sampled by its probability, becomes text every RESET tokens, so all
+drafts share it, and self-BLEU is high. `unique_n` is the share of different n-grams among a draft's n-grams, averaged
+over drafts. `self_bleu` is the mean BLEU-2 of each draft against the others.
 """
 
 from __future__ import annotations
@@ -13,12 +14,13 @@ from collections.abc import Callable
 from statistics import fmean
 
 from app.bench.report import Report
-from app.evals.methods import SHIPPED, by_the_paper, nucleus, superposed
+from app.evals.methods import SHIPPED, Method, by_the_paper, nucleus, superposed
 from app.evals.options import EvalOptions, places, texts
 from app.evals.plots import lines, page, series
 from app.evals.samplers import self_bleu
 from app.evals.scores import half_interval
 from core.autocomplete import load_autocomplete
+from core.models import Sequence
 from core.ngram.shelf import interpolation
 
 PLACES = 8  # per kind of text
@@ -42,18 +44,34 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         f"superposed, r={r}, reset every {RESET}": superposed(rule, r, reset_every=RESET),
     }
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
-    groups: dict[str, list[list[list[int]]]] = {name: [] for name in compared}
+    groups: dict[tuple[str, int], list[list[list[int]]]] = {(name, n): [] for name in compared for n in LENGTHS}
     sequence = model.open()
     for number, place in enumerate(chosen):
         for name, draft in compared.items():
             progress(f"place {number + 1} of {len(chosen)}: {name}")
             sequence.sync(place.before)
-            groups[name].append(draft(sequence, place.before, K, max(LENGTHS)))
+            for length, drafts in at_each_length(draft, sequence, place.before).items():
+                groups[name, length].append(drafts)
     sequence.close()
     model.close()
     report = Report("eval repetition")
-    report.rows = [_row(name, length, drafts) for name, drafts in groups.items() for length in LENGTHS]
+    report.rows = [_row(name, length, drafts) for (name, length), drafts in groups.items()]
     return report
+
+
+def at_each_length(
+    draft: Method, sequence: Sequence, prefix: list[int], lengths: tuple[int, ...] = LENGTHS
+) -> dict[int, list[list[int]]]:
+    """Returns the K drafts of each length, which are made once, to the greatest length."""
+    found: dict[int, list[list[int]]] = {}
+
+    def growing(drafts: list[list[int]]) -> bool:
+        if (length := len(drafts[0])) in lengths:
+            found[length] = [list(ids) for ids in drafts]
+        return True
+
+    found[max(lengths)] = draft(sequence, prefix, K, max(lengths), growing)
+    return found
 
 
 def unique(ids: list[int], n: int) -> float:
@@ -63,13 +81,12 @@ def unique(ids: list[int], n: int) -> float:
 
 
 def _row(method: str, length: int, groups: list[list[list[int]]]) -> dict[str, str | int | float]:
-    """Returns the figures of the first `length` tokens of each place's drafts."""
-    cut = [[draft[:length] for draft in drafts] for drafts in groups]
+    """Returns the figures of each place's drafts, which have `length` tokens."""
     row: dict[str, str | int | float] = {"method": method, "length": length, "places": len(groups)}
     for n in (1, 2, 3):
-        shares = [fmean(unique(draft, n) for draft in drafts) for drafts in cut]
+        shares = [fmean(unique(draft, n) for draft in drafts) for drafts in groups]
         row |= {f"unique_{n}": fmean(shares)} | ({f"unique_{n}_ci": half_interval(shares)} if n == 1 else {})
-    return row | {"self_bleu": fmean(self_bleu(drafts) for drafts in cut)}
+    return row | {"self_bleu": fmean(self_bleu(drafts) for drafts in groups)}
 
 
 def plots(report: Report) -> str:

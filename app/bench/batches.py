@@ -1,0 +1,156 @@
+"""`bench batches`: what speculation brings when several texts share each pass of the target.
+
+Speculation uses the room that a pass over one token leaves. A pass over B texts with γ proposals each verifies
+n = B·(γ + 1) tokens, so a larger batch leaves less room. Each text has its own drafter and sequence. Plain decoding of
+the same B texts, which gives the same tokens, is measured in turns with it. `per_proposal` is τ/(γ + 1), the share of
+verified tokens that become text; speculation pays only where a pass over n tokens takes less than τ passes over B.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import median
+
+from app.bench import text
+from app.bench.report import BenchOptions, Report
+from core.dice import Dice
+from core.errors import BackendUnavailable
+from core.models import LanguageModel, load_model
+from core.models.base import Row
+from core.speculative import Drafter, NgramDrafter
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
+from core.speculative.eagle3 import Eagle3Head, HeadError
+from core.speculative.generate import Statistics, cycles
+from core.speculative.options import SpeculationOptions
+
+BATCHES = (1, 2, 4, 8, 16)
+PROPOSALS = (2, 4, 8)  # γ, of each text in a pass
+LENGTH = 32  # tokens of each text
+PREFIX = 32
+ROUNDS = 3
+
+
+@dataclass
+class Run:
+    """B texts to their end.
+
+    Attributes:
+        seconds, drafting, target: the whole time, and the drafters' and the target's part of it.
+        statistics: of each text. ids: the texts, with their prefixes.
+    """
+
+    seconds: float = 0.0
+    drafting: float = 0.0
+    target: float = 0.0
+    passes: int = 0
+    statistics: list[Statistics] = field(default_factory=list)
+    ids: list[list[int]] = field(default_factory=list)
+
+    @property
+    def tokens(self) -> int:
+        return sum(s.tokens for s in self.statistics)
+
+    @property
+    def accept_length(self) -> float:
+        """τ: tokens of one text per pass."""
+        return self.tokens / sum(s.cycles for s in self.statistics)
+
+
+def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    model = load_model(options.model, options.backend, options.precision)  # type: ignore[arg-type]
+    prefixes = text.prefixes(model.tokenizer, text.load(options.text), max(BATCHES), PREFIX)
+    name, drafters = drafters_for(model, options, progress)
+    report = Report("batches")
+    for batch in BATCHES:
+        plain: list[Run] = []
+        drafted: dict[int, list[Run]] = {most: [] for most in PROPOSALS}
+        for number in range(options.repetitions or ROUNDS):
+            progress(f"{batch} texts, round {number + 1}")
+            plain.append(together(model, prefixes[:batch], None, 0))
+            for most in PROPOSALS:
+                drafted[most].append(together(model, prefixes[:batch], drafters, most))
+        report.rows += [row(name, batch, most, runs, plain) for most, runs in drafted.items()]
+    for drafter in drafters:
+        drafter.close()
+    model.close()
+    return report
+
+
+def drafters_for(
+    model: LanguageModel, options: BenchOptions, progress: Callable[[str], None]
+) -> tuple[str, list[Drafter]]:
+    """Returns the name of the best drafter for this model, and one for each text of the largest batch."""
+    try:
+        head = Eagle3Head.load(options.head or DEFAULT_HEAD)
+        return "EAGLE-3", [Eagle3Drafter(head, model) for _ in range(max(BATCHES))]
+    except (HeadError, BackendUnavailable) as error:
+        if options.head is not None:
+            raise
+        progress(str(error))
+        return "n-gram", [NgramDrafter([]) for _ in range(max(BATCHES))]
+
+
+def together(
+    model: LanguageModel, prefixes: list[list[int]], drafters: list[Drafter] | None, most: int, length: int = LENGTH
+) -> Run:
+    """Continues the prefixes at T = 1 in shared passes, each text with `most` proposals in a pass; without drafters one
+    token each."""
+    options = SpeculationOptions(
+        mode="off" if drafters is None else "lossless", length=length, tree_size=most, stop_ids=frozenset()
+    )
+    run, rows = Run(), dict[int, Row]()
+    sequences = [model.open() for _ in prefixes]
+    texts = []
+    for number, (sequence, prefix) in enumerate(zip(sequences, prefixes, strict=True)):
+        sequence.reveal()
+        p = options.sampling.probabilities(sequence.sync(prefix), prefix)
+        dice, statistics = Dice(number), Statistics()
+        ids = [*prefix, dice.draw(p, len(prefix))]
+        drafter = None if drafters is None else drafters[number]
+        texts.append(cycles(sequence, ids, len(ids) + length, p, options, drafter, statistics, dice=dice))
+        run.statistics.append(statistics)
+        run.ids.append(ids)
+    began = time.perf_counter()
+    for number, one in enumerate(texts):
+        if (first := next(one)[0]) is not None:
+            rows[number] = first
+    while rows:
+        started = time.perf_counter()
+        after = model.forward(list(rows.values()))
+        seconds = time.perf_counter() - started
+        run.target += seconds
+        run.passes += 1
+        for number, logits in zip(list(rows), after, strict=True):
+            following, _ = texts[number].send((logits, seconds / len(after)))
+            if following is None:
+                del rows[number]
+            else:
+                rows[number] = following
+    run.seconds = time.perf_counter() - began
+    run.drafting = sum(s.drafting for s in run.statistics)
+    for sequence in sequences:
+        sequence.close()
+    return run
+
+
+def row(name: str, batch: int, most: int, runs: list[Run], plain: list[Run]) -> dict[str, str | int | float]:
+    """Returns one line of the table: medians over rounds, ratios within a round."""
+    tau = runs[0].accept_length
+    return {
+        "drafter": name,
+        "texts": batch,
+        "proposals": most,
+        "tokens_per_s": median(run.tokens / run.seconds for run in runs),
+        "plain_tokens_per_s": median(run.tokens / run.seconds for run in plain),
+        "speed_up": median(
+            run.tokens / run.seconds * other.seconds / other.tokens for run, other in zip(runs, plain, strict=True)
+        ),
+        "accept_length": tau,
+        "per_proposal": tau / (most + 1),
+        "pass_ms": median(1000 * run.target / run.passes for run in runs),
+        "plain_pass_ms": median(1000 * run.target / run.passes for run in plain),
+        "drafting_percent": median(100 * run.drafting / run.seconds for run in runs),
+    }
