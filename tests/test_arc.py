@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from table_model import TableModel
 from torch import Tensor
 
-from app.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, costs, phases, row, table
+from app.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, costs, off_cost, phases, row, table
 from core.autocomplete import Session
 from core.drafting import checked
 from core.errors import InputError
@@ -236,6 +236,16 @@ def test_a_row_has_the_share_of_verified_tokens_that_become_text() -> None:
         "some", SpeculativeMethod("a", None, "lossless", {}, Memory(), {"some": [statistics]}, {"some": [0.0]}), plain
     )
     assert (found["accept_length"], found["proposals"], found["per_proposal"]) == (2.5, 4, 0.5)
+
+
+def test_the_cost_of_being_off_is_that_of_the_prompts_where_a_method_gave_up() -> None:
+    def method(*runs: Statistics) -> SpeculativeMethod:
+        return SpeculativeMethod("a", None, "lossless", statistics={"some": list(runs)})
+
+    plain = method(*(Statistics(tokens=50, seconds=1.0) for _ in range(4)))
+    gone = [Statistics(tokens=50, seconds=s, proposed=2) for s in (1.01, 1.02, 1.03)]
+    assert off_cost(method(*gone, Statistics(tokens=50, seconds=0.5, proposed=100)), plain) == pytest.approx(2)
+    assert off_cost(method(*(Statistics(tokens=50, seconds=0.5, proposed=100) for _ in range(4))), plain) is None
 
 
 def test_the_cost_curve_is_a_fixed_part_and_one_for_each_token() -> None:

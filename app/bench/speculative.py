@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 from typing import Any
 
 import numpy as np
@@ -187,6 +187,8 @@ def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[S
             continue  # this method ignores its cost by design
         slowest = min(_speed_up(method, made[0], kind) for kind in by_kind)
         report.target(f"{method.name}: speed of plain decoding kept, slowest set", slowest, ">= 0.97")
+        if (more := off_cost(method, made[0])) is not None:
+            report.target(f"{method.name}: more time than plain decoding while it is off, %", more, "<= 0.5")
     named = {method.name: method for method in made}
     if eagle := named.get(EAGLE):
         report.target(
@@ -201,6 +203,17 @@ def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[S
             report.target("ARC: accept length over EAGLE-3's", longer, ">= 1.25")
             faster = sum(_speed_up(arc, eagle, k) >= 1.2 for k in by_kind)
             report.target("ARC: sets with 1.2 x EAGLE-3's speed", faster, ">= 3")
+
+
+def off_cost(method: SpeculativeMethod, plain: SpeculativeMethod) -> float | None:
+    """Returns by how many percent a method's token takes longer than a plain one where the method has given up: the
+    median over the prompts with fewer proposals than one for ten tokens. None if these are fewer than half."""
+    pairs = list(zip(_statistics(method, ALL), _statistics(plain, ALL), strict=True))
+    off = [(ours, theirs) for ours, theirs in pairs if ours.tokens and ours.proposed < ours.tokens / 10]
+    if 2 * len(off) < len(pairs) or not off:
+        return None
+    ratios = [ours.seconds / ours.tokens * theirs.tokens / theirs.seconds for ours, theirs in off]
+    return 100 * (median(ratios) - 1)
 
 
 def table(kinds: Sequence[str], made: Sequence[SpeculativeMethod]) -> list[dict[str, Any]]:
