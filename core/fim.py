@@ -54,6 +54,10 @@ class AcrossPrompt(Interpolation):
         """`prompt` is the number of the prompt's tokens, with which each context begins; `before` replaces them."""
         self._inner, self._prompt, self._before = inner, prompt, before
 
+    def after(self, text: Sequence[int]) -> AcrossPrompt:
+        """The same for drafts after the text before the gap; `text` is the prompt."""
+        return AcrossPrompt(self._inner.after(self._before), self._prompt, self._before)
+
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         return self._inner.scores(logq, self._plain(contexts), candidates)
 

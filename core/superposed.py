@@ -69,7 +69,7 @@ def superposed(
         kept: rows of an earlier request that keep their places.
     """
     o, prefix, floor = options, list(prefix_ids), len(prefix_ids)
-    places, score = places or Places.of(o), Candidates(o)
+    places, score = places or Places.of(o), Candidates(o, prefix)
     embeddings, pieces = sequence.model.embeddings, sequence.model.tokenizer.pieces
     stop = o.stops(sequence.model)
     random = np.random.default_rng(o.seed)

@@ -147,6 +147,15 @@ def test_linear_judges_familiarity_by_what_all_drafts_share(phrases):
     np.testing.assert_allclose(one, logq, rtol=1e-12)  # the drafts' own words are not evidence for the store
 
 
+def test_the_drafts_words_count_for_no_familiarity_however_many_drafts_there_are(phrases):
+    logq, typed = np.log([[0.5, 0.5]]), [8, 11, 12]
+    rule = Linear(phrases).after(typed)
+    contexts = [[*typed, 1, 2, 3, 4, 5, 6, 1, 2, 3], [*typed, 9, 9, 9]]
+    alone = [rule.scores(logq, [context], [4, 8]) for context in contexts]
+    np.testing.assert_array_equal(np.concatenate(alone), rule.scores(np.tile(logq, (2, 1)), contexts, [4, 8]))
+    assert alone[0][0, 0] < Linear(phrases).scores(logq, contexts[:1], [4, 8])[0, 0]
+
+
 def test_of_several_stores_each_has_its_say(phrases, tmp_path):
     personal = store_of(tmp_path / "p.ngram", {(3, 8): 9, (2, 3, 8): 9}, 16, range(2, 4))
     logq, contexts = np.log([[0.5, 0.5]]), [[1, 2, 3]]

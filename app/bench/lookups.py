@@ -33,6 +33,10 @@ class Timed(Interpolation):
     def __init__(self, rule: Interpolation) -> None:
         self.rule, self.seconds = rule, 0.0
 
+    def after(self, text: Sequence[int]) -> Timed:
+        self.rule = self._timed(self.rule.after, text)
+        return self
+
     def scores(self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds) -> np.ndarray:
         return self._timed(self.rule.scores, logq, contexts, candidates)
 

@@ -24,7 +24,7 @@ from core.ngram.interpolation import Interpolation
 def beam(logits: list[Tensor], sequence: Sequence, prefix_ids: list[int], options: Options, places: Places) -> Drafting:
     """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`."""
     o, prefix, stop = options, list(prefix_ids), options.stops(sequence.model)
-    ngrams, at = o.interpolation(), places.likeliest(logits)
+    ngrams, at = o.interpolation(prefix), places.likeliest(logits)
     stem = places.word[:at]
     tokens, scores = _scored(o, ngrams, logits[at], prefix + stem, places.allowed(at))
     best = np.argsort(-scores, kind="stable")[: o.k]

@@ -42,12 +42,12 @@ class ScoredTokens:
 
 
 class Candidates:
-    """Computes candidates and their scores, as the options define them."""
+    """Computes candidates after a text and their scores, as the options define them."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, text: list[int]) -> None:
         self.options = options
         self.m = options.m
-        self.ngrams = options.interpolation()
+        self.ngrams = options.interpolation(text)
 
     def after(
         self, logits: Tensor, contexts: list[list[int]], also: Iterable[int] = ()

@@ -58,7 +58,7 @@ def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], optio
         yield [], drafts
         return
     open_rows = _open_rows(drafts, None, drafts.exact)
-    judge, stop = Judge(options.interpolation(), options.m), options.stops(sequence.model)
+    judge, stop = Judge(options.interpolation(prefix_ids), options.m), options.stops(sequence.model)
     checking = check(open_rows, sequence, prefix_ids, judge=judge, nodes=nodes, stop_ids=stop)
     waiting = replace(drafts, done=False, checked=True)
     try:
@@ -334,7 +334,7 @@ def verified(
                 length,
                 sure=latest.sure,
                 target=target,
-                judge=Judge(made.interpolation(), made.m),
+                judge=Judge(made.interpolation(prefix_ids), made.m),
                 nodes=nodes,
                 calibration=calibration,
                 theta=theta,

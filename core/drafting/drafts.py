@@ -126,8 +126,12 @@ class Options:
         """The tokens that end a draft with this model."""
         return model.tokenizer.eos_ids if self.stop_ids is None else self.stop_ids
 
-    def interpolation(self) -> Interpolation | None:
-        """The n-gram rule that these options select; None without n-grams."""
+    def interpolation(self, text: Sequence[int] | None = None) -> Interpolation | None:
+        """The n-gram rule that these options select, for drafts after a text if it is given; None without n-grams."""
+        rule = self._rule()
+        return rule if rule is None or text is None else rule.after(text)
+
+    def _rule(self) -> Interpolation | None:
         if self.ngrams is None or isinstance(self.ngrams, Interpolation):
             return self.ngrams
         if self.mixing == "linear":

@@ -82,7 +82,7 @@ def speculated(
     """
     o, prefix, by = options, list(prefix_ids), how.by
     model, stop = sequence.model, o.stops(sequence.model)
-    greedily = Greedily(Candidates(o)) if greedy else None
+    greedily = Greedily(Candidates(o, prefix)) if greedy else None
     if greedily is not None:
         found = beginnings(logits, prefix, greedily.score, model.tokenizer.pieces, places)[:1]
         drafts = [Draft.alone(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in found]

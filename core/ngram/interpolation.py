@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -55,6 +56,10 @@ class Interpolation(ABC):
         Returns: (d, m) float64 log scores, to be added to the drafts' own; they need not be normalised.
         Raises: InputError when the shapes do not fit.
         """
+
+    def after(self, text: Sequence[int]) -> Interpolation:
+        """The rule for drafts after this text, which each of their contexts begins with."""
+        return self
 
     def scores_without(
         self, logq: np.ndarray, contexts: Contexts, candidates: CandidateIds
@@ -162,14 +167,17 @@ class Trust:
             raise InputError(f"shares {list(self.shares)} given; at least one, from 0 to 1, expected.")
         _check_share("floor", self.floor)
 
-    def weights(self, store: Store, known: Evidence, typed: Sequence[int]) -> np.ndarray:
-        """w without α for every context and order, (d, N); `typed` is the text before the drafts."""
+    def familiar(self, store: Store, text: Sequence[int]) -> float:
+        """The factor floor + (1 - floor)·familiarity for drafts after a text."""
+        return 1.0 if self.floor == 1 else self.floor + (1 - self.floor) * familiarity(store, text)
+
+    def weights(self, known: Evidence, familiar: float) -> np.ndarray:
+        """w without α for every context and order, (d, N)."""
         below = np.maximum(known.seen, known.totals) + self.offset
         if self.types_weight and known.types is not None:
             below = below + self.types_weight * known.types
         kept = np.minimum(known.totals / np.where(below > 0, below, 1.0), 1.0)  # 0 for unknown contexts
         shares = np.array([self.shares[min(n - 2, len(self.shares) - 1)] for n in known.orders])
-        familiar = 1.0 if self.floor == 1 else self.floor + (1 - self.floor) * familiarity(store, typed)
         return familiar * shares * kept**self.exponent
 
 
@@ -231,8 +239,16 @@ class Linear(Interpolation):
         listed: Sequence[tuple[Store, float] | Mixed]
         listed = stores if isinstance(stores, Sequence) else [(stores, 1.0)]
         self.stores = [s if isinstance(s, Mixed) else Mixed(s[0], alpha * s[1], trust) for s in listed]
+        self._familiar: list[float] | None = None  # by store, after the text of `after`
         for mixed in self.stores:
             _check_share("a store's factor", mixed.alpha)
+
+    def after(self, text: Sequence[int]) -> Linear:
+        """The rule for drafts after this text. Its familiarity to the stores is computed here, once. The drafts' own
+        words do not count: they would only confirm the store that proposed them."""
+        made = copy(self)
+        made._familiar = self._familiar_after(text)
+        return made
 
     def knows(self, ids: Sequence[int]) -> bool:
         return any(mixed.store.count(ids) > 0 for mixed in self.stores)
@@ -248,14 +264,13 @@ class Linear(Interpolation):
     ) -> tuple[np.ndarray, np.ndarray]:
         p = np.exp(_checked(logq, contexts))  # (d, m)
         others = p
-        # The common part of the contexts is the typed text. The drafts' own words would only confirm the store that
-        # proposed them.
-        typed = _shared_tail(contexts)
-        for mixed in self.stores:
+        # Without a text, the common beginning of the contexts counts as the text.
+        factors = self._familiar or self._familiar_after(_shared_tail(contexts))
+        for mixed, familiar in zip(self.stores, factors, strict=True):
             if not mixed.alpha:
                 continue
             known = mixed.store.evidence(contexts, candidates, [n for n in mixed.store.orders if n > 1])
-            w = mixed.alpha * mixed.trust.weights(mixed.store, known, typed)  # (d, N)
+            w = mixed.alpha * mixed.trust.weights(known, familiar)  # (d, N)
             fractions = known.fractions()  # (d, N, m)
             together = others is p  # no personal store so far
             p = _mixed_in(p, w, fractions)
@@ -264,6 +279,9 @@ class Linear(Interpolation):
         with np.errstate(divide="ignore"):
             scores = np.log(p)
             return scores, (scores if others is p else np.log(others))
+
+    def _familiar_after(self, text: Sequence[int]) -> list[float]:
+        return [mixed.trust.familiar(mixed.store, text) for mixed in self.stores]
 
     def _proposed(self, context: Sequence[int], limit: int) -> list[int]:
         found: dict[int, None] = {}
