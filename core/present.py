@@ -134,7 +134,8 @@ def present(drafts: Drafts, page: Page) -> list[TextDraft]:
     if page.after:
         rows = [_shortened(row, without_repeated(row.text, page.after, not drafts.done), page) for row in rows]
     if drafts.done and page.rounded:
-        rows = [_rounded(row, page, [other.text for other in rows if other is not row]) for row in rows]
+        best = drafts.lineages[0] if drafts.drafts else None
+        rows = [_rounded(row, page, [o.text for o in rows if o is not row and row.id != best]) for row in rows]
     if page.all:
         return rows[: page.most]
     by_text: dict[str, TextDraft] = {}
@@ -207,8 +208,8 @@ def _spans(ids: list[int], personal: list[bool], page: Page) -> tuple[tuple[int,
 
 
 def _rounded(row: TextDraft, page: Page, others: Ids[str]) -> TextDraft:
-    """Returns the row without words like "and the" at its end. Kept text stays, and no row becomes the beginning of
-    another."""
+    """Returns the row without words like "and the" at its end. Kept text stays, and the row does not become the beginning
+    of one of the others."""
     text = row.text if row.finished else without_dangling(row.text)
     return row if any(other.startswith(text) for other in others) else _shortened(row, text, page)
 

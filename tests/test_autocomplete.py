@@ -290,13 +290,15 @@ def test_kept_rows_have_the_probability_of_their_own_branch(autocomplete_as_ship
         assert row.probability == pytest.approx(earlier.probability, rel=0.2)
 
 
-@pytest.mark.parametrize("text", ["I am writ", "The results of the experi", "Dear Anna,\n\nThank you for "])
+@pytest.mark.parametrize(
+    "text", ["I am writ", "The results of the experi", "Dear Anna,\n\nThank you for ", "Will I purchase some t"]
+)
 def test_the_best_draft_is_the_same_for_any_number_of_drafts(autocomplete_as_shipped, text):
     best = []
     for k in (1, 3, 9):
         session = autocomplete_as_shipped.open()
         completion = run(autocomplete_as_shipped, session, text, **DraftSettings(k=k).drafting())
-        best += [draft.ids for draft in completion.drafts if draft.id == completion.best]
+        best += [(draft.ids, draft.text) for draft in completion.drafts if draft.id == completion.best]
         session.close()
     assert best == [best[0]] * 3
 

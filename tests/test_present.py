@@ -59,6 +59,18 @@ def test_a_done_draft_does_not_end_in_a_word_that_waits_for_the_next():
     assert [row.text for row in present(done, kept)] == [" sea and the"]
 
 
+def test_the_best_draft_is_rounded_alike_beside_any_other_drafts():
+    best, other = draft([0, 1, 2], 0), draft([0, 3], 1)
+    for rows, expected in ([best], [" sea"]), ([best, other], [" sea", " seas"]):
+        found = Drafts(rows, step=3, done=True)
+        assert [row.text for row in present(found, page(rounded=True))] == expected
+
+
+def test_another_draft_is_not_rounded_to_the_beginning_of_one():
+    found = Drafts([draft([0, 3], 0), draft([0, 1, 2], 1)], step=3, done=True)
+    assert [row.text for row in present(found, page(rounded=True))] == [" seas", " sea and the"]
+
+
 def test_drawn_drafts_end_at_words_once_they_are_done():
     found = Drafts([draft([0, 4, 0, 5], 0)], step=4, done=True)
     assert [row.text for row in present(found, page(whole_words=3))] == [" sea old"]
