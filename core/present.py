@@ -208,8 +208,8 @@ def _spans(ids: list[int], personal: list[bool], page: Page) -> tuple[tuple[int,
 
 
 def _rounded(row: TextDraft, page: Page, others: Ids[str]) -> TextDraft:
-    """Returns the row without words like "and the" at its end. Kept text stays, and the row does not become the beginning
-    of one of the others."""
+    """Returns the row without words like "and the" at its end, unless it would become the beginning of one of the
+    others. Kept text stays."""
     text = row.text if row.finished else without_dangling(row.text)
     return row if any(other.startswith(text) for other in others) else _shortened(row, text, page)
 
