@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import fmean
+from types import SimpleNamespace
 from typing import cast
 
 from app.evals.typing import Way, passages, typed
@@ -13,20 +14,16 @@ from core.autocomplete import Autocomplete
 from core.models import load_model
 from core.models.adapter import Adapter
 from core.ngram.counts import Counts
+from core.ngram.interpolation import Store
 from core.ngram.shelf import Shelf
 from core.ngram.store import NgramStore
 
 CHARACTERS = 2000  # at most
 
 
-class _Learned:
-    """A shelf with the n-grams of the text that was learned; the store also has the held-out text."""
-
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
-
-    def active(self) -> list[Counts]:
-        return [self._counts]
+def shelf_of(store: Store) -> Shelf:
+    """Returns a shelf with these n-grams only."""
+    return cast(Shelf, SimpleNamespace(active=lambda: [store]))
 
 
 def keys_saved(
@@ -48,8 +45,8 @@ def keys_saved(
         clock, going: see `training.personal.learn`.
     """
     loaded = load_model(model, "torch")
-    counts = Counts.of(loaded.vocab_size, [(ids, 1) for ids in known])
-    autocomplete = Autocomplete(loaded, base, shelf=cast(Shelf, _Learned(counts)))
+    learned = Counts.of(loaded.vocab_size, [(ids, 1) for ids in known])  # the store also has the held-out text
+    autocomplete = Autocomplete(loaded, base, shelf=shelf_of(learned))
     way = Way("as shipped", DraftSettings(k=3))
     written = passages({"own": [loaded.tokenizer.decode(ids) for ids in held]}, CHARACTERS)
     began, characters = clock(), 0

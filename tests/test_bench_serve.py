@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 from tiny_models import save_model, tiny
 
@@ -15,6 +18,7 @@ from app.bench.editors import Answered, Editor, trace
 from app.bench.report import BenchOptions
 from app.bench.typists import Server
 from app.service import DraftService
+from core.errors import InputError, PolydraftError
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.test_service import all_of, ask, run, running
 
@@ -129,3 +133,87 @@ def test_a_short_run_on_a_tiny_model(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ours["keys_with_a_draft"] > 0, ours
     assert 0 <= ours["thrown_away"] < 1
     assert "note" not in ours
+
+
+# Answers as vLLM's server does: `n` choices in one stream. It has a child, as vLLM has an engine.
+VLLM = """#!{python}
+import http.server, json, subprocess, sys
+assert sys.argv[1:4] == ["-m", "vllm.entrypoints.openai.api_server", "--model"], sys.argv
+engine = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)", "an engine of {name}"])
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        assert (asked["n"], asked["stream"]) == (3, True)
+        with open({name!r}, "a") as log:
+            print(asked["prompt"], file=log)
+        self.send_response(200)
+        self.end_headers()
+        for index in range(3):
+            chunk = json.dumps({{"choices": [{{"index": index, "text": " one"}}]}})
+            self.wfile.write(f"data: {{chunk}}\\n\\n".encode())
+        self.wfile.write(b"data: [DONE]\\n\\n")
+
+port = int(sys.argv[sys.argv.index("--port") + 1])
+http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+"""
+
+
+def script(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="runs a script by its first line")
+def test_vllm_is_measured_too_with_one_request_for_all_drafts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(serve, "WARM", 0.2)
+    monkeypatch.setattr(serve, "JUDGED", 2)
+    folder, log = save_model(tmp_path / "tiny", tiny("llama")), str(tmp_path / "log")
+    python = script(tmp_path / "python", VLLM.format(python=sys.executable, name=log))
+    report = serve.measure(BenchOptions(model=str(folder), minutes=0.03, typists=2, vllm=python), lambda _: None)
+    row = next(row for row in report.rows if row["server"] == "vLLM")
+    assert row["keys_in_time"] > 0.5, row
+    assert "note" not in row
+    assert len(Path(log).read_text().splitlines()) >= row["keys"], "one request at every key"
+    assert [target.name for target in report.targets] == ["goodput at 2 clients / that of vLLM"]
+    assert not [each for each in psutil.process_iter() if f"an engine of {log}" in arguments(each)]
+
+
+def arguments(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="runs a script by its first line")
+def test_a_vllm_that_cannot_be_measured_is_said(tmp_path: Path) -> None:
+    given = r"--vllm /no/python given; the Python of an environment with vLLM expected"
+    with pytest.raises(InputError, match=given), serve.vllm_server(BenchOptions(vllm="/no/python")):
+        pass
+    broken = script(tmp_path / "python", "#!/bin/sh\necho No module named vllm >&2\nexit 1\n")
+    (tmp_path / "model").mkdir()
+    options = BenchOptions(model=str(tmp_path / "model"), vllm=broken)
+    with pytest.raises(PolydraftError, match="No module named vllm"), serve.vllm_server(options):
+        pass
+
+
+@pytest.mark.timeout(180)
+def test_the_default_model_is_written_as_vllm_reads_it(tmp_path: Path, default_gguf: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from app.bench.vllm_model import write
+
+    write(default_gguf, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["architectures"], "quantization_config" in config) == (["LlamaForCausalLM"], False)
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
+    ids = tokenizer("The capital of France is", return_tensors="pt")
+    assert tokenizer.decode(model(**ids).logits[0, -1].argmax()) == " Paris"

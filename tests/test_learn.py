@@ -28,6 +28,7 @@ from app.cli import app
 from app.engine import Engine
 from app.evals import adapter as adapter_evaluation
 from app.evals.options import EvalOptions
+from app.evals.personal import newest
 from app.jobs import Job
 from app.keys_saved import keys_saved
 from app.personal import PersonalStores
@@ -424,9 +425,10 @@ SECRET = "zq7"
 
 def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
     """A planted secret: with the adapter the model completes it far more readily; after it is forgotten, exactly as the
-    model alone does."""
+    model alone does, and with the adapter that is trained again as with one that never saw it."""
+    model, texts = fresh(), {"a.txt": letters(5000), "z.txt": letters(700, seed=9)}
     store.add("secret.txt", ["".join(f"{SECRET} " for _ in range(400))])
-    store.add("z.txt", [letters(700, seed=9)])
+    store.add("z.txt", [texts["z.txt"]])
     outcome_of(learn(store, fresh(), recipe=QUICK))
     save(replace(load(store.learned), result=Result(1, 1, 1.0, 0.0)), store.learned)
     shelf = Shelf(store._tokenizer, tmp_path)  # pyright: ignore[reportArgumentType]
@@ -444,6 +446,16 @@ def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: P
     assert not store.learned.exists()
     assert autocomplete.adapt()
     assert readiness() == pytest.approx(alone, abs=1e-5)
+    assert outcome_of(learn(store, fresh(), recipe=QUICK)).result.better
+    assert autocomplete.adapt(), "it has learned again, from what is left"
+    again = readiness()
+    with PersonalStore.open(tmp_path / "never.sqlite", model.tokenizer, create=True) as never:
+        for name, text in texts.items():
+            never.add(name, [text])
+        outcome_of(learn(never, fresh(), recipe=QUICK))
+        store.switch(False)
+        autocomplete.adapt()
+        assert again == pytest.approx(readiness(), abs=1e-4), "as if the secret had never been there"
     shelf.close()
 
 
@@ -842,17 +854,38 @@ def test_the_evaluation_trains_on_one_text_and_tests_on_another(
     shutil.copytree(tiny_folder("compiled llama"), folder)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 256}))
-    report = adapter_evaluation.measure(
-        EvalOptions(model=str(folder), text=tmp_path / "next.txt", past=tmp_path / "past.txt", repetitions=128),
-        lambda _: None,
+    monkeypatch.setattr(adapter_evaluation, "TYPED", 1)
+    options = EvalOptions(
+        model=str(folder),
+        text=tmp_path / "next.txt",
+        past=tmp_path / "past.txt",
+        share=90,
+        learned=tmp_path / "kept",
+        repetitions=128,
+        ks=(2,),
     )
+    report = adapter_evaluation.measure(options, lambda _: None)
     rows = {row["with"]: row for row in report.rows}
     assert [row["places"] for row in report.rows] == [128] * 6
     assert rows["model, adapter"]["ln_p"] > rows["model"]["ln_p"] + 1
     assert rows["model, adapter"]["first_three"] > rows["model"]["first_three"]
-    assert rows["model, adapter"]["match"] > rows["model"]["match"]
+    assert rows["model, adapter"]["match_2"] > rows["model"]["match_2"]
+    assert rows["base store"]["match_2_gain_ci"] == 0
+    assert all(row["keys_saved_percent"] >= 0 for row in report.rows)
     assert rows["base and personal stores, adapter"]["gain"] > 0
     assert report.targets[0].met
+    assert len(report.targets) == 4
+
+    again: list[str] = []
+    few = adapter_evaluation.measure(replace(options, repetitions=2), again.append)
+    assert few.rows[3]["tokens"] == report.rows[3]["tokens"]
+    assert not any(phase.startswith("Training") for phase in again), "the folder keeps the adapter"
+
+
+def test_a_share_of_the_earlier_text_is_the_newest() -> None:
+    assert newest(["one", "two", "three"], 1.0) == ["one", "two", "three"]
+    assert newest(["aaaa", "bbbb", "cc"], 0.5) == ["bbb", "cc"]
+    assert newest(["aaaa", "bbbb"], 0.5) == ["bbbb"]
 
 
 # ---------------------------------------------------------------- the command

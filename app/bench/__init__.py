@@ -26,7 +26,7 @@ BENCHES = {
     "gpu": "steps, drafts, many people and samplers on a CUDA device, beside its bandwidth and Hugging Face's generate",
     "ngram": "n-gram stores: bytes, look-ups, opening, building, beside dict, SQLite, KenLM and infini-gram",
     "speculative": "tokens per second, accept length and speed-up over plain decoding, method by method",
-    "serve": "editors that request completions at every key, 1 to 64 at once, beside llama-cpp-python's server",
+    "serve": "editors that request completions at every key, 1 to 64 at once, beside llama-cpp-python and vLLM",
     "soak": "many typists at once on a real server, for minutes: waits, fairness, memory, leaks",
 }
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
@@ -58,13 +58,14 @@ class Child:
         except (URLError, OSError):
             return None
 
-    def wait(self, condition: Callable[[], bool]) -> float:
-        """Returns the seconds from the start of the process until `condition` holds."""
+    def wait(self, condition: Callable[[], bool], patience: float = PATIENCE) -> float:
+        """Returns the seconds from the start of the process until `condition` holds. Raises PolydraftError if the
+        process ends before, or after so many seconds."""
         while not condition():
             if self.process.poll() is not None:
-                raise PolydraftError(f"The app ended before it responded. Its last output: {self._words()}")
-            if time.perf_counter() - self.started > PATIENCE:
-                raise PolydraftError(f"The app does not respond. Its last output: {self._words()}")
+                raise PolydraftError(f"The server ended before it responded. Its last output: {self._words()}")
+            if time.perf_counter() - self.started > patience:
+                raise PolydraftError(f"The server does not respond. Its last output: {self._words()}")
             time.sleep(0.02)
         return time.perf_counter() - self.started
 
@@ -87,13 +88,21 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(command: list[str], port: int, token: str | None = None) -> Iterator[Child]:
-    """Context manager: a server process, ended afterwards."""
+def running(
+    command: list[str], port: int, token: str | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[Child]:
+    """Context manager: a server process, ended afterwards.
+
+    Args:
+        environment: variables for a program of another environment, which does not import our modules; None: ours.
+    """
     with tempfile.TemporaryFile() as log:
         started = time.perf_counter()
-        environment = os.environ | {"PYTHONUNBUFFERED": "1"}
+        variables = os.environ | {"PYTHONUNBUFFERED": "1"} | dict(environment or {})
+        if environment is not None:
+            variables.pop("PYTHONPATH", None)
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=environment
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, env=variables
         )
         try:
             yield Child(f"http://127.0.0.1:{port}", started, process, log, token)

@@ -53,6 +53,12 @@ def bench(
         typer.Option(min=0.05, max=240, help="soak, serve: duration; for serve, of each number of clients."),
     ] = None,
     typists: Annotated[int | None, typer.Option(min=1, max=512, help="soak, serve: typists at once.")] = None,
+    vllm: Annotated[
+        str | None,
+        typer.Option(
+            help="serve only: the Python of an environment with vLLM, which is measured too.", metavar="PYTHON"
+        ),
+    ] = None,
 ) -> None:
     options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
     options |= {
@@ -65,5 +71,6 @@ def bench(
         "plots": plots,
         "minutes": minutes,
         "typists": typists,
+        "vllm": vllm,
     }
     raise typer.Exit(run(name, as_json, **options))

@@ -36,6 +36,7 @@ class BenchOptions:
         pruning: for `speculative`: whether other rules of pruning are measured.
         sweep: for `speculative`: whether temperatures and θ are measured instead of methods.
         plots: for `speculative` with `sweep`: the SVG file for the curves.
+        vllm: for `serve`: the Python of an environment with vLLM, which is measured too.
         minutes, typists: for `soak` and `serve`: the duration and the number of typists; None is their own default.
     """
 
@@ -53,6 +54,7 @@ class BenchOptions:
     plots: Path | None = None
     minutes: float | None = None
     typists: int | None = None
+    vllm: str | None = None
 
     @property
     def store(self) -> Path | None:

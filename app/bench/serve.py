@@ -1,23 +1,30 @@
-"""`bench serve`: editors that request completions at every key, 1 to 64 at once, beside llama-cpp-python's server.
+"""`bench serve`: editors that request completions at every key, 1 to 64 at once, beside the servers of other programs.
 
-An editor sends Polydraft one request with n = 3. The peer returns one text per request, so an editor sends it three,
-with three seeds. Both run the same model file and stream; the same key traces are replayed on each in turn.
+An editor sends Polydraft one request with n = 3, and vLLM too, which computes the three in one batch. The server of
+llama-cpp-python returns one text per request, so an editor sends it three, with three seeds. All have the same model
+and stream; the same key traces are replayed on each in turn.
 
 Goodput is the number of keys per second that have a draft within 100 ms; in the target, a peer without any such key
-counts as if it had one. Tokens computed in vain are Polydraft's own counts of inputs, including prompts; for the peer
-they are the tokens that reached an editor, which are fewer.
+counts as if it had one. Tokens computed in vain are Polydraft's own counts of inputs, including prompts; for the peers
+they are the chunks with text that reached an editor, which are fewer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import shutil
+import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
+
+import psutil
 
 from app.access import token
 from app.bench import text
@@ -25,7 +32,8 @@ from app.bench.child import COMMAND, Child, free_port, running
 from app.bench.editors import Answered, Bodies, Editor
 from app.bench.report import BenchOptions, Report, percentile
 from app.bench.typists import Server
-from core.models.load import default_model_path
+from core.errors import InputError, PolydraftError
+from core.models.load import default_model_path, locate
 
 CLIENTS = (1, 4, 16, 64)
 SECONDS = 20.0
@@ -34,6 +42,8 @@ N, TOKENS = 3, 10
 JUDGED = 16  # clients of the target
 NEEDED = ("pydantic_settings", "sse_starlette", "starlette_context")  # of the peer's server
 MISSING = 'not installed: pip install "llama-cpp-python[server]"'
+VLLM_STARTS = 900.0  # seconds; it compiles its code at the first start
+VLLM_ENVIRONMENT = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}  # space in GiB
 
 
 @dataclass
@@ -58,6 +68,9 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
             report.rows.append({"server": "llama-cpp-python", "note": missing})
         else:
             servers.append(stack.enter_context(llama_server()))
+        if options.vllm:
+            progress("starting vLLM, which may compile for minutes")
+            servers.append(stack.enter_context(vllm_server(options)))
         progress("warming up")
         for server in servers:
             measured(server, words, 1, WARM)
@@ -67,10 +80,11 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
                 row = measured(server, words, clients, seconds)
                 report.rows.append(row)
                 goodput[server.name, clients] = row["goodput_per_s"]
-    if len(servers) > 1 and (ours.name, JUDGED) in goodput:
-        least = 1 / seconds  # the goodput of one key in the whole run, if the peer has none in time
-        ratio = goodput[ours.name, JUDGED] / max(goodput[servers[1].name, JUDGED], least)
-        report.target(f"goodput at {JUDGED} clients / the peer's", ratio, ">= 5")
+    for peer in servers[1:]:
+        if (ours.name, JUDGED) in goodput:
+            least = 1 / seconds  # the goodput of one key in the whole run, if the peer has none in time
+            ratio = goodput[ours.name, JUDGED] / max(goodput[peer.name, JUDGED], least)
+            report.target(f"goodput at {JUDGED} clients / that of {peer.name}", ratio, ">= 5")
     return report
 
 
@@ -144,3 +158,46 @@ def llama_server() -> Iterator[Contestant]:
             return [asked | {"seed": seed} for seed in range(N)]
 
         yield Contestant("llama-cpp-python", child, bodies)
+
+
+@contextmanager
+def vllm_server(options: BenchOptions) -> Iterator[Contestant]:
+    """vLLM's server in its own environment, as it is installed: it compiles the model and keeps prefixes."""
+    python = shutil.which(options.vllm or "")
+    if python is None:
+        raise InputError(
+            f"--vllm {options.vllm} given; the Python of an environment with vLLM expected. See docs/performance.md, "
+            "Editors, for how to install it."
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        port = free_port()
+        command = [python, "-m", "vllm.entrypoints.openai.api_server", "--model", str(_as_folder(options, folder))]
+        command += ["--served-model-name", "default", "--dtype", "bfloat16", "--max-model-len", "2048"]
+        command += ["--host", "127.0.0.1", "--port", str(port)]
+        family: list[psutil.Process] = []
+        try:
+            with running(command, port, environment=VLLM_ENVIRONMENT) as child:
+                try:
+                    child.wait(lambda: child.get("/v1/models") is not None, VLLM_STARTS)
+                    asked = {"model": "default", "n": N, "max_tokens": TOKENS, "stream": True, "temperature": 0.8}
+                    yield Contestant("vLLM", child, lambda prompt: [asked | {"prompt": prompt}])
+                finally:
+                    if child.process.poll() is None:
+                        family = psutil.Process(child.process.pid).children(recursive=True)
+        finally:
+            for process in family:  # its engine may survive it
+                if process.is_running():
+                    process.kill()
+
+
+def _as_folder(options: BenchOptions, folder: str) -> Path | str:
+    """Returns the model as vLLM loads it; that of a GGUF file, which vLLM does not read, is written to `folder`."""
+    source, _ = locate(options.model)
+    if not isinstance(source, Path) or source.is_dir():
+        return source
+    command = [sys.executable, "-m", f"{__package__}.vllm_model", str(source), folder]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        raise PolydraftError(f"The model cannot be written for vLLM: {last[:200]}")
+    return Path(folder)

@@ -1,13 +1,14 @@
-"""`eval adapter`: predicts the writer's next token, and measures the match of the best of three drafts, with and
-without an adapter that was trained on an earlier text, alone and with n-gram stores; and measures the time of a
-pass."""
+"""`eval adapter`: predicts the writer's next token, measures the match of the best of k drafts and the keys that drafts
+save, with and without an adapter that was trained on an earlier text, alone and with n-gram stores; and measures the
+time of a pass."""
 
 from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING
@@ -19,9 +20,12 @@ from torch import Tensor
 from app.bench.report import Report
 from app.bench.text import SAMPLE
 from app.evals.options import EvalOptions, places
-from app.evals.personal import drafted, learn_and_test
+from app.evals.personal import drafted, learn_and_test, newest
 from app.evals.scores import half_interval
-from core.autocomplete import load_autocomplete
+from app.evals.typing import Way, passages, typed
+from app.keys_saved import shelf_of
+from app.settings import DraftSettings
+from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram import Interpolation
@@ -34,7 +38,9 @@ if TYPE_CHECKING:
     from core.ngram.personal import PersonalStore
 
 PLACES = 1536  # whose next token is compared
-DRAFTED = 300  # places with drafts
+DRAFTED = 600  # places with drafts
+TYPED = 8  # characters that the typist writes for each of these places
+TYPED_K = 3  # drafts of the typist
 CONTEXT, RUN = 96, 32  # tokens before the first place of a window, and places of a window
 CONSIDERED = 32  # the model's most probable tokens; they and the n-grams' proposals are the candidates
 PROPOSED = 8
@@ -49,78 +55,104 @@ class Placed:
     logp: float
 
 
+@dataclass
+class Found:
+    """What was measured with one choice of stores, with or without the adapter.
+
+    Attributes:
+        places: the writer's next tokens.
+        matches: by k, tokens of the best draft that agree with the writer, at places that are the same for all.
+        saved: percent of the keys of each passage; the passages are the same for all.
+    """
+
+    places: list[Placed] = field(default_factory=list)
+    matches: dict[int, list[float]] = field(default_factory=dict)
+    saved: list[float] = field(default_factory=list)
+
+
+MODEL, BASE, BOTH = "model", "base store", "base and personal stores"
+
+
+def adapted(name: str) -> str:
+    return f"{name}, adapter"
+
+
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     from core.models.adapter import load
     from core.ngram.personal import PersonalStore
 
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, store=chosen(options.base_store), personal=False)
-    model = autocomplete.model
+    model, base = autocomplete.model, autocomplete.ngrams
     learnt, tested = learn_and_test(options)
     windows = windows_of(
         [model.tokenizer.encode(text) for found in tested.values() for text in found], options.repetitions or PLACES
     )
+    count = min(DRAFTED, options.repetitions or DRAFTED)
+    drafted_at = places(model.tokenizer, tested, count, options.context)
+    written = passages(tested, TYPED * count)
     with (
-        tempfile.TemporaryDirectory() as folder,
+        nullcontext(options.learned) if options.learned else tempfile.TemporaryDirectory() as folder,
         PersonalStore.open(Path(folder) / "writer.sqlite", model.tokenizer, create=True) as store,
     ):
-        store.add("past", learnt)
-        result, seconds = _learned(store, autocomplete.ngrams, options, progress)
+        store.add("past", newest(learnt, options.share / 100))  # the same text as before leaves the adapter
+        result, seconds = _learned(store, base, options, progress)
         adapter = load(store.learned)
-        rules = {
-            "model": None,
-            "base store": interpolation(autocomplete.ngrams),
-            "base and personal stores": interpolation(autocomplete.ngrams, [store]),
+        rules = {MODEL: None, BASE: interpolation(base), BOTH: interpolation(base, [store])}
+        typists = {
+            MODEL: Autocomplete(model),
+            BASE: Autocomplete(model, base),
+            BOTH: Autocomplete(model, base, shelf=shelf_of(store)),
         }
-        chosen_places = places(model.tokenizer, tested, min(DRAFTED, options.repetitions or DRAFTED), options.context)
-        found: dict[str, list[Placed]] = {}
-        matches: dict[str, list[float]] = {}
-        for adapted in (False, True):
-            model.adapt([(adapter, adapter.result.strength)] if adapted else [])
-            for name in rules:
-                found[f"{name}, adapter" if adapted else name] = []
+        results: dict[str, Found] = {}
+        for on in (False, True):
+            model.adapt([(adapter, result.strength)] if on else [])
+            of = {name: results.setdefault(adapted(name) if on else name, Found()) for name in rules}
             for number, window in enumerate(windows):
                 progress(f"window {number + 1} of {len(windows)}")
                 logits = _logits(model, window)
                 for name, rule in rules.items():
-                    found[f"{name}, adapter" if adapted else name] += placed(rule, window, logits)
+                    of[name].places += placed(rule, window, logits)
             for name, rule in rules.items():
-                progress(f"drafts with {name}")
-                scores = [drafted(model, place, rule) for place in chosen_places]
-                matches[f"{name}, adapter" if adapted else name] = [float(score.match) for score in scores]
+                for k in options.ks:
+                    progress(f"{k} drafts with {adapted(name) if on else name}")
+                    of[name].matches[k] = [float(drafted(model, place, rule, k).match) for place in drafted_at]
+            for name, typist in typists.items():
+                progress(f"typing with {adapted(name) if on else name}")
+                way = Way("as shipped", DraftSettings(k=TYPED_K, ngrams=name != MODEL))
+                of[name].saved = [typed(typist, passage, way).saved for passage in written]
         times = _timed(model, lambda on: model.adapt([(adapter, 1.0)] if on else []))
-        report = judged(found, matches, result, seconds, times)
+        report = judged(results, result, seconds, times)
     model.close()
     return report
 
 
 def judged(
-    found: dict[str, list[Placed]],
-    matches: dict[str, list[float]],
-    result: Result,
-    seconds: float,
-    times: tuple[list[float], list[float]],
+    results: Mapping[str, Found], result: Result, seconds: float, times: tuple[list[float], list[float]]
 ) -> Report:
     """
     Args:
-        matches: tokens of the best draft that agree with the writer, at places that are the same for all.
+        results: of the three choices of stores, then of the same with the adapter.
+        seconds: of training.
         times: of passes in seconds, without and with the adapter.
     """
     report = Report("eval adapter")
-    for name, at_places in found.items():
-        logs = [each.logp for each in at_places]
-        report.rows.append(
-            {
-                "with": name,
-                "places": len(at_places),
-                "first": fmean(each.rank < 1 for each in at_places),
-                "first_three": fmean(each.rank < 3 for each in at_places),
-                "ln_p": fmean(logs),
-                "ln_p_ci": half_interval(_by_window(logs)),
-                "match": fmean(matches[name]),
-                "match_ci": half_interval(matches[name]),
-            }
-        )
+    for name, found in results.items():
+        logs = [each.logp for each in found.places]
+        row = {
+            "with": name,
+            "places": len(logs),
+            "first": fmean(each.rank < 1 for each in found.places),
+            "first_three": fmean(each.rank < 3 for each in found.places),
+            "ln_p": fmean(logs),
+            "ln_p_ci": half_interval(_by_window(logs)),
+        }
+        for k, matches in found.matches.items():
+            row |= {f"match_{k}": fmean(matches), f"match_{k}_ci": half_interval(matches)}
+            row |= {f"match_{k}_gain_ci": _gain(matches, results[BASE].matches[k])[1]}
+        row |= {"keys_saved_percent": fmean(found.saved), "keys_ci": half_interval(found.saved)}
+        row |= {"keys_gain_ci": _gain(found.saved, results[BASE].saved)[1]}
+        report.rows.append(row)
     report.rows[0] |= {"pass_ms": 1000 * median(times[0])}
     report.rows[3] |= {
         "pass_ms": 1000 * median(times[1]),
@@ -131,15 +163,24 @@ def judged(
         "strength": result.strength,
         "general": result.general,
     }
-    both = "base and personal stores"
-    gained = [b.logp - a.logp for a, b in zip(found[both], found[f"{both}, adapter"], strict=True)]
+    base, both, best = results[BASE], results[BOTH], results[adapted(BOTH)]
+    gained = [b.logp - a.logp for a, b in zip(both.places, best.places, strict=True)]
     report.rows[-1] |= {"gain": fmean(gained), "gain_ci": half_interval(_by_window(gained))}
     report.target("ln p gained beside both stores", fmean(gained), ">= 0")
-    base, best = fmean(matches["base store"]), fmean(matches[f"{both}, adapter"])
-    report.target("match of the best of 3, both stores and adapter / base store", best / max(base, 1e-9), ">= 1.3")
+    for k, matches in base.matches.items():
+        ratio = fmean(best.matches[k]) / max(fmean(matches), 1e-9)
+        report.target(f"match of the best of {k}, both stores and adapter / base store", ratio, ">= 1.3")
+    keys, _ = _gain(best.saved, base.saved)
+    report.target("keys saved, points more than with the base store", keys, ">= 4")
     ratios = [b / a for a, b in zip(*times, strict=True)]
     report.target("one pass with the adapter / without", median(ratios), "<= 1.08")
     return report
+
+
+def _gain(values: Sequence[float], before: Sequence[float]) -> tuple[float, float]:
+    """Returns the mean difference of values in pairs, and half of its confidence interval."""
+    gained = [b - a for a, b in zip(before, values, strict=True)]
+    return fmean(gained), half_interval(gained)
 
 
 def windows_of(documents: Sequence[list[int]], places: int) -> list[list[int]]:

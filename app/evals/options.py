@@ -29,6 +29,8 @@ class EvalOptions(report.BenchOptions):
 
     Attributes:
         past: training text of the same writer; None is the first half of `text`.
+        share: percent of the training text that is learned, the newest.
+        learned: a folder that keeps the store and its adapter; None is a temporary one.
         timed: places per kind whose drafts are completed, and timed, for `drafts`; None is its own default.
         context: tokens before a place that the model sees.
         part: of the documents of each kind: "all", or every second one ("validation", "test"). Settings are chosen on
@@ -38,6 +40,8 @@ class EvalOptions(report.BenchOptions):
     """
 
     past: Path | None = None
+    share: float = 100.0
+    learned: Path | None = None
     timed: int | None = None
     context: int = PREFIX
     part: str = "all"
@@ -88,13 +92,15 @@ _AT_PLACES = (
 USES = {
     "text": Use("A file or folder of text to test on; .txt or .jsonl.zst.", but=_TEMPLATED),
     "past": Use("The writer's earlier text.", ("personal", "adapter", "tune")),
+    "share": Use("Percent of the earlier text that is learned, the newest.", ("adapter",)),
+    "learned": Use("Keep the store and its adapter in this folder; the next run resumes there.", ("adapter",)),
     "repetitions": Use("Places per kind of text (typing: characters); by default each evaluation's own."),
     "timed": Use("Places per kind whose drafts are completed, timed and judged; by default 60.", ("drafts",)),
     "context": Use("Tokens before a place that the model sees.", _AT_PLACES),
     "part": Use(
         "Which documents: every second one to choose settings on, the others to test on.", ("drafts", "tune-paper")
     ),
-    "k": Use("Numbers of drafts, with commas.", ("drafts",)),
+    "k": Use("Numbers of drafts, with commas.", ("drafts", "adapter")),
     "length": Use("Tokens of a draft.", ("drafts",)),
     "plot": Use(
         "Draw to this SVG file.",

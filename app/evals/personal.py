@@ -82,10 +82,21 @@ def learn_and_test(options: EvalOptions) -> tuple[list[str], dict[str, list[str]
     return [first for _, first, _ in halves], later
 
 
-def drafted(model: LanguageModel, place: Place, rule: Interpolation | None) -> Score:
-    """The best of K drafts at a place, with these n-grams."""
+def newest(documents: list[str], share: float) -> list[str]:
+    """Returns the newest part of some documents, oldest first: this share of their characters, more than 0, up to 1."""
+    wanted = round(share * sum(map(len, documents)))
+    found: list[str] = []
+    for text in reversed(documents):
+        if wanted > 0:
+            found.insert(0, text[max(len(text) - wanted, 0) :])
+            wanted -= len(text)
+    return found
+
+
+def drafted(model: LanguageModel, place: Place, rule: Interpolation | None, k: int = K) -> Score:
+    """The best of k drafts at a place, with these n-grams."""
     sequence = model.open()
     steps = DraftSettings().exact_steps
-    *_, last = superpose(model, place.before, K, LENGTH, sequence=sequence, ngrams=rule, exact_steps=steps)
+    *_, last = superpose(model, place.before, k, LENGTH, sequence=sequence, ngrams=rule, exact_steps=steps)
     sequence.close()
     return scored(model.tokenizer, place.kind, last.ids, place.after, 0.0)

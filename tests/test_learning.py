@@ -1,0 +1,169 @@
+"""Learning from the first click to drafts that use it: the real server and page, its training process, a tiny model."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, Request, build_opener
+
+import psutil
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from app.bench.child import Child, running_app
+from app.bench.report import BenchOptions
+from app.learner import QUIET
+from core.models import hf
+from core.models.adapter import read_tensors, write
+from core.ngram.personal import PersonalStore
+from training.adapter import State
+from training.personal import STATE
+
+pytestmark = pytest.mark.timeout(600)
+
+PATIENCE = 200.0
+OWN, SECRET = "the cat sat on a mat. ", "zq7 zq7 zq7 "
+WEIGHT = 1e4  # seconds that a state says it took, which no training does
+
+
+@pytest.fixture
+def store(
+    tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PersonalStore]:
+    """The store `me` of the servers of a test."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # it suits tiny models best
+    from core.ngram.shelf import stores_folder
+
+    tokenizer = hf.load(tiny_folder("compiled llama"), "tiny", plain=True).tokenizer
+    folder = stores_folder()
+    folder.mkdir(parents=True)
+    with PersonalStore.open(folder / "me.sqlite", tokenizer, create=True) as made:
+        made.add("a.txt", [OWN * 9000])
+        yield made
+
+
+class Site:
+    """A server, as the page's script asks it."""
+
+    def __init__(self, child: Child) -> None:
+        self.child = child
+        child.wait(child.ready)
+
+    def post(self, path: str, **body: Any) -> dict[str, Any]:
+        request = Request(self.child.url + path, json.dumps(body).encode(), self.child.headers)
+        request.add_header("Content-Type", "application/json")
+        with build_opener(ProxyHandler({})).open(request, timeout=60) as response:
+            return json.loads(response.read())
+
+    def training(self, wanted: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        """Waits until the training of `me` is as wanted."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            found = json.loads(self.child.get("/api/stores/trainings") or b"{}").get("trainings") or [{}]
+            if wanted(found[0]):
+                return found[0]
+            assert time.monotonic() < deadline, found
+            time.sleep(0.02)
+
+    def half_way(self) -> dict[str, Any]:
+        return self.training(lambda row: row.get("description") == "Training" and row["share"] > 0.1)
+
+    def readiness(self) -> float:
+        """ln p of the writer's next words, as `/v1/completions` gives it."""
+        asked = {"prompt": OWN, "max_tokens": 1, "logprobs": 1, "heal": False, "temperature": 0}
+        return self.post("/v1/completions", **asked)["choices"][0]["logprobs"]["token_logprobs"][0]
+
+
+@contextmanager
+def site(model: Path) -> Iterator[Site]:
+    with running_app(BenchOptions(model=str(model))) as child:
+        yield Site(child)
+
+
+def state_of(store: PersonalStore) -> tuple[State, str]:
+    """The state of a training, and what identifies it."""
+    tensors, about = read_tensors(store.learned / STATE)
+    found = State.of(tensors, about, about["identity"])
+    assert found is not None
+    return found, about["identity"]
+
+
+@pytest.mark.browser
+def test_a_click_trains_pauses_stops_and_goes_on_until_drafts_use_it(
+    context: BrowserContext, store: PersonalStore, tiny_folder: Callable[[str], Path]
+) -> None:
+    page = context.new_page()
+    with site(tiny_folder("compiled llama")) as server:
+        page.set_default_timeout(PATIENCE * 1000)
+        expect.set_options(timeout=PATIENCE * 1000)
+        page.goto(server.child.page)
+        page.wait_for_function("window.polydraft !== undefined")
+        alone = server.readiness()
+        time.sleep(QUIET)
+        page.get_by_role("tab", name="My writing").click()
+        me = page.locator(".ps-store[data-store=me]")
+        doing = me.locator(".ps-doing")
+        me.get_by_role("button", name="Learn my style").click()
+        expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
+        expect(me.locator(".ps-curve")).to_contain_text("more probable per token so far")
+
+        page.get_by_role("tab", name="Write").click()
+        page.get_by_role("textbox", name="Your text").focus()
+        page.keyboard.type("the cat")
+        page.get_by_role("tab", name="My writing").click()
+        expect(doing).to_have_text("Paused while you type")
+        share = server.training(lambda row: row["paused"])["share"]
+        time.sleep(QUIET / 3)
+        waiting = server.training(lambda row: row)
+        assert (waiting["paused"], waiting["share"]) == (True, share)
+        expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
+        me.get_by_role("button", name="Stop").click()
+        expect(me.locator(".ps-ended")).to_contain_text("Stopped. What is learned so far is kept")
+        stopped, _ = state_of(store)
+        assert stopped.steps > 0
+        assert server.readiness() == alone, "a stopped training changes no draft"
+
+        me.get_by_role("button", name="Go on learning").click()
+        expect(me.locator(".ps-adapter")).to_contain_text(re.compile(r"The model has learned [\d,]+ tokens: in 2,000"))
+        assert state_of(store)[0].curve[: len(stopped.curve)] == stopped.curve
+        assert server.readiness() > alone + 0.5
+        me.get_by_role("switch", name="me: write in my style").click()
+        expect(me.get_by_role("slider", name="me: strength")).to_be_disabled()
+        assert server.readiness() == alone
+
+
+def test_a_killed_server_leaves_no_process_and_the_next_one_goes_on_from_the_state(
+    store: PersonalStore, tiny_folder: Callable[[str], Path]
+) -> None:
+    model = tiny_folder("compiled llama")
+    store.add("secret.txt", [SECRET])
+    write(store.learned / "adapter_model.safetensors", b"learned with the secret")
+    with site(model) as server:
+        assert server.post("/api/stores/forget", store="me", what="secret.txt")["adapter"]
+        assert server.half_way()["again"]
+        (process,) = [
+            child
+            for child in psutil.Process(server.child.process.pid).children()
+            if "learner_child" in str(child.cmdline())
+        ]
+        server.child.process.kill()
+        server.child.process.wait()
+        psutil.wait_procs([process], 30)
+        assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    before, identity = state_of(store)
+    assert before.steps > 0
+    write(store.learned / STATE, replace(before, spent=WEIGHT).to_bytes(identity))
+    with site(model) as server:
+        assert server.half_way()["again"], "without a click"
+        server.post("/api/stores/stop-training", store="me")
+        server.training(lambda row: row["state"] == "ended")
+    after, _ = state_of(store)
+    assert after.spent > WEIGHT, "it goes on from the state"
+    assert after.steps > before.steps
