@@ -25,6 +25,7 @@ from app import learner_child
 from app.learner import KNOWN, QUIET, STOPPED, TOO_LITTLE, Learner
 from app.learner_child import Commands, Order, Stopped, answers
 from app.server import learner_for
+from core.adapters import Adapters
 from core.errors import InputError, PolydraftError
 from core.models import hf
 from core.models.adapter import load
@@ -377,12 +378,10 @@ def test_the_real_process_trains_an_adapter_that_drafts_can_use(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # it suits tiny models best
-    from tests.test_learn import letters
-
     folder = tiny_folder("compiled llama")
     model = hf.load(folder, "tiny", plain=True)
     with PersonalStore.open(tmp_path / "me.sqlite", model.tokenizer, create=True) as store:
-        store.add("a.txt", [letters(5000)])
+        store.add("a.txt", ["the cat sat on a mat. " * 300])
         learner = Learner(lambda _: (Order(str(store.path), str(folder), minutes=0.02), 0))
         learner.start("me")
         deadline = time.monotonic() + 120
@@ -396,6 +395,10 @@ def test_the_real_process_trains_an_adapter_that_drafts_can_use(
         (row,) = learner.trainings()
         assert not row["failed"], row["message"]
         assert nice in (None, os.nice(0) + learner_child.NICE)
-        assert load(store.learned).model == model.fingerprint
+        assert (row["message"].startswith("The time ended"), load(store.learned).result.better) == (True, True)
+        assert load(store.learned).result.characters > 0
+        drafts = Adapters(hf.load(folder, "tiny"))
+        assert drafts.use([(store.learned, None)])
+        assert drafts.on
         assert row["curve"]
     learner.close()
