@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import numpy as np
 
@@ -103,6 +104,10 @@ class Continuations:
 
     def row(self, ids: list[int]) -> Path:
         return Path(ids, b"".join(self._pieces[i] for i in ids))
+
+    def ends(self, ids: list[int]) -> list[int]:
+        """Where each token of a row ends in the row's text, in bytes."""
+        return list(accumulate(len(self._pieces[i]) for i in ids))
 
     def leaves(self) -> list[Node]:
         """The nodes whose children are unknown."""

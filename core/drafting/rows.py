@@ -96,7 +96,7 @@ def forked_drafts(tree: Continuations, o: Options, shown: list[Draft], kept: Ids
 
 def _value(draft: Draft, tree: Continuations) -> float:
     """The draft's own expected match, in bytes, as `core.drafting.forks` defines it."""
-    ends = [len(tree.row(draft.ids[: n + 1]).text) for n in range(draft.start, len(draft.ids))]
+    ends = tree.ends(draft.ids)[draft.start :]
     lengths = (end - before for end, before in zip(ends, [0, *ends], strict=False))
     return sum(math.exp(total) * n for total, n in zip(draft.totals[: draft.stem], lengths, strict=False))
 
@@ -121,9 +121,10 @@ def _kept_draft(row: Kept, tree: Continuations) -> Draft:
     it."""
     totals: list[float] = []
     known = {node.text: node.logprob for node in sorted(tree.nodes(), key=lambda node: node.logprob)}
-    for n in range(len(row.ids)):
+    text = tree.row(row.ids).text
+    for n, end in enumerate(tree.ends(row.ids)):
         earlier = row.totals[n] - row.totals[n - 1] if n and row.totals else UNSEEN
-        totals.append(known.get(tree.row(row.ids[: n + 1]).text, (totals[-1] if totals else 0.0) + earlier))
+        totals.append(known.get(text[:end], (totals[-1] if totals else 0.0) + earlier))
     return Draft(
         list(row.ids),
         totals,
@@ -150,7 +151,7 @@ def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
     texts = [tree.row(draft.ids).text for draft in drafts]
     for draft, text in zip(drafts, texts, strict=True):
         shared = max((_common(text, other) for other in texts if other is not text), default=0)
-        ends = (len(tree.row(draft.ids[: draft.start + n + 1]).text) for n in range(draft.tokens))
+        ends = tree.ends(draft.ids)[draft.start :]
         at = next((n for n, end in enumerate(ends) if end > shared), draft.tokens - 1)
         draft.branch = math.exp(draft.totals[at])
 
