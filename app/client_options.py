@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -19,7 +18,7 @@ from app.settings import DraftSettings
 from core.chains import joined
 from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
 from core.errors import InputError
-from core.options import DRAFTING, LONGEST, SEED
+from core.options import DRAFTING, LONGEST, SEED, Value
 
 COMMON = ("k", "length", "temperature", "seed")  # flags for which the interfaces have their own names
 FIELDS = {flag.replace("-", "_"): flag for flag in flags.ALL_FLAGS if flag not in COMMON}
@@ -61,8 +60,8 @@ class ClientOptions(BaseModel):
         drafts: int,
         tokens: int,
         names: Mapping[str, str],
-        superposed: Mapping[str, Any] | None = None,
-        drawn: Mapping[str, Any] | None = None,
+        superposed: Mapping[str, Value] | None = None,
+        drawn: Mapping[str, Value] | None = None,
     ) -> DraftSettings:
         """The settings for the fields.
 
@@ -72,7 +71,7 @@ class ClientOptions(BaseModel):
             superposed, drawn: further flags, for superposed and for sampled drafts.
         Raises: Refused for an unknown field, a value out of range, and an option that would have no effect.
         """
-        given: dict[str, Any] = {"k": drafts, "length": tokens}
+        given: dict[str, Value] = {"k": drafts, "length": tokens}
         for name, value in (self.model_extra or {}).items():
             if name not in FIELDS:
                 raise Refused(422, f"{name} is no field that the server knows.", "docs/clients.md names them.", name)
@@ -98,7 +97,7 @@ class ClientOptions(BaseModel):
             raise Refused(422, message, param=name) from None
         return settings
 
-    def _rule(self, given: dict[str, Any]) -> str:
+    def _rule(self, given: dict[str, Value]) -> str:
         """The rule's name. Rules with a field in the request need not be named: they form a chain in the order of the
         fields. A top_p of 1 selects no rule."""
         if self.rule is None and given.get("top-p") == 1:

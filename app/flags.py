@@ -32,9 +32,9 @@ from core.controls import (
     named,
 )
 from core.errors import InputError
-from core.options import DRAFTING, SEED, Control
+from core.options import DRAFTING, SEED, Control, Value
 
-Given = dict[str, Any]  # values of the flags that were given, by flag
+Given = dict[str, Value]  # values of the flags that were given, by flag
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def settings_of(
         raise InputError("--drafter changes nothing without --speculate lossless or --speculate arc; add one of them.")
     for name, value in given.items():
         _refuse_useless(ALL_FLAGS[name], name, value, given, chosen)
-    of: dict[str, dict[str, Any]] = {"": {}, "rule": {}, "mode": {}, "speculate": {}}
+    of: dict[str, dict[str, Value]] = {"": {}, "rule": {}, "mode": {}, "speculate": {}}
     for name, value in given.items():
         flag = ALL_FLAGS[name]
         of[flag.kind][flag.control.name] = flag.control.checked(value)
@@ -193,10 +193,10 @@ def refuse_base_store(settings: DraftSettings) -> None:
         raise InputError("--base-store changes nothing with --no-ngrams; leave one of them out.")
 
 
-def of_rules(given: Given, temperature: float, chain: str = DEFAULT_RULE) -> dict[str, dict[str, Any]]:
+def of_rules(given: Given, temperature: float, chain: str = DEFAULT_RULE) -> dict[str, dict[str, Value]]:
     """All rules, with the given values, and the chain if it has several rules. Raises InputError for a value out of
     range, and for rules that cannot be combined."""
-    found: dict[str, dict[str, Any]] = {name: {} for name in CATALOG}
+    found: dict[str, dict[str, Value]] = {name: {} for name in CATALOG}
     for name, value in given.items():
         flag = RULE_FLAGS[name]
         found[flag.owners[0]][flag.control.name] = value
@@ -206,7 +206,7 @@ def of_rules(given: Given, temperature: float, chain: str = DEFAULT_RULE) -> dic
     return {name: checked_rule(name, values, temperature) for name, values in found.items()}
 
 
-def _refuse_useless(flag: Flag, name: str, value: Any, given: Given, chosen: Mapping[str, str]) -> None:
+def _refuse_useless(flag: Flag, name: str, value: Value, given: Given, chosen: Mapping[str, str]) -> None:
     """Raises InputError if this flag would have no effect with the others."""
     control, mode, rule = flag.control, chosen["mode"], chosen["rule"]
     if flag.kind and not set(names_of(chosen["rule"]) if flag.kind == "rule" else [chosen[flag.kind]]) & {*flag.owners}:

@@ -118,13 +118,8 @@ class PersonalStores:
         with closing(self._open(name)) as store:
             return store.learn(phrase, PHRASE)
 
-    def add_text(self, name: str, origin: str, text: str) -> int:
-        """Adds a document and replaces the one of the same origin. Returns its tokens."""
-        with closing(self._open(name)) as store:
-            return store.add(origin, [text])
-
     def add_file(self, name: str, path: Path, origin: str, progress: Callable[[float], None]) -> Added:
-        """Adds one file under its own name; see `ngram_builder.personal.add_file`.
+        """Adds one file as a document and replaces the one of the same origin; see `ngram_builder.personal.add_file`.
 
         Raises: InputError for a file of an unsupported kind, by the name of `path`.
         """

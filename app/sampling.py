@@ -15,6 +15,7 @@ from core.controls import entries_of
 if TYPE_CHECKING:
     from app.settings import DraftSettings
     from core.autocomplete import Autocomplete
+    from core.options import Value
     from core.samplers.view import RuleView, View
 
 SHOWN = 8  # tokens listed in the table per rule
@@ -42,7 +43,9 @@ def notes(settings: DraftSettings) -> list[str]:
     return chains.notes([entry.title for entry in entries_of(settings.sampling.rule)])
 
 
-def view(autocomplete: Autocomplete, text: str, temperature: float, settings: Mapping[str, Mapping[str, Any]]) -> View:
+def view(
+    autocomplete: Autocomplete, text: str, temperature: float, settings: Mapping[str, Mapping[str, Value]]
+) -> View:
     """Applies all rules to the token after the text. Raises ContextFull."""
     from core.samplers.view import look
 

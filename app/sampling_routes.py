@@ -15,7 +15,7 @@ Errors are returned as {"message", "fix"}, with status 409.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ from core.controls import (
     entries_of,
 )
 from core.errors import InputError, PolydraftError
-from core.options import DRAFTING, SEED, Control
+from core.options import DRAFTING, SEED, Control, Value
 
 if TYPE_CHECKING:
     from app.sampling_view import Charts
@@ -230,7 +230,7 @@ def _listed(own: OwnPresets) -> list[dict[str, Any]]:
     return [preset.as_dict() for preset in own.all()]
 
 
-def _sweep(position: Position, name: str, values: dict[str, Any]) -> list[int]:
+def _sweep(position: Position, name: str, values: Mapping[str, Value]) -> list[int]:
     from core.samplers.view import sweep
 
     return sweep(position.logits, {name: values}, position.autocomplete.geometries, SWEPT)[name]

@@ -22,9 +22,9 @@ from core.controls import (
     checked_speculation,
 )
 from core.errors import InputError
-from core.options import DRAFTING, SEED, Control
+from core.options import DRAFTING, SEED, Control, Value
 
-Checked = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+Checked = Callable[[str, Mapping[str, Value]], dict[str, Value]]
 
 
 def _field(control: Control) -> Any:
@@ -56,7 +56,7 @@ class SpeculationSettings(BaseModel):
 
     mode: str = DEFAULT_SPECULATION
     drafter: str = DEFAULT_DRAFTER
-    values: dict[str, Any] = {}
+    values: dict[str, Value] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -84,9 +84,9 @@ class SamplingSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     rule: str = DEFAULT_RULE
-    values: dict[str, Any] = {}
+    values: dict[str, Value] = {}
     mode: str = DEFAULT_MODE
-    mode_values: dict[str, Any] = {}
+    mode_values: dict[str, Value] = {}
     seed: int = _field(SEED)
     speculation: SpeculationSettings = SpeculationSettings()
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 from torch import Tensor
 
@@ -34,7 +34,7 @@ from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.base import BASE_STORE, BaseShelf, base_store
 from core.ngram.interpolation import Store
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
-from core.options import DEFAULT
+from core.options import DEFAULT, Value
 from core.present import SHORT, Chance, KeptRow, Page, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
@@ -88,7 +88,7 @@ class Autocomplete:
             raise InputError(f"{len(several)} base stores given; one expected here.")
         return several[0][0] if several else None
 
-    def sampler(self, rule: str, values: Mapping[str, Any] | None = None, temperature: float = 1.0) -> Rule:
+    def sampler(self, rule: str, values: Mapping[str, Value] | None = None, temperature: float = 1.0) -> Rule:
         """Returns a rule of `core.controls` for this model, applied after the temperature. Raises InputError."""
         return sampler(rule, values, temperature, self.geometries)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from core.chains import ALONE, names_of, refuse
 from core.errors import InputError
-from core.options import DRAFTING, SEED, Control
+from core.options import DRAFTING, SEED, Control, Value
 
 _TEMPERATURE = DRAFTING["temperature"]
 
@@ -338,7 +338,7 @@ class Preset:
     k: int | None = None
     length: int | None = None
     seed: int | None = None
-    drafting: Mapping[str, Any] = field(default_factory=dict)
+    drafting: Mapping[str, Value] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         checked_rule(self.rule, self.values, self.temperature)
@@ -352,7 +352,7 @@ class Preset:
             named("drafting", name, [o.name for o in DRAFTING.values() if o.name not in own and o.only != "command"])
             DRAFTING[name].checked(value)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Plain data, without the settings that the preset does not change."""
         found = {name: getattr(self, name) for name in self.__dataclass_fields__}
         found |= {name: dict(getattr(self, name)) for name in _MAPPINGS}
@@ -371,7 +371,7 @@ class Preset:
         return cls.from_dict(found)
 
     @classmethod
-    def from_dict(cls, found: Any) -> Preset:
+    def from_dict(cls, found: object) -> Preset:
         """The preset that `as_dict` returned. Raises as `from_json` does."""
         values = [found.get(name, {}) for name in _MAPPINGS] if isinstance(found, dict) else [None]
         if not isinstance(found, dict) or not all(isinstance(value, dict) for value in values):
@@ -392,7 +392,7 @@ def named(kind: str, name: str, known: Iterable[str]) -> None:
         raise InputError(f"{kind} {name!r} given; one of {', '.join(known)} expected.")
 
 
-def checked_rule(rule: str, values: Mapping[str, Any], temperature: float = 1.0) -> dict[str, Any]:
+def checked_rule(rule: str, values: Mapping[str, object], temperature: float = 1.0) -> dict[str, Value]:
     """All values of the controls of a rule, or of all rules of a chain, defaults filled in. No two rules have a control
     of the same name. Raises InputError that names the invalid value, or the rules that cannot be combined."""
     _TEMPERATURE.checked(temperature)
@@ -417,19 +417,19 @@ def title_of(rule: str) -> str:
     return ", then ".join(entry.title for entry in entries_of(rule))
 
 
-def checked_mode(mode: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def checked_mode(mode: str, values: Mapping[str, object]) -> dict[str, Value]:
     """All values of a mode's own controls, defaults filled in. Raises InputError that names the invalid value."""
     return complete("mode", mode, {name: MODE_CONTROLS.get(name, ()) for name in MODES}, values)
 
 
-def checked_speculation(way: str, values: Mapping[str, Any]) -> dict[str, Any]:
+def checked_speculation(way: str, values: Mapping[str, object]) -> dict[str, Value]:
     """All values of the controls of one way to speculate. Raises InputError that names the invalid value."""
     return complete("speculation", way, {name: controls for name, (_, controls) in SPECULATIONS.items()}, values)
 
 
 def complete(
-    kind: str, chosen: str, controls: Mapping[str, Iterable[Control]], values: Mapping[str, Any]
-) -> dict[str, Any]:
+    kind: str, chosen: str, controls: Mapping[str, Iterable[Control]], values: Mapping[str, object]
+) -> dict[str, Value]:
     """All values of a choice's controls, defaults filled in.
 
     Raises: InputError for an unknown choice or control, and for a value out of range.

@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from core.errors import InputError
 
+Value = bool | int | float | str  # of an option
+
 
 @dataclass(frozen=True)
 class Control:
@@ -37,7 +39,7 @@ class Control:
     name: str
     label: str
     flag: str
-    default: float | str | bool
+    default: Value
     low: float
     high: float
     step: float
@@ -64,7 +66,7 @@ class Control:
         """The option with the range that links and presets of the page may use."""
         return replace(self, high=self.slider) if self.slider is not None and self.beyond else self
 
-    def checked(self, value: Any) -> Any:
+    def checked(self, value: object) -> Value:
         """The value in its own type. Raises InputError that names the option."""
         if self.kind == "bool":
             if not isinstance(value, bool):

@@ -74,11 +74,13 @@ def plain_torch_model(default_gguf: Path) -> Iterator[TorchModel]:
 
 
 @pytest.fixture(scope="session")
-def torch_model(plain_torch_model: TorchModel, default_gguf: Path) -> TorchModel:
-    """The same as `load_model("default", "torch")` gives it: in compiled code, on a CPU."""
-    from core.models.hf import compiled
+def torch_model(default_gguf: Path) -> Iterator[TorchModel]:
+    """The same as `load_model("default", "torch")` gives it: read straight into compiled code, on a CPU."""
+    from core.models.hf import load
 
-    return compiled(plain_torch_model, None, default_gguf)
+    model = load(default_gguf, "default")
+    yield model
+    model.close()
 
 
 @pytest.fixture(scope="session")
@@ -87,6 +89,22 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
     from tiny_models import save_model, tiny
 
     return cache(lambda kind: save_model(tmp_path_factory.mktemp("tiny") / kind.replace(" ", "-"), tiny(kind)))
+
+
+@pytest.fixture(scope="session")
+def tiny_default(tmp_path_factory: pytest.TempPathFactory, default_gguf: Path) -> Path:
+    """A tiny model file with the default model's tokenizer, so that the base store fits it. Its weights are random."""
+    import numpy as np
+    from tiny_gguf import Sizes, tiny, tokenizer_of
+
+    from core.models import gguf_file
+
+    sizes = Sizes(dim=64, inner=128)
+    made = tiny(sizes, tokenizer_of(gguf_file.read(default_gguf)), context=1024)
+    made.tensors["output_norm.weight"].data = np.full(sizes.dim, 0.5, np.float32).tobytes()  # less sure of one token
+    path = tmp_path_factory.mktemp("tiny-default") / "tiny.gguf"
+    path.write_bytes(made.written())
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -224,3 +242,17 @@ def _with_base_store(model: LanguageModel) -> Autocomplete:
     from core.ngram.base import BASE_STORE
 
     return Autocomplete(model, NgramStore.open(BASE_STORE, model.tokenizer.fingerprint))
+
+
+@pytest.fixture
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Data and cache folders of a user who has nothing yet but the compiled code, which takes 20 s to compile."""
+    from platformdirs import user_cache_path
+
+    compiled = user_cache_path("polydraft") / "native"
+    compiled.mkdir(parents=True, mode=0o700, exist_ok=True)
+    (tmp_path / "cache" / "polydraft").mkdir(parents=True)
+    (tmp_path / "cache" / "polydraft" / "native").symlink_to(compiled)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from app.personal import PersonalStores
 from core.ngram import NgramStore
 from ngram_builder import parts, pipeline, runs
 from ngram_builder.count import Packing, sum_rows, with_totals
@@ -31,6 +33,14 @@ class WordTokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         return " ".join(map(str, ids))
+
+
+def add_text(stores: PersonalStores, name: str, origin: str, text: str) -> int:
+    """Adds a document to a personal store, from a file as people do. Returns its tokens."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "text.txt")
+        path.write_text(text, encoding="utf-8")
+        return stores.add_file(name, path, origin, lambda _: None).tokens
 
 
 def brute_force(

@@ -18,6 +18,7 @@ from app.server import create_app
 from app.service import DraftService
 from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server
 from tests.fake_sampling import SamplingAutocomplete
+from tests.ngram_tools import add_text
 from tests.test_page import ENOUGH, Editor
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
@@ -44,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         stores = PersonalStores(cast(Any, ByteTokenizer()), folder / "stores")
         patch.setattr(service, "stores", lambda: stores)
         stores.create("letters")
-        stores.add_text("letters", "/home/ada/letter.txt", "Thank you for your letter. Thank you for the flowers.")
+        add_text(stores, "letters", "/home/ada/letter.txt", "Thank you for your letter. Thank you for the flowers.")
         server = Server(create_app(service))
         yield server
     server.stop()

@@ -149,7 +149,7 @@ def test_json_is_one_object_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys: p
         return Report(name, [{"backend": options.backend}])
 
     monkeypatch.setattr(bench, "measure", measure)
-    assert bench.run("drafts", as_json=True, backend="torch") == 0
+    assert bench.run("drafts", as_json=True, options=BenchOptions(backend="torch")) == 0
     said = json.loads(capsys.readouterr().out)
     assert said == {"name": "drafts", "rows": [{"backend": "torch"}], "targets": []}
 

@@ -120,11 +120,9 @@ async def one_of(service: DraftService) -> None:
     await stream.aclose()
 
 
-def test_a_short_run_on_a_tiny_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def test_a_short_run_on_a_tiny_model(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serve, "WARM", 0.5)
-    folder = save_model(tmp_path / "tiny", tiny("llama"))
+    folder = save_model(own_folders / "tiny", tiny("llama"))
     report = serve.measure(BenchOptions(model=str(folder), minutes=0.05, typists=2), lambda _: None)
     peer, ours = report.rows
     assert peer["note"] == "measured only with the default model"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,9 +20,8 @@ from typer.testing import CliRunner
 from app.cli import app
 from app.instructions import instructions
 from core.errors import InputError
-from core.models import load
+from core.models import hf, load
 from core.models.llama import why_not
-from core.models.torch_model import TorchModel
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from training.first_weights import fit_first_weights
 from training.heads import Recipe, draft_vocabulary, new_head, train, unrolled
@@ -399,11 +399,16 @@ def test_instructions_are_filled_and_drawn_alike() -> None:
     assert sum("def " in text for text in made) > 80
 
 
+def test_the_features_of_the_default_models_depth_enter_layers_2_15_and_27() -> None:
+    assert HeadConfig(576, 1536, 9, 49152, 1024).feature_layers(30) == (2, 15, 27)
+
+
 def test_the_command_trains_a_head_for_a_model(
-    tmp_path: Path, plain_torch_model: TorchModel, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few steps on the default model: from text to a checkpoint that loads."""
-    monkeypatch.setattr(load, "load_module", lambda name: plain_torch_model)
+    """A few steps on a tiny model: from text to a checkpoint that loads."""
+    model = hf.load(tiny_folder("long compiled llama"), "tiny", plain=True)
+    monkeypatch.setattr(load, "load_module", lambda name: model)
     text = tmp_path / "text.txt"
     text.write_text("The harbour was quiet in the morning, and the boats lay still. " * 60)
     out = tmp_path / "head"
@@ -429,7 +434,7 @@ def test_the_command_trains_a_head_for_a_model(
     assert "accepted by sampling" in result.output
     head = Eagle3Head.load(out)
     assert head.config == HeadConfig.of(json.loads((out / "config.json").read_text()))
-    assert (head.config.vocab_size, head.config.hidden_size, head.config.layers) == (49152, 576, (2, 15, 27))
+    assert (head.config.vocab_size, head.config.hidden_size, head.config.layers) == (300, 32, (1, 1, 0))
     further = tmp_path / "further"
     again = ["train", "eagle3", str(text), "-o", str(further), *flags, "--begin-with", str(out)]
     assert CliRunner().invoke(app, again).exit_code == 0

@@ -850,13 +850,9 @@ def test_the_evaluation_trains_on_one_text_and_tests_on_another(
     monkeypatch.setattr(personal, "AdapterRecipe", lambda: replace(QUICK, epochs=4))
     (tmp_path / "past.txt").write_text(letters(5000))
     (tmp_path / "next.txt").write_text(letters(600, seed=8))
-    folder = tmp_path / "model"
-    shutil.copytree(tiny_folder("compiled llama"), folder)
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 256}))
     monkeypatch.setattr(adapter_evaluation, "TYPED", 1)
     options = EvalOptions(
-        model=str(folder),
+        model=str(tiny_folder("long compiled llama")),
         text=tmp_path / "next.txt",
         past=tmp_path / "past.txt",
         share=90,

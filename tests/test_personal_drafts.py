@@ -16,7 +16,7 @@ from core.ngram import WHOLE, Linear, Mixed, StoreError
 from core.ngram.counts import Counts
 from core.ngram.shelf import Shelf, interpolation
 from core.present import TextDraft
-from tests.ngram_tools import WordTokenizer
+from tests.ngram_tools import WordTokenizer, add_text
 
 PHRASE = "Yours ever, Wilhelmina Featherstonehaugh of Little Piddlington."
 
@@ -132,7 +132,7 @@ def test_learning_is_off_until_it_is_switched_on(tmp_path: Path) -> None:
     stores.switch_learning("me", True)
     assert stores.learn("me", "1 2 3") == 3
     assert stores.add_phrase("me", "4 5") == 2
-    assert stores.add_text("me", "letter", "1 1 1") == 3
+    assert add_text(stores, "me", "letter", "1 1 1") == 3
     (tmp_path / "letter.txt").write_text("5 6 7")
     assert stores.add_file("me", tmp_path / "letter.txt", "letter.txt", lambda _: None).tokens == 3
     listed = stores.list()[0]

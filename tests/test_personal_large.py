@@ -22,7 +22,7 @@ from core.ngram.personal import FRESH, PHRASE, PersonalStore
 from core.ngram.shelf import Shelf
 from core.ngram.tally import Tally
 from core.ngram.windows import Windows
-from tests.ngram_tools import WordTokenizer
+from tests.ngram_tools import WordTokenizer, add_text
 
 TOKENIZER = WordTokenizer(64)
 passages = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=12), st.integers(1, 4)), max_size=6)
@@ -128,9 +128,18 @@ class Slow:
         monkeypatch.setattr(Tally, "brought_up_to_date", slowly)
 
 
+def counting(store: PersonalStore) -> bool:
+    """Whether a thread updates the store's counts."""
+    return any(thread.name == f"counts of {store.path.stem}" for thread in threading.enumerate())
+
+
 def wait(store: PersonalStore) -> None:
+    idle = 0  # a look-up uses what a thread has counted, and may start another thread
     for _ in range(2000):
-        if store.up_to_date:
+        idle = 0 if counting(store) else idle + 1
+        store.prepare()
+        store.refresh()
+        if idle == 3:
             return
         threading.Event().wait(0.01)
     raise AssertionError("the counts are not brought up to date")
@@ -154,7 +163,7 @@ def test_drafts_go_on_with_the_former_counts(tmp_path: Path, monkeypatch: pytest
         assert known() == (100, 0)
         writer.add("new", [text_of([1, 9] * FRESH)])
         assert known() == (100, 0), "the former counts, while a thread counts"
-        assert not reader.up_to_date
+        assert counting(reader)
         writer.learn("1 9", times=3)
         slow.go.set()
         wait(reader)
@@ -253,7 +262,7 @@ def test_a_store_that_is_full_does_not_keep_others_from_learning(
     for name in ("full", "other"):
         stores.create(name)
         stores.switch_learning(name, True)
-    stores.add_text("full", "a", text_of([1] * 99))
+    add_text(stores, "full", "a", text_of([1] * 99))
     monkeypatch.setattr(personal, "LARGEST", 100)
     with pytest.raises(InputError, match="The store full would have"):
         stores.take_in("1 2 3", True)

@@ -86,14 +86,12 @@ def test_what_is_left_behind_misses_its_target() -> None:
 
 
 def test_a_crowd_on_a_real_server_loses_nothing_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(typists, "KEYS", (4, 8))
     monkeypatch.setattr(typists, "REST", (0.3, 0.8))
     monkeypatch.setattr(typists, "STAY", (1.0, 4.0))
-    folder = save_model(tmp_path / "tiny", tiny("llama"))
+    folder = save_model(own_folders / "tiny", tiny("llama"))
     report = soak.measure(BenchOptions(model=str(folder), minutes=0.1, typists=12), lambda _: None)
     targets = {target.name: target for target in report.targets}
     for name in (

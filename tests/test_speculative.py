@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -28,8 +28,7 @@ from core.speculative.cost import CostCurve
 from core.speculative.drafters import Drafter, Moment
 from tests.table_model import TableModel, chain
 
-RUNS = 20_000
-FEWER = 12_000  # of each rule and drafter
+SEEDS, LENGTH = 100, 100  # texts of a rule and drafter, and their tokens
 PREFIX = [0, 1, 2, 0, 1]
 FLAT = CostCurve((1, 32), (10.0, 11.0))  # proposals cost next to nothing
 STEEP = CostCurve((1, 32), (10.0, 320.0))  # each costs as much as a step
@@ -64,53 +63,59 @@ class Remembered:
         return self.known[key]
 
 
-def exact(model: TableModel, choice: TargetSampling) -> dict[tuple[int, ...], float]:
-    """The probability of each continuation of three tokens."""
-    found = {}
-    for tokens in product(range(model.vocab_size), repeat=3):
-        ids, p = list(PREFIX), 1.0
-        for token in tokens:
-            p *= choice.probabilities(model.after(ids), ids)[token]
-            ids.append(token)
-        found[tokens] = p
-    return found
-
-
-def chi_squared(seen: Counter, expected: dict[tuple[int, ...], float], runs: int) -> float:
-    """How many standard deviations above its mean χ² lies; cells that are expected less than 5 times are one."""
-    cells = [(seen[t], p * runs) for t, p in expected.items() if p * runs >= 5]
-    rest = runs - sum(n for n, _ in cells), runs - sum(e for _, e in cells)
-    impossible = sum(n for t, n in seen.items() if expected[t] == 0)
-    assert impossible == 0
-    if rest[1] >= 5:
-        cells.append(rest)
-    statistic, freedom = sum((n - e) ** 2 / e for n, e in cells), len(cells) - 1
-    # Wilson-Hilferty: the cube root of χ² / freedom is close to normal.
-    v = 2 / (9 * max(freedom, 1))
-    return ((statistic / max(freedom, 1)) ** (1 / 3) - (1 - v)) / v**0.5
-
-
-def sampled(
-    model: TableModel, make: Callable[[], Drafter], choice: TargetSampling, runs: int = RUNS, **options
-) -> Counter:
-    drafter, memory, sequence = make(), Memory(), model.open()
-    seen: Counter = Counter()
-    for seed in range(runs):
-        tokens = generate(
-            model,
+def transitions(make: Callable[[], Drafter], choice: TargetSampling, **options) -> Counter[tuple[int, ...]]:
+    """How often each token followed each pair of tokens, on which alone the table's probabilities depend."""
+    drafter, memory, sequence = make(), Memory(), MODEL.open()
+    seen = Counter[tuple[int, ...]]()
+    for seed in range(SEEDS):
+        made = generate(
+            MODEL,
             drafter,
             PREFIX,
             temperature=choice.temperature,
             rule=choice.rule,
             seed=seed,
-            length=3,
+            length=LENGTH,
             sequence=sequence,
             estimates=memory,
             **{"curve": FLAT} | options,
         )
-        seen[tuple(t.id for t in tokens)] += 1
+        ids = PREFIX[-2:] + [token.id for token in made]
+        seen.update(zip(ids, ids[1:], ids[2:], strict=False))
         sequence.rewind(len(PREFIX) - 1)
     return seen
+
+
+def chi_squared(seen: Counter, expected: dict[tuple[int, ...], float], runs: int) -> float:
+    """How many standard deviations above its mean χ² lies; cells that are expected less than 5 times are one."""
+    return chi_squared_together([(seen, expected, runs)])
+
+
+def chi_squared_together(samples: Iterable[tuple[Counter, dict[tuple[int, ...], float], int]]) -> float:
+    """The same of several samples: what was seen, the probabilities, and the number of runs of each."""
+    statistic, freedom = 0.0, 0
+    for seen, expected, runs in samples:
+        cells = [(seen[t], p * runs) for t, p in expected.items() if p * runs >= 5]
+        rest = runs - sum(n for n, _ in cells), runs - sum(e for _, e in cells)
+        impossible = sum(n for t, n in seen.items() if expected[t] == 0)
+        assert impossible == 0
+        if rest[1] >= 5:
+            cells.append(rest)
+        statistic += sum((n - e) ** 2 / e for n, e in cells)
+        freedom += max(len(cells) - 1, 0)
+    # Wilson-Hilferty: the cube root of χ² / freedom is close to normal.
+    v = 2 / (9 * max(freedom, 1))
+    return ((statistic / max(freedom, 1)) ** (1 / 3) - (1 - v)) / v**0.5
+
+
+def departure(seen: Counter[tuple[int, ...]], choice: TargetSampling) -> float:
+    """χ² of the tokens after each pair of tokens, against plain decoding."""
+    samples = []
+    for pair in product(range(MODEL.vocab_size), repeat=2):
+        p = choice.probabilities(MODEL.after([*pair]), [*pair])
+        found = Counter({t: n for t, n in seen.items() if t[:2] == pair})
+        samples.append((found, {(*pair, token): p[token] for token in range(len(p))}, found.total()))
+    return chi_squared_together(samples)
 
 
 MODEL = TableModel()
@@ -156,8 +161,9 @@ class Knowing(Drafter):
 @pytest.mark.parametrize("case", CASES)
 def test_samples_have_the_distribution_of_plain_decoding(case: str) -> None:
     choice, kind = CASES[case]
-    seen = sampled(MODEL, drafters(choice)[kind], choice, FEWER, tree_size=6)
-    assert chi_squared(seen, exact(MODEL, choice), FEWER) < 4
+    seen = transitions(drafters(choice)[kind], choice, tree_size=6)
+    assert seen.total() == SEEDS * LENGTH
+    assert departure(seen, choice) < 4
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 1.5])
@@ -198,8 +204,8 @@ def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
 
 def test_choosing_the_tree_size_does_not_bend_the_distribution() -> None:
     choice = TargetSampling(1.0)
-    seen = sampled(MODEL, drafters(choice)["wide"], choice, curve=CostCurve((1, 32), (10.0, 60.0)))
-    assert chi_squared(seen, exact(MODEL, choice), RUNS) < 4
+    seen = transitions(drafters(choice)["wide"], choice, curve=CostCurve((1, 32), (10.0, 60.0)))
+    assert departure(seen, choice) < 4
 
 
 def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,8 +218,8 @@ def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(sys.modules["core.speculative.generate"], "recursive_rejection", biased)
     choice = TargetSampling(1.0)
-    seen = sampled(MODEL, drafters(choice)["wide"], choice, tree_size=6)
-    assert chi_squared(seen, exact(MODEL, choice), RUNS) > 4
+    seen = transitions(drafters(choice)["wide"], choice, tree_size=6)
+    assert departure(seen, choice) > 4
 
 
 def distributions(n: int = 5) -> st.SearchStrategy[np.ndarray]:

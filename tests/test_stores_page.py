@@ -17,7 +17,7 @@ import ngram_builder
 from app.personal import PersonalStores
 from core.models.adapter import Result, save
 from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
-from tests.ngram_tools import WordTokenizer
+from tests.ngram_tools import WordTokenizer, add_text
 from tests.test_adapter import SHAPES, adapter_for
 from tests.test_learner import SAYS
 from tests.test_page import BEFORE, Editor
@@ -116,8 +116,8 @@ def typed(stores: PersonalStores, name: str = "me") -> list[str]:
 def adapted(stores: PersonalStores, gain: float = 0.25) -> None:
     """The store `me`, with an adapter that was trained on its text."""
     stores.create("me")
-    stores.add_text("me", "a.txt", "abc " * 1500)
-    stores.add_text("me", "b.txt", "a secret")
+    add_text(stores, "me", "a.txt", "abc " * 1500)
+    add_text(stores, "me", "b.txt", "a secret")
     result = Result(96_000, 2400, gain, 0.1, 0.8, -0.02, -4.0)
     with stores._open("me") as opened_store:
         save(replace(adapter_for(SHAPES, ["q_proj"]), result=result), opened_store.learned)
@@ -125,14 +125,14 @@ def adapted(stores: PersonalStores, gain: float = 0.25) -> None:
 
 def test_a_click_trains_a_store_and_another_one_stops_it(page: Page, stores: PersonalStores) -> None:
     stores.create("me")
-    stores.add_text("me", "a.txt", "abc " * 10)
+    add_text(stores, "me", "a.txt", "abc " * 10)
     page.reload()
     page.get_by_role("tab", name="My writing").click()
     me = store(page, "me")
     learn = me.get_by_role("button", name="Learn my style")
     learn.click()
     expect(me.get_by_role("alert")).to_contain_text("learning needs at least 4,000. Add text to it first.")
-    stores.add_text("me", "a.txt", "abc " * 1500)
+    add_text(stores, "me", "a.txt", "abc " * 1500)
     learn.click()
     expect(me.get_by_role("alert")).to_be_hidden()
     expect(me.locator(".ps-doing")).to_have_text("Training, 50%, 60 s left")
@@ -153,7 +153,7 @@ def test_a_click_trains_a_store_and_another_one_stops_it(page: Page, stores: Per
 
 def test_training_pauses_while_somebody_types(editor: Editor, stores: PersonalStores) -> None:
     stores.create("me")
-    stores.add_text("me", "a.txt", "abc " * 1500)
+    add_text(stores, "me", "a.txt", "abc " * 1500)
     page = opened(editor)
     me = store(page, "me")
     me.get_by_role("button", name="Learn my style").click()
@@ -377,7 +377,7 @@ def test_files_are_dropped_and_replace_what_was_there(page: Page, stores: Person
 
 def test_a_file_of_which_nothing_is_read_replaces_nothing(page: Page, stores: PersonalStores) -> None:
     stores.create("me")
-    stores.add_text("me", "broken.docx", "An intact letter.")
+    add_text(stores, "me", "broken.docx", "An intact letter.")
     add(page, "broken.docx")
     expect(report(page)).to_contain_text("Nothing was added to me. 1 problem:")
     assert stores.list()[0]["tokens"] == len("An intact letter.")
@@ -465,8 +465,8 @@ def test_a_phrase_goes_in_by_hand(page: Page, stores: PersonalStores) -> None:
 @pytest.fixture
 def filled(stores: PersonalStores, page: Page) -> Page:
     stores.create("me")
-    stores.add_text("me", "/home/ada/letter.txt", LETTER)
-    stores.add_text("me", "/home/ada/notes.md", NOTES)
+    add_text(stores, "me", "/home/ada/letter.txt", LETTER)
+    add_text(stores, "me", "/home/ada/notes.md", NOTES)
     page.evaluate("dispatchEvent(new Event('focus'))")
     expect(store(page, "me")).to_contain_text("2 sources")
     return page
@@ -680,7 +680,7 @@ def test_nothing_overflows_and_everything_has_a_name(
     browser: Browser, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores, scheme: Any
 ) -> None:
     stores.create("a store with quite a long name for what it is")
-    stores.add_text("a store with quite a long name for what it is", "/a/" + "very-long-name" * 9 + ".txt", LETTER)
+    add_text(stores, "a store with quite a long name for what it is", "/a/" + "very-long-name" * 9 + ".txt", LETTER)
     with browser.new_context(color_scheme=scheme) as context:
         page = opened(Editor(context.new_page(), shared[1]).open(shared[0].url))
         page.locator("summary", has_text="source").click()

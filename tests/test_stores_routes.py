@@ -19,6 +19,7 @@ from app.personal import PersonalStores
 from core.ngram import StoreError
 from core.ngram.shelf import Shelf
 from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
+from tests.ngram_tools import add_text
 from tests.test_learner import WAITS
 from tests.test_server import Site
 
@@ -240,7 +241,7 @@ def test_a_stop_counts_even_before_the_file_has_arrived(stores: Stores) -> None:
 
 def test_search_and_forget(stores: Stores) -> None:
     stores.post("add-phrase", store="me", text="thank you for your time")
-    stores.disk.add_text("me", "a.txt", "Thank you for your letter; thank you for all.")
+    add_text(stores.disk, "me", "a.txt", "Thank you for your letter; thank you for all.")
     found = stores.post("search", text="thank you for")["found"]
     assert found[0]["places"] == {"typed": 1, "a.txt": 2}
     assert [(row["text"], row["count"], row["from"]) for row in found[0]["following"]] == [
@@ -314,7 +315,7 @@ def test_a_store_made_anew_under_a_deleted_name_is_the_one_that_counts(tmp_path:
 def test_deleting_overwrites_the_text(tmp_path: Path) -> None:
     disk = PersonalStores(TOKENIZER, tmp_path)
     disk.create("me")
-    disk.add_text("me", "a", "a very secret thing")
+    add_text(disk, "me", "a", "a very secret thing")
     held = (tmp_path / "me.sqlite").open("rb")  # what an undeleter would find
     disk.delete("me")
     assert b"secret" not in held.read()

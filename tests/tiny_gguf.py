@@ -12,6 +12,8 @@ import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFValueType
 from tokenizers.pre_tokenizers import ByteLevel
 
+from core.models.gguf_file import GGUFFile
+
 F32, F16 = GGMLQuantizationType.F32, GGMLQuantizationType.F16
 Q4_0, Q4_1, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0
 U32, I32, FLOAT, BOOL = GGUFValueType.UINT32, GGUFValueType.INT32, GGUFValueType.FLOAT32, GGUFValueType.BOOL
@@ -133,26 +135,10 @@ def data_of(shape: list[int], kind: int, seed: int = 0) -> bytes:
     return data.tobytes()
 
 
-def tiny(sizes: Sizes | None = None) -> TinyGguf:
-    """A model of the Llama family that compiled code runs, its weights in every kind that it knows."""
-    s = sizes or Sizes()
+def byte_tokenizer() -> dict[str, Field]:
     letters = sorted(ByteLevel.alphabet())
     tokens = [*letters, "ab", "<|endoftext|>", "<|im_end|>"]
-    fields = {
-        "general.architecture": Field(TEXT, "llama"),
-        "general.name": Field(TEXT, "tiny"),
-        "llama.block_count": Field(U32, s.layers),
-        "llama.context_length": Field(U32, 64),
-        "llama.embedding_length": Field(U32, s.dim),
-        "llama.feed_forward_length": Field(U32, s.inner),
-        "llama.attention.head_count": Field(U32, s.heads),
-        "llama.attention.head_count_kv": Field(U32, s.key_heads),
-        "llama.attention.key_length": Field(U32, s.width),
-        "llama.attention.value_length": Field(U32, s.width),
-        "llama.attention.layer_norm_rms_epsilon": Field(FLOAT, 1e-5),
-        "llama.rope.freq_base": Field(FLOAT, 10000.0),
-        "llama.rope.dimension_count": Field(U32, s.width),
-        "llama.vocab_size": Field(U32, len(tokens)),
+    return {
         "tokenizer.ggml.model": Field(TEXT, "gpt2"),
         "tokenizer.ggml.pre": Field(TEXT, "smollm"),
         "tokenizer.ggml.tokens": Field(ARRAY, (TEXT, tokens)),
@@ -162,8 +148,47 @@ def tiny(sizes: Sizes | None = None) -> TinyGguf:
         "tokenizer.ggml.eos_token_id": Field(U32, len(tokens) - 1),
         "tokenizer.ggml.add_bos_token": Field(BOOL, False),
     }
+
+
+def tokenizer_of(file: GGUFFile) -> dict[str, Field]:
+    """The fields of a file's tokenizer, to give to another model."""
+    kinds = {str: TEXT, bool: BOOL, int: U32}
+    found = {}
+    for key, value in file.fields.items():
+        if key.startswith("tokenizer.ggml"):
+            of_list = isinstance(value, list) and (TEXT if isinstance(value[0], str) else I32)
+            found[key] = Field(ARRAY, (of_list, value)) if of_list else Field(kinds[type(value)], value)
+    return found
+
+
+def tiny(sizes: Sizes | None = None, tokenizer: dict[str, Field] | None = None, context: int = 64) -> TinyGguf:
+    """A model of the Llama family that compiled code runs, its weights in every kind that it knows.
+
+    Args:
+        tokenizer: its fields; None is one of bytes.
+        context: positions.
+    """
+    s, tokenizer = sizes or Sizes(), tokenizer or byte_tokenizer()
+    vocabulary = len(tokenizer["tokenizer.ggml.tokens"].value[1])
+    fields = {
+        "general.architecture": Field(TEXT, "llama"),
+        "general.name": Field(TEXT, "tiny"),
+        "llama.block_count": Field(U32, s.layers),
+        "llama.context_length": Field(U32, context),
+        "llama.embedding_length": Field(U32, s.dim),
+        "llama.feed_forward_length": Field(U32, s.inner),
+        "llama.attention.head_count": Field(U32, s.heads),
+        "llama.attention.head_count_kv": Field(U32, s.key_heads),
+        "llama.attention.key_length": Field(U32, s.width),
+        "llama.attention.value_length": Field(U32, s.width),
+        "llama.attention.layer_norm_rms_epsilon": Field(FLOAT, 1e-5),
+        "llama.rope.freq_base": Field(FLOAT, 10000.0),
+        "llama.rope.dimension_count": Field(U32, s.width),
+        "llama.vocab_size": Field(U32, vocabulary),
+        **tokenizer,
+    }
     queries, keys = s.heads * s.width, s.key_heads * s.width
-    shapes = {"token_embd": ([s.dim, len(tokens)], Q8_0), "output_norm": ([s.dim], F32)}
+    shapes = {"token_embd": ([s.dim, vocabulary], Q8_0), "output_norm": ([s.dim], F32)}
     for i in range(s.layers):
         shapes |= {
             f"blk.{i}.attn_norm": ([s.dim], F32),

@@ -44,6 +44,8 @@ def tiny(kind: str) -> PreTrainedConfig:
             return LlamaConfig(**rope)
         case "compiled llama":  # heads of a width that `native.cpp` computes
             return LlamaConfig(**rope, head_dim=16)
+        case "long compiled llama":
+            return LlamaConfig(**rope | {"max_position_embeddings": 256}, head_dim=16)
         case "gpt2":  # learnt positions
             return GPT2Config(vocab_size=VOCAB, n_positions=CONTEXT, n_embd=32, n_layer=2, n_head=4, **ends)
         case "gemma3":  # sliding windows in half of the layers, a scaled embedding table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
 from rich.console import Console
 
@@ -49,11 +49,8 @@ def measure(name: str, options: BenchOptions, progress: Callable[[str], None] = 
     return module_of(name).measure(options, progress)
 
 
-def run(name: str, as_json: bool, **options: Any) -> int:
+def run(name: str, as_json: bool, options: BenchOptions | None = None) -> int:
     """Runs a measurement and prints a table, or one JSON object on stdout.
-
-    Args:
-        options: the fields of `BenchOptions`.
 
     Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.
     """
@@ -61,12 +58,13 @@ def run(name: str, as_json: bool, **options: Any) -> int:
     if name not in BENCHES:
         console.print(f"There is no measurement called {name!r}. Choose one of: {', '.join(BENCHES)}.", markup=False)
         return 1
-    if options.get("base_store") is not None and name not in WITH_STORE:
+    options = options or BenchOptions()
+    if options.base_store is not None and name not in WITH_STORE:
         console.print(f"--base-store changes nothing in {name}; it is an option of {', '.join(WITH_STORE)}.")
         return 1
     try:
         with console.status(f"{name} …") as status:
-            report = measure(name, BenchOptions(**options), lambda text: status.update(f"{name}: {text} …"))
+            report = measure(name, options, lambda text: status.update(f"{name}: {text} …"))
     except PolydraftError as error:
         console.print(str(error), style="red", markup=False)
         return 1

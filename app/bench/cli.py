@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from app.bench import BENCHES, WITH_STORE, run
+from app.bench.report import BenchOptions
 
 _KNOWN = "\n\n".join(f"{name}: {what}." for name, what in BENCHES.items())
 
@@ -60,17 +61,21 @@ def bench(
         ),
     ] = None,
 ) -> None:
-    options = {"text": text, "backend": backend, "model": model, "repetitions": repetitions, "tiny": tiny}
-    options |= {
-        "base_store": base_store,
-        "prompts": prompts,
-        "head": head,
-        "precision": precision,
-        "pruning": pruning,
-        "sweep": sweep,
-        "plots": plots,
-        "minutes": minutes,
-        "typists": typists,
-        "vllm": vllm,
-    }
-    raise typer.Exit(run(name, as_json, **options))
+    options = BenchOptions(
+        text=text,
+        model=model,
+        backend=backend,
+        precision=precision,
+        base_store=base_store,
+        repetitions=repetitions,
+        tiny=tiny,
+        prompts=prompts,
+        head=head,
+        pruning=pruning,
+        sweep=sweep,
+        plots=plots,
+        minutes=minutes,
+        typists=typists,
+        vllm=vllm,
+    )
+    raise typer.Exit(run(name, as_json, options))

@@ -232,13 +232,6 @@ class PersonalStore:
         """Counts the contents, or starts a thread that does, so that later look-ups are fast."""
         self._loaded()
 
-    @property
-    def up_to_date(self) -> bool:
-        """Whether look-ups use all committed text; False while a thread updates the counts."""
-        self._loaded()
-        self.refresh()
-        return self._following is None
-
     def refresh(self) -> bool:
         """Reads changes committed since, by any process; some microseconds if there are none. Returns whether there
         were any.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from torch import Tensor
 
 from core.controls import TIED, checked_rule, entries_of
+from core.options import Value
 from core.samplers.base import Rule
 from core.samplers.chain import Chain
 from core.samplers.eta import Eta
@@ -39,7 +39,7 @@ RULES: dict[str, type[Rule]] = {
 
 def sampler(
     rule: str = "none",
-    values: Mapping[str, Any] | None = None,
+    values: Mapping[str, Value] | None = None,
     temperature: float = 1.0,
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
 ) -> Rule:
@@ -60,7 +60,7 @@ def sampler(
 
 def cuts(
     rule: str,
-    values: Mapping[str, Any] | None = None,
+    values: Mapping[str, Value] | None = None,
     temperature: float | Sequence[float] = 1.0,
     embeddings: Tensor | Mapping[str, Geometry] | None = None,
 ) -> list[Rule]:

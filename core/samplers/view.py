@@ -17,6 +17,7 @@ from torch import Tensor
 from core.controls import CATALOG, title_of
 from core.errors import InputError
 from core.models.base import Tokenizer
+from core.options import Value
 from core.samplers.base import DROPPED, mended
 from core.samplers.catalog import cuts, sampler
 from core.samplers.chain import Chain
@@ -27,7 +28,7 @@ from core.samplers.top_w import Selection, TopW
 TOP = 30  # tokens that a chart shows
 TEMPERATURES = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0)
 Geometries = Mapping[str, Geometry]
-Settings = Mapping[str, Mapping[str, Any]]  # rule of the catalogue, or chain: values of its controls
+Settings = Mapping[str, Mapping[str, Value]]  # rule of the catalogue, or chain: values of its controls
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,7 @@ def top_w_map(
     logits: Tensor,
     tokenizer: Tokenizer,
     temperature: float = 1.0,
-    values: Mapping[str, Any] | None = None,
+    values: Mapping[str, Value] | None = None,
     geometries: Geometries | None = None,
     most: int = 120,
 ) -> list[Point]:
@@ -196,7 +197,7 @@ def _all(geometries: Geometries | None) -> Settings:
     return {name: {} for name in CATALOG if name != "top-w" or geometries is not None}
 
 
-def _top_w(values: Mapping[str, Any], temperature: float, geometries: Geometries | None) -> TopW:
+def _top_w(values: Mapping[str, Value], temperature: float, geometries: Geometries | None) -> TopW:
     (rule,) = cuts("top-w", values, temperature, geometries or {})
     assert isinstance(rule, TopW)
     return rule
