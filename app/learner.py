@@ -167,7 +167,7 @@ class Learner:
                 task = self._tasks.get(store)
                 active = task is not None and task.training.state != "ended"
                 if task is not None and active and task.removals != removals:
-                    task.removals, task.training.again = removals, True  # it has learned what is no longer there
+                    task.removals, task.training.again = removals, True  # it was trained on text that was removed
                     if task is self._running:
                         task.training.stopping = task.anew = True
                     self._changed.notify_all()

@@ -164,7 +164,7 @@ def _main() -> None:
 
     stay_offline()
     go_last()
-    # Whatever libraries print goes to the standard error.
+    # The output of libraries goes to the standard error.
     # The pipe breaks when the server is killed, and then again when the file is closed.
     with suppress(BrokenPipeError), os.fdopen(os.dup(ANSWERS), "w", encoding="utf-8") as out:
         os.dup2(2, ANSWERS)

@@ -166,7 +166,7 @@ class PersonalStores:
             store.switch_learning(on)
 
     def switch_adapter(self, name: str, on: bool) -> None:
-        """Whether drafts use what the model has learned from the store's text."""
+        """Whether drafts use the store's adapter."""
         with closing(self._open(name)) as store:
             store.switch_adapter(on)
 

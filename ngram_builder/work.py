@@ -10,8 +10,8 @@
             plan.json        orders, pruning, and the cuts between ranges of first tokens
             range-00000.npz  the n-grams of one range, counted and pruned
 
-A journal names a file only after its last byte is on the disk, and a journal is replaced in one step. So
-at every moment the journal describes completed work, whatever other files exist.
+A journal names a file only after its last byte is on the disk, and a journal is replaced in one step. So the journal
+always describes completed work; files that it does not name are ignored.
 """
 
 from __future__ import annotations

@@ -26,8 +26,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """The number of processes for `-n auto`: one more than cores, because tests often wait for browsers and servers."""
-    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or (os.cpu_count() or 1) + 1)
+    """The number of processes for `-n auto`: two more than cores, because tests often wait for browsers and servers."""
+    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or (os.cpu_count() or 1) + 2)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,8 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 # Files that take longest, in this order: begun first, they do not keep one process busy when the others are done.
 LONGEST = """
-    documents_page page sampling_page llamacpp incognito access_page app stores_page speculative evals soak ngram_store
-    ngram_interruption server token_trees torch_model superposed samplers autocomplete guard_page cli guard eagle3
+    page stores_page access_page documents_page sampling_page app incognito server llamacpp autocomplete evals learn
+    ngram_interruption ngram_cluster learner ngram_store cli llm_plugin soak superposed install token_trees modes static
+    guard lsp_start native lsp torch_model speculative samplers verified adapter guard_page shutdown gguf
 """
 
 

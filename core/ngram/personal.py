@@ -196,8 +196,8 @@ class PersonalStore:
 
     @property
     def learned(self) -> Path:
-        """The folder with the adapter that was trained on this store's text; it need not exist. Whatever removes text
-        removes it."""
+        """The folder of the adapter that was trained on this store's text; it need not exist. Removing text deletes
+        it."""
         return learned.folder_of(self.path)
 
     def in_place(self) -> bool:
@@ -271,8 +271,8 @@ class PersonalStore:
 
     @property
     def relearning(self) -> bool:
-        """Whether an adapter was removed together with text, and is to be trained again from what is left; as of the
-        last look-up or `refresh`."""
+        """Whether an adapter was removed together with text, and is to be trained again from the remaining text; as of
+        the last look-up or `refresh`."""
         return self._about.get("relearn", "0") == "1"
 
     @property
@@ -330,16 +330,16 @@ class PersonalStore:
 
     @contextmanager
     def unless_removed(self, removals: int, learned: bool = False) -> Iterator[None]:
-        """While nothing is written to the store: a context for writing what was learned from its text.
+        """A context for writing an adapter that was trained on the store's text. It locks the store against writing.
 
         Args:
-            learned: what is written is complete, so `relearning` ends.
-        Raises: StoreError if text was removed since `removals` was read; what was learned from it must not stay.
+            learned: the training is complete, so `relearning` ends.
+        Raises: StoreError if text was removed since `removals` was read, because the adapter was trained on it.
         """
         with self._writing():
             if int(self._read_about()["removals"]) != removals:
                 raise StoreError(
-                    f"Text of {self.name} was forgotten or replaced meanwhile, so what was learned from it is dropped; "
+                    f"Text of {self.name} was forgotten or replaced meanwhile, so the training on it is discarded; "
                     f"run `polydraft learn {self.name}` again."
                 )
             yield
@@ -807,8 +807,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def remove_files(path: Path) -> None:
-    """Removes a store's file, its log and what was learned from it, without opening them. Raises StoreError when the
-    system refuses."""
+    """Removes a store's file, its log and its adapter, without opening them. Raises StoreError when the system
+    refuses."""
     learned.remove(learned.folder_of(path))
     try:
         for ending in ("", "-wal", "-shm"):

@@ -142,9 +142,7 @@ def decoded(data: bytes) -> str:
         if data.startswith(mark):
             return data.decode(encoding, "replace")
     try:
-        return data.decode(
-            "utf-8"
-        )  # text in another encoding is practically never valid UTF-8, whatever the page declares
+        return data.decode("utf-8")  # text in another encoding is practically never valid UTF-8
     except UnicodeDecodeError:
         pass
     found = _CHARSET.search(data[:4096])
