@@ -228,11 +228,11 @@ def _refuse_useless(flag: Flag, name: str, value: Value, given: Given, chosen: M
             "--personal-weight changes nothing with --mixing geometric, which uses the base store alone; leave one of "
             "them out."
         )
-    if name == "k" and mode == "greedy" and value > 1:
+    if name == "k" and mode == "greedy" and float(value) > 1:
         raise InputError("--k changes nothing in greedy drafts, because there is only one; leave it out.")
     if name == "temperature" and rule == "greedy":
         raise InputError("--temperature changes nothing with --rule greedy; leave one of them out.")
-    if control.beyond and value > (most := control.on_page.high) and not given.get(_flag(control.beyond)):
+    if control.beyond and float(value) > (most := control.on_page.high) and not given.get(_flag(control.beyond)):
         more = f"--{_flag(control.beyond)}"
         raise InputError(f"--{name} {value} given; at most {most:g} is accepted without {more}. Add {more} 10.")
     for entry in entries_of(rule):
@@ -240,7 +240,7 @@ def _refuse_useless(flag: Flag, name: str, value: Value, given: Given, chosen: M
             by = entry.control(tie.by).flag
             if given.get(by) == TIED:
                 raise InputError(f"--{name} changes nothing with --{by} {TIED}; leave one of them out.")
-    if name == "reset-every" and value >= given.get("length", DRAFTING["length"].default):
+    if name == "reset-every" and float(value) >= float(given.get("length", DRAFTING["length"].default)):
         raise InputError("--reset-every changes nothing in drafts that are not longer; raise --length or lower it.")
     if name in ("end-below", "verify") and given.get("reset-every"):
         raise InputError(f"--{name} changes nothing with --reset-every; leave one of them out.")

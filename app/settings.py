@@ -24,7 +24,7 @@ from core.controls import (
 from core.errors import InputError
 from core.options import DRAFTING, SEED, Control, Value
 
-Checked = Callable[[str, Mapping[str, Value]], dict[str, Value]]
+Checked = Callable[[str, Mapping[str, object]], dict[str, Any]]
 
 
 def _field(control: Control) -> Any:
@@ -56,7 +56,7 @@ class SpeculationSettings(BaseModel):
 
     mode: str = DEFAULT_SPECULATION
     drafter: str = DEFAULT_DRAFTER
-    values: dict[str, Value] = {}
+    values: dict[str, int | float] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -86,7 +86,7 @@ class SamplingSettings(BaseModel):
     rule: str = DEFAULT_RULE
     values: dict[str, Value] = {}
     mode: str = DEFAULT_MODE
-    mode_values: dict[str, Value] = {}
+    mode_values: dict[str, int] = {}
     seed: int = _field(SEED)
     speculation: SpeculationSettings = SpeculationSettings()
 

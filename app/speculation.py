@@ -188,7 +188,7 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
     return Speculation(
         learnt.speculators[key],
         wanted.mode,  # pyright: ignore[reportArgumentType]
-        tree_size=values.pop("tree_size") or "auto",
+        tree_size=int(values.pop("tree_size")) or "auto",
         calibration=calibration,
         **values,
     )

@@ -392,7 +392,7 @@ def named(kind: str, name: str, known: Iterable[str]) -> None:
         raise InputError(f"{kind} {name!r} given; one of {', '.join(known)} expected.")
 
 
-def checked_rule(rule: str, values: Mapping[str, object], temperature: float = 1.0) -> dict[str, Value]:
+def checked_rule(rule: str, values: Mapping[str, object], temperature: float = 1.0) -> dict[str, Any]:
     """All values of the controls of a rule, or of all rules of a chain, defaults filled in. No two rules have a control
     of the same name. Raises InputError that names the invalid value, or the rules that cannot be combined."""
     _TEMPERATURE.checked(temperature)
@@ -417,19 +417,19 @@ def title_of(rule: str) -> str:
     return ", then ".join(entry.title for entry in entries_of(rule))
 
 
-def checked_mode(mode: str, values: Mapping[str, object]) -> dict[str, Value]:
+def checked_mode(mode: str, values: Mapping[str, object]) -> dict[str, Any]:
     """All values of a mode's own controls, defaults filled in. Raises InputError that names the invalid value."""
     return complete("mode", mode, {name: MODE_CONTROLS.get(name, ()) for name in MODES}, values)
 
 
-def checked_speculation(way: str, values: Mapping[str, object]) -> dict[str, Value]:
+def checked_speculation(way: str, values: Mapping[str, object]) -> dict[str, Any]:
     """All values of the controls of one way to speculate. Raises InputError that names the invalid value."""
     return complete("speculation", way, {name: controls for name, (_, controls) in SPECULATIONS.items()}, values)
 
 
 def complete(
     kind: str, chosen: str, controls: Mapping[str, Iterable[Control]], values: Mapping[str, object]
-) -> dict[str, Value]:
+) -> dict[str, Any]:
     """All values of a choice's controls, defaults filled in.
 
     Raises: InputError for an unknown choice or control, and for a value out of range.

@@ -66,7 +66,7 @@ class Control:
         """The option with the range that links and presets of the page may use."""
         return replace(self, high=self.slider) if self.slider is not None and self.beyond else self
 
-    def checked(self, value: object) -> Value:
+    def checked(self, value: object) -> Any:
         """The value in its own type. Raises InputError that names the option."""
         if self.kind == "bool":
             if not isinstance(value, bool):
@@ -76,12 +76,12 @@ class Control:
             if value not in self.choices:
                 raise InputError(f"{self.flag} {value!r} given; one of {', '.join(self.choices)} expected.")
             return value
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if not number or not self.low <= value <= self.high or (self.kind == "int" and value != int(value)):
+        number = value if isinstance(value, int | float) and type(value) is not bool and math.isfinite(value) else None
+        if number is None or not self.low <= number <= self.high or (self.kind == "int" and number != int(number)):
             kind = "a whole number" if self.kind == "int" else "a number"
-            given = f"{value:g}" if number else repr(value)
+            given = repr(value) if number is None else f"{number:g}"
             raise InputError(f"{self.flag} {given} given; {kind} from {self.low:.10g} to {self.high:.10g} expected.")
-        return int(value) if self.kind == "int" else float(value)
+        return int(number) if self.kind == "int" else float(number)
 
 
 def _number(
