@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from xml.etree import ElementTree
 
 import pytest
 
+from app.bench.report import Report
 from app.evals import coverage
 from app.evals.methods import Going, to_the_end
 from app.evals.templated import KINDS, Question, questions
@@ -35,6 +37,17 @@ def test_an_answer_follows_from_the_prompt(kind: str) -> None:
 )
 def test_only_the_whole_answer_counts(text: str, right: bool) -> None:
     assert Question("sums", "51 + 26 =", "77").is_answered_by(text) is right
+
+
+def test_both_tables_are_drawn_for_each_kind() -> None:
+    rows = [
+        {"kind": kind, "method": method} | dict.fromkeys(columns, 0.5)
+        for kind in KINDS
+        for method, columns in (("beam", ("P@1", "P@2")), ("NS", ("n=1", "n=20")), ("NS_SPD2", ("n=1", "n=20")))
+    ]
+    drawn = ElementTree.fromstring(coverage.plots(Report("eval coverage", rows)))
+    curves = [e for e in drawn.iter() if e.get("stroke-width")]
+    assert len(curves) == len(rows)
 
 
 def test_every_nucleus_draft_is_continued_from_its_first_tokens() -> None:

@@ -17,7 +17,7 @@ from app.cli import app
 from app.evals import tune_paper
 from app.evals.drafts import judged, plots, telling
 from app.evals.keytype import acceptable, at_best_cut, cases
-from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, methods
+from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, methods
 from app.evals.options import KS, LENGTH, EvalOptions, places, texts
 from app.evals.personal import judged as judged_personal
 from app.evals.personal import learn_and_test
@@ -301,6 +301,17 @@ def test_quality_is_drawn_against_time_one_point_for_each_method() -> None:
     assert len(marks) == len(report.rows) + in_legends
     assert sum(e.get("fill") == "none" for e in marks) == len(report.rows) // 2
     assert {"superposed, r = …", "greedy"} <= {e.text for e in drawn.iter()}
+
+
+def test_perplexity_is_drawn_against_k() -> None:
+    rows = [
+        {"kind": "all", "k": k, "method": method.name, "ngrams": "yes", "match": 0.5, "ms": 5.0, "perplexity": 9.0}
+        for method in methods(None, None)
+        for k in (2, 3, 6)
+    ]
+    drawn = ElementTree.fromstring(plots(Report("eval drafts", rows)))
+    assert "Perplexity of the best of k drafts" in {e.text for e in drawn.iter()}
+    assert len([e for e in drawn.iter() if e.get("stroke-width")]) == len({*PAPERS, AS_SHIPPED})
 
 
 def test_no_two_methods_in_a_chart_look_alike() -> None:

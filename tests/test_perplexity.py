@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 import torch
 
+from app.bench.report import Report
 from app.evals import perplexity
+from core.errors import InputError
 from tests.ngram_tools import store_of
 from tests.table_model import TableModel
 
@@ -24,6 +27,16 @@ def test_the_columns_are_means_over_places() -> None:
     assert (row["places"], row["draft_1"], row["draft_2"], row["draft_3"]) == (2, 4.0, 3.5, 9.0)
     assert row["best"] == 2.5
     assert row["average"] == pytest.approx((5 + 4.5) / 2)
+
+
+def test_alpha_and_tau_are_a_map() -> None:
+    rows = [perplexity.row(name, [[1.0 + n, 2.0 + n]]) for n, name in enumerate(["nucleus", *perplexity.GRID])]
+    drawn = ElementTree.fromstring(perplexity.plots(Report("eval perplexity", rows)))
+    cells = [e for e in drawn.iter() if e.tag.endswith("rect")]
+    assert len(cells) == 2 * len(perplexity.ALPHAS) * len(perplexity.TAUS)
+    assert "τ = 1, α = 0.8: 17.5" in {e.text for e in drawn.iter()}, "the average of the last row"
+    with pytest.raises(InputError, match="omit --plot"):
+        perplexity.plots(Report("eval perplexity", rows[:1]))
 
 
 def test_drafts_of_n_grams_alone_follow_the_longest_known_context(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ EVALS = {
     "verified": "superposed drafts before and after one pass that checks them, beside branching greedy",
     "lossless": "greedy text with speculation beside text without, token by token, on every prompt",
     "arc-risk": "whether the bound of ARC's tolerance holds on the tokens that it accepted",
+    "arc-answers": "correct answers under ARC's tolerance, beside lossless speculation (ARC-Decode, Table 3)",
     "tune": "the search for the defaults of personal stores, cross-validated on the training text",
     "tune-paper": "the search for α and τ of Superposed Decoding by its paper, on a separate half of the text",
     "samplers": "each rule at temperatures 0.5 to 4: matches of the best of 3 drafts with the writer, variety",

@@ -17,6 +17,7 @@ from statistics import fmean
 from app.bench.report import Report
 from app.evals.methods import SHIPPED, Method, by_the_paper, methods, nucleus, superposed
 from app.evals.options import EvalOptions
+from app.evals.plots import lines, page
 from app.evals.templated import KINDS, Question, questions
 from core.models import Sequence, load_model
 
@@ -89,3 +90,15 @@ def _precision(kind: str, method: str, found: list[list[bool]]) -> dict[str, str
 def _coverage(kind: str, method: str, found: list[list[bool]]) -> dict[str, str | int | float]:
     figures = {f"n={n}": fmean(any(each[:n]) for each in found) for n in BUDGETS}
     return {"kind": kind, "method": method, "questions": len(found)} | figures
+
+
+def plots(report: Report) -> str:
+    """Draws P@k by method (Figure 5), and the coverage against the number of nucleus samples (Table 2)."""
+    charts = []
+    for kind in KINDS:
+        for prefix, x_label in (("P@", "k"), ("n=", "n")):
+            of_kind = {row["method"]: row for row in report.rows if row["kind"] == kind and f"{prefix}1" in row}
+            columns = [name for name in next(iter(of_kind.values())) if name.startswith(prefix)]
+            drawn = {method: [(int(c[2:]), row[c]) for c in columns] for method, row in of_kind.items()}
+            charts.append(lines(f"{kind}: share with a correct draft", x_label, drawn))
+    return page(charts)

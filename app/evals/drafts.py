@@ -18,10 +18,10 @@ from typing import Any
 from app.bench import text
 from app.bench.report import Report
 from app.bench.text import words as places_of
-from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, Going, NamedMethod, methods
+from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, Going, NamedMethod, methods
 from app.evals.options import LENGTH, PREFIX, EvalOptions, places, texts
 from app.evals.perplexity import perplexity
-from app.evals.plots import PlotPoint, page, scatter
+from app.evals.plots import PlotPoint, lines, page, scatter, series
 from app.evals.scores import Score, common, half_interval, scored, summary
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete, load_autocomplete
@@ -30,6 +30,8 @@ from core.ngram.shelf import interpolation
 
 PLACES = 600
 TIMED = 60
+# Drawn by perplexity against k: the paper's peers, its method, and ours
+JUDGED = {(NUCLEUS_OF_TOP_K, "no"), ("beam", "no"), *((name, "yes") for name in (*PAPERS, AS_SHIPPED))}
 Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 
 
@@ -160,7 +162,8 @@ def judged(results: Results) -> Report:
 
 
 def plots(report: Report) -> str:
-    """Draws quality against time over all text, one chart per k: points filled with n-grams, hollow without."""
+    """Draws quality against time over all text, one chart per k: points filled with n-grams, hollow without; and, for
+    more than two k, the perplexity of the best draft against k (Superposed Decoding, Figure 9)."""
     charts = []
     timed = [row for row in report.rows if "ms" in row]
     for k in sorted({row["k"] for row in timed}):
@@ -176,4 +179,9 @@ def plots(report: Report) -> str:
             point = PlotPoint(row["ms"], row["match"], label, filled=row["ngrams"] == "yes")
             groups.setdefault(name, []).append(point)
         charts.append(scatter(f"Tokens that match, best of {k} drafts", "ms for the drafts", groups))
+    if len({row["k"] for row in timed}) > 2:
+        compared = [
+            row for row in timed if row["kind"] == timed[-1]["kind"] and (row["method"], row["ngrams"]) in JUDGED
+        ]
+        charts.append(lines("Perplexity of the best of k drafts", "k", series(compared, "method", "k", "perplexity")))
     return page(charts)

@@ -75,7 +75,7 @@ class Use:
         return f"{self.description} Not for {', '.join(self.but)}." if self.but else self.description
 
 
-_TEMPLATED = ("coverage", "answers")  # they make their questions themselves
+_TEMPLATED = ("coverage", "answers", "arc-answers")  # they make their questions themselves
 _AT_PLACES = (
     "drafts",
     "personal",
@@ -104,7 +104,17 @@ USES = {
     "length": Use("Tokens of a draft.", ("drafts",)),
     "plot": Use(
         "Draw to this SVG file.",
-        ("drafts", "samplers", "linearity", "repetition", "answers", "top-w-grid", "top-n-sigma"),
+        (
+            "drafts",
+            "samplers",
+            "linearity",
+            "perplexity",
+            "repetition",
+            "coverage",
+            "answers",
+            "top-w-grid",
+            "top-n-sigma",
+        ),
     ),
     "backend": Use("Which backend to use."),
     "minutes": Use("Minutes of training; by default 10.", ("adapter",)),

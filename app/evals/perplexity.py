@@ -18,6 +18,7 @@ from statistics import fmean, stdev
 from app.bench.report import Report
 from app.evals.methods import SHIPPED, Going, Method, by_the_paper, methods, nucleus, superposed, to_the_end
 from app.evals.options import LENGTH, EvalOptions, places, texts
+from app.evals.plots import heat, page
 from app.evals.verified import logprobs
 from core.autocomplete import load_autocomplete
 from core.errors import InputError
@@ -30,6 +31,8 @@ PLACES = 40  # per kind of text
 K = 3
 ALPHAS = (0.1, 0.3, 0.54, 0.8)
 TAUS = (0.06, 0.1, 0.3, 1.0)
+# τ and α by the name in the table
+GRID = {f"superposed, the paper's, α = {alpha}, τ = {tau}": (tau, alpha) for alpha in ALPHAS for tau in TAUS}
 
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
@@ -83,10 +86,7 @@ def ways(base: NgramStore | None) -> dict[str, Method]:
     found[f"superposed, r={r}"] = superposed(rule, r)
     short = Geometric(base, 0.55, {n: w for n, w in Geometric(base).weights.items() if n <= 4})
     found["superposed, the paper's, orders 2-4, α = 0.55, τ = 0.1"] = by_the_paper(short, alpha=None, tau=0.1)
-    for alpha in ALPHAS:
-        for tau in TAUS:
-            name = f"superposed, the paper's, α = {alpha}, τ = {tau}"
-            found[name] = by_the_paper(base, alpha=alpha, tau=tau)
+    found |= {name: by_the_paper(base, alpha=alpha, tau=tau) for name, (tau, alpha) in GRID.items()}
     return found
 
 
@@ -129,3 +129,21 @@ def row(method: str, found: list[list[float]]) -> dict[str, str | int | float]:
     columns["sd"] = stdev(best) if len(best) > 1 else math.nan
     columns["average"] = fmean(fmean(of_place) for of_place in found) if found else math.nan
     return columns
+
+
+def plots(report: Report) -> str:
+    """Draws the average and the best perplexity of the paper's method over α and τ (appendix B). Raises InputError if
+    no n-grams were used."""
+    if not any(row["method"] in GRID for row in report.rows):
+        raise InputError("α has no effect without a base store, so there is no map to draw; omit --plot.")
+    return page(
+        [
+            heat(
+                f"perplexity, {figure} of {K}",
+                "τ",
+                "α",
+                {GRID[r["method"]]: r[figure] for r in report.rows if r["method"] in GRID},
+            )
+            for figure in ("average", "best")
+        ]
+    )

@@ -1,0 +1,116 @@
+"""`eval arc-answers`: correct answers under ARC and beside lossless speculation (ARC-Decode, Table 3).
+
+The questions are those of `templated`, because a small model answers hardly any question of the paper's four sets. The
+answers are sampled at T = 1, the temperature of the calibration, with the same seeds under every rule; the lossless
+ones are those of plain decoding. `difference` is in exact match to the lossless answers to the same questions, and its
+`_ci` half of the 95 % confidence interval over questions. Digits are never tolerated (docs/speculative.md), so sums
+show what that rule keeps, and facts what tolerance may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any
+
+from app.bench.report import Report
+from app.evals.answers import answer_of
+from app.evals.options import EvalOptions
+from app.evals.scores import half_interval
+from app.evals.templated import KINDS, Question, questions
+from core.errors import BackendUnavailable
+from core.models import LanguageModel, load_model
+from core.ngram.base import base_store
+from core.speculative import Drafter, NgramDrafter, Statistics, generate
+from core.speculative.calibration import Calibration, for_model
+from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
+from core.speculative.eagle3 import Eagle3Head, HeadError
+
+QUESTIONS = 60  # per kind
+N = 4  # answers to each
+LENGTH = 4  # tokens of an answer
+TREE = 8  # proposals of a pass
+LOSSLESS = "lossless"
+
+
+def ways(calibration: Calibration) -> dict[str, tuple[str, dict[str, Any]]]:
+    """Returns the mode and the options of `generate` by the names in the table."""
+    return {
+        LOSSLESS: ("lossless", {}),
+        "ARC": ("arc", {"calibration": calibration}),
+        "ARC, LTS-only": ("arc", {"calibration": calibration, "prune": False}),
+        "typical": ("arc", {"tolerance": "typical", "prune": False}),
+    }
+
+
+def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+    progress("loading the model")
+    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
+    store, _ = base_store(model.tokenizer.fingerprint, options.store)
+    compared = ways(for_model(model))
+    drafter: Drafter
+    try:
+        drafter = Eagle3Drafter(Eagle3Head.load(DEFAULT_HEAD), model)
+    except (HeadError, BackendUnavailable) as error:
+        progress(str(error))
+        drafter = NgramDrafter([store] if store is not None else [])
+    report = Report("eval arc-answers")
+    for kind in KINDS:
+        asked = questions(kind, options.repetitions or QUESTIONS)
+        shares: dict[str, list[float]] = {name: [] for name in compared}
+        counts: dict[str, list[Statistics]] = {name: [] for name in compared}
+        for number, question in enumerate(asked):
+            progress(f"{kind}: question {number + 1} of {len(asked)}")
+            for name, (mode, how) in compared.items():
+                share, statistics = answered(model, drafter, question, mode, how)
+                shares[name].append(share)
+                counts[name] += statistics
+        report.rows += [row(kind, drafter.name, name, shares, counts[name]) for name in compared]
+    drafter.close()
+    model.close()
+    return report
+
+
+def answered(
+    model: LanguageModel, drafter: Drafter, question: Question, mode: str, how: dict[str, Any], n: int = N
+) -> tuple[float, list[Statistics]]:
+    """Returns the share of correct answers, and the counts of each."""
+    ids, right, counts = model.tokenizer.encode(question.prompt), [], []
+    sequence = model.open()
+    for seed in range(n):
+        made = generate(
+            model,
+            drafter,
+            ids,
+            mode,  # type: ignore[arg-type]
+            sequence=sequence,
+            length=LENGTH,
+            seed=seed,
+            tree_size=TREE,
+            stop_ids=frozenset(),
+            **how,
+        )
+        text = model.tokenizer.decode([token.id for token in made])
+        right.append(answer_of(text) == question.answer)
+        counts.append(made.statistics)
+    sequence.close()
+    return fmean(right), counts
+
+
+def row(
+    kind: str, drafter: str, name: str, shares: dict[str, list[float]], counts: list[Statistics]
+) -> dict[str, str | int | float]:
+    """Returns one line of the table. `shares[name]` are the shares of correct answers, by question."""
+    apart = [ours - theirs for ours, theirs in zip(shares[name], shares[LOSSLESS], strict=True)]
+    tokens = sum(s.tokens for s in counts)
+    return {
+        "kind": kind,
+        "drafter": drafter,
+        "method": name,
+        "questions": len(apart),
+        "exact_match": fmean(shares[name]),
+        "difference": fmean(apart),
+        "difference_ci": half_interval(apart),
+        "accept_length": tokens / sum(s.cycles for s in counts),
+        "tolerated_percent": 100 * sum(s.tolerated for s in counts) / tokens,
+    }
