@@ -99,7 +99,11 @@ def together(
     """Continues the prefixes at T = 1 in shared passes, each text with `most` proposals in a pass; without drafters one
     token each."""
     options = SpeculationOptions(
-        mode="off" if drafters is None else "lossless", length=length, tree_size=most, stop_ids=frozenset()
+        mode="off" if drafters is None else "lossless",
+        length=length,
+        tree_size=most,
+        depth=max(most, 1),  # no level is drafted that could not be verified
+        stop_ids=frozenset(),
     )
     run, rows = Run(), dict[int, Row]()
     sequences = [model.open() for _ in prefixes]
