@@ -237,7 +237,7 @@ def complete(
     precision: Precision = "file",
     base_store: BaseStores = None,
     as_json: Json = False,
-    given: Any = None,
+    given: flags.Given | None = None,
 ) -> None:
     """Print drafts that continue a text.
 
@@ -249,7 +249,7 @@ def complete(
 
     A flag that would have no effect is refused.
     """
-    settings = flags.settings_of(given, joined(rule or [DEFAULT_RULE]), mode, speculate, drafter)
+    settings = flags.settings_of(given or {}, joined(rule or [DEFAULT_RULE]), mode, speculate, drafter)
     if store:
         flags.refuse_stores(settings)
     if head is not None and not (settings.speculates and drafter == "eagle3"):
@@ -338,7 +338,7 @@ def sample_view(
     model: Model = "default",
     backend: Backend = "auto",
     as_json: Json = False,
-    given: Any = None,
+    given: flags.Given | None = None,
 ) -> None:
     """Print the tokens that each rule would keep, side by side.
 
@@ -347,7 +347,7 @@ def sample_view(
     text = _without_surrogates(text)
     if rule is not None and len(rule) < 2:
         raise InputError("--rule given once, and all rules are printed alone already; give a chain of two or more.")
-    asked = flags.of_rules(given, temperature, joined(rule or [DEFAULT_RULE]))
+    asked = flags.of_rules(given or {}, temperature, joined(rule or [DEFAULT_RULE]))
     from app import sampling
     from core.autocomplete import load_autocomplete
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from app.settings import DraftSettings
     from core.autocomplete import Autocomplete
     from core.drafting.speculated import Speculation, Speculator
+    from core.ngram.interpolation import Store
     from core.speculative import Drafter
     from core.speculative.calibration import Calibration
     from core.speculative.cost import CostCurve
@@ -128,7 +129,7 @@ class _Learnt:
 
     def __init__(self) -> None:
         self.drafters: dict[str, Drafter] = {}
-        self.stores: list[tuple[Any, float]] = []  # the base stores of the drafters
+        self.stores: list[tuple[Store, float]] = []  # the base stores of the drafters
         self.speculators: OrderedDict[str, Speculator] = OrderedDict()
         self.curve: CostCurve | None = None
         self.measuring: Generator[None, None, CostCurve] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:
-    from training.heads import Unrolled
+    from training.heads import Recipe, Unrolled
 
 app = typer.Typer(help="Train draft heads for speculative decoding.", no_args_is_help=True)
 
@@ -65,6 +65,8 @@ def eagle3(
 
     Example: [bold]polydraft train eagle3 corpus/train -o assets/eagle3 --minutes 60 --held-out corpus/heldout[/]
     """
+    from training.heads import Recipe
+
     try:
         _train(
             text,
@@ -78,15 +80,7 @@ def eagle3(
             length,
             vocabulary,
             begin_with,
-            {
-                "steps": steps,
-                "batch": batch,
-                "unroll": unroll,
-                "replays": replays,
-                "share": share,
-                "rate": rate,
-                "warm_up": min(20, steps),
-            },
+            Recipe(steps, batch, unroll, share, replays, rate, warm_up=min(20, steps)),
             minutes or math.inf,
             held_out,
         )
@@ -107,7 +101,7 @@ def _train(
     length: int,
     vocabulary: int,
     begin_with: Path | None,
-    chosen: dict[str, Any],
+    recipe: Recipe,
     minutes: float,
     held_out: str | None,
 ) -> None:
@@ -119,11 +113,10 @@ def _train(
     from core.models.load import load_module
     from core.speculative.eagle3 import Eagle3Head
     from training.first_weights import feature_scale, fit_first_weights
-    from training.heads import Recipe, batches, draft_vocabulary, new_head, train
+    from training.heads import batches, draft_vocabulary, new_head, train
     from training.teacher import CompiledTeacher, ModuleTeacher, answers, own_texts
     from training.teacher import windows as pieces_of
 
-    recipe = Recipe(**chosen)
     console = Console(stderr=True)
     head = None if begin_with is None else Eagle3Head.load(begin_with)
     written = work / "windows.npy"
@@ -190,9 +183,9 @@ def _train(
                 scale = feature_scale(features.float())
         task = bar.add_task("training", total=recipe.steps)
 
-        def shown(step: int, figures: dict[str, Any]) -> None:
-            depths = " ".join(f"{value:.2f}" for value in figures["overlaps"])
-            bar.update(task, completed=step, description=f"loss {figures['loss']:.3f}, accepted {depths}")
+        def shown(step: int, loss: float, overlaps: list[float]) -> None:
+            depths = " ".join(f"{value:.2f}" for value in overlaps)
+            bar.update(task, completed=step, description=f"loss {loss:.3f}, accepted {depths}")
 
         done = train(head, teacher, windows, recipe, work, shown, minutes, scale=scale, rounded=quick)
     head.save(out)

@@ -256,7 +256,7 @@ def test_training_that_was_interrupted_goes_on_to_the_same_weights(teacher: Modu
     whole = head()
     train(whole, teacher, pieces, recipe, tmp_path / "whole")
 
-    def stop(step: int, _: object) -> None:
+    def stop(step: int, *_: object) -> None:
         if step == 6:  # two steps are lost
             raise KeyboardInterrupt
 

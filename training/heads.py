@@ -251,7 +251,7 @@ def train(
     windows: np.ndarray,
     recipe: Recipe,
     folder: Path,
-    progress: Callable[[int, dict[str, Any]], None] = lambda *_: None,
+    progress: Callable[[int, float, list[float]], None] = lambda *_: None,
     minutes: float = math.inf,
     clock: Callable[[], float] = time.monotonic,
     scale: Tensor | None = None,
@@ -262,7 +262,7 @@ def train(
     Writes the state every `save_every` steps and at the end, and one line per step to `loss.jsonl`.
 
     Args:
-        progress: called after each step with its number and its figures.
+        progress: called after each step with its number, its loss and the overlap of each depth.
         minutes: the time limit of all calls together. The same call continues from the state at its end. The rate falls
             with the elapsed share of the minutes or of the steps, whichever is larger, because the machine may be
             shared.
@@ -314,7 +314,7 @@ def train(
         late = spent > 60 * minutes
         if done % recipe.save_every == 0 or done == recipe.steps or late:
             _save(state, optimisers, recipe, folder, windows, done, spent, lines)
-        progress(done, figures)
+        progress(done, float(found.loss.detach()), found.overlaps)
         if late:
             break
     state.leave()
