@@ -867,6 +867,8 @@ def test_the_evaluation_trains_on_one_text_and_tests_on_another(
     assert rows["model, adapter"]["first_three"] > rows["model"]["first_three"]
     assert rows["model, adapter"]["match_2"] > rows["model"]["match_2"]
     assert rows["base store"]["match_2_gain_ci"] == 0
+    assert rows["model, adapter"]["trained_tokens"] > 4 * 0.8 * 0.9 * 5000, "four times what is not held out"
+    assert 0 < rows["model, adapter"]["tokens_per_s"] < rows["model, adapter"]["floor_tokens_per_s"]
     assert all(row["keys_saved_percent"] >= 0 for row in report.rows)
     assert rows["base and personal stores, adapter"]["gain"] > 0
     assert report.targets[0].met

@@ -33,9 +33,9 @@ from core.ngram.base import chosen
 from core.ngram.shelf import interpolation
 
 if TYPE_CHECKING:
-    from core.models.adapter import Result
     from core.ngram.interpolation import Store
     from core.ngram.personal import PersonalStore
+    from training.personal import Outcome
 
 PLACES = 1536  # whose next token is compared
 DRAFTED = 600  # places with drafts
@@ -96,7 +96,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         PersonalStore.open(Path(folder) / "writer.sqlite", model.tokenizer, create=True) as store,
     ):
         store.add("past", newest(learnt, options.share / 100))  # the same text as before leaves the adapter
-        result, seconds = _learned(store, base, options, progress)
+        outcome, floor = _learned(store, base, options, progress)
         adapter = load(store.learned)
         rules = {MODEL: None, BASE: interpolation(base), BOTH: interpolation(base, [store])}
         typists = {
@@ -106,7 +106,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         }
         results: dict[str, Found] = {}
         for on in (False, True):
-            model.adapt([(adapter, result.strength)] if on else [])
+            model.adapt([(adapter, adapter.result.strength)] if on else [])
             of = {name: results.setdefault(adapted(name) if on else name, Found()) for name in rules}
             for number, window in enumerate(windows):
                 progress(f"window {number + 1} of {len(windows)}")
@@ -122,18 +122,18 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
                 way = Way("as shipped", DraftSettings(k=TYPED_K, ngrams=name != MODEL))
                 of[name].saved = [typed(typist, passage, way).saved for passage in written]
         times = _timed(model, lambda on: model.adapt([(adapter, 1.0)] if on else []))
-        report = judged(results, result, seconds, times)
+        report = judged(results, outcome, floor, times)
     model.close()
     return report
 
 
 def judged(
-    results: Mapping[str, Found], result: Result, seconds: float, times: tuple[list[float], list[float]]
+    results: Mapping[str, Found], outcome: Outcome, floor: float, times: tuple[list[float], list[float]]
 ) -> Report:
     """
     Args:
         results: of the three choices of stores, then of the same with the adapter.
-        seconds: of training.
+        floor: seconds that training a token takes at least, if all weights are trained.
         times: of passes in seconds, without and with the adapter.
     """
     report = Report("eval adapter")
@@ -153,11 +153,15 @@ def judged(
         row |= {"keys_saved_percent": fmean(found.saved), "keys_ci": half_interval(found.saved)}
         row |= {"keys_gain_ci": _gain(found.saved, results[BASE].saved)[1]}
         report.rows.append(row)
+    result, trained = outcome.result, outcome.curve[-1][0]  # each token as often as it was trained
     report.rows[0] |= {"pass_ms": 1000 * median(times[0])}
     report.rows[3] |= {
         "pass_ms": 1000 * median(times[1]),
         "tokens": result.tokens,
-        "seconds": seconds,
+        "trained_tokens": trained,
+        "seconds": outcome.seconds,
+        "tokens_per_s": trained / outcome.seconds,
+        "floor_tokens_per_s": 1 / floor,
         "held_out_gain": result.gain,
         "held_out_error": result.error,
         "strength": result.strength,
@@ -211,18 +215,30 @@ def placed(rule: Interpolation | None, window: list[int], logits: Tensor) -> Ite
 
 def _learned(
     store: PersonalStore, base: Store | None, options: EvalOptions, progress: Callable[[str], None]
-) -> tuple[Result, float]:
-    """Trains an adapter as `polydraft learn` does. Returns its result, and the seconds of training."""
+) -> tuple[Outcome, float]:
+    """Trains an adapter as `polydraft learn` does. Returns its outcome, and the floor of `_floor`."""
     from core.models.load import load_module
     from training.personal import Outcome, learn
 
     module = load_module(options.model)
+    floor = _floor(module.layers.module.num_parameters())
     general = SAMPLE.read_text(encoding="utf-8")
     for stage in learn(store, module, base, general, options.minutes or 10.0):
         if isinstance(stage, Outcome):
-            return stage.result, stage.seconds
+            return stage, floor
         progress(f"{stage.description} {stage.share:.0%}")
     raise AssertionError("`learn` ends with an outcome")
+
+
+def _floor(parameters: int, size: int = 1024) -> float:
+    """Returns the seconds that training all parameters takes per token at least: 3 passes of 2 operations each, at the
+    rate of the quickest of some float32 products of square matrices on this machine."""
+    x, seconds = torch.randn(size, size), []
+    for _ in range(8):
+        began = time.perf_counter()
+        torch.mm(x, x)
+        seconds.append(time.perf_counter() - began)
+    return 3 * 2 * parameters * min(seconds) / (2 * size**3)
 
 
 def _logits(model: LanguageModel, window: list[int]) -> Tensor:
