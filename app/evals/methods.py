@@ -29,8 +29,7 @@ AS_SHIPPED = "as shipped"  # with the app's forks and exact steps, and drafts th
 SHORTLIST = 40
 NUCLEUS_OF_TOP_K = f"nucleus of top-{SHORTLIST}"
 
-# α and τ of Superposed Decoding by its paper: appendix B's, for Llama-2-7B, and those of `eval tune-paper` for the
-# default model and store.
+# α and τ of Superposed Decoding by its paper: appendix B's, for Llama-2-7B. `eval tune-paper` searches those of a model.
 PAPERS = {
     "superposed, the paper's": {"alpha": PAPER_METHOD["alpha"], "tau": PAPER_METHOD["tau"]},
 }
