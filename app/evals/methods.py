@@ -29,9 +29,12 @@ AS_SHIPPED = "as shipped"  # with the app's forks and exact steps, and drafts th
 SHORTLIST = 40
 NUCLEUS_OF_TOP_K = f"nucleus of top-{SHORTLIST}"
 
-# α and τ of Superposed Decoding by its paper: appendix B's, for Llama-2-7B. `eval tune-paper` searches those of a model.
+# α and τ of Superposed Decoding by its paper: appendix B's, for Llama-2-7B, and those that `eval tune-paper` found for
+# the default model and store, by the paper's criterion and by ours (docs/evaluation.md).
 PAPERS = {
     "superposed, the paper's": {"alpha": PAPER_METHOD["alpha"], "tau": PAPER_METHOD["tau"]},
+    "superposed, the paper's, tuned for perplexity": {"alpha": 0.54, "tau": 0.1},
+    "superposed, the paper's, tuned for match": {"alpha": 0.7, "tau": 1.0},
 }
 
 Going = Callable[[list[list[int]]], bool]
