@@ -56,7 +56,7 @@ class Placed:
 
 
 @dataclass
-class Found:
+class Tested:
     """What was measured with one choice of stores, with or without the adapter.
 
     Attributes:
@@ -104,10 +104,10 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
             BASE: Autocomplete(model, base),
             BOTH: Autocomplete(model, base, shelf=shelf_of(store)),
         }
-        results: dict[str, Found] = {}
+        results: dict[str, Tested] = {}
         for on in (False, True):
             model.adapt([(adapter, adapter.result.strength)] if on else [])
-            of = {name: results.setdefault(adapted(name) if on else name, Found()) for name in rules}
+            of = {name: results.setdefault(adapted(name) if on else name, Tested()) for name in rules}
             for number, window in enumerate(windows):
                 progress(f"window {number + 1} of {len(windows)}")
                 logits = _logits(model, window)
@@ -128,7 +128,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def judged(
-    results: Mapping[str, Found], outcome: Outcome, floor: float, times: tuple[list[float], list[float]]
+    results: Mapping[str, Tested], outcome: Outcome, floor: float, times: tuple[list[float], list[float]]
 ) -> Report:
     """
     Args:
