@@ -69,9 +69,9 @@ test: setup-dev browser lint $(VSCODE) ## Run all checks: format, lint, types, t
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Test files that take longer than 8 s: they load models, start servers or kill processes.
-SLOW := adapter app autocomplete bench_serve cli eagle3 evals gguf guard install learn learner llamacpp llm_plugin lsp lsp_start \
-        lsp_vscode modes native ngram_cluster ngram_interruption ngram_store personal_store samplers server shutdown soak \
-        speculative start static superposed token_trees torch_model verified
+SLOW := adapter app autocomplete base_store bench_serve cli coded eagle3 evals gguf guard install learn learner learning \
+        llamacpp llm_plugin lsp lsp_start lsp_vscode modes native ngram_cluster ngram_interruption ngram_store personal_drafts \
+        personal_store samplers server shutdown soak speculative start static superposed token_trees torch_model verified
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
 	@$(BIN)/python -m pytest --firefox tests/test_page.py $(ARGS)
