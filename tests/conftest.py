@@ -37,8 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 # Files that take longest, in this order: begun first, they do not keep one process busy when the others are done.
 LONGEST = """
     page stores_page access_page documents_page sampling_page app incognito server llamacpp autocomplete evals learn
-    ngram_interruption ngram_cluster learner ngram_store cli llm_plugin soak superposed install token_trees modes static
-    guard lsp_start native lsp torch_model speculative samplers verified adapter guard_page shutdown gguf
+    ngram_interruption ngram_cluster learning learner ngram_store cli llm_plugin soak superposed install token_trees
+    modes static guard lsp_start native lsp torch_model speculative samplers verified adapter guard_page shutdown gguf
 """
 
 

@@ -33,7 +33,7 @@ ROUNDS = 3
 
 
 @dataclass
-class Run:
+class Generated:
     """B texts to their end.
 
     Attributes:
@@ -65,8 +65,8 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     name, drafters = drafters_for(model, options, progress)
     report = Report("batches")
     for batch in BATCHES:
-        plain: list[Run] = []
-        drafted: dict[int, list[Run]] = {most: [] for most in PROPOSALS}
+        plain: list[Generated] = []
+        drafted: dict[int, list[Generated]] = {most: [] for most in PROPOSALS}
         for number in range(options.repetitions or ROUNDS):
             progress(f"{batch} texts, round {number + 1}")
             plain.append(together(model, prefixes[:batch], None, 0))
@@ -95,7 +95,7 @@ def drafters_for(
 
 def together(
     model: LanguageModel, prefixes: list[list[int]], drafters: list[Drafter] | None, most: int, length: int = LENGTH
-) -> Run:
+) -> Generated:
     """Continues the prefixes at T = 1 in shared passes, each text with `most` proposals in a pass; without drafters one
     token each."""
     options = SpeculationOptions(
@@ -105,7 +105,7 @@ def together(
         depth=max(most, 1),  # no level is drafted that could not be verified
         stop_ids=frozenset(),
     )
-    run, rows = Run(), dict[int, Row]()
+    run, rows = Generated(), dict[int, Row]()
     sequences = [model.open() for _ in prefixes]
     texts = []
     for number, (sequence, prefix) in enumerate(zip(sequences, prefixes, strict=True)):
@@ -140,7 +140,9 @@ def together(
     return run
 
 
-def row(name: str, batch: int, most: int, runs: list[Run], plain: list[Run]) -> dict[str, str | int | float]:
+def row(
+    name: str, batch: int, most: int, runs: list[Generated], plain: list[Generated]
+) -> dict[str, str | int | float]:
     """Returns one line of the table: medians over rounds, ratios within a round."""
     tau = runs[0].accept_length
     return {
