@@ -26,19 +26,21 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """The number of processes for `-n auto`: two more than cores, because tests often wait for browsers and servers."""
-    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or (os.cpu_count() or 1) + 2)
+    """The number of processes for `-n auto`: one more than cores, because tests often wait for browsers and servers."""
+    return int(os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS") or (os.cpu_count() or 1) + 1)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--firefox", action="store_true", help="run the browser tests in Firefox, where it can do them")
 
 
-# Files that take longest, in this order: begun first, they do not keep one process busy when the others are done.
+# Files that take longest: begun first, they do not keep one process busy when the others are done. Those of browsers
+# and servers, which often wait, alternate with those that compute.
 LONGEST = """
-    page stores_page access_page documents_page sampling_page app incognito server llamacpp autocomplete evals learn
-    ngram_interruption ngram_cluster learning learner ngram_store cli llm_plugin soak superposed install token_trees
-    modes static guard lsp_start native lsp torch_model speculative samplers verified adapter guard_page shutdown gguf
+    page llamacpp stores_page evals access_page autocomplete documents_page speculative sampling_page learn app
+    ngram_interruption incognito token_trees server ngram_cluster learning superposed learner ngram_store soak cli
+    llm_plugin install modes lsp_start static guard_page guard lsp native shutdown torch_model samplers verified
+    adapter gguf
 """
 
 

