@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-WIDE, HIGH = 460, 300  # of one chart
-LEFT, RIGHT, TOP, BOTTOM = 52, 128, 34, 40
+WIDE, HIGH = 540, 300  # of one chart
+LEFT, RIGHT, TOP, BOTTOM = 52, 208, 34, 40
 APART = 13  # between two labels
 # Eight hues that most colour-blind readers can distinguish.
 HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a7a00", "#56b4e9", "#7a5195", "#777777")
