@@ -325,7 +325,7 @@ class Completion:
         if drafts is not None:
             self.step, self.settled, self.checked = drafts.step, drafts.settled, drafts.checked
             self.figures = drafts.figures
-            self.best = drafts.lineages[0] if drafts.drafts else None
+            self.best = drafts.best
             self.drafts = present(drafts, self._page)
             if drafts.done and self._after is not None:
                 self.judged, self.drafts = True, self._after.ranked(self.drafts)

@@ -134,8 +134,8 @@ def present(drafts: Drafts, page: Page) -> list[TextDraft]:
     if page.after:
         rows = [_shortened(row, without_repeated(row.text, page.after, not drafts.done), page) for row in rows]
     if drafts.done and page.rounded:
-        best = drafts.lineages[0] if drafts.drafts else None
-        rows = [_rounded(row, page, [o.text for o in rows if o is not row and row.id != best]) for row in rows]
+        others = {row.id: [other.text for other in rows if other is not row] for row in rows if row.id != drafts.best}
+        rows = [_rounded(row, page, others.get(row.id, [])) for row in rows]
     if page.all:
         return rows[: page.most]
     by_text: dict[str, TextDraft] = {}

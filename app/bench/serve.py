@@ -198,6 +198,6 @@ def _as_folder(options: BenchOptions, folder: str) -> Path | str:
     command = [sys.executable, "-m", f"{__package__}.vllm_model", str(source), folder]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
         raise PolydraftError(f"The model cannot be written for vLLM: {last[:200]}")
     return Path(folder)

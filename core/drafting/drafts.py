@@ -296,7 +296,12 @@ class Drafts:
         """Copies of the drafts, without their sequences."""
         return cls([replace(draft, sequence=None) for draft in drafts], step, done, figures=figures)
 
-    # Each property lists an attribute of all drafts.
+    @property
+    def best(self) -> int | None:
+        """The row of the best draft, the first one; None without drafts."""
+        return self.drafts[0].row if self.drafts else None
+
+    # Each of these properties lists an attribute of all drafts.
 
     @property
     def ids(self) -> list[list[int]]:
