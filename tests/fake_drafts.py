@@ -178,8 +178,12 @@ def create_app(
     add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"), parsed)
     if stores is not None:
         app.add_exception_handler(Refused, refuse)
-        known = PersonalStores(cast(Any, ByteTokenizer()), stores)
-        add_routes(app, lambda: known, parsed, learner or scripted_learner(known))
+
+        def opened() -> PersonalStores:
+            """One of its own for each request, as the service gives, because requests run in several threads."""
+            return PersonalStores(cast(Any, ByteTokenizer()), stores)
+
+        add_routes(app, opened, parsed, learner or scripted_learner(opened()))
         choice = stores / "base-stores.json"
         add_base_routes(app, lambda: BaseStores(ByteTokenizer().fingerprint, None, choice), parsed)
     else:

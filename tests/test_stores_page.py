@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page, Route, expect
 
 import ngram_builder
 from app.personal import PersonalStores
@@ -548,6 +548,20 @@ def test_nothing_is_learned_unless_it_is_switched_on(editor: Editor, stores: Per
     assert not any(url.endswith("/learn") for url in sent)
     assert typed(stores) == []
     expect(editor.page.locator(".pd-learns")).to_be_hidden()
+
+
+def test_a_late_list_of_stores_that_learn_does_not_replace_a_newer_one(learner: Editor) -> None:
+    late: list[Route] = []
+    learner.page.route("**/api/stores/learning", lambda route: late.append(route) if not late else route.fallback())
+    opened(learner)
+    switch = learner.page.get_by_role("switch", name="me: learn as I write")
+    switch.uncheck()
+    learner.wait(lambda: late, "the first request")
+    switch.check()
+    learner.page.wait_for_timeout(200)
+    late[0].fulfill(json={"learning": []})
+    learner.page.wait_for_timeout(200)
+    expect(learner.page.locator(".pd-learns")).to_have_text("Learning into me")
 
 
 def test_finished_paragraphs_are_learned_once(learner: Editor, stores: PersonalStores) -> None:

@@ -31,6 +31,7 @@ export class Learning {
     this.stores = null;
     /** When the list of stores was last requested, in ms. */
     this.requestedAt = -1e9;
+    this.requests = 0;
     /** A draft that was just taken. @type {{at: number, text: string, phrase: string} | null} */
     this.picked = null;
     /** Paragraphs that were sent. @type {Set<string>} */
@@ -73,12 +74,16 @@ export class Learning {
   async refresh({ anew = false } = {}) {
     if (!anew && performance.now() - this.requestedAt < KEPT_FOR) return;
     this.requestedAt = performance.now();
+    const request = ++this.requests;
+    /** @type {string[] | null} */
+    let stores = null;
     try {
-      this.stores = (await getJson("/api/stores/learning")).learning;
+      stores = (await getJson("/api/stores/learning")).learning;
     } catch {
       // The model is loading, or the server cannot be reached; the editor shows a notice. A later input tries again.
-      this.stores = null;
     }
+    if (request !== this.requests) return; // a later request has the newer list
+    this.stores = stores;
     this.draw();
     this.send();
   }
