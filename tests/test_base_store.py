@@ -10,13 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 import ngram_builder
-from app import bench, evals
 from app.base_stores import BaseStores
-from app.bench import BENCHES, WITH_STORE
 from app.bench.report import BenchOptions
 from app.cli import app
-from app.evals import EVALS
-from app.evals.options import USES
 from app.server import serve
 from core.autocomplete import load_autocomplete
 from core.ngram import NgramStore, StoreError
@@ -94,18 +90,6 @@ def test_a_wrong_file_ends_the_start(tmp_path: Path, page: bool) -> None:
     (tmp_path / "text.txt").write_text("no store")
     with pytest.raises(StoreError, match=r"text\.txt"):
         serve(port=0, base_store=[str(tmp_path / "text.txt")], page=page)
-
-
-def test_every_measurement_uses_the_chosen_store_or_refuses_one() -> None:
-    for package, names, without in (
-        (evals, EVALS, USES["base_store"].but),
-        (bench, BENCHES, BENCHES.keys() - {*WITH_STORE}),
-    ):
-        folder = Path(package.__file__).parent
-        for name in names:
-            text = (folder / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8")
-            uses = "options.store" in text or "options.base_store" in text
-            assert uses == (name not in without), name
 
 
 @pytest.mark.parametrize("command", ["eval samplers", "eval top-w", "bench samplers", "bench ngram"])

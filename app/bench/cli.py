@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from rich.console import Console
 
-from app.bench import BENCHES, WITH_STORE, run
+from app.bench import BENCHES, run
 from app.bench.report import BenchOptions
+from app.bench.uses import USES
+from app.uses import refuse_unused
+from core.errors import InputError
 
 _KNOWN = "\n\n".join(f"{name}: {what}." for name, what in BENCHES.items())
 
@@ -18,49 +22,40 @@ def register(app: typer.Typer) -> None:
     app.command(help=f"Measure this machine; each measurement runs beside its peer.\n\n{_KNOWN}")(bench)
 
 
+def _option(name: str, *flags: str, **more: Any) -> Any:
+    return typer.Option(*flags, help=USES[name].help, **more)
+
+
 def bench(
+    ctx: typer.Context,
     name: Annotated[str, typer.Argument(help=f"One of {', '.join(BENCHES)}.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    text: Annotated[
-        Path | None, typer.Option(help="A file or folder of text to measure on; .txt or .jsonl.zst.")
-    ] = None,
-    backend: Annotated[Literal["auto", "llama.cpp", "torch"], typer.Option(help="The backend to measure.")] = "auto",
-    model: Annotated[str, typer.Option(help="A model's name, file or folder.")] = "default",
-    base_store: Annotated[
-        str | None,
-        typer.Option(help=f"An n-gram store's file, or none: {', '.join(WITH_STORE)}.", metavar="FILE|none"),
-    ] = None,
-    repetitions: Annotated[
-        int | None, typer.Option(min=1, help="Rounds, words or passages; the default depends on the measurement.")
-    ] = None,
-    tiny: Annotated[
-        bool, typer.Option("--tiny", help="gpu only: a tiny shape, on any device, to test the measurement.")
-    ] = False,
-    prompts: Annotated[int | None, typer.Option(min=1, help="speculative only: prompts of each kind.")] = None,
-    head: Annotated[Path | None, typer.Option(help="speculative only: the folder of an EAGLE-3 head.")] = None,
-    precision: Annotated[
-        Literal["file", "float32", "bfloat16"],
-        typer.Option(help="speculative only: weights of torch on a CPU; see polydraft --help."),
-    ] = "file",
-    pruning: Annotated[
-        bool, typer.Option("--pruning", help="speculative only: also other rules of pruning (the paper's Table 8).")
-    ] = False,
-    sweep: Annotated[
-        bool, typer.Option("--sweep", help="speculative only: temperatures and θ, instead of all methods at T = 1.")
-    ] = False,
-    plots: Annotated[Path | None, typer.Option(help="speculative --sweep: the SVG file for the curves.")] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(min=0.05, max=240, help="soak, serve: duration; for serve, of each number of clients."),
-    ] = None,
-    typists: Annotated[int | None, typer.Option(min=1, max=512, help="soak, serve: typists at once.")] = None,
-    vllm: Annotated[
-        str | None,
-        typer.Option(
-            help="serve only: the Python of an environment with vLLM, which is measured too.", metavar="PYTHON"
-        ),
-    ] = None,
+    text: Annotated[Path | None, _option("text")] = None,
+    backend: Annotated[Literal["auto", "llama.cpp", "torch"], _option("backend")] = "auto",
+    model: Annotated[str, _option("model")] = "default",
+    base_store: Annotated[str | None, _option("base_store", metavar="FILE|none")] = None,
+    repetitions: Annotated[int | None, _option("repetitions", min=1)] = None,
+    tiny: Annotated[bool, _option("tiny", "--tiny")] = False,
+    prompts: Annotated[int | None, _option("prompts", min=1)] = None,
+    head: Annotated[Path | None, _option("head", metavar="FOLDER")] = None,
+    precision: Annotated[Literal["file", "float32", "bfloat16"], _option("precision")] = "file",
+    pruning: Annotated[bool, _option("pruning", "--pruning")] = False,
+    sweep: Annotated[bool, _option("sweep", "--sweep")] = False,
+    plots: Annotated[Path | None, _option("plots", metavar="FILE")] = None,
+    minutes: Annotated[float | None, _option("minutes", min=0.05, max=240)] = None,
+    typists: Annotated[int | None, _option("typists", min=1, max=512)] = None,
+    vllm: Annotated[str | None, _option("vllm", metavar="PYTHON")] = None,
 ) -> None:
+    try:
+        if name in BENCHES:
+            refuse_unused(name, USES, ctx)
+        if plots is not None and not sweep:
+            raise InputError("--plots changes nothing without --sweep, whose curves it draws; add --sweep.")
+        if pruning and sweep:
+            raise InputError("--pruning changes nothing with --sweep; leave one of them out.")
+    except InputError as error:
+        Console(stderr=True, soft_wrap=True).print(str(error), style="red", markup=False)
+        raise typer.Exit(1) from None
     options = BenchOptions(
         text=text,
         model=model,

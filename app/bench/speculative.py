@@ -111,7 +111,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("measuring the cost curve")
     curve = measure_curve(model)
     report = Report("speculative")
-    count = options.prompts or options.repetitions or COUNT
+    count = options.prompts or COUNT
     by_kind = prompts(options.text, model.tokenizer, count, chat_template(options.model))
     made = methods(model, options, progress)
     if options.sweep:

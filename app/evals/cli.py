@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 
 from app.evals import EVALS, run
-from app.evals.options import KS, LENGTH, PREFIX, USES, numbers_of_drafts, refuse_unused
-from app.flags import was_given
+from app.evals.options import KS, LENGTH, PREFIX, USES, numbers_of_drafts
+from app.uses import refuse_unused
 from core.errors import InputError
 
 _KNOWN = "\n\n".join(f"{name}: {what}." for name, what in EVALS.items())
@@ -50,7 +50,7 @@ def evaluate(
 ) -> None:
     try:
         if name in EVALS:
-            refuse_unused(name, [option for option in ctx.params if was_given(ctx, option)])
+            refuse_unused(name, USES, ctx)
         ks = numbers_of_drafts(k)
     except InputError as error:
         Console(stderr=True, soft_wrap=True).print(str(error), style="red", markup=False)

@@ -4,12 +4,12 @@ comes with the app."""
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app.bench import report
+from app.uses import Use
 from core.errors import InputError
 from ngram_builder.readers import Damage, documents, expand
 
@@ -50,31 +50,6 @@ class EvalOptions(report.BenchOptions):
     length: int = LENGTH
 
 
-@dataclass(frozen=True)
-class Use:
-    """One option of `polydraft eval`.
-
-    Attributes:
-        description: its help text, without the evaluations.
-        only: the evaluations that use it; () for all except `but`.
-        but: those that do not use it.
-    """
-
-    description: str
-    only: tuple[str, ...] = ()
-    but: tuple[str, ...] = ()
-
-    def by(self, evaluation: str) -> bool:
-        """Whether this evaluation uses the option."""
-        return evaluation in self.only if self.only else evaluation not in self.but
-
-    @property
-    def help(self) -> str:
-        if self.only:
-            return f"{self.description} For {', '.join(self.only)}."
-        return f"{self.description} Not for {', '.join(self.but)}." if self.but else self.description
-
-
 _TEMPLATED = ("coverage", "answers", "arc-answers")  # they make their questions themselves
 _AT_PLACES = (
     "drafts",
@@ -94,7 +69,9 @@ USES = {
     "past": Use("The writer's earlier text.", ("personal", "adapter", "tune")),
     "share": Use("Percent of the earlier text that is learned, the newest.", ("adapter",)),
     "learned": Use("Keep the store and its adapter in this folder; the next run resumes there.", ("adapter",)),
-    "repetitions": Use("Places per kind of text (typing: characters); by default each evaluation's own."),
+    "repetitions": Use(
+        "Places per kind of text (typing: characters); by default each evaluation's own.", flag="--prefixes"
+    ),
     "timed": Use("Places per kind whose drafts are completed, timed and judged; by default 60.", ("drafts",)),
     "context": Use("Tokens before a place that the model sees.", _AT_PLACES),
     "part": Use(
@@ -127,15 +104,6 @@ USES = {
         "A larger model with the same tokenizer that checks or judges drafts.", ("verified", "perplexity")
     ),
 }
-
-
-def refuse_unused(evaluation: str, given: Iterable[str]) -> None:
-    """Raises InputError for a given option that this evaluation does not use."""
-    for name in given:
-        if name in USES and not USES[name].by(evaluation):
-            flag = "--prefixes" if name == "repetitions" else "--" + name.replace("_", "-")
-            which = f"It is for {', '.join(USES[name].only)}." if USES[name].only else "The others use it."
-            raise InputError(f"{flag} changes nothing in {evaluation}; leave it out. {which}")
 
 
 def numbers_of_drafts(text: str) -> tuple[int, ...]:
