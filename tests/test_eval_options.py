@@ -68,7 +68,7 @@ def test_the_help_names_the_evaluations() -> None:
     shown = CliRunner().invoke(app, ["eval", "--help"], terminal_width=400, env={"COLUMNS": "400"}).stdout
     for use in USES.values():
         assert use.help in shown
-    assert USES["minutes"].help.endswith("For adapter.")
+    assert USES["minutes"].help.endswith("For adapter, tune-adapter.")
     assert "Not for samplers," in USES["base_store"].help
 
 

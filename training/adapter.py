@@ -325,6 +325,11 @@ class Trainer:
         """The number of tokens that were trained at least once."""
         return sum(times > 0 for times in self._times) * self._pieces.shape[1]
 
+    @property
+    def trained(self) -> int:
+        """The number of tokens that were trained, each counted as often as it was."""
+        return sum(self._times) * self._pieces.shape[1]
+
     def run(
         self,
         seconds: float = math.inf,
@@ -354,7 +359,7 @@ class Trainer:
             found = None
             if held_out and (last or (step + 1) % max(steps // CURVE, 1) == 0):
                 found = held_out()
-                self.curve.append((sum(self._times) * self._pieces.shape[1], found))
+                self.curve.append((self.trained, found))
             yield Progress(step + 1, steps, loss, found)
             if last:
                 return

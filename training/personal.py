@@ -168,17 +168,7 @@ def learn(
             write()
 
     yield Stage("Evaluating the adapter on held-out text", 1.0, judging, None, tuple(trainer.curve))
-    costs = {0.0: 0.0}  # by evaluated strength
-
-    def too_costly(strength: float) -> bool:
-        others = [mean_of(student.logprobs(window, strength)) for window in of_others]
-        costs[strength] = fmean(others) - fmean(others_alone)
-        return costs[strength] < MOST_COST * fmean(others_alone)
-
-    strength = STRENGTHS[-1]
-    if of_others and too_costly(strength):  # the cost rises with the strength, so bisection finds the limit
-        strength = STRENGTHS[bisect_left(STRENGTHS, True, hi=len(STRENGTHS) - 1, key=too_costly) - 1]
-    cost = costs.get(strength, 0.0)
+    strength, costs = allowed_strength(student, of_others, others_alone)
     rule = interpolation(base, [Counts.of(model.vocab_size, [(ids, 1) for ids in known])])
     gains = [
         gain
@@ -186,7 +176,7 @@ def learn(
         for gain in mixed_gains(rule, window, before, student.logprobs(window, strength))
     ]
     others = fmean(others_alone) if others_alone else 0.0
-    result = Result(trainer.tokens, len(gains), *mean_and_error(gains), strength, cost, others)
+    result = Result(trainer.tokens, len(gains), *mean_and_error(gains), strength, costs[strength], others)
     adapter = Adapter(student.maps(), recipe.alpha, fingerprint, result)
     if typed and result.better:
         yield Stage("Typing held-out text with and without it", 1.0, None, None, tuple(trainer.curve))
@@ -196,6 +186,31 @@ def learn(
     with store.unless_removed(removals, learned=True):
         files.save(adapter, store.learned)
     yield Outcome(result, trainer.share, True, trainer.curve, trainer.spent)
+
+
+def allowed_strength(
+    student: Student, windows: Sequence[Tensor], alone: Sequence[float]
+) -> tuple[float, dict[float, float]]:
+    """Returns the largest strength at which general text loses at most MOST_COST of ln p, and the change of the mean
+    ln p by strength, for the strengths that were evaluated.
+
+    Args:
+        windows: of general text; none allows full strength.
+        alone: the mean ln p of the model alone in each window.
+    """
+    changes = {0.0: 0.0}
+
+    def too_costly(strength: float) -> bool:
+        changes[strength] = fmean(mean_of(student.logprobs(window, strength)) for window in windows) - fmean(alone)
+        return changes[strength] < MOST_COST * fmean(alone)
+
+    full = STRENGTHS[-1]
+    if not windows:
+        return full, {full: 0.0}
+    if not too_costly(full):
+        return full, changes
+    # The cost rises with the strength, so bisection finds the limit.
+    return STRENGTHS[bisect_left(STRENGTHS, True, hi=len(STRENGTHS) - 1, key=too_costly) - 1], changes
 
 
 def recipe_for(pieces: int) -> AdapterRecipe:
@@ -266,8 +281,17 @@ def mixed_gains(rule: Interpolation | None, window: Tensor, before: Tensor, afte
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
     """Returns the mean of the values of at least two blocks, and its standard error, computed from means of blocks."""
-    blocks = [fmean(values[at : at + BLOCK]) for at in range(0, len(values) - BLOCK // 2, BLOCK)]
-    return fmean(values), stdev(blocks) / math.sqrt(len(blocks))
+    return fmean(values), standard_error(means_of_blocks(values))
+
+
+def means_of_blocks(values: Sequence[float]) -> list[float]:
+    """Returns the means over blocks of BLOCK values; a last one of less than half a block is left out."""
+    return [fmean(values[at : at + BLOCK]) for at in range(0, len(values) - BLOCK // 2, BLOCK)]
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Returns the standard error of the mean of at least two independent values."""
+    return stdev(values) / math.sqrt(len(values))
 
 
 def _check_memory(student: Student, recipe: AdapterRecipe, memory: float) -> None:

@@ -26,6 +26,7 @@ EVALS = {
     "arc-risk": "whether the bound of ARC's tolerance holds on the tokens that it accepted",
     "arc-answers": "correct answers under ARC's tolerance, beside lossless speculation (ARC-Decode, Table 3)",
     "tune": "the search for the defaults of personal stores, cross-validated on the training text",
+    "tune-adapter": "ranks, places, rates, epochs and replays of adapters, cross-validated on the training text",
     "tune-paper": "the search for α and τ of Superposed Decoding by its paper, on a separate half of the text",
     "samplers": "each rule at temperatures 0.5 to 4: matches of the best of 3 drafts with the writer, variety",
     "coverage": "the share of templated questions that one of several drafts answers (SPD, Figure 5 and Table 2)",

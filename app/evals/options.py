@@ -30,7 +30,8 @@ class EvalOptions(report.BenchOptions):
     Attributes:
         past: training text of the same writer; None is the first half of `text`.
         share: percent of the training text that is learned, the newest.
-        learned: a folder that keeps the store and its adapter; None is a temporary one.
+        learned: a folder that keeps the store and its adapter (for `tune-adapter`, the results); None is a temporary
+            one.
         timed: places per kind whose drafts are completed, and timed, for `drafts`; None is its own default.
         context: tokens before a place that the model sees.
         part: of the documents of each kind: "all", or every second one ("validation", "test"). Settings are chosen on
@@ -65,12 +66,18 @@ _AT_PLACES = (
 
 # By the name of the parameter. The help texts and the refusals are made from here.
 USES = {
-    "text": Use("A file or folder of text to test on; .txt or .jsonl.zst.", but=_TEMPLATED),
-    "past": Use("The writer's earlier text.", ("personal", "adapter", "tune")),
-    "share": Use("Percent of the earlier text that is learned, the newest.", ("adapter",)),
-    "learned": Use("Keep the store and its adapter in this folder; the next run resumes there.", ("adapter",)),
+    "text": Use(
+        "A file or folder of text to test on (tune-adapter: text by others); .txt or .jsonl.zst.", but=_TEMPLATED
+    ),
+    "past": Use("The writer's earlier text.", ("personal", "adapter", "tune", "tune-adapter")),
+    "share": Use("Percent of the earlier text that is learned, the newest.", ("adapter", "tune-adapter")),
+    "learned": Use(
+        "Keep the store and its adapter, or the results, in this folder; the next run resumes there.",
+        ("adapter", "tune-adapter"),
+    ),
     "repetitions": Use(
-        "Places per kind of text (typing: characters); by default each evaluation's own.", flag="--prefixes"
+        "Places per kind of text (typing: characters; tune-adapter: per fold); by default each evaluation's own.",
+        flag="--prefixes",
     ),
     "timed": Use("Places per kind whose drafts are completed, timed and judged; by default 60.", ("drafts",)),
     "context": Use("Tokens before a place that the model sees.", _AT_PLACES),
@@ -93,8 +100,8 @@ USES = {
             "top-n-sigma",
         ),
     ),
-    "backend": Use("Which backend to use."),
-    "minutes": Use("Minutes of training; by default 10.", ("adapter",)),
+    "backend": Use("Which backend to use.", but=("tune-adapter",)),
+    "minutes": Use("Minutes of training; by default 10 (tune-adapter: 60).", ("adapter", "tune-adapter")),
     "model": Use("A model's name, file or folder."),
     "base_store": Use(
         "An n-gram store's file, or none.",
