@@ -692,10 +692,10 @@ def test_one_slow_pass_says_nothing_of_the_others() -> None:
 
 def test_levels_that_failed_at_first_are_tried_again() -> None:
     levels = Levels()
-    levels.took(0.1, 1)
+    levels.took(0.1, 1, 1)
 
     def depth() -> int:
-        return levels.best(lambda n: 10 + 0.2 * n, 1.0, 4, 32)
+        return levels.best(lambda n: 10 + 0.2 * n, 1.0, 4, 32, 1)
 
     assert depth() > 0
     for _ in range(60):

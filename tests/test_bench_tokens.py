@@ -7,7 +7,6 @@ import pytest
 from app.bench import batches, per_token
 from core.samplers import Geometry, TopP
 from core.speculative import ModelDrafter, NgramDrafter
-from core.speculative.drafters import Drafter
 from tests.table_model import TableModel
 
 MODEL = TableModel(seed=3)
@@ -45,9 +44,8 @@ def test_an_overhead_is_that_of_the_same_places() -> None:
 
 @pytest.mark.parametrize("drafter", [lambda: NgramDrafter(), lambda: ModelDrafter(TableModel(seed=3), MODEL)])
 def test_texts_in_shared_passes_are_those_of_plain_decoding(drafter) -> None:
-    drafters: list[Drafter] = [drafter() for _ in PREFIXES]
     plain = batches.together(MODEL, PREFIXES, None, 0, length=20)
-    drafted = batches.together(MODEL, PREFIXES, drafters, 4, length=20)
+    drafted = batches.together(MODEL, PREFIXES, drafter(), 4, length=20)
     assert drafted.ids == plain.ids
     assert {len(ids) for ids in plain.ids} == {3 + 1 + 20}
     assert (plain.passes, plain.accept_length) == (20, 1)
@@ -55,8 +53,8 @@ def test_texts_in_shared_passes_are_those_of_plain_decoding(drafter) -> None:
 
 
 def test_the_model_that_drafts_for_itself_becomes_text_whole() -> None:
-    drafters: list[Drafter] = [ModelDrafter(TableModel(seed=3), MODEL, width=1) for _ in PREFIXES]
-    runs = [batches.together(MODEL, PREFIXES, drafters, 4, length=20)]
+    drafter = ModelDrafter(TableModel(seed=3), MODEL, width=1)
+    runs = [batches.together(MODEL, PREFIXES, drafter, 4, length=20)]
     found = batches.row("a model", 3, 4, runs, [batches.together(MODEL, PREFIXES, None, 0, length=20)])
     assert found["accept_length"] == 5
     assert found["per_proposal"] == 1

@@ -121,15 +121,16 @@ def test_a_head_drafts_after_a_text_that_was_fed_before_it_was_chosen(
     before = "It was a dark and "
     plain = told(service, 1, asked(None), before)
     followed: list[int] = []
-    draft = eagle3.Eagle3Drafter.draft
+    draft_all = eagle3.Eagle3Drafter.draft_all
 
-    def noted(self: Any, moment: Moment, depth: int, chance: Any) -> Any:
-        assert moment.features is not None
-        assert len(moment.features) == len(moment.ids) - 1
-        followed.append(len(moment.ids))
-        return draft(self, moment, depth, chance)
+    def noted(self: Any, moments: list[Moment], depths: Any, chances: Any) -> Any:
+        for moment in moments:
+            assert moment.features is not None
+            assert len(moment.features) == len(moment.ids) - 1
+        followed.append(len(moments))
+        return draft_all(self, moments, depths, chances)
 
-    monkeypatch.setattr(eagle3.Eagle3Drafter, "draft", noted)
+    monkeypatch.setattr(eagle3.Eagle3Drafter, "draft_all", noted)
     events = told(service, 2, asked({"mode": "lossless", "drafter": "eagle3"}, tree_size=8), before)
     assert drafts(events) == drafts(plain)
     assert followed

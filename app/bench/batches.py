@@ -1,9 +1,10 @@
 """`bench batches`: what speculation brings when several texts share each pass of the target.
 
 Speculation uses the room that a pass over one token leaves. A pass over B texts with γ proposals each verifies
-n = B·(γ + 1) tokens, so a larger batch leaves less room. Each text has its own drafter and sequence. Plain decoding of
-the same B texts, which gives the same tokens, is measured in turns with it. `per_proposal` is τ/(γ + 1), the share of
-verified tokens that become text; speculation pays only where a pass over n tokens takes less than τ passes over B.
+n = B·(γ + 1) tokens, so a larger batch leaves less room. One drafter proposes for all texts together, and each text has
+its own sequence. Plain decoding of the same B texts, which gives the same tokens, is measured in turns with it.
+`drafting_ms` is the drafter's time in one cycle, for all texts. `per_proposal` is τ/(γ + 1), the share of verified
+tokens that become text; speculation pays only where a pass over n tokens takes less than τ passes over B.
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from app.bench.report import BenchOptions, Report
 from core.dice import Dice
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
-from core.models.base import Row
 from core.speculative import Drafter, NgramDrafter
 from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
 from core.speculative.eagle3 import Eagle3Head, HeadError
-from core.speculative.generate import Statistics, cycles
+from core.speculative.generate import Statistics, Text, cycles
 from core.speculative.options import SpeculationOptions
 
 BATCHES = (1, 2, 4, 8, 16)
@@ -62,7 +62,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     model = load_model(options.model, options.backend, options.precision)  # type: ignore[arg-type]
     prefixes = text.prefixes(model.tokenizer, text.load(options.text), max(BATCHES), PREFIX)
-    name, drafters = drafters_for(model, options, progress)
+    drafter = drafter_for(model, options, progress)
     report = Report("batches")
     for batch in BATCHES:
         plain: list[Generated] = []
@@ -71,69 +71,57 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
             progress(f"{batch} texts, round {number + 1}")
             plain.append(together(model, prefixes[:batch], None, 0))
             for most in PROPOSALS:
-                drafted[most].append(together(model, prefixes[:batch], drafters, most))
-        report.rows += [row(name, batch, most, runs, plain) for most, runs in drafted.items()]
-    for drafter in drafters:
-        drafter.close()
+                drafted[most].append(together(model, prefixes[:batch], drafter, most))
+        report.rows += [row(drafter.name, batch, most, runs, plain) for most, runs in drafted.items()]
+    drafter.close()
     model.close()
     return report
 
 
-def drafters_for(
-    model: LanguageModel, options: BenchOptions, progress: Callable[[str], None]
-) -> tuple[str, list[Drafter]]:
-    """Returns the name of the best drafter for this model, and one for each text of the largest batch."""
+def drafter_for(model: LanguageModel, options: BenchOptions, progress: Callable[[str], None]) -> Drafter:
+    """Returns the best drafter for this model."""
     try:
-        head = Eagle3Head.load(options.head or DEFAULT_HEAD)
-        return "EAGLE-3", [Eagle3Drafter(head, model) for _ in range(max(BATCHES))]
+        return Eagle3Drafter(Eagle3Head.load(options.head or DEFAULT_HEAD), model)
     except (HeadError, BackendUnavailable) as error:
         if options.head is not None:
             raise
         progress(str(error))
-        return "n-gram", [NgramDrafter([]) for _ in range(max(BATCHES))]
+        return NgramDrafter()
 
 
 def together(
-    model: LanguageModel, prefixes: list[list[int]], drafters: list[Drafter] | None, most: int, length: int = LENGTH
+    model: LanguageModel, prefixes: list[list[int]], drafter: Drafter | None, most: int, length: int = LENGTH
 ) -> Generated:
-    """Continues the prefixes at T = 1 in shared passes, each text with `most` proposals in a pass; without drafters one
-    token each."""
+    """Continues the prefixes at T = 1 in shared passes, each text with `most` proposals in a pass, or with one token
+    without a drafter."""
     options = SpeculationOptions(
-        mode="off" if drafters is None else "lossless",
+        mode="off" if drafter is None else "lossless",
         length=length,
         tree_size=most,
         depth=max(most, 1),  # no level is drafted that could not be verified
         stop_ids=frozenset(),
     )
-    run, rows = Generated(), dict[int, Row]()
+    run = Generated()
     sequences = [model.open() for _ in prefixes]
     texts = []
     for number, (sequence, prefix) in enumerate(zip(sequences, prefixes, strict=True)):
         sequence.reveal()
         p = options.sampling.probabilities(sequence.sync(prefix), prefix)
-        dice, statistics = Dice(number), Statistics()
+        dice = Dice(number)
         ids = [*prefix, dice.draw(p, len(prefix))]
-        drafter = None if drafters is None else drafters[number]
-        texts.append(cycles(sequence, ids, len(ids) + length, p, options, drafter, statistics, dice=dice))
-        run.statistics.append(statistics)
-        run.ids.append(ids)
+        texts.append(Text(sequence, ids, len(ids) + length, p, dice=dice))
     began = time.perf_counter()
-    for number, one in enumerate(texts):
-        if (first := next(one)[0]) is not None:
-            rows[number] = first
+    running = cycles(texts, options, drafter)
+    rows, _ = next(running)
     while rows:
         started = time.perf_counter()
-        after = model.forward(list(rows.values()))
+        after = model.forward(rows)
         seconds = time.perf_counter() - started
         run.target += seconds
         run.passes += 1
-        for number, logits in zip(list(rows), after, strict=True):
-            following, _ = texts[number].send((logits, seconds / len(after)))
-            if following is None:
-                del rows[number]
-            else:
-                rows[number] = following
+        rows, _ = running.send((after, seconds))
     run.seconds = time.perf_counter() - began
+    run.statistics, run.ids = [text.statistics for text in texts], [text.ids for text in texts]
     run.drafting = sum(s.drafting for s in run.statistics)
     for sequence in sequences:
         sequence.close()
@@ -158,5 +146,6 @@ def row(
         "per_proposal": tau / (most + 1),
         "pass_ms": median(1000 * run.target / run.passes for run in runs),
         "plain_pass_ms": median(1000 * run.target / run.passes for run in plain),
+        "drafting_ms": median(1000 * run.drafting / run.passes for run in runs),
         "drafting_percent": median(100 * run.drafting / run.seconds for run in runs),
     }

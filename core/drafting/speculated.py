@@ -1,5 +1,5 @@
 """Drafts of the greedy and the sampled mode with several tokens per pass: each draft has a separate row, in which a
-drafter's proposals are verified.
+drafter's proposals are verified. The drafter proposes for all drafts in one call, and one pass verifies all.
 
 Lossless, the drafts are those that the mode makes without speculation: seed, draft and position fix a sampled draft's
 token, the n-grams mixed in the greedy one. Proposals change how many tokens a pass yields, never which.
@@ -26,11 +26,11 @@ from core.drafting.feeding import own_row
 from core.drafting.figures import Figures
 from core.drafting.places import Places
 from core.drafting.sampled import first_draws
-from core.models.base import Row, Sequence
+from core.models.base import Sequence
 from core.speculative.budget import Memory
 from core.speculative.calibration import Calibration
 from core.speculative.drafters.base import Drafter
-from core.speculative.generate import Cycles, Statistics, Token, cycles
+from core.speculative.generate import Statistics, Text, Token, cycles
 from core.speculative.options import SpeculationOptions
 from core.speculative.target import TargetSampling
 
@@ -92,14 +92,11 @@ def speculated(
         draft.how = [("plain", None)] * len(draft.ids)
     alive = still_alive(drafts, stop)
     together = max(len(alive), 1)  # drafts in a pass
-
-    def cost(n: int) -> float:
-        """One draft's share of a pass in which every draft has n tokens."""
-        return by.curve(together * n) / together
+    plain = by.curve(together) / together  # a draft's share of a pass of one token each, in ms
 
     def so_far(done: bool = False) -> Drafts:
         longest = max((draft.tokens for draft in drafts), default=1)
-        figures = _figures(by, counts.values(), cost(1))
+        figures = _figures(by, [text.statistics for text in texts.values()], plain)
         return Drafts.of(best_of(drafts, o.k), longest, done, figures)
 
     made = SpeculationOptions(
@@ -117,14 +114,14 @@ def speculated(
     made.check(model, by.drafter, as_set)
     sure = greedy or as_set.greedy  # without noise, which drafters would otherwise predict
 
-    def begun(draft: Draft) -> Cycles:
+    heat = None if sure else as_set.heat
+
+    def begun(draft: Draft) -> Text:
         held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
-        counts[draft.row] = Statistics()
         ids = prefix + draft.ids
         p = made.sampling.probabilities(logits[draft.start], ids[:-1])
-        dice, heat = (None, None) if sure else (Dice(o.seed, draft.row), as_set.heat)
-        given = counts[draft.row], cost, by.memory, dice, heat
-        return cycles(held, ids, len(ids) + o.length - 1, p, made, by.drafter, *given)
+        dice = None if sure else Dice(o.seed, draft.row)
+        return Text(held, ids, len(ids) + o.length - 1, p, dice=dice)
 
     def extend(draft: Draft, tokens: list[Token]) -> Draft:
         for token in tokens:
@@ -135,27 +132,19 @@ def speculated(
             draft = child
         return draft
 
-    going: dict[int, Cycles] = {}  # by the place of the draft
-    rows: dict[int, Row] = {}  # of the next pass
-    counts: dict[int, Statistics] = {}  # by the draft's row
+    texts: dict[int, Text] = {}  # by the place of the draft
     try:
-        for n, draft in enumerate(drafts):
-            if draft in alive and o.length > 1:
-                going[n] = begun(draft)
-                row, _ = next(going[n])
-                if row is not None:
-                    rows[n] = row
-        while rows:
-            began = time.perf_counter()
-            logits = yield list(rows.values()), so_far()
-            each = (time.perf_counter() - began) / len(rows)  # a draft's share of the pass
-            for n, after in zip(list(rows), logits, strict=True):
-                row, tokens = going[n].send((after, each))
-                drafts[n] = extend(drafts[n], tokens)
-                if row is None:
-                    del rows[n]
-                else:
-                    rows[n] = row
+        if o.length > 1:
+            texts = {n: begun(draft) for n, draft in enumerate(drafts) if draft in alive}
+        if texts:
+            running = cycles(list(texts.values()), made, by.drafter, by.curve, by.memory, heat)
+            rows, _ = next(running)
+            while rows:
+                began = time.perf_counter()
+                logits = yield rows, so_far()
+                rows, tokens = running.send((logits, time.perf_counter() - began))
+                for n, new in zip(texts, tokens, strict=True):
+                    drafts[n] = extend(drafts[n], new)
         yield [], so_far(done=True)
     finally:
         for draft in drafts:

@@ -80,7 +80,8 @@ class Levels:
 
     def __init__(self, deepest: int = 8) -> None:
         self._tried, self._accepted = np.zeros(deepest), np.zeros(deepest)
-        self.ms = 0.0  # running mean of the time that drafting one level takes
+        # Running mean of the time that drafting one level takes for each of n texts that are drafted together, by n.
+        self._ms: dict[int, float] = {}
 
     def note(self, depth: int, accepted: bool) -> None:
         """Records whether a proposal at this depth was accepted."""
@@ -96,19 +97,23 @@ class Levels:
         self._tried *= self.FADING
         self._accepted *= self.FADING
 
-    def took(self, ms: float, levels: int) -> None:
-        """Records the time of drafting `levels` levels."""
+    def took(self, ms: float, levels: int, texts: int) -> None:
+        """Records the time of drafting for `texts` texts together, `levels` levels in all."""
         each = ms / max(levels, 1)
-        self.ms = each if not self.ms else 0.8 * self.ms + 0.2 * each
+        self._ms[texts] = 0.8 * self._ms.get(texts, each) + 0.2 * each
 
-    def best(self, cost: Curve, pace: float, width: int, most: int) -> int:
+    def ms(self, texts: int) -> float:
+        """Returns one text's share of the time of drafting one level for `texts` texts together; 0 if unknown."""
+        return self._ms.get(texts, 0.0)
+
+    def best(self, cost: Curve, pace: float, width: int, most: int, texts: int) -> int:
         """Returns the depth with the highest expected number of tokens per ms; 0 if a plain step is faster. Passes take
         `pace` times the curve's ms."""
         rates = (self._accepted + self.PRIOR * self.FIRST) / (self._tried + self.PRIOR)
-        reach = np.cumprod(rates)
+        reach, level = np.cumprod(rates), self.ms(texts)
         best, depth = 1.0 / (cost(1) * pace), 0
         for d in range(1, min(len(reach), most // width) + 1):
-            rate = (1.0 + reach[:d].sum()) / (cost(1 + d * width) * pace + d * self.ms)
+            rate = (1.0 + reach[:d].sum()) / (cost(1 + d * width) * pace + d * level)
             if rate > best:
                 best, depth = rate, d
         return depth
@@ -140,7 +145,7 @@ class FixedBudget:
     def __init__(self, size: int) -> None:
         self.size = size
 
-    def limits(self, drafter: Drafter, depth: int, most: int, left: int) -> tuple[int, int] | None:
+    def limits(self, drafter: Drafter, depth: int, most: int, left: int, texts: int) -> tuple[int, int] | None:
         """Returns the highest numbers of levels to draft and of proposals to verify in the next cycle; None ends
         speculation.
 
@@ -148,6 +153,7 @@ class FixedBudget:
             depth: the number of levels that the text has room for.
             most: the number of proposals that the cache has room for.
             left: the number of tokens until the text has its full length.
+            texts: the number of texts that are drafted for together.
         """
         most = min(self.size, most)
         return min(depth, max(most // drafter.width, 1)) if drafter.draws else depth, most
@@ -173,21 +179,22 @@ class Budget(FixedBudget):
 
     def __init__(self, memory: Memory, cost: Curve) -> None:
         super().__init__(0)
-        self.memory, self._cost = memory, cost
+        self.memory, self._cost = memory, cost  # a text's share, if several share a pass
         self._pace = 1.0  # the current duration of passes, as a share of the curve's
 
-    def limits(self, drafter: Drafter, depth: int, most: int, left: int) -> tuple[int, int] | None:
+    def limits(self, drafter: Drafter, depth: int, most: int, left: int, texts: int) -> tuple[int, int] | None:
         cost, memory, most = self._cost, self.memory, min(drafter.most, most)
         slack = SLACK * max(memory.tokens + left, GRACE) - memory.lost
         while most and cost(1 + most) > (1 + slack) * cost(1):
             most -= 1  # until one pass loses at most the slack
-        level = memory.levels.ms / (cost(1) * self._pace)  # time of drafting one level, in steps of plain decoding
+        # A text's share of the time of drafting one level, in steps of plain decoding.
+        level = memory.levels.ms(texts) / (cost(1) * self._pace)
         if not most or level > slack:
             return None
         depth = min(depth, int(slack / level)) if level else 1  # one level, to measure its time
         if drafter.draws or level > CHEAP:
             # If drafting is expensive, or proposals must not be selected after it, the depth is decided before it.
-            depth = min(depth, memory.levels.best(cost, self._pace, drafter.width, most))
+            depth = min(depth, memory.levels.best(cost, self._pace, drafter.width, most, texts))
         if drafter.draws:
             depth = min(depth, max(most // drafter.width, 1))
         if depth < 1:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Unpack
 
 import numpy as np
@@ -201,98 +201,93 @@ def _tokens(
         first = _drawn(p, dice, len(ids))
         ids.append(first)
         yield Token(first, "plain", _logarithm(p, first))
-        end = len(ids) + o.length - 1
-        running = cycles(held, ids, end, p, o, drafter, statistics, curve, memory, dice)
-        row, tokens = next(running)
-        while row is not None:
+        text = Text(held, ids, len(ids) + o.length - 1, p, statistics, dice)
+        running = cycles([text], o, drafter, curve, memory)
+        rows, (tokens,) = next(running)
+        while rows:
             began = time.perf_counter()
-            (after,) = target.forward([row])
-            row, tokens = running.send((after, time.perf_counter() - began))
+            after = target.forward(rows)
+            rows, (tokens,) = running.send((after, time.perf_counter() - began))
             yield from tokens
     finally:
         if sequence is None:
             held.close()
 
 
-Cycles = Generator[tuple[Row | None, list[Token]], tuple[Tensor, float], None]
+@dataclass
+class Text:
+    """One of the texts that `cycles` continues together.
 
-
-def cycles(
-    sequence: Sequence,
-    ids: list[int],
-    end: int,
-    p: np.ndarray,
-    options: SpeculationOptions,
-    drafter: Drafter | None,
-    statistics: Statistics,
-    curve: Curve | None = None,
-    memory: Memory | None = None,
-    dice: Dice | None = None,
-    heat: float | None = None,
-) -> Cycles:
-    """Continues a text: yields the row of the next pass with the tokens of the last pass, and receives the logits
-    (1 + n, V) of the row and the seconds of the pass. The last yielded row is None.
-
-    Args:
+    Attributes:
         sequence: of the target; it contains the text without its last token.
         ids: the text, at least one token; it grows in place.
         end: the highest number of tokens in the text.
         p: (V,) the distribution from which the last token was chosen.
-        curve, memory: see `generate`.
+        statistics: counts of this text.
         dice: the noise with which tokens are sampled; None takes the most probable.
+    """
+
+    sequence: Sequence
+    ids: list[int]
+    end: int
+    p: np.ndarray
+    statistics: Statistics = field(default_factory=Statistics)
+    dice: Dice | None = None
+
+
+Cycles = Generator[tuple[list[Row], list[list[Token]]], tuple[list[Tensor], float], None]
+
+
+def cycles(
+    texts: list[Text],
+    options: SpeculationOptions,
+    drafter: Drafter | None,
+    curve: Curve | None = None,
+    memory: Memory | None = None,
+    heat: float | None = None,
+) -> Cycles:
+    """Continues texts together, with one call of the drafter and one pass for all in a cycle.
+
+    Yields the rows of the next pass, one for each text that is not at its end, with every text's tokens of the last
+    pass. Receives the logits (1 + n, V) of each row and the seconds of the pass. The last yielded rows are [].
+
+    Args:
+        texts: of one target, at least one.
+        curve, memory: see `generate`.
         heat: the temperature of sampling, if the options' rule does not contain it; None if it does.
     """
-    o, target, s, memory = options, sequence.model, statistics, memory or Memory()
-    budget = FixedBudget(o.tree_size) if o.tree_size != "auto" else Budget(memory, curve or cost_curve(target))
+    o, target, memory = options, texts[0].sequence.model, memory or Memory()
+    if curve is None and o.tree_size == "auto":
+        curve = cost_curve(target)
     drafter = None if o.mode == "off" or o.tree_size == 0 else drafter
-    chance = np.random.default_rng(o.seed)
+    chances = [np.random.default_rng(o.seed) for _ in texts]
     stop = target.tokenizer.eos_ids if o.stop_ids is None else o.stop_ids
-    tokens: list[Token] = []
+    tokens: list[list[Token]] = [[] for _ in texts]
+    going: list[int] = []  # the places of the texts that are not at their end
 
-    def over() -> bool:
-        return len(ids) >= end or ids[-1] in stop
+    def over(text: Text) -> bool:
+        return len(text.ids) >= text.end or text.ids[-1] in stop
 
-    while not over():
-        # 1. Propose a tree that leaves room for the target's own token after it.
-        tree, drafting, most = TokenTree(), 0.0, target.context_length - len(ids)
-        room = min(end - len(ids) - 1, most)
-        if drafter is not None and room >= 1:
-            limits = budget.limits(drafter, min(o.depth, room), most, end - len(ids))
-            if limits is None:
-                drafter, s.notice = None, s.switched_off
-            elif limits[0] >= 1:
-                depth, most = limits
-                began = time.perf_counter()
-                features = sequence.features if drafter.layers else None
-                moment = Moment(ids, features, dice, heat or o.sampling.heat or 1.0, o.needs_distributions)
-                tree = drafter.draft(moment, depth, chance)
-                drafting = time.perf_counter() - began
-                if s.cycles:  # the first draft reads the whole text, so its time does not count
-                    memory.levels.took(drafting * 1000, depth)
-                s.drafted += len(tree)
-                before, tree = len(tree), o.pruned(tree, p)
-                s.pruned += before - len(tree)
-                if not target.takes_trees:
-                    tree = tree.first_chain()
-                if not (drafter.draws and o.mode == "lossless"):
-                    tree = budget.worth_verifying(tree, most)
+    def cost(n: int) -> float:
+        """Returns one text's share of the ms of a pass in which every text has n tokens."""
+        assert curve is not None
+        return curve(len(going) * n) / len(going)
 
-        # 2. One pass of the target over the text's last token and the tree below it.
-        inputs, parents = tree.under(ids[-1])
-        after, seconds = yield Row(sequence, inputs, parents=parents), tokens
+    budget = FixedBudget(o.tree_size) if o.tree_size != "auto" else Budget(memory, cost)
 
-        # 3. Accept from the root downwards. Lossless: the target samples a token, which may be among the proposals.
-        began = time.perf_counter()
-        children, at, path, tokens = tree.children(), -1, list[int](), list[Token]()
+    def accept(n: int, tree: TokenTree, after: Tensor) -> list[int]:
+        """Accepts proposals from the root downwards, and returns the path that the target's pass computed. Lossless:
+        the target samples a token, which may be among the proposals."""
+        text, children, at, path = texts[n], tree.children(), -1, list[int]()
         while True:
-            p = o.sampling.probabilities(after[at + 1], ids)
+            p = text.p = o.sampling.probabilities(after[at + 1], text.ids)
             places = children.get(at, [])
             among, q, lts = [tree.ids[place] for place in places], tree.drawn.get(at), None
             if q is None:
-                token = _drawn(p, dice, len(ids))
+                token = _drawn(p, text.dice, len(text.ids))
                 which = among.index(token) if token in among else None
             else:  # the proposals were sampled
-                which, token = recursive_rejection(p, q, among, chance)
+                which, token = recursive_rejection(p, q, among, chances[n])
             how: How = "accepted" if which is not None else "corrected" if places else "bonus" if path else "plain"
             if which is None:
                 which, lts = o.tolerated(tree, places, p, target, len(path))
@@ -300,22 +295,78 @@ def cycles(
                     how, token = "tolerated", among[which]
             if places:
                 memory.learn(tree, places, None if which is None else places[which], len(path))
-            ids.append(token)
-            tokens.append(Token(token, how, _logarithm(p, token), lts))
-            s.accepted += how == "accepted"
-            s.tolerated += how == "tolerated"
-            if which is None or over():  # the text's last token is neither fed nor kept in this cycle
-                break
+            text.ids.append(token)
+            tokens[n].append(Token(token, how, _logarithm(p, token), lts))
+            text.statistics.accepted += how == "accepted"
+            text.statistics.tolerated += how == "tolerated"
+            if which is None or over(text):  # the text's last token is neither fed nor kept in this cycle
+                return path
             at = places[which]
             path.append(at)
-        s.accepting += time.perf_counter() - began
 
-        # 4. Keep the text's last token and the accepted path; the target's own token is fed in the next cycle.
-        sequence.keep([0, *(place + 1 for place in path)])
-        s.count(len(tree), len(tokens), seconds, drafting, curve)
-        if drafter is not None:
-            budget.account(seconds * 1000, drafting * 1000, 1 + len(tree), len(tokens), first=s.cycles == 1)
-    yield None, tokens
+    while going := [n for n, text in enumerate(texts) if not over(text)]:
+        # 1. Propose trees that leave room for the target's own tokens after them.
+        limits: dict[int, tuple[int, int]] = {}  # the highest numbers of levels and of verified proposals
+        for n in going:
+            text, s = texts[n], texts[n].statistics
+            left, most = text.end - len(text.ids), target.context_length - len(text.ids)
+            if drafter is not None and (room := min(left - 1, most)) >= 1:
+                found = budget.limits(drafter, min(o.depth, room), most, left, len(going))
+                if found is None:  # for all texts, because they share the cost of drafting
+                    drafter, s.notice = None, s.switched_off
+                elif found[0] >= 1:
+                    limits[n] = found
+        trees, drafting = {n: TokenTree() for n in going}, dict.fromkeys(going, 0.0)  # each text's share of the seconds
+        if drafter is not None and limits:
+            began = time.perf_counter()
+            moments = [_moment(texts[n], drafter, o, heat) for n in limits]
+            levels = [depth for depth, _ in limits.values()]
+            drafted = drafter.draft_all(moments, levels, [chances[n] for n in limits])
+            seconds = time.perf_counter() - began
+            drafting |= dict.fromkeys(limits, seconds / len(limits))
+            if all(
+                texts[n].statistics.cycles for n in limits
+            ):  # the first draft reads whole texts, so it doesn't count
+                memory.levels.took(seconds * 1000, sum(levels), len(going))
+            for (n, (_, most)), tree in zip(limits.items(), drafted, strict=True):
+                s = texts[n].statistics
+                s.drafted += len(tree)
+                before, tree = len(tree), o.pruned(tree, texts[n].p)
+                s.pruned += before - len(tree)
+                if not target.takes_trees:
+                    tree = tree.first_chain()
+                if not (drafter.draws and o.mode == "lossless"):
+                    tree = budget.worth_verifying(tree, most)
+                trees[n] = tree
+
+        # 2. One pass of the target over each text's last token and the tree below it.
+        rows = [_row(texts[n], trees[n]) for n in going]
+        logits, seconds = yield rows, tokens
+        each, tokens = seconds / len(rows), [[] for _ in texts]
+
+        for n, after in zip(going, logits, strict=True):
+            # 3. Choose the next tokens.
+            tree, s, began = trees[n], texts[n].statistics, time.perf_counter()
+            path = accept(n, tree, after)
+            s.accepting += time.perf_counter() - began
+
+            # 4. Keep the text's last token and the accepted path; the target's own token is fed in the next cycle.
+            texts[n].sequence.keep([0, *(place + 1 for place in path)])
+            s.count(len(tree), len(tokens[n]), each, drafting[n], None if curve is None else cost)
+            if drafter is not None:
+                fed, added = 1 + len(tree), len(tokens[n])
+                budget.account(each * 1000, drafting[n] * 1000, fed, added, first=s.cycles == 1)
+    yield [], tokens
+
+
+def _moment(text: Text, drafter: Drafter, o: SpeculationOptions, heat: float | None) -> Moment:
+    features = text.sequence.features if drafter.layers else None
+    return Moment(text.ids, features, text.dice, heat or o.sampling.heat or 1.0, o.needs_distributions)
+
+
+def _row(text: Text, tree: TokenTree) -> Row:
+    inputs, parents = tree.under(text.ids[-1])
+    return Row(text.sequence, inputs, parents=parents)
 
 
 def _drawn(p: np.ndarray, dice: Dice | None, place: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,6 +58,13 @@ class Drafter(ABC):
     def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
         """Returns a tree of at most `depth` levels, which may be empty. The text may continue the previous call's text,
         or may be another."""
+
+    def draft_all(
+        self, moments: Sequence[Moment], depths: Sequence[int], chances: Sequence[np.random.Generator]
+    ) -> list[TokenTree]:
+        """Returns a tree for each of several texts that are continued together: the trees that `draft` returns for
+        them, one after the other. A drafter that computes several at once with less work overrides this."""
+        return [self.draft(*one) for one in zip(moments, depths, chances, strict=True)]
 
     def close(self) -> None:  # noqa: B027 - most drafters have no resources
         """Releases the resources; may be called twice."""

@@ -6,13 +6,14 @@ If the target samples with known noise G (`core.dice`), the head adds it to its 
 tokens with the largest ln q + G, and the confidence of a token is its share of exp(ln q + G) among its siblings. So the
 head predicts the sampled token and not the most probable one, and the target's samples do not change.
 
-The head's cache contains the positions of the text whose features the target has computed. The positions of a tree
-follow them and are overwritten by the next tree. There are two engines: `eagle3_cpu.py`, and `eagle3_static.py` for a
-target with a static cache, on the target's device.
+The head's cache contains the positions of the texts whose features the target has computed. The positions of the trees
+are overwritten by the next trees. There are two engines: `eagle3_cpu.py`, in which several texts share each pass of the
+head, and `eagle3_static.py` for a target with a static cache, on the target's device, one text after the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,7 @@ from core.models.static import StaticModel
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.drafters.eagle3_cpu import CpuTrees
 from core.speculative.drafters.eagle3_static import StaticTrees
+from core.speculative.drafters.eagle3_tree import HeadText
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
@@ -63,25 +65,28 @@ class Eagle3Drafter(Drafter):
         else:
             self._trees = CpuTrees(head, target.embeddings, beam, most)
         self._vocabulary = head.vocabulary.numpy()
-        self._ids: list[int] = []  # the text whose first len - 1 positions are in the head's cache
 
     def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
-        ids, depth = moment.ids, min(depth, self.depth)
-        if depth < 1 or moment.features is None or len(ids) < 2:
-            return TokenTree()
-        same = 0
-        for a, b in zip(self._ids, ids, strict=False):
-            if a != b:
-                break
-            same += 1
-        # Without new positions, the last one is computed again.
-        start = min(max(same - 1, 0), len(ids) - 2)
-        self._ids = []  # until the new positions are in the cache
+        return self.draft_all([moment], [depth], [chance])[0]
+
+    def draft_all(
+        self, moments: Sequence[Moment], depths: Sequence[int], chances: Sequence[np.random.Generator]
+    ) -> list[TokenTree]:
+        trees = [TokenTree() for _ in moments]
+        # Texts share passes if they are sampled alike, as the drafts of one request are.
+        alike: dict[tuple[float, bool, bool], dict[int, HeadText]] = {}
+        for n, (moment, depth) in enumerate(zip(moments, depths, strict=True)):
+            if depth >= 1 and moment.features is not None and len(moment.ids) >= 2:
+                depth = min(depth, self.depth)
+                text = HeadText(moment.ids, moment.features, depth, self._noise(moment, depth))
+                how = moment.temperature, moment.dice is None, moment.distributions
+                alike.setdefault(how, {})[n] = text
         with torch.inference_mode():
-            noise = self._noise(moment, depth)
-            tree = self._trees(ids, moment.features, start, depth, moment.temperature, noise, moment.distributions)
-        self._ids = list(ids)
-        return tree
+            for (temperature, _, distributions), texts in alike.items():
+                made = self._trees(list(texts.values()), temperature, distributions)
+                for n, tree in zip(texts, made, strict=True):
+                    trees[n] = tree
+        return trees
 
     def _noise(self, moment: Moment, depth: int) -> Tensor | None:
         """Returns the noise that is added to ln q at each level, (depth, V_d); None without dice."""

@@ -1,20 +1,25 @@
 """The trees of an EAGLE-3 head on the CPU: in compiled code (`core.models.native`), or in torch if there is no
-compiler.
+compiler. One pass of the head per level serves all texts, which share one cache (`eagle3_columns.py`).
 
-Shapes: n positions, D width of the head, D_t of the target, V_d draft vocabulary, K key heads of width w, C columns.
+Shapes: R texts, b the beam, n positions, D width of the head, D_t of the target, V_d draft vocabulary, K key heads of
+width w, C columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from core.models.native import Compiled, LayerMaps, Line, Shape, why_not_width
-from core.speculative.drafters.eagle3_tree import grow, with_distributions
+from core.speculative.drafters.eagle3_columns import Known, place
+from core.speculative.drafters.eagle3_tree import HeadText, grow, tree_of
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
@@ -28,54 +33,76 @@ class CpuTrees:
         self._head = PlainHead(head) if why_not_width(head.config.width) else CompiledHead(head)
         self._vocabulary, self._embeddings = head.vocabulary, embeddings
         self._beam, self._most = beam, most
+        self._known: list[Known] = []  # the texts in the head's cache
 
-    def __call__(
-        self,
-        ids: list[int],
-        features: Tensor,
-        start: int,
-        depth: int,
-        heat: float,
-        noise: Tensor | None,
-        distributions: bool = False,
-    ) -> TokenTree:
-        """Computes the text's new positions and grows the tree.
+    def __call__(self, texts: Sequence[HeadText], heat: float, distributions: bool) -> list[TokenTree]:
+        """Computes the texts' new positions in one pass, and grows their trees.
 
         Args:
-            ids, features: (T,) and (T - 1, 3·D_t): the inputs of position t are the features of token t and the
-                embedding of token t + 1.
-            start: the first new position.
             heat: the temperature.
-            noise: (depth, V_d)
-            distributions: whether the tree contains the head's own distributions.
+            distributions: whether the trees contain the head's own distributions.
         """
-        new, text = torch.tensor(ids[start + 1 :]), len(ids) - 1
-        count, beam = len(new), min(self._beam, len(self._vocabulary))
-        positions = torch.arange(start, start + count)
-        seen = torch.ones(count, start + count, dtype=torch.bool).tril_(start) if count > 1 else None
-        features = self._head.fuse(features[start:])
-        outputs, logits = self._head(self._embeddings[new], features, positions, start, seen, last=True)
-        every = torch.ones(beam, text, dtype=torch.bool)
+        order = sorted(range(len(texts)), key=lambda n: -texts[n].depth)
+        texts = [texts[n] for n in order]
+        known, self._known = self._known, []  # until the new positions are in the cache
+        kept, placed, starts = place(known, [text.ids for text in texts])
+        self._head.keep(kept)
+        outputs, logits, sees = self._read(texts, placed, starts, len(kept))
+        self._known = placed
+        end, beam, own = sees.shape[1], min(self._beam, len(self._vocabulary)), torch.eye(len(texts), dtype=torch.bool)
+        positions = torch.tensor([[len(text.ids) - 1] for text in texts])  # of the first level, (R, 1)
+        widths: list[int] = []  # texts at each level
 
         def advance(level: int, tokens: Tensor, outputs: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-            positions = torch.full((beam,), text + level - 1)
-            mask = torch.cat((every, seen), 1)
-            return self._head(self._embeddings[tokens], outputs, positions, text + (level - 1) * beam, mask)
+            going = len(tokens)
+            past = end + sum(widths) * beam
+            widths.append(going)
+            # Columns of each level: those of the first text, of the second, …; a path sees only its own text's.
+            trees = [
+                (own[:going, None, :wide, None] & each[:, :, None]).flatten(2)
+                for wide, each in zip(widths, seen.split(beam, 2), strict=True)
+            ]
+            mask = torch.cat((sees[:going, None].expand(-1, beam, -1), *trees), 2).flatten(0, 1)
+            at = (positions[:going] + level - 1).expand(-1, beam).flatten()
+            found = self._head(self._embeddings[tokens.flatten()], outputs.flatten(0, 1), at, past, mask)
+            return found[0].unflatten(0, (going, beam)), found[1].unflatten(0, (going, beam))
 
-        tokens, parents, confidences, own = grow(
-            outputs[-1:],
+        noises = [text.noise for text in texts if text.noise is not None]
+        grown = grow(
+            outputs,
             logits,
             self._vocabulary,
             advance,
             beam=beam,
-            depth=depth,
+            depths=[text.depth for text in texts],
             most=self._most,
             temperature=heat,
-            noise=noise,
+            noise=pad_sequence(noises) if noises else None,
             distributions=distributions,
         )
-        found = tokens.tolist(), parents.tolist(), confidences.tolist()
-        return with_distributions(*found, own, self._vocabulary, heat)
+        trees = {n: tree_of(one, self._vocabulary, heat) for n, one in zip(order, grown, strict=True)}
+        return [trees[n] for n in range(len(texts))]
+
+    def _read(
+        self, texts: Sequence[HeadText], placed: Sequence[Known], starts: Sequence[int], past: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Computes the texts' positions from `starts` on, whose columns begin at `past`. Returns the outputs (R, D) and
+        logits (R, V_d) of the last positions, and the columns that each text sees (R, C)."""
+        counts = [len(text.ids) - 1 - start for text, start in zip(texts, starts, strict=True)]
+        ids = torch.tensor(
+            [token for text, start in zip(texts, starts, strict=True) for token in text.ids[start + 1 :]]
+        )
+        features = torch.cat([text.features[start:] for text, start in zip(texts, starts, strict=True)])
+        positions = torch.cat([torch.arange(start, start + n) for start, n in zip(starts, counts, strict=True)])
+        sees = torch.zeros(len(texts), past + len(ids), dtype=torch.bool)
+        for row, (_, columns) in zip(sees, placed, strict=True):
+            row[torch.tensor(columns)] = True
+        mask = sees.repeat_interleave(torch.tensor(counts), 0)
+        for begin, n in zip(accumulate(counts, initial=0), counts, strict=False):
+            mask[begin : begin + n, past + begin : past + begin + n].tril_()
+        last = torch.tensor([columns[-1] - past for _, columns in placed])
+        outputs, logits = self._head(self._embeddings[ids], self._head.fuse(features), positions, past, mask, last)
+        return outputs[last], logits, sees
 
     def close(self) -> None:
         """Does nothing: all memory belongs to this object."""
@@ -86,6 +113,11 @@ class _Cache:
 
     def __init__(self, head: Eagle3Head, dtype: torch.dtype) -> None:
         self._block = torch.empty(2, head.config.key_heads, 0, head.config.width, dtype=dtype)
+
+    def keep(self, columns: list[int]) -> None:
+        """Moves these columns, in increasing order, to the front."""
+        if columns != list(range(len(columns))):
+            self._block[..., : len(columns), :] = self._block[..., torch.tensor(columns), :]
 
     def up_to(self, end: int, kept: int) -> Tensor:
         """Returns all columns before `end`. The first `kept` columns keep their contents."""
@@ -140,6 +172,7 @@ class CompiledHead:
         shape = Shape(c.hidden_size, c.num_attention_heads, c.key_heads, c.width, c.intermediate_size, c.rms_norm_eps)
         self._compiled = Compiled(shape, [maps], (folded.lm_head, None), torch.bfloat16)
         self._cache = _Cache(head, torch.float32)
+        self.keep = self._cache.keep
         self._speeds = head.speeds.repeat(2)  # (w,)
 
     def fuse(self, features: Tensor) -> Tensor:
@@ -152,8 +185,8 @@ class CompiledHead:
         features: Tensor,
         positions: Tensor,
         start: int,
-        mask: Tensor | None,
-        last: bool = False,
+        mask: Tensor,
+        kept: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Computes one pass. Its keys and values are written to columns `start` … `start` + n.
 
@@ -161,9 +194,9 @@ class CompiledHead:
             embeddings: (n, D_t) of the tokens after those of the features.
             features: (n, D), fused, or the head's own output.
             positions: (n,)
-            mask: (n, start + n), the columns that each position attends to; None for all.
-            last: whether only the last position's logits are returned.
-        Returns: outputs (n, D), logits (n, V_d) or (1, V_d).
+            mask: (n, start + n), the columns that each position attends to.
+            kept: the places of the positions whose logits are returned; None for all.
+        Returns: outputs (n, D), logits (n, V_d) or (len(kept), V_d).
         """
         n = len(embeddings)
         h = features.clone()
@@ -172,8 +205,8 @@ class CompiledHead:
         logits, _ = self._compiled(
             h,
             (angles.cos(), angles.sin()),
-            [Line(self._cache.up_to(start + n, start), start, n, None if mask is None else mask.contiguous())],
-            kept=torch.tensor([n - 1]) if last else None,
+            [Line(self._cache.up_to(start + n, start), start, n, mask.contiguous())],
+            kept=kept,
             entering=entering,
         )
         return h, logits
@@ -185,7 +218,7 @@ class PlainHead:
     def __init__(self, head: Eagle3Head) -> None:
         self._head, self._joined = head, head.joined().detach()
         self._cache = _Cache(head, torch.float32)
-        self.fuse = head.fuse
+        self.fuse, self.keep = head.fuse, self._cache.keep
 
     def __call__(
         self,
@@ -193,8 +226,8 @@ class PlainHead:
         features: Tensor,
         positions: Tensor,
         start: int,
-        mask: Tensor | None,
-        last: bool = False,
+        mask: Tensor,
+        kept: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Computes one pass; see `CompiledHead.__call__`."""
         end = start + len(positions)
@@ -211,4 +244,4 @@ class PlainHead:
 
         of_tokens = self._head.of_tokens(embeddings, self._joined)
         outputs = self._head.layer(of_tokens, features, positions, self._joined, attend)
-        return outputs, self._head.logits(outputs[-1:] if last else outputs)
+        return outputs, self._head.logits(outputs if kept is None else outputs[kept])

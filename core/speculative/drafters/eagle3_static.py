@@ -9,13 +9,16 @@ positions and of columns; positions beyond a graph's size are computed in chunks
                    t t t t a a a . . .       a: the text, with its new positions at its end
 
 So the columns of each level are known when the graph is captured, and only the end of the text is variable. The last
-column is write-only scratch for padding. Without CUDA the same function runs uncaptured.
+column is write-only scratch for padding. Several texts get their trees one after the other. Without CUDA the same
+function runs uncaptured.
 
 Shapes: n new positions, C columns of the text, T of the tree, D width of the head, H heads of width w on K key heads,
 b the beam.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -24,7 +27,8 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models.capture import Graphs, bucket
 from core.models.static import CHUNK, COLUMNS, FEW, StaticModel
-from core.speculative.drafters.eagle3_tree import HeadDistributions, grow, with_distributions
+from core.speculative.drafters.eagle3_columns import Known, place
+from core.speculative.drafters.eagle3_tree import Grown, HeadDistributions, HeadText, grow, tree_of
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
 
@@ -50,29 +54,24 @@ class StaticTrees:
         self._heat = torch.ones((), device=self._device)  # the temperature
         self._noise = torch.zeros(depth, len(head.d2t), device=self._device)
         self._graphs = Graphs(self._device, target.graphs.pool)
+        self._known: list[Known] = []  # the text in the cache
 
-    def __call__(
-        self,
-        ids: list[int],
-        features: Tensor,
-        start: int,
-        depth: int,
-        heat: float,
-        noise: Tensor | None,
-        distributions: bool = False,
-    ) -> TokenTree:
-        """Returns the tree after a text.
+    def __call__(self, texts: Sequence[HeadText], heat: float, distributions: bool) -> list[TokenTree]:
+        """Returns the tree after each text.
 
         Args:
-            ids, features: (T,) and (T - 1, 3·D_t), of the whole text.
-            start: the first position that is not in the cache.
             heat: the temperature.
-            noise: (depth, V_d)
-            distributions: whether the tree contains the head's own distributions.
+            distributions: whether the trees contain the head's own distributions.
         Raises: ContextFull for a text longer than the target's context, or if the memory is full.
         """
+        return [self._tree_after(text, heat, distributions) for text in texts]
+
+    def _tree_after(self, text: HeadText, heat: float, distributions: bool) -> TokenTree:
+        ids, features, depth, noise = text
         if len(ids) - 1 > self._columns:
             raise ContextFull(f"A text of {len(ids)} tokens given; the head has room for {self._columns + 1}.")
+        known, self._known = self._known, []  # until the new positions are in the cache
+        _, placed, (start,) = place(known, [ids])
         new = ids[start + 1 :]
         while len(new) > FEW:
             count = min(len(new) - 1, CHUNK)
@@ -95,8 +94,8 @@ class StaticTrees:
         if distributions:
             (likelihood, rows), logits = (part.to("cpu", copy=True) for part in parts)
             own = HeadDistributions(likelihood, rows.long(), logits)
-        found = tokens.long().tolist(), parents.long().tolist(), confidences.tolist()
-        return with_distributions(*found, own, self._host_vocabulary, heat)
+        self._known = placed
+        return tree_of(Grown(tokens.long(), parents.long(), confidences, own), self._host_vocabulary, heat)
 
     def close(self) -> None:
         self._graphs.clear()
@@ -133,21 +132,21 @@ class StaticTrees:
 
         def advance(level: int, tokens: Tensor, outputs: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
             end = level * b  # columns of the tree after this pass
-            sees = torch.cat((F.pad(seen, (0, T - end)), text), 1)
+            sees = torch.cat((F.pad(seen[0], (0, T - end)), text), 1)
             columns_of = torch.arange(end - b, end, device=self._device)
-            outputs = self._pass(tokens, outputs, (length + level - 1).expand(b), columns_of, sees)
-            return outputs, self._head.logits(outputs).float()
+            made = self._pass(tokens[0], outputs[0], (length + level - 1).expand(b), columns_of, sees)
+            return made[None], self._head.logits(made).float()[None]
 
-        ids, parents, confidences, own = grow(
+        ((ids, parents, confidences, own),) = grow(
             output,
             self._head.logits(output).float(),
             self._vocabulary,
             advance,
             beam=b,
-            depth=depth,
+            depths=[depth],
             most=self._most,
             temperature=self._heat,
-            noise=self._noise if noised else None,
+            noise=self._noise[:, None] if noised else None,
             distributions=distributions,
         )
         tree = torch.stack((ids.float(), parents.float(), confidences))  # ids are exact below 2²⁴
