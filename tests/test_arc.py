@@ -708,6 +708,18 @@ def test_levels_that_failed_at_first_are_tried_again() -> None:
     assert 20 < waited < 200
 
 
+def test_drafting_that_is_too_dear_for_one_text_may_pay_for_several_together() -> None:
+    """The time of a level is measured apart for each number of texts; a text's share decides."""
+    memory = Memory()
+    memory.levels.took(24.0, 4, 1)
+    memory.levels.took(24.0, 12, 3)
+    assert (memory.levels.ms(1), memory.levels.ms(3), memory.levels.ms(2)) == (6.0, 2.0, 0.0)
+    drafter, budget = NgramDrafter(), Budget(memory, lambda n: 2.0 + 0.001 * n)
+    assert budget.limits(drafter, 6, 32, 12, 1) is None
+    assert budget.limits(drafter, 6, 32, 12, 3) is not None
+    assert budget.limits(drafter, 6, 32, 12, 2) == (1, 16)  # one level, to measure its time
+
+
 @given(trees(), st.floats(0.01, 2))
 def test_the_chosen_size_has_the_most_expected_tokens_per_millisecond(tree: TokenTree, slope: float) -> None:
     def cost(n: int) -> float:

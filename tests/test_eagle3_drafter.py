@@ -28,6 +28,7 @@ from core.speculative import generate
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Moment, eagle3_static
 from core.speculative.drafters.eagle3 import Eagle3Drafter
+from core.speculative.drafters.eagle3_columns import Known, place
 from core.speculative.drafters.eagle3_cpu import CompiledHead, CpuTrees, PlainHead
 from core.speculative.drafters.eagle3_tree import SHARPER, most_probable
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
@@ -243,6 +244,137 @@ def test_what_is_proposed_is_the_likeliest_of_what_was_looked_at(model: Language
     assert all(
         many.confidence[a] >= many.confidence[b] - 1e-6 for places in children.values() for a, b in pairwise(places)
     )
+
+
+# ---------------------------------------------------------------- several texts
+
+
+def columns_hold_their_texts(held: list[tuple[int, ...]], texts: list[Known]) -> bool:
+    """Whether each column contains the position, and so the whole text up to it, that it is said to contain."""
+    return all(
+        held[column] == tuple(known.ids[: place + 2]) for known in texts for place, column in enumerate(known.columns)
+    )
+
+
+@given(data=st.data())
+def test_texts_with_a_common_beginning_share_its_columns(data: st.DataObject) -> None:
+    """Texts that grow, are cut back, are dropped, or are the same: each finds its positions, computed once."""
+    token, held, known = st.integers(0, 2), list[tuple[int, ...]](), list[Known]()
+    for _ in range(data.draw(st.integers(1, 4))):
+        stems = [known.ids[: data.draw(st.integers(0, len(known.ids)))] for known in known] + [[]]
+        texts = [
+            data.draw(st.sampled_from(stems)) + data.draw(st.lists(token, min_size=2, max_size=6))
+            for _ in range(data.draw(st.integers(1, 4)))
+        ]
+        before = len(held)
+        kept, known, starts = place(known, texts)
+        held = [held[column] for column in kept]
+        fresh = [
+            tuple(ids[: at + 2]) for ids, start in zip(texts, starts, strict=True) for at in range(start, len(ids) - 1)
+        ]
+        held += fresh
+        assert len(kept) <= before and [each.ids for each in known] == texts
+        assert columns_hold_their_texts(held, known)
+        assert len(fresh) == len(set(fresh))  # nothing is computed twice in one pass
+        assert {each.columns[-1] for each in known} <= set(range(len(kept), len(held)))  # every text has an output
+        assert len(fresh) == len(held) - len(kept)
+
+
+class Counted:
+    """A head that notes the number of positions of each of its passes."""
+
+    def __init__(self, head: Any) -> None:
+        self._head, self.keep, self.fuse, self.passes = head, head.keep, head.fuse, list[int]()
+
+    def __call__(self, embeddings: torch.Tensor, *inputs: Any) -> Any:
+        self.passes.append(len(embeddings))
+        return self._head(embeddings, *inputs)
+
+
+def test_one_pass_of_the_head_for_each_level_serves_all_texts(model: LanguageModel) -> None:
+    """The common beginning is read once, then the new tokens of all texts in one pass."""
+    drafter = Eagle3Drafter(head_for(model), model, beam=3)
+    assert isinstance(drafter._trees, CpuTrees)
+    counted = drafter._trees._head = Counted(drafter._trees._head)  # type: ignore[assignment]
+    texts = [[*PREFIX, n] for n in range(3)]
+
+    def draft(depths: list[int]) -> list[int]:
+        moments = []
+        for text in texts:
+            sequence = model.open()
+            sequence.feed(text[:-1])
+            moments.append(Moment(list(text), sequence.features, Dice(3, len(moments))))
+        counted.passes.clear()
+        drafter.draft_all(moments, depths, [np.random.default_rng(0)] * len(texts))
+        return list(counted.passes)
+
+    assert draft([4, 4, 4]) == [len(PREFIX) - 1 + 3, 9, 9, 9]
+    texts = [[*text, *new] for text, new in zip(texts, ([7], [8, 9, 10], [11, 12]), strict=True)]
+    assert draft([4, 4, 4]) == [6, 9, 9, 9]
+    texts = [[*texts[0], 20, 21], [*texts[2], 22]]  # one text has ended
+    assert draft([2, 5]) == [3, 6, 3, 3, 3]  # and one has room for fewer levels
+
+
+@pytest.mark.parametrize("engine", ["plain", "compiled", "static"])
+@settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,  # where two paths are as likely to the last digit, either may come first
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_trees_drafted_together_are_those_of_each_text_alone(
+    model: LanguageModel, plain_layers: LanguageModel, replayed: None, engine: str, data: st.DataObject
+) -> None:
+    """For texts that grow at different speeds, end early, are cut back or are the same, at any depths."""
+    target = {"plain": model, "compiled": model, "static": behind_a_static_cache(plain_layers)}[engine]
+    head = head_for(model, width=16 if engine == "compiled" else None)
+    drafter = Eagle3Drafter(head, target, beam=4, depth=5, most=12)
+    token = st.integers(0, VOCAB - 1)
+    texts = [[*PREFIX, 3, 4] for _ in range(data.draw(st.integers(1, 4), label="texts"))]
+    for _ in range(data.draw(st.integers(1, 4), label="cycles")):
+        if len(texts) > 1 and data.draw(st.booleans(), label="one ends"):
+            texts.pop(data.draw(st.integers(0, len(texts) - 1)))
+        texts = [text[: len(text) - data.draw(st.integers(0, 2), label="cut")] for text in texts]
+        texts = [[*text, *data.draw(st.lists(token, max_size=4), label="new")] for text in texts]
+        depths = [data.draw(st.integers(0, 6), label="levels") for _ in texts]
+        dice, heat = data.draw(st.sampled_from([(False, 1.0), (True, 1.0), (True, 0.5)]), label="dice and temperature")
+        whole = data.draw(st.booleans(), label="whole")
+        moments = []
+        for n, text in enumerate(texts):
+            sequence = target.open()
+            sequence.feed(text[:-1])
+            assert sequence.features is not None
+            moments.append(Moment(text, sequence.features.clone(), Dice(1, n) if dice else None, heat, whole))
+            sequence.close()
+        chances = [np.random.default_rng(0) for _ in texts]
+        together = drafter.draft_all(moments, depths, chances)
+        for tree, moment, depth, chance in zip(together, moments, depths, chances, strict=True):
+            single = Eagle3Drafter(head, target, beam=4, depth=5, most=12)
+            alone = single.draft(moment, depth, chance)
+            single.close()
+            assert (tree.ids, tree.parents) == (alone.ids, alone.parents)
+            assert tree.confidence == pytest.approx(alone.confidence, rel=1e-3)
+            assert bool(tree.ids) == (depth > 0)
+            if whole and depth:
+                assert tree.likelihood == pytest.approx(alone.likelihood, rel=1e-3)
+                assert set(tree.own) == set(alone.own)
+                for parent, q in tree.own.items():
+                    assert q.over(VOCAB) == pytest.approx(alone.own[parent].over(VOCAB), abs=1e-4)
+    drafter.close()
+
+
+def test_texts_that_are_sampled_differently_may_be_drafted_for_in_one_call(model: LanguageModel) -> None:
+    head = head_for(model)
+    sequence = model.open()
+    drafter = Eagle3Drafter(head, model, beam=3, depth=3)
+    sequence.feed(PREFIX[:-1])
+    ways: list[tuple[Dice | None, float]] = [(Dice(1), 1.0), (None, 1.0), (Dice(1), 0.5), (Dice(2), 1.0)]
+    moments = [Moment(PREFIX, sequence.features, dice, heat) for dice, heat in ways]
+    chances = [np.random.default_rng(0)] * 4
+    together = drafter.draft_all(moments, [3] * 4, chances)
+    alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3, chances[0]) for moment in moments]
+    assert [(tree.ids, tree.parents) for tree in together] == [(tree.ids, tree.parents) for tree in alone]
 
 
 # ---------------------------------------------------------------- on a static cache

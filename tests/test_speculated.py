@@ -8,12 +8,15 @@ import numpy as np
 import pytest
 
 from core.controls import MODES
+from core.dice import Dice
 from core.drafting.drafts import Options
 from core.drafting.speculated import Speculation, Speculator
 from core.modes import Mode, begin
 from core.samplers import Chain, Temperature, TopK
 from core.samplers.greedy import Greedy
 from core.speculative.drafters.base import Drafter, Moment
+from core.speculative.generate import Text, cycles
+from core.speculative.options import SpeculationOptions
 from core.speculative.tree import TokenTree
 from tests.table_model import TableModel, chain
 
@@ -191,3 +194,54 @@ def test_one_token_is_a_draft():
         assert state.done
         assert all(len(ids) == 1 for ids in made.ids)
         sequence.close()
+
+
+def test_the_drafter_is_called_once_for_all_drafts_of_a_pass():
+    """Its time is divided among them."""
+    model = TableModel(seed=2)
+    mode, by = speculating(model, "sampled", tree_size=4)
+    asked: list[int] = []
+
+    class Together(Guess):
+        def draft_all(self, moments, depths, chances):
+            asked.append(len({id(moment.ids) for moment in moments}))
+            return super().draft_all(moments, depths, chances)
+
+    by.drafter = Together(model)
+    steps, passes = drafts(model, mode)
+    plain, _ = drafts(model, Mode("sampled"))
+    assert [draft.ids for draft in steps[-1].drafts] == [draft.ids for draft in plain[-1].drafts]
+    assert asked[0] == 3 and asked == sorted(asked, reverse=True)
+    assert passes - 1 <= len(asked) <= passes  # a last pass may have room for one token alone
+    assert by.drafter.seen == sum(asked)
+
+
+def test_the_time_of_drafting_is_divided_among_the_texts(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("core.speculative.generate.time.perf_counter", lambda: now)
+
+    class Slow(Guess):
+        calls = 0
+
+        def draft_all(self, moments, depths, chances):
+            nonlocal now
+            now, self.calls = now + 0.006, self.calls + 1
+            return super().draft_all(moments, depths, chances)
+
+    model = TableModel(seed=2)
+    drafter, texts = Slow(model), []
+    for draft in range(3):
+        sequence = model.open()
+        p = model.after(PREFIX).softmax(0).double().numpy()
+        sequence.sync(PREFIX)
+        texts.append(Text(sequence, [*PREFIX, draft], len(PREFIX) + 1 + LENGTH, p, dice=Dice(7, draft)))
+    running = cycles(texts, SpeculationOptions(tree_size=4, stop_ids=frozenset()), drafter)
+    rows, _ = next(running)
+    assert [text.statistics.drafting for text in texts] == [0.0] * 3
+    while rows:
+        rows, _ = running.send((model.forward(rows), 0.01 * len(rows)))
+        if texts[0].statistics.cycles == 1:
+            assert [text.statistics.drafting for text in texts] == pytest.approx([0.002] * 3)
+            assert [text.statistics.seconds for text in texts] == pytest.approx([0.012] * 3)
+    assert sum(text.statistics.drafting for text in texts) == pytest.approx(0.006 * drafter.calls)
+    assert {len(text.ids) for text in texts} == {len(PREFIX) + 1 + LENGTH}

@@ -324,9 +324,7 @@ def cycles(
             drafted = drafter.draft_all(moments, levels, [chances[n] for n in limits])
             seconds = time.perf_counter() - began
             drafting |= dict.fromkeys(limits, seconds / len(limits))
-            if all(
-                texts[n].statistics.cycles for n in limits
-            ):  # the first draft reads whole texts, so it doesn't count
+            if all(texts[n].statistics.cycles for n in limits):  # the first draft reads whole texts and does not count
                 memory.levels.took(seconds * 1000, sum(levels), len(going))
             for (n, (_, most)), tree in zip(limits.items(), drafted, strict=True):
                 s = texts[n].statistics
