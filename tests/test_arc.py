@@ -40,7 +40,7 @@ from core.speculative import (
 )
 from core.speculative import acceptance as rules
 from core.speculative.arc import Pruning, kept, local_tolerance_score, normalised_entropy, risk
-from core.speculative.budget import Estimates, Levels, best_size
+from core.speculative.budget import Budget, Estimates, Levels, best_size
 from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint, for_model, user_file
 from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
 from core.speculative.drafters import Moment
@@ -713,7 +713,7 @@ def test_drafting_that_is_too_dear_for_one_text_may_pay_for_several_together() -
     memory = Memory()
     memory.levels.took(24.0, 4, 1)
     memory.levels.took(24.0, 12, 3)
-    assert (memory.levels.ms(1), memory.levels.ms(3), memory.levels.ms(2)) == (6.0, 2.0, 0.0)
+    assert [memory.levels.ms(texts) for texts in (1, 3, 2)] == pytest.approx([6, 2, 0])
     drafter, budget = NgramDrafter(), Budget(memory, lambda n: 2.0 + 0.001 * n)
     assert budget.limits(drafter, 6, 32, 12, 1) is None
     assert budget.limits(drafter, 6, 32, 12, 3) is not None

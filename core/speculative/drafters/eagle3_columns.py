@@ -41,7 +41,7 @@ class Placed(NamedTuple):
     starts: list[int]
 
 
-def place(known: Sequence[Known], texts: Sequence[list[int]]) -> Placed:
+def arrange(known: Sequence[Known], texts: Sequence[list[int]]) -> Placed:
     """Returns the columns of texts of at least two tokens, after those that the cache contains.
 
     The last position of every text gets a column that must be computed, also if the cache contains it, because its

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from core.models.native import Compiled, LayerMaps, Line, Shape, why_not_width
-from core.speculative.drafters.eagle3_columns import Known, place
+from core.speculative.drafters.eagle3_columns import Known, arrange
 from core.speculative.drafters.eagle3_tree import HeadText, grow, tree_of
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
@@ -45,7 +45,7 @@ class CpuTrees:
         order = sorted(range(len(texts)), key=lambda n: -texts[n].depth)
         texts = [texts[n] for n in order]
         known, self._known = self._known, []  # until the new positions are in the cache
-        kept, placed, starts = place(known, [text.ids for text in texts])
+        kept, placed, starts = arrange(known, [text.ids for text in texts])
         self._head.keep(kept)
         outputs, logits, sees = self._read(texts, placed, starts, len(kept))
         self._known = placed

@@ -27,7 +27,7 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models.capture import Graphs, bucket
 from core.models.static import CHUNK, COLUMNS, FEW, StaticModel
-from core.speculative.drafters.eagle3_columns import Known, place
+from core.speculative.drafters.eagle3_columns import Known, arrange
 from core.speculative.drafters.eagle3_tree import Grown, HeadDistributions, HeadText, grow, tree_of
 from core.speculative.eagle3 import Eagle3Head
 from core.speculative.tree import TokenTree
@@ -71,7 +71,7 @@ class StaticTrees:
         if len(ids) - 1 > self._columns:
             raise ContextFull(f"A text of {len(ids)} tokens given; the head has room for {self._columns + 1}.")
         known, self._known = self._known, []  # until the new positions are in the cache
-        _, placed, (start,) = place(known, [ids])
+        _, placed, (start,) = arrange(known, [ids])
         new = ids[start + 1 :]
         while len(new) > FEW:
             count = min(len(new) - 1, CHUNK)
