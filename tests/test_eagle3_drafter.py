@@ -363,6 +363,20 @@ def test_trees_drafted_together_are_those_of_each_text_alone(
     drafter.close()
 
 
+@pytest.mark.parametrize("width", [None, 16])
+def test_texts_that_are_equal_may_be_drafted_for_in_one_call(model: LanguageModel, width: int | None) -> None:
+    """The head reads the text once; only the dice differ."""
+    head = head_for(model, width=width)
+    drafter, chances = Eagle3Drafter(head, model, beam=3, depth=3), [np.random.default_rng(0)] * 4
+    sequence = model.open()
+    for text in (PREFIX, [*PREFIX, 7], [*PREFIX, 7]):
+        sequence.sync(text[:-1])
+        moments = [Moment(text, sequence.features, Dice(n)) for n in range(4)]
+        together = drafter.draft_all(moments, [3] * 4, chances)
+        alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3, chances[0]) for moment in moments]
+        assert [(tree.ids, tree.parents) for tree in together] == [(tree.ids, tree.parents) for tree in alone]
+
+
 def test_texts_that_are_sampled_differently_may_be_drafted_for_in_one_call(model: LanguageModel) -> None:
     head = head_for(model)
     sequence = model.open()

@@ -100,9 +100,10 @@ class CpuTrees:
         mask = sees.repeat_interleave(torch.tensor(counts), 0)
         for begin, n in zip(accumulate(counts, initial=0), counts, strict=False):
             mask[begin : begin + n, past + begin : past + begin + n].tril_()
-        last = torch.tensor([columns[-1] - past for _, columns in placed])
+        # Equal texts have one last position.
+        last, of_text = torch.tensor([columns[-1] - past for _, columns in placed]).unique(return_inverse=True)
         outputs, logits = self._head(self._embeddings[ids], self._head.fuse(features), positions, past, mask, last)
-        return outputs[last], logits, sees
+        return outputs[last][of_text], logits[of_text], sees
 
     def close(self) -> None:
         """Does nothing: all memory belongs to this object."""
