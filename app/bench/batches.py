@@ -25,7 +25,7 @@ from core.speculative.eagle3 import Eagle3Head, HeadError
 from core.speculative.generate import Statistics, Text, cycles
 from core.speculative.options import SpeculationOptions
 
-BATCHES = (1, 2, 4, 8, 16)
+BATCHES = (1, 2, 3, 4, 8, 16)  # the page has three drafts by default
 PROPOSALS = (2, 4, 8)  # γ, of each text in a pass
 LENGTH = 32  # tokens of each text
 PREFIX = 32

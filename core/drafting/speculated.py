@@ -113,7 +113,6 @@ def speculated(
     as_set = TargetSampling(o.tau, o.rule)
     made.check(model, by.drafter, as_set)
     sure = greedy or as_set.greedy  # without noise, which drafters would otherwise predict
-
     heat = None if sure else as_set.heat
 
     def begun(draft: Draft) -> Text:
