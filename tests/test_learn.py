@@ -356,6 +356,11 @@ def test_a_short_text_is_trained_several_times_and_a_state_continues_with_fewer(
     store: PersonalStore, fresh: Load
 ) -> None:
     assert [personal.recipe_for(pieces).epochs for pieces in (1, 17, 60, 100, 1000)] == [4, 4, 3, 2, 1]
+    usual = AdapterRecipe().rate
+    rates = [personal.recipe_for(pieces).rate / usual for pieces in (1, 17, 20, 32, 40, 60, 1000)]
+    assert rates == pytest.approx([2, 2, 2, 1.25, 1, 1, 1]), (
+        "a text too short for enough steps is learned at a higher rate"
+    )
     outcome_of(learn(store, fresh(), recipe=QUICK))
     more = outcome_of(learn(store, fresh(), recipe=replace(QUICK, epochs=2)))
     assert not more.new

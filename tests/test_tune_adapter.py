@@ -34,7 +34,7 @@ from training.adapter import AdapterRecipe, Student
 from training.personal import recipe_for
 
 QUICK = AdapterRecipe(length=32, rate=1e-2, epochs=2)
-SOME = ("rate 0.002", "general text 0.5")
+SOME = ("rate 0.004", "general text 0.5")
 
 
 def letters(count: int, alphabet: str) -> str:
@@ -164,7 +164,7 @@ def test_the_command_compares_settings_and_a_later_run_resumes(
     rows = run()
     assert [*rows] == [SHIPPED, *SOME]
     assert {row["folds"] for row in rows.values()} == {2}
-    faster, mixed = rows["rate 0.002"], rows["general text 0.5"]
+    faster, mixed = rows["rate 0.004"], rows["general text 0.5"]
     assert faster["ln_p_more"] == pytest.approx(faster["ln_p"] - rows[SHIPPED]["ln_p"], abs=2e-4)
     assert faster["ln_p_more"] > 2 * faster["ln_p_error"] > 0
     assert mixed["general"] > 2 * max(rows[SHIPPED]["general"], 0), (

@@ -39,7 +39,8 @@ WINDOW, CONTEXT = 256, 64  # tokens of a held-out window, and those at its begin
 BLOCK = 64  # tokens: adjacent tokens depend on each other, so the standard error is that of means over blocks
 MOST_WINDOWS = 48  # held-out windows, evenly spaced
 CURVE_WINDOWS = 6  # of them for the curve during training
-LEAST_STEPS, MOST_EPOCHS = 40, 4  # of the optimiser; docs/personal-stores.md has the figures
+LEAST_STEPS, MOST_EPOCHS = 40, 4  # of the optimiser; docs/evaluation.md has the figures
+MOST_RATE = 2.0  # times the usual learning rate, for texts too short for that many steps
 STRENGTHS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.65, 0.8, 1.0)
 MOST_COST = 0.01  # of the mean ln p of general text
 SAVE_EVERY = 60.0  # seconds
@@ -214,10 +215,13 @@ def allowed_strength(
 
 
 def recipe_for(pieces: int) -> AdapterRecipe:
-    """Returns the hyperparameters for a number of pieces: a short text is trained several times."""
+    """Returns the hyperparameters for a number of pieces: a short text is trained several times, and with a higher
+    learning rate if that is still few steps."""
     usual = AdapterRecipe()
     epochs = math.ceil(LEAST_STEPS * usual.batch / max(pieces, 1))
-    return replace(usual, epochs=min(max(epochs, usual.epochs), MOST_EPOCHS))
+    epochs = min(max(epochs, usual.epochs), MOST_EPOCHS)
+    missing = LEAST_STEPS * usual.batch / max(epochs * pieces, 1)  # times as many steps would be enough
+    return replace(usual, epochs=epochs, rate=usual.rate * min(max(missing, 1.0), MOST_RATE))
 
 
 def split(documents: Sequence[list[int]], learnt: int = 0) -> tuple[list[list[int]], list[list[int]]]:
