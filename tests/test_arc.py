@@ -714,7 +714,7 @@ def test_drafting_that_is_too_dear_for_one_text_may_pay_for_several_together() -
     memory.levels.took(24.0, 4, 1)
     memory.levels.took(24.0, 12, 3)
     assert [memory.levels.ms(texts) for texts in (1, 3, 2)] == pytest.approx([6, 2, 0])
-    drafter, budget = NgramDrafter(), Budget(memory, lambda n: 2.0 + 0.001 * n)
+    drafter, budget = NgramDrafter(), Budget(memory, lambda n: 2.0 + 0.001 * n, lambda: 2.0)
     assert budget.limits(drafter, 6, 32, 12, 1) is None
     assert budget.limits(drafter, 6, 32, 12, 3) is not None
     assert budget.limits(drafter, 6, 32, 12, 2) == (1, 16)  # one level, to measure its time

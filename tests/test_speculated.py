@@ -15,6 +15,7 @@ from core.drafting.speculated import Speculation, Speculator
 from core.modes import Mode, begin
 from core.samplers import Chain, Temperature, TopK
 from core.samplers.greedy import Greedy
+from core.speculative.budget import Memory
 from core.speculative.drafters.base import Drafter, Moment
 from core.speculative.generate import Text, cycles
 from core.speculative.options import SpeculationOptions
@@ -217,6 +218,43 @@ def test_the_drafter_is_called_once_for_all_drafts_of_a_pass():
     assert by.drafter.seen == sum(asked)
 
 
+def three_texts(model: TableModel) -> list[Text]:
+    texts = []
+    for draft in range(3):
+        sequence = model.open()
+        p = model.after(PREFIX).softmax(0).double().numpy()
+        sequence.sync(PREFIX)
+        texts.append(Text(sequence, [*PREFIX, draft], len(PREFIX) + 1 + LENGTH, p, dice=Dice(7, draft)))
+    return texts
+
+
+@pytest.mark.parametrize("stop", [frozenset(), STOP])
+@pytest.mark.parametrize("proposing", [True, False])
+def test_what_speculation_saves_is_counted_against_plain_decoding_of_all_texts(monkeypatch, proposing, stop):
+    """Every pass takes 1 ms. A text that is done early leaves its share to the others; one that the model ends would
+    have ended in plain decoding, too."""
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    model, memory = TableModel(seed=2), Memory()
+    drafter, texts = Guess(model), three_texts(model)
+    if not proposing:
+        drafter.draft = lambda *moment: TokenTree()  # type: ignore[method-assign]
+    running = cycles(texts, SpeculationOptions(stop_ids=stop), drafter, lambda n: 1.0, memory)
+    rows, _ = next(running)
+    passes, lost = 0, 0.0
+    while rows:
+        unstopped = sum(text.ids[-1] not in stop for text in texts)
+        before = sum(text.statistics.tokens for text in texts)
+        rows, _ = running.send((model.forward(rows), 0.001))
+        passes += 1
+        lost += unstopped - (sum(text.statistics.tokens for text in texts) - before)
+    assert memory.lost == pytest.approx(lost, abs=1e-6)
+    if not proposing:
+        assert memory.lost == pytest.approx(0)
+    elif not stop:
+        assert memory.lost == pytest.approx(3 * passes - 3 * LENGTH)
+        assert {len(text.ids) for text in texts} == {len(PREFIX) + 1 + LENGTH}
+
+
 def test_the_time_of_drafting_is_divided_among_the_texts(monkeypatch):
     now = 0.0
     monkeypatch.setattr(time, "perf_counter", lambda: now)
@@ -230,12 +268,7 @@ def test_the_time_of_drafting_is_divided_among_the_texts(monkeypatch):
             return super().draft_all(moments, depths, chances)
 
     model = TableModel(seed=2)
-    drafter, texts = Slow(model), []
-    for draft in range(3):
-        sequence = model.open()
-        p = model.after(PREFIX).softmax(0).double().numpy()
-        sequence.sync(PREFIX)
-        texts.append(Text(sequence, [*PREFIX, draft], len(PREFIX) + 1 + LENGTH, p, dice=Dice(7, draft)))
+    drafter, texts = Slow(model), three_texts(model)
     running = cycles(texts, SpeculationOptions(tree_size=4, stop_ids=frozenset()), drafter)
     rows, _ = next(running)
     assert [text.statistics.drafting for text in texts] == [0.0] * 3

@@ -177,18 +177,24 @@ class FixedBudget:
 class Budget(FixedBudget):
     """The number of proposals with the highest expected speed."""
 
-    def __init__(self, memory: Memory, cost: Curve) -> None:
+    def __init__(self, memory: Memory, cost: Curve, plain: Callable[[], float]) -> None:
+        """
+        Args:
+            cost: ms of a pass over n tokens; a text's share, if several share a pass.
+            plain: ms of a step of plain decoding, which is `cost(1)` while no text has reached its full length. Texts
+                get there in fewer passes with speculation, and leave the following passes to the others.
+        """
         super().__init__(0)
-        self.memory, self._cost = memory, cost  # a text's share, if several share a pass
+        self.memory, self._cost, self._plain = memory, cost, plain
         self._pace = 1.0  # the current duration of passes, as a share of the curve's
 
     def limits(self, drafter: Drafter, depth: int, most: int, left: int, texts: int) -> tuple[int, int] | None:
-        cost, memory, most = self._cost, self.memory, min(drafter.most, most)
+        cost, plain, memory, most = self._cost, self._plain(), self.memory, min(drafter.most, most)
         slack = SLACK * max(memory.tokens + left, GRACE) - memory.lost
-        while most and cost(1 + most) > (1 + slack) * cost(1):
+        while most and cost(1 + most) > cost(1) + slack * plain:
             most -= 1  # until one pass loses at most the slack
         # A text's share of the time of drafting one level, in steps of plain decoding.
-        level = memory.levels.ms(texts) / (cost(1) * self._pace)
+        level = memory.levels.ms(texts) / (plain * self._pace)
         if not most or level > slack:
             return None
         depth = min(depth, int(slack / level)) if level else 1  # one level, to measure its time
@@ -209,4 +215,4 @@ class Budget(FixedBudget):
         self._pace = pace if first else 0.8 * self._pace + 0.2 * pace
         self.memory.tokens += tokens
         # The cost comes from the curve and not from the clock, so that other programs' load does not end speculation.
-        self.memory.lost += (self._cost(fed) + drafting / self._pace) / self._cost(1) - tokens
+        self.memory.lost += (self._cost(fed) + drafting / self._pace) / self._plain() - tokens

@@ -264,6 +264,7 @@ def cycles(
     stop = target.tokenizer.eos_ids if o.stop_ids is None else o.stop_ids
     tokens: list[list[Token]] = [[] for _ in texts]
     going: list[int] = []  # the places of the texts that are not at their end
+    unstopped = len(texts)  # the number of those without a token that ends them
 
     def over(text: Text) -> bool:
         return len(text.ids) >= text.end or text.ids[-1] in stop
@@ -273,7 +274,12 @@ def cycles(
         assert curve is not None
         return curve(len(going) * n) / len(going)
 
-    budget = FixedBudget(o.tree_size) if o.tree_size != "auto" else Budget(memory, cost)
+    def plain() -> float:
+        """Returns one text's share of the ms of a pass with one token per text, if no text were at its full length."""
+        assert curve is not None
+        return curve(unstopped) / unstopped
+
+    budget = FixedBudget(o.tree_size) if o.tree_size != "auto" else Budget(memory, cost, plain)
 
     def accept(n: int, tree: TokenTree, after: Tensor) -> list[int]:
         """Accepts proposals from the root downwards, and returns the path that the target's pass computed. Lossless:
@@ -305,6 +311,7 @@ def cycles(
             path.append(at)
 
     while going := [n for n, text in enumerate(texts) if not over(text)]:
+        unstopped = sum(text.ids[-1] not in stop for text in texts)
         # 1. Propose trees that leave room for the target's own tokens after them.
         limits: dict[int, tuple[int, int]] = {}  # the highest numbers of levels and of verified proposals
         for n in going:
