@@ -24,7 +24,7 @@ from core.controls import (
 from core.errors import InputError
 from core.options import DRAFTING, SEED, Control, Value
 
-Checked = Callable[[str, Mapping[str, object]], dict[str, Any]]
+Checked = Callable[[str, Mapping[str, object]], dict[str, Value]]
 
 
 def _field(control: Control) -> Any:

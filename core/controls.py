@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from core.chains import ALONE, names_of, refuse
 from core.errors import InputError
@@ -206,10 +205,13 @@ _ENTRIES = (
 
 CATALOG: dict[str, CatalogEntry] = {entry.name: entry for entry in _ENTRIES}
 
-# The defaults of the rules' classes. Top-W's class has its paper's values instead.
-RULE_DEFAULT: dict[str, dict[str, Any]] = {
-    name: {control.name: control.default for control in entry.controls} for name, entry in CATALOG.items()
-}
+
+def default_numbers(rule: str) -> dict[str, float]:
+    """The numbers among the defaults of a rule's controls, by name. The rule's class has the same defaults; that of
+    Top-W has its paper's instead."""
+    controls = CATALOG[rule].controls
+    return {control.name: control.default for control in controls if not isinstance(control.default, bool | str)}
+
 
 MODES = {
     "superposed": "All drafts in one pass per token: the fastest.",
@@ -392,7 +394,7 @@ def named(kind: str, name: str, known: Iterable[str]) -> None:
         raise InputError(f"{kind} {name!r} given; one of {', '.join(known)} expected.")
 
 
-def checked_rule(rule: str, values: Mapping[str, object], temperature: float = 1.0) -> dict[str, Any]:
+def checked_rule(rule: str, values: Mapping[str, object], temperature: float = 1.0) -> dict[str, Value]:
     """All values of the controls of a rule, or of all rules of a chain, defaults filled in. No two rules have a control
     of the same name. Raises InputError that names the invalid value, or the rules that cannot be combined."""
     _TEMPERATURE.checked(temperature)
@@ -417,19 +419,19 @@ def title_of(rule: str) -> str:
     return ", then ".join(entry.title for entry in entries_of(rule))
 
 
-def checked_mode(mode: str, values: Mapping[str, object]) -> dict[str, Any]:
+def checked_mode(mode: str, values: Mapping[str, object]) -> dict[str, Value]:
     """All values of a mode's own controls, defaults filled in. Raises InputError that names the invalid value."""
     return complete("mode", mode, {name: MODE_CONTROLS.get(name, ()) for name in MODES}, values)
 
 
-def checked_speculation(way: str, values: Mapping[str, object]) -> dict[str, Any]:
+def checked_speculation(way: str, values: Mapping[str, object]) -> dict[str, Value]:
     """All values of the controls of one way to speculate. Raises InputError that names the invalid value."""
     return complete("speculation", way, {name: controls for name, (_, controls) in SPECULATIONS.items()}, values)
 
 
 def complete(
     kind: str, chosen: str, controls: Mapping[str, Iterable[Control]], values: Mapping[str, object]
-) -> dict[str, Any]:
+) -> dict[str, Value]:
     """All values of a choice's controls, defaults filled in.
 
     Raises: InputError for an unknown choice or control, and for a value out of range.
@@ -452,7 +454,7 @@ STYLES = {
 }
 
 # Superposed Decoding by its paper: section 3, and appendix B's α and τ for Llama-2-7B.
-PAPER_METHOD: Mapping[str, Any] = {
+PAPER_METHOD: Mapping[str, Value] = {
     "distinct": False,
     "exact_steps": 0,
     "forks": 0,

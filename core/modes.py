@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from core.drafting.speculated import Speculation
 
-_DRAWN = checked_mode("sampled+superposed", {})
+_DRAWN = {name: int(value) for name, value in checked_mode("sampled+superposed", {}).items()}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, cast
 
 from core.errors import InputError
 
@@ -66,14 +66,14 @@ class Control:
         """The option with the range that links and presets of the page may use."""
         return replace(self, high=self.slider) if self.slider is not None and self.beyond else self
 
-    def checked(self, value: object) -> Any:
+    def checked(self, value: object) -> Value:
         """The value in its own type. Raises InputError that names the option."""
         if self.kind == "bool":
             if not isinstance(value, bool):
                 raise InputError(f"{self.flag} {value!r} given; true or false expected.")
             return value
         if self.choices:
-            if value not in self.choices:
+            if not isinstance(value, str) or value not in self.choices:
                 raise InputError(f"{self.flag} {value!r} given; one of {', '.join(self.choices)} expected.")
             return value
         number = value if isinstance(value, int | float) and type(value) is not bool and math.isfinite(value) else None
@@ -275,7 +275,32 @@ SEED = _number(
     modes=("sampled", "sampled+superposed"),
 )
 
+
+class Defaults(TypedDict):
+    """The types of the options' values, by name."""
+
+    k: int
+    length: int
+    reset_every: int
+    temperature: float
+    min_confidence: float
+    tau: float
+    exact_steps: int
+    forks: int
+    end_below: float
+    min_branch: float
+    refill: bool
+    verify: int
+    distinct: bool
+    ngrams: bool
+    mixing: Literal["linear", "geometric"]
+    alpha: float
+    personal_weight: float
+    seed: int
+
+
 # The defaults of the library's functions.
-DEFAULT: dict[str, Any] = {
-    control.name: control.default if control.library is None else control.library for control in (*_CONTROLS, SEED)
-}
+DEFAULT = cast(
+    Defaults,
+    {control.name: control.default if control.library is None else control.library for control in (*_CONTROLS, SEED)},
+)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from pydantic import ValidationError
@@ -22,7 +22,7 @@ from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
 from core.drafting.drafts import DraftOptions, Options
 from core.errors import InputError
 from core.ngram.counts import Counts
-from core.options import DRAFTING, SEED, Control
+from core.options import DEFAULT, DRAFTING, SEED, Control, Defaults
 from core.speculative.options import GenerateOptions, SpeculationOptions
 from core.superposed import superpose
 from core.text import shown
@@ -222,3 +222,11 @@ def test_the_page_is_told_the_defaults_of_rule_mode_seed_and_temperature() -> No
     )
     assert told["temperature"]["default"] == usual.temperature
     assert told["drawn"] == SEED.modes
+
+
+def test_every_default_has_the_type_that_is_declared_for_it() -> None:
+    declared = get_type_hints(Defaults)
+    assert list(declared) == list(DEFAULT)
+    for name, value in DEFAULT.items():
+        kind = declared[name]
+        assert value in get_args(kind) if get_args(kind) else isinstance(value, kind), name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor
 
@@ -23,7 +23,8 @@ from core.samplers.top_p import TopP
 from core.samplers.top_w import TopW
 from core.samplers.typical import Typical
 
-RULES: dict[str, type[Rule]] = {
+# `checked_rule` has checked the arguments, which are the controls of the rule.
+RULES: dict[str, Callable[..., Rule]] = {
     "greedy": Greedy,
     "top-k": TopK,
     "top-p": TopP,
@@ -77,11 +78,11 @@ def cuts(
         kind = RULES.get(entry.name)
         if kind is None:
             continue
-        own = {control.name: arguments[control.name] for control in entry.controls}
+        own: dict[str, object] = {control.name: arguments[control.name] for control in entry.controls}
         if entry.tie is not None and own.pop(entry.tie.by) == TIED:
             tied = [entry.tie.value(t) for t in (temperature if isinstance(temperature, Sequence) else [temperature])]
             own[entry.tie.control] = tied if isinstance(temperature, Sequence) else tied[0]
         if kind is TopW:
-            own["embeddings"] = embeddings.get(own["metric"]) if isinstance(embeddings, Mapping) else embeddings
+            own["embeddings"] = embeddings.get(str(own["metric"])) if isinstance(embeddings, Mapping) else embeddings
         found.append(kind(**own))
     return found

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from core.controls import RULE_DEFAULT
+from core.controls import default_numbers
 from core.samplers.base import PerRow, Rule, column, in_range, keep_where
 
-_DEFAULT = RULE_DEFAULT["min-p"]
+_DEFAULT = default_numbers("min-p")
 
 
 class MinP(Rule):

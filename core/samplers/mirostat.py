@@ -8,13 +8,13 @@ from collections import OrderedDict
 import torch
 from torch import Tensor
 
-from core.controls import RULE_DEFAULT
+from core.controls import default_numbers
 from core.samplers.base import PerRow, Rule, column, in_range, keep_where
 
 REMEMBERED = 64  # contexts with stored state: more than drafts times beams of any request
 
 
-_DEFAULT = RULE_DEFAULT["mirostat"]
+_DEFAULT = default_numbers("mirostat")
 
 
 class Mirostat(Rule):

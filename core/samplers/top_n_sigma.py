@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.controls import RULE_DEFAULT
+from core.controls import default_numbers
 from core.samplers.base import PerRow, Rule, column, in_range, keep_from
 
-_DEFAULT = RULE_DEFAULT["top-n-sigma"]
+_DEFAULT = default_numbers("top-n-sigma")
 
 
 class TopNSigma(Rule):

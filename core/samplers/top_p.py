@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.controls import RULE_DEFAULT
+from core.controls import default_numbers
 from core.samplers.base import PerRow, Rule, column, exponentials, in_range
 from core.samplers.radix import boundary, keep_best
 
-_DEFAULT = RULE_DEFAULT["top-p"]
+_DEFAULT = default_numbers("top-p")
 
 
 class TopP(Rule):

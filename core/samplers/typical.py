@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from core.controls import RULE_DEFAULT
+from core.controls import default_numbers
 from core.samplers.base import PerRow, Rule, column, in_range, keep_where
 from core.samplers.radix import boundary
 
-_DEFAULT = RULE_DEFAULT["typical"]
+_DEFAULT = default_numbers("typical")
 
 
 class Typical(Rule):
