@@ -112,7 +112,8 @@ def test_a_map_has_a_cell_for_each_pair_darker_for_a_greater_value():
     cells = {node[0].text: node for node in drawn.iter() if node.tag.endswith("rect")}
     shades = [float(cells[f"n = {n:g}, T = {t:g}: {v:g}"].get("fill-opacity", 0)) for (n, t), v in values.items()]
     assert shades == sorted(set(shades))
-    (mark,) = (node for node in drawn.iter() if node.tag.endswith("circle"))
+    mark, of_legend = (node for node in drawn.iter() if node.tag.endswith("circle"))
+    assert of_legend.get("fill") == mark.get("fill")
     left, right = (float(cells[f"n = {n}, T = 3: {v}"].get("x", 0)) for n, v in ((1, 2), (2, 4)))
     assert left < float(mark.get("cx", 0)) == pytest.approx(right, abs=0.2), "a point lies between the cells' middles"
 

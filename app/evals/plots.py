@@ -136,7 +136,8 @@ def heat(
     marks: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
     """Returns a map as an SVG group of WIDE × HIGH: a cell for each x and y, darker for a greater value, which its
-    tooltip says. Cells are equally wide whatever the steps of x and y. `marks` are points (x, y) by name."""
+    tooltip says. Cells are equally wide whatever the steps of x and y. `marks` are points (x, y) by
+    name, with a legend."""
     xs, ys = sorted({x for x, _ in values}), sorted({y for _, y in values})
     least, most = min(values.values()), max(values.values())
     wide, high = (WIDE - LEFT - RIGHT) / len(xs), (HIGH - TOP - BOTTOM) / len(ys)
@@ -164,12 +165,15 @@ def heat(
         parts.append(f'<text x="{LEFT - 6}" y="{at + 4:.1f}" text-anchor="end">{y:g}</text>')
     parts.append(f'<text x="{(LEFT + WIDE - RIGHT) / 2}" y="{HIGH - 8}" text-anchor="middle">{escape(x_label)}</text>')
     parts.append(f'<text x="8" y="{(TOP + HIGH - BOTTOM) / 2}">{escape(y_label)}</text>')
-    for name, (x, y) in (marks or {}).items():
+    legend = WIDE - RIGHT + 6
+    for n, (name, (x, y)) in enumerate((marks or {}).items(), 1):
         at = f"{LEFT + place(x, xs) * wide:.1f}", f"{HIGH - BOTTOM - place(y, ys) * high:.1f}"
-        parts.append(f'<circle cx="{at[0]}" cy="{at[1]}" r="4" fill="{HUES[1]}" stroke="#fff"/>')
-        parts.append(f'<text x="{float(at[0]) + 7:.1f}" y="{at[1]}" style="fill:{HUES[1]}">{escape(name)}</text>')
+        line = TOP + 44 + APART * n
+        for cx, cy in (at, (legend + 4, line - 4)):
+            parts.append(f'<circle cx="{cx}" cy="{cy}" r="4" fill="{HUES[n]}" stroke="#fff"/>')
+        parts.append(f'<text x="{legend + 12}" y="{line}">{escape(name)}</text>')
     for n, (says, value) in enumerate((("greatest", most), ("least", least))):
-        parts.append(f'<text x="{WIDE - RIGHT + 6}" y="{TOP + 12 + 16 * n}">{says}: {value:.3g}</text>')
+        parts.append(f'<text x="{legend}" y="{TOP + 12 + 16 * n}">{says}: {value:.3g}</text>')
     return "".join(parts)
 
 
