@@ -18,9 +18,9 @@ import numpy as np
 from core.speculative.drafters.base import Drafter
 from core.speculative.tree import TokenTree
 
-SLACK = 0.02  # share of plain decoding's time that speculation may lose
+SLACK = 0.004  # share of plain decoding's time that speculation may lose
 CHEAP = 0.05  # steps of plain decoding per level; from cheaper levels, proposals are selected after drafting
-GRACE = 128  # the tokens whose slack is granted at the start, so that the first estimates can be made
+GRACE = 640  # the tokens whose slack is granted at the start, so that the first estimates can be made
 
 Curve = Callable[[int], float]  # tokens of a pass -> ms
 
