@@ -335,7 +335,7 @@ class Learner:
             return "The system ended the training, probably because memory was short. Close other programs first.", True
         log.seek(0)
         lines = log.read().decode(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
         return f"The training ended with an error: {last[:SHOWN]}", True
 
     def _end(self, task: _Task, message: str, failed: bool = False) -> None:
