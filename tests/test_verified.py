@@ -18,7 +18,8 @@ from app.calibrate import cut, measured
 from app.evals import arc_risk, lossless
 from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
-from app.evals.verified import logprobs
+from app.evals.scores import Score
+from app.evals.verified import KS, MethodRun, judged, logprobs, methods
 from core.drafting.checked import Refined, refine, verified
 from core.drafting.checked import _open_rows as _rows
 from core.drafting.checked import depths_to_check as _depths_to_check
@@ -50,6 +51,15 @@ def test_the_evaluation_takes_the_probabilities_of_the_target() -> None:
         assert logprob == pytest.approx(math.log(softmax(MODEL.after(ids).numpy())[token]), abs=1e-6)
         ids.append(token)
     assert sequence.inputs == TEXT
+
+
+def test_the_report_has_the_perplexity_of_the_drafts_tokens() -> None:
+    runs = {
+        (name, k): MethodRun([Score("text", 1, 1, 0.0, 2.0)], [3], [math.log(0.5), math.log(0.125)])
+        for k in KS
+        for name in methods(MODEL, MODEL, None, k)
+    }
+    assert [row["perplexity"] for row in judged(runs).rows] == pytest.approx([4.0] * len(runs))
 
 
 # --- refining

@@ -163,9 +163,8 @@ def judged(runs: dict[tuple[str, int], MethodRun]) -> Report:
     report = Report("eval verified")
     for (name, k), run in runs.items():
         row = {"method": name, "k": k, **_against(run, runs[BRANCHING, k]), "tokens fed": fmean(run.fed)}
-        if run.logprobs:
-            row["perplexity"] = math.exp(-fmean(run.logprobs))
-        report.rows.append(row | summary(run.scores, range(1, 5)))
+        of_tokens = {"perplexity": math.exp(-fmean(run.logprobs))} if run.logprobs else {}
+        report.rows.append(row | summary(run.scores, range(1, 5)) | of_tokens)
     for k in KS:
         ratios = _against(runs[str(JUDGED[k]), k], runs[BRANCHING, k])
         report.target(f"matching prefix, verified / branching, k={k}", ratios["match / branching"], ">= 0.95")
