@@ -723,7 +723,7 @@ def test_drafting_that_is_too_dear_for_one_text_may_pay_for_several_together() -
 def test_proposals_that_are_never_accepted_cost_half_a_percent_in_the_long_run() -> None:
     """Whatever the estimates are: the account of what was lost limits the passes with proposals."""
     memory, drafter = Memory(), NgramDrafter()
-    budget = Budget(memory, lambda n: 1.0 + 0.1 * (n - 1))
+    budget = Budget(memory, lambda n: 1.0 + 0.1 * (n - 1), lambda: 1.0)
     for n in range(20_000):
         limits = budget.limits(drafter, 6, 32, 64 - n % 64, 1)
         fed = 1 + (limits is not None and limits[0] > 0 and limits[1] > 0)

@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import struct
 import sys
 import time
@@ -391,6 +392,18 @@ def test_a_long_text_in_every_row_is_held_once(tmp_path: Path) -> None:
     for _ in readers.read_file(File.at(tmp_path / "a.parquet"), Reading(lambda _: None)):
         most = max(most, pyarrow.total_allocated_bytes() - before)
     assert most < 24 << 20
+
+
+def test_names_of_parquet_columns_that_are_not_text_are_reported(tmp_path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["some words"]}), tmp_path / "sound.parquet")
+    content = (tmp_path / "sound.parquet").read_bytes()
+    places = [at.start() for at in re.finditer(b"text", content)]
+    assert len(places) > 1
+    reported = 0
+    for at in places:
+        (tmp_path / "a.parquet").write_bytes(content[:at] + b"\x80" + content[at + 1 :])
+        reported += bool(read(tmp_path / "a.parquet")[1])
+    assert reported
 
 
 def test_a_parquet_file_that_unpacks_without_end_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,7 +116,7 @@ def test_a_training_shows_how_far_it_is_and_ends_in_silence_if_the_adapter_helps
         ("say(refused='The disk is full.')", "The disk is full.", True),
         ("raise ValueError('no such layer')", "ended with an error: ValueError: no such layer", True),
         ("import os; os.kill(os.getpid(), 9)", "memory was short", True),
-        ("import os; os.write(1, b'{\"half\": '); os._exit(3)", "it said nothing", True),
+        ("import os; os.write(1, b'{\"half\": '); os._exit(3)", "no output", True),
     ],
 )
 def test_every_end_is_said_in_words(trained: Callable[..., Trained], script: str, message: str, failed: bool) -> None:

@@ -19,9 +19,9 @@ from app.evals.options import EvalOptions
 from app.evals.tune_adapter import (
     LATER,
     SHIPPED,
+    AdapterSetting,
     General,
     Judged,
-    Setting,
     folds_of,
     general_of,
     judged,
@@ -72,7 +72,7 @@ def options(tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pyt
 
 def test_each_setting_differs_from_the_shipped_recipe_in_one_hyperparameter() -> None:
     shipped, *others = settings(20)
-    assert shipped == Setting(SHIPPED, recipe_for(20))
+    assert shipped == AdapterSetting(SHIPPED, recipe_for(20))
     changed: dict[str, int] = {}
     for setting in others:
         assert setting.beside == (LATER if setting.later and setting.name != LATER else SHIPPED)
@@ -127,7 +127,7 @@ def test_a_setting_trains_what_its_name_says(tiny_folder: Callable[[str], Path])
             return loss(ids)
 
         student.loss = noted
-        *_, tokens = trained(student, replace(Setting("", QUICK), **changes), pieces, general)  # pyright: ignore[reportArgumentType]
+        *_, tokens = trained(student, replace(AdapterSetting("", QUICK), **changes), pieces, general)  # pyright: ignore[reportArgumentType]
         return order, tokens
 
     order, tokens = seen()
@@ -195,7 +195,12 @@ def test_a_study_ends_in_time_and_keeps_what_is_complete(options: EvalOptions) -
 
 
 def test_differences_are_paired_and_many_comparisons_need_a_larger_one() -> None:
-    every = [Setting(SHIPPED, QUICK), Setting("better", QUICK), Setting("noisy", QUICK), Setting("missing", QUICK)]
+    every = [
+        AdapterSetting(SHIPPED, QUICK),
+        AdapterSetting("better", QUICK),
+        AdapterSetting("noisy", QUICK),
+        AdapterSetting("missing", QUICK),
+    ]
     base = [-5.0, -1.0, -3.0, -2.0]
 
     def of(gains: list[float], strength: float = 1.0) -> Judged:

@@ -60,7 +60,7 @@ RESULTS = "tune-adapter.json"  # in the folder that is given with --learned
 
 
 @dataclass(frozen=True)
-class Setting:
+class AdapterSetting:
     """One way to train an adapter.
 
     Attributes:
@@ -122,30 +122,30 @@ class Judged:
     seconds: float
 
 
-Results = dict[tuple[Setting, int], Judged]  # by the setting and the fold's number
+Results = dict[tuple[AdapterSetting, int], Judged]  # by the setting and the fold's number
 
 
-def settings(pieces: int) -> list[Setting]:
+def settings(pieces: int) -> list[AdapterSetting]:
     """Returns the settings for a number of pieces, the shipped one first, then those that may matter most for their
     time."""
     usual = recipe_for(pieces)
     fewer, more = max(usual.epochs // 2, 1), 2 * usual.epochs
-    later = Setting(LATER, usual, later=True)
+    later = AdapterSetting(LATER, usual, later=True)
     found = [
-        Setting(SHIPPED, usual),
-        *(Setting(f"rate {rate:g}", replace(usual, rate=rate)) for rate in (2 * usual.rate, usual.rate / 2)),
-        Setting(f"epochs {fewer}", replace(usual, epochs=fewer)),
-        Setting("general text 0.25", usual, general=0.25),
-        Setting("all places", replace(usual, places=tuple(PROJECTIONS))),
-        Setting("places q, v", replace(usual, places=("q_proj", "v_proj"))),
-        *(Setting(f"rank {n}", replace(usual, rank=n)) for n in (2 * usual.rank, usual.rank // 2)),
-        Setting("general text 0.5", usual, general=0.5),
+        AdapterSetting(SHIPPED, usual),
+        *(AdapterSetting(f"rate {rate:g}", replace(usual, rate=rate)) for rate in (2 * usual.rate, usual.rate / 2)),
+        AdapterSetting(f"epochs {fewer}", replace(usual, epochs=fewer)),
+        AdapterSetting("general text 0.25", usual, general=0.25),
+        AdapterSetting("all places", replace(usual, places=tuple(PROJECTIONS))),
+        AdapterSetting("places q, v", replace(usual, places=("q_proj", "v_proj"))),
+        *(AdapterSetting(f"rank {n}", replace(usual, rank=n)) for n in (2 * usual.rank, usual.rank // 2)),
+        AdapterSetting("general text 0.5", usual, general=0.5),
         later,
         *(
             replace(later, name=f"{LATER}, replays {n}", recipe=replace(usual, replays=n), beside=LATER)
             for n in (0, 2 * usual.replays)
         ),
-        Setting(f"epochs {more}", replace(usual, epochs=more)),
+        AdapterSetting(f"epochs {more}", replace(usual, epochs=more)),
     ]
     return [setting for setting in found if setting.name != f"epochs {usual.epochs}"]
 
@@ -225,7 +225,7 @@ def general_of(kinds: Sequence[Sequence[list[int]]], length: int) -> General:
     return General(np.array(pieces), _spaced(windows, GENERAL_WINDOWS))
 
 
-def trained(student: Student, setting: Setting, pieces: np.ndarray, general: General) -> Iterator[int]:
+def trained(student: Student, setting: AdapterSetting, pieces: np.ndarray, general: General) -> Iterator[int]:
     """Trains the student as the setting says. Yields the number of tokens trained after every step. Raises InputError
     if there is too little general text."""
     count = round(setting.general * len(pieces))
@@ -257,7 +257,7 @@ def judge(
     return means_of_blocks(logs), means_of_blocks(gains)
 
 
-def judged(results: Results, every: Sequence[Setting]) -> Report:
+def judged(results: Results, every: Sequence[AdapterSetting]) -> Report:
     """Makes the report; a setting that was not measured has no figures."""
     report = Report("eval tune-adapter")
     surplus: dict[str, float] = {}  # in standard errors
@@ -291,7 +291,7 @@ def judged(results: Results, every: Sequence[Setting]) -> Report:
     return report
 
 
-def read_results(path: Path, identity: str, every: Sequence[Setting]) -> Results:
+def read_results(path: Path, identity: str, every: Sequence[AdapterSetting]) -> Results:
     """Returns the results of earlier runs with these settings. Raises InputError if they are of another model or
     text."""
     kept = read_json(path)
@@ -311,7 +311,7 @@ def write_results(path: Path, identity: str, results: Results) -> None:
     write_json(path, {"identity": identity, "results": rows})
 
 
-def _key(setting: Setting) -> str:
+def _key(setting: AdapterSetting) -> str:
     return json.dumps(asdict(setting), sort_keys=True)
 
 

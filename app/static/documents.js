@@ -640,7 +640,7 @@ function linkedDocument() {
 }
 
 /**
- * Scroll now, and once more after the browser has drawn the text, because it may scroll to the caret then.
+ * Scroll now, and again in the next two frames, because the browser may scroll to the caret when it draws the text.
  * @param {HTMLTextAreaElement} textarea
  * @param {number} top
  */
@@ -650,7 +650,10 @@ function scrollTo(textarea, top) {
     if (textarea.selectionStart === selectionStart && textarea.value === value) textarea.scrollTop = top;
   };
   apply();
-  requestAnimationFrame(apply);
+  requestAnimationFrame(() => {
+    apply();
+    requestAnimationFrame(apply);
+  });
 }
 
 /** @param {HTMLTextAreaElement} textarea */

@@ -41,7 +41,7 @@ def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], 
         first = row
         rows = max(shard.metadata.row_group(group).num_rows, 0)
         try:
-            _check_size(shard.metadata.row_group(group))
+            asked("", _check_size, shard.metadata.row_group(group))
             batches: Any = shard.iter_batches(_ROWS, row_groups=[group], columns=[names[0]], use_threads=False)
             while (batch := asked("", _next, batches)) is not None:
                 source.going()

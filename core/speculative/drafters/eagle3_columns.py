@@ -26,7 +26,7 @@ class Known(NamedTuple):
     columns: list[int]
 
 
-class Placed(NamedTuple):
+class Arrangement(NamedTuple):
     """Where several texts are in the cache.
 
     Attributes:
@@ -41,7 +41,7 @@ class Placed(NamedTuple):
     starts: list[int]
 
 
-def arrange(known: Sequence[Known], texts: Sequence[list[int]]) -> Placed:
+def arrange(known: Sequence[Known], texts: Sequence[list[int]]) -> Arrangement:
     """Returns the columns of texts of at least two tokens, after those that the cache contains.
 
     The last position of every text gets a column that must be computed, also if the cache contains it, because its
@@ -62,7 +62,7 @@ def arrange(known: Sequence[Known], texts: Sequence[list[int]]) -> Placed:
         fresh = len(ids) - 1 - len(columns)
         made.append(Known(list(ids), [*columns, *range(end, end + fresh)]))
         end += fresh
-    return Placed(kept, made, starts)
+    return Arrangement(kept, made, starts)
 
 
 def _shared(known: Known, ids: list[int]) -> list[int]:
