@@ -27,6 +27,7 @@ from app import learn_cli, personal_cli, sampling, speculation
 from app.cli import app
 from app.engine import Engine
 from app.evals import adapter as adapter_evaluation
+from app.evals import typing
 from app.evals.options import EvalOptions
 from app.evals.personal import newest
 from app.jobs import Job
@@ -50,7 +51,8 @@ from training import personal
 from training.adapter import AdapterRecipe, State, Student, Trainer
 from training.personal import LEAST, Outcome, Stage, joined, learn, mean_and_error, mixed_gains, split
 
-QUICK = AdapterRecipe(length=64, epochs=6, rate=1e-2)
+QUICK = AdapterRecipe(length=64, epochs=2, rate=1e-2)
+LONGER = replace(QUICK, epochs=6)
 Load = Callable[[], TorchModel]
 
 
@@ -125,11 +127,11 @@ def test_gradients_are_those_of_the_whole_computation(fresh: Load) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_training_lowers_the_loss_and_leaves_the_model_alone(fresh: Load, dtype: torch.dtype) -> None:
     pieces = pieces_of(8)
-    student = Student(fresh().layers.module, QUICK, dtype)
+    student = Student(fresh().layers.module, LONGER, dtype)
     window = torch.from_numpy(pieces[0])
     before = student.logprobs(window)
-    losses = [at.loss for at in Trainer(student, pieces, QUICK).run()]
-    assert len(losses) == 8 * QUICK.epochs / QUICK.batch
+    losses = [at.loss for at in Trainer(student, pieces, LONGER).run()]
+    assert len(losses) == 8 * LONGER.epochs / LONGER.batch
     assert losses[-1] < losses[0] - 1
     assert float(student.logprobs(window).mean()) > float(before.mean()) + 1
     assert torch.equal(student.logprobs(window, 0.0), before)
@@ -857,18 +859,19 @@ def test_the_evaluation_trains_on_one_text_and_tests_on_another(
     (tmp_path / "past.txt").write_text(letters(5000))
     (tmp_path / "next.txt").write_text(letters(600, seed=8))
     monkeypatch.setattr(adapter_evaluation, "TYPED", 1)
+    monkeypatch.setattr(adapter_evaluation, "DRAFTED", 24)
     options = EvalOptions(
         model=str(tiny_folder("long compiled llama")),
         text=tmp_path / "next.txt",
         past=tmp_path / "past.txt",
         share=90,
         learned=tmp_path / "kept",
-        repetitions=128,
+        repetitions=64,
         ks=(2,),
     )
     report = adapter_evaluation.measure(options, lambda _: None)
     rows = {row["with"]: row for row in report.rows}
-    assert [row["places"] for row in report.rows] == [128] * 6
+    assert [row["places"] for row in report.rows] == [64] * 6
     assert rows["model, adapter"]["ln_p"] > rows["model"]["ln_p"] + 1
     assert rows["model, adapter"]["first_three"] > rows["model"]["first_three"]
     assert rows["model, adapter"]["match_2"] > rows["model"]["match_2"]
@@ -901,6 +904,8 @@ def test_the_command_learns_and_forgetting_says_what_to_do(
     monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
     monkeypatch.setattr(personal_cli, "stores_folder", lambda: tmp_path)
     monkeypatch.setattr(learn_cli, "go_last", lambda: None)
+    monkeypatch.setattr(personal, "MOST_WINDOWS", 8)
+    monkeypatch.setattr(typing, "PASSAGE", 60)
     model = str(tiny_folder("compiled llama"))
     with PersonalStore.open(tmp_path / "me.sqlite", fresh().tokenizer, create=True) as store:
         store.add("a.txt", [letters(5000)])
