@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 # The same engine without a window's surroundings: a page takes half the processor time to load.
 SHELLS = ("chromium-headless-shell", "chrome-headless-shell")
+# All pages in one process, which keeps their compiled scripts: a page takes a fifth less processor time to load.
+SHELL_FLAGS = ("--renderer-process-limit=1",)
 ADVICE = "Install Chromium or Chrome so that it is on PATH (Debian, Ubuntu: apt-get install chromium)."
 # As root Chromium runs without its sandbox only; the others keep it from calling home.
 FLAGS = (
@@ -43,7 +45,7 @@ def chromium(shell: bool = False) -> Iterator[Browser]:
     """Headless Chromium, driven by Playwright.
 
     Args:
-        shell: use one of `SHELLS` if there is one.
+        shell: use one of `SHELLS` if there is one, and `SHELL_FLAGS`.
 
     Raises:
         PolydraftError: if Chromium or Playwright is missing.
@@ -56,7 +58,7 @@ def chromium(shell: bool = False) -> Iterator[Browser]:
     except ImportError as error:
         raise PolydraftError('This needs Playwright: pip install "polydraft[dev]".') from error
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=str(path), args=list(FLAGS))
+        browser = playwright.chromium.launch(executable_path=str(path), args=[*FLAGS, *(SHELL_FLAGS if shell else ())])
         yield browser
         browser.close()
 

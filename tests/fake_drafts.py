@@ -51,6 +51,7 @@ class FakeDrafts:
     notice: str | None = None
     chances: dict[int, float] = field(default_factory=dict)  # place -> probability; empty: 40 %, 20 %, 13 %, …
     settles_after: int = 1  # steps before the choice is made
+    held_after: int | None = None  # the steps after this one wait until it is None
     ends_after: int = 99  # words; a draft that shall grow goes on to its end
     gains: dict[int, float] = field(default_factory=dict)  # place -> how much its draft leads to what follows
     first_thought: str = ""  # every row's text after the first step, where the choice replaces it
@@ -110,6 +111,8 @@ class FakeDrafts:
         steps = min(longest, max([len(words[i]) for i in rows if i not in kept or body.get("grow")], default=1))
         for step in range(1, steps + 1):
             await asyncio.sleep(self.step_s)
+            while self.held_after is not None and step > self.held_after:
+                await asyncio.sleep(0.01)
             chance = self.chances or {i: round(0.4 / (i + 1), 3) for i in rows}
             drafts = [
                 {

@@ -552,7 +552,7 @@ def test_alt_left_goes_back_to_where_a_draft_was_taken(drafting: Editor) -> None
 
 def test_alt_right_returns_and_nothing_is_changed(drafting: Editor) -> None:
     drafting.press("Tab")
-    drafting.wait(lambda: len(drafting.drafts()) == 3)
+    drafting.wait(lambda: len(drafting.drafts()) == 3 and drafting.page.evaluate("polydraft.editor.request === null"))
     second = drafting.drafts()
     drafting.press("Alt+Digit2")
     text = drafting.text
@@ -696,12 +696,13 @@ def test_after_a_word_is_taken_there_are_all_rows_again(drafting: Editor) -> Non
 
 
 def test_before_the_choice_is_made_a_row_may_be_replaced_once(editor: Editor) -> None:
-    editor.fake.first_thought, editor.fake.step_s, editor.fake.settles_after = " perhaps", 0.4, 2
+    editor.fake.first_thought, editor.fake.held_after, editor.fake.settles_after = " perhaps", 0, 2
     editor.write("Yesterday she wen")
     editor.wait(lambda: editor.page.evaluate("polydraft.editor.request !== null"))
     editor.write("t")
+    editor.fake.held_after = 1
     editor.wait_for_drafts(" perhaps", " perhaps", " perhaps")
-    editor.fake.step_s = 0.004
+    editor.fake.held_after = None
     editor.wait_for_drafts(MARKET, RIVER, HOME)
 
 
