@@ -10,21 +10,19 @@ Errors are returned as {"message", "fix"}, with status 409.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from app.base_stores import BaseStores
+from app.refusals import parsed
+from app.settings import Strict
 
-Parsed = Callable[[Request, Any], Awaitable[Any]]
 
-
-class NamedFile(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class NamedFile(Strict):
     file: str = Field(min_length=1, max_length=4096)
 
 
@@ -33,13 +31,8 @@ class ChangedStore(NamedFile):
     weight: float = Field(gt=0, le=1)
 
 
-def add_routes(app: FastAPI, stores: Callable[[], BaseStores], parsed: Parsed) -> None:
-    """Adds these routes to an app whose errors are formatted already.
-
-    Args:
-        stores: the choice, for one call; raises InputError while there is none yet.
-        parsed: parses a request's body as a model, or raises an error for the user.
-    """
+def add_routes(app: FastAPI, stores: Callable[[], BaseStores]) -> None:
+    """Adds these routes. `stores` returns the choice, for one call; it raises InputError while there is none yet."""
 
     @app.get("/api/base-stores")
     async def listed() -> dict[str, Any]:

@@ -17,9 +17,7 @@ from rich.console import Console
 from rich.text import Text
 from typer.core import TyperGroup
 
-from app import flags, learn_cli, ngram_cli, train_cli
-from app.bench import cli as bench_cli
-from app.evals import cli as evals_cli
+from app import flags, learn_cli, measure_cli, ngram_cli, train_cli
 from app.offline import stay_offline
 from app.threads import leave_cores_to
 from core.chains import joined
@@ -451,8 +449,7 @@ def doctor(model: Model = "default", as_json: Json = False) -> None:
 
 
 learn_cli.register(app)
-bench_cli.register(app)
-evals_cli.register(app)
+measure_cli.register(app)
 
 
 def main() -> None:

@@ -14,38 +14,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from app.documents import Changed, DocumentFolder, Entry
+from app.refusals import parsed
+from app.settings import Strict
 from core.errors import InputError
 
 MAX_DOCUMENT = 32 << 20  # bytes of one request; a novel is 1 MB
 
-Body = TypeVar("Body", bound=BaseModel)
 Result = TypeVar("Result")
 Arguments = ParamSpec("Arguments")
 
 
-class Parsed(Protocol):
-    """Parses a request's body as a model, or raises an error for the user."""
-
-    async def __call__(self, request: Request, kind: type[Body], limit: int = ..., /) -> Body: ...
-
-
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Keep(_Request):
+class Keep(Strict):
     where: Literal["browser", "files"]
 
 
-class One(_Request):
+class One(Strict):
     id: str = Field(min_length=8, max_length=64)
 
 
@@ -65,7 +56,7 @@ class Written(One):
     binned: int | None
 
 
-def add_routes(app: FastAPI, folder: DocumentFolder, parsed: Parsed) -> None:
+def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
     """Adds these routes for one folder to the app."""
 
     async def call(

@@ -34,7 +34,6 @@ SHOWN = 300  # characters of a failed process's last line in a message
 
 LOADING = "Loading the model"
 STOPPED = "Stopped. What is learned so far is kept; the next time it goes on from there."
-CLOSED = "Polydraft is closing."
 KNOWN = "The model has learned all of this text already."
 TOO_LITTLE = "There is not enough text yet: the model does not predict your newest text better than before. Add text."
 

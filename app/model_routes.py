@@ -9,31 +9,23 @@ Errors are returned as {"message", "fix"}, with status 409.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from app import models as known
+from app.refusals import parsed
 from app.service import DraftService
-from core.errors import PolydraftError
-
-Parsed = Callable[[Request, Any], Awaitable[Any]]
+from app.settings import Strict
 
 
-class ModelRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class ModelRequest(Strict):
     model: str = Field(min_length=1, max_length=4096)
 
 
-def add_routes(app: FastAPI, service: DraftService, parsed: Parsed) -> None:
-    """Adds these routes to the app; `parsed` parses a request's body as a model, or raises an error for the user."""
-    app.add_exception_handler(PolydraftError, _in_words)
-
+def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.get("/api/models")
     async def models() -> dict[str, Any]:
         serving, loading = service.names()
@@ -43,7 +35,3 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed) -> None:
     @app.post("/api/model")
     async def model(request: Request) -> dict[str, Any]:
         return await service.change((await parsed(request, ModelRequest)).model.strip())
-
-
-async def _in_words(_: Request, error: Exception) -> Response:
-    return JSONResponse({"message": str(error), "fix": ""}, 409)

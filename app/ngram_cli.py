@@ -151,17 +151,7 @@ def query(
             return personal_cli.query(store.name, text, tokenizer, top)
         words, _ = _tokenizer(tokenizer)
         opened = NgramStore.open(store, fingerprint=words.fingerprint)
-        ids, rows = words.encode(text), []
-        for n in reversed(opened.orders):
-            context = ids[len(ids) - (n - 1) :]
-            if len(context) < n - 1 or not (total := opened.total(context)):
-                continue
-            following = [
-                {"text": words.decode([i]), "id": i, "count": count, "share": count / total}
-                for i, count in opened.continuations(context)[:top]
-            ]
-            rows.append({"order": n, "context": words.decode(context), "total": total, "continuations": following})
-        return rows
+        return personal_cli.continuations(opened, words, text, top)
 
     rows = _or_exit(run)
     if as_json:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from app.choices import Choice, Choices, only_grows
 from app.client_options import ClientOptions
@@ -32,6 +32,7 @@ from app.client_requests import (
 )
 from app.refusals import Refused, error_of, parsed
 from app.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
+from app.settings import Strict
 from app.streaming import Streamed
 from core.options import DEFAULT
 from core.text import following
@@ -46,9 +47,7 @@ NAMES = {"k": "n", "length": "max_tokens"}
 NEUTRAL = {"frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}}  # values without effect, which are accepted
 
 
-class StreamOptions(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class StreamOptions(Strict):
     include_usage: bool = False
 
 

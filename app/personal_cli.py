@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ from core.ngram.shelf import Shelf, stores_folder
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
+    from core.ngram import NgramStore
     from core.ngram.personal import PersonalStore
 
 Store = Annotated[str, typer.Option("--store", help="The personal store, by name.", metavar="NAME")]
@@ -224,23 +226,28 @@ def query(store: str, text: str, tokenizer: str, top: int) -> list[dict[str, Any
     words = _words(tokenizer)
     with closing(_opened(store, words)) as opened:
         opened.refresh()
-        ids, rows = words.encode(text), []
-        for n in reversed(opened.orders):
-            context = ids[len(ids) - (n - 1) :]
-            if len(context) < n - 1 or not (total := opened.total(context)):
-                continue
-            following = [
-                {
-                    "text": words.decode([i]),
-                    "id": i,
-                    "count": count,
-                    "share": count / total,
-                    "from": opened.where([*context, i]),
-                }
-                for i, count in opened.continuations(context, top)
-            ]
-            rows.append({"order": n, "context": words.decode(context), "total": total, "continuations": following})
-        return rows
+        return continuations(opened, words, text, top, lambda ids: {"from": opened.where(ids)})
+
+
+def continuations(
+    store: NgramStore | PersonalStore,
+    words: Tokenizer,
+    text: str,
+    top: int,
+    more: Callable[[list[int]], dict[str, Any]] = lambda ids: {},
+) -> list[dict[str, Any]]:
+    """Tokens that follow these words, and how often, for every length of context in a store; and `more` on each."""
+    ids, rows = words.encode(text), []
+    for n in reversed(store.orders):
+        context = ids[len(ids) - (n - 1) :]
+        if len(context) < n - 1 or not (total := store.total(context)):
+            continue
+        following = [
+            {"text": words.decode([i]), "id": i, "count": count, "share": count / total, **more([*context, i])}
+            for i, count in store.continuations(context, top)
+        ]
+        rows.append({"order": n, "context": words.decode(context), "total": total, "continuations": following})
+    return rows
 
 
 def stats(store: str | None) -> list[dict[str, Any]]:

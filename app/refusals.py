@@ -6,10 +6,12 @@ import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from fastapi import Request
+from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
+
+from core.errors import PolydraftError
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -33,6 +35,16 @@ class Refused(Exception):
     def __init__(self, status: int, message: str, fix: str = "", param: str | None = None, code: str = "") -> None:
         super().__init__(message)
         self.status, self.message, self.fix, self.param, self.code = status, message, fix, param, code
+
+
+def format_errors(app: FastAPI) -> None:
+    """Makes our errors responses with a sentence."""
+    app.add_exception_handler(Refused, refuse)
+    app.add_exception_handler(PolydraftError, _conflict)
+
+
+async def _conflict(_: Request, error: Exception) -> Response:
+    return JSONResponse({"message": str(error), "fix": ""}, 409)
 
 
 async def refuse(request: Request, error: Exception) -> Response:

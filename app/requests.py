@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import Field, field_validator
 
-from app.settings import DraftSettings
+from app.settings import DraftSettings, Strict
 from core.options import DRAFTING
 
 MOST_AFTER = 1024  # characters
@@ -13,16 +13,14 @@ _SHIPPED = DraftSettings()
 MOST_DRAFTS = int(DRAFTING["k"].high)
 
 
-class KeptDraft(BaseModel):
+class KeptDraft(Strict):
     """A row that the page still shows and that agrees with the text: its number, and its rest after the caret."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     id: int = Field(ge=0, lt=MOST_DRAFTS)
     text: str = Field(min_length=1, max_length=4096)
 
 
-class DraftRequest(BaseModel):
+class DraftRequest(Strict):
     """A tab requests drafts after the text before its caret.
 
     Attributes:
@@ -38,8 +36,6 @@ class DraftRequest(BaseModel):
         detailed: send every step, and the tokens of each draft; for programs.
         likeliest: at the end, send the model's own log-probabilities of each token and of so many most probable ones.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     tab: str = Field(min_length=1, max_length=64)
     n: int = Field(ge=0)

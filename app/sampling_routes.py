@@ -15,20 +15,22 @@ Errors are returned as {"message", "fix"}, with status 409.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from fastapi.responses import Response
+from pydantic import Field, field_validator
 from starlette.concurrency import run_in_threadpool
 
 from app import speculation
 from app.jobs import Position
 from app.presets import OwnPresets
+from app.refusals import parsed
 from app.service import DraftService
+from app.settings import Strict
 from core.chains import notes
 from core.controls import (
     CATALOG,
@@ -45,24 +47,19 @@ from core.controls import (
     checked_rule,
     entries_of,
 )
-from core.errors import InputError, PolydraftError
+from core.errors import InputError
 from core.options import DRAFTING, SEED, Control, Value
 
 if TYPE_CHECKING:
     from app.sampling_view import Charts
 
-Parsed = Callable[[Request, Any], Awaitable[Any]]
 _TEMPERATURE = DRAFTING["temperature"]
 # The temperatures of the sweep, up to the greatest that the option allows
 SWEPT = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, float(_TEMPERATURE.high))
 SWEEPS = 200  # cached
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class _Rules(_Request):
+class _Rules(Strict):
     tab: str = Field(min_length=1, max_length=64)
     rules: dict[str, dict[str, Any]]  # by name, with values of its controls
 
@@ -84,39 +81,33 @@ class SweepRequest(_Rules):
     pass
 
 
-class ChainRequest(_Request):
+class ChainRequest(Strict):
     rule: str = Field(max_length=200)
 
 
-class SavedPreset(_Request):
+class SavedPreset(Strict):
     name: str
     rule: str
-    values: dict[str, Any] = {}
+    values: dict[str, Any] = Field(default={})
     temperature: float = float(_TEMPERATURE.default)
     mode: str = ""
-    mode_values: dict[str, Any] = {}
+    mode_values: dict[str, Any] = Field(default={})
     k: int | None = None
     length: int | None = None
     seed: int | None = None
-    drafting: dict[str, Any] = {}
+    drafting: dict[str, Any] = Field(default={})
 
 
-class NamedPreset(_Request):
+class NamedPreset(Strict):
     name: str
 
 
-class Imported(_Request):
+class Imported(Strict):
     text: str
 
 
-def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: OwnPresets | None = None) -> None:
-    """Adds these routes to the app.
-
-    Args:
-        parsed: parses a request's body as a model, or raises an error for the user.
-        presets: the user's; None is those in the user's data folder.
-    """
-    own = presets or OwnPresets()
+def add_routes(app: FastAPI, service: DraftService) -> None:
+    own = OwnPresets()
 
     @cache
     def charts() -> Charts:
@@ -125,7 +116,6 @@ def add_routes(app: FastAPI, service: DraftService, parsed: Parsed, presets: Own
         return Charts()
 
     sweeps: OrderedDict[Any, list[int]] = OrderedDict()
-    app.add_exception_handler(PolydraftError, _in_words)
 
     @app.get("/api/sampling")
     async def sampling() -> dict[str, Any]:
@@ -234,7 +224,3 @@ def _sweep(position: Position, name: str, values: Mapping[str, Value]) -> list[i
     from core.samplers.view import sweep
 
     return sweep(position.logits, {name: values}, position.autocomplete.geometries, SWEPT)[name]
-
-
-async def _in_words(_: Request, error: Exception) -> Response:
-    return JSONResponse({"message": str(error), "fix": ""}, 409)

@@ -12,14 +12,14 @@ import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import typer
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, Response
 from fastapi.staticfiles import StaticFiles
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from app import base_routes, documents_routes, infill, model_routes, openai_api, running, sampling_routes, stores_routes
 from app.access import Access, token
@@ -31,14 +31,16 @@ from app.learner import Learner
 from app.learner_child import Order
 from app.offline import stay_offline
 from app.private import gradio_folder
-from app.refusals import Refused, parsed, refuse
+from app.refusals import Refused, format_errors, parsed, refuse
 from app.requests import DraftRequest
 from app.running import PORT
 from app.service import DraftService, load_failure
+from app.settings import Strict
 from app.speculation import offer_draft_model
 from app.streaming import Streamed, as_line
 from app.threads import take_turns_quickly
 from core.errors import InputError, PolydraftError
+from core.options import Backend, Precision
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -50,9 +52,7 @@ ONCE_LOADED = (
 )
 
 
-class LeaveRequest(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
+class LeaveRequest(Strict):
     tab: str = Field(min_length=1, max_length=64)
 
 
@@ -68,7 +68,7 @@ def create_app(service: DraftService, access: Access | None = None, learner: Lea
     from app.page import STATIC, STATIC_URL, mount
 
     app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_exception_handler(Refused, refuse)
+    format_errors(app)
 
     app.add_route("/api/drafts", _Drafts(service), ["POST"])  # type: ignore[arg-type]
 
@@ -81,11 +81,11 @@ def create_app(service: DraftService, access: Access | None = None, learner: Lea
     async def status() -> dict[str, Any]:
         return service.status()
 
-    stores_routes.add_routes(app, service.stores, parsed, learner or learner_for(service), lambda: service.stopping)
-    base_routes.add_routes(app, service.base_stores, parsed)
-    model_routes.add_routes(app, service, parsed)
-    sampling_routes.add_routes(app, service, parsed)
-    documents_routes.add_routes(app, DocumentFolder(documents_folder()), parsed)
+    stores_routes.add_routes(app, service.stores, learner or learner_for(service), lambda: service.stopping)
+    base_routes.add_routes(app, service.base_stores)
+    model_routes.add_routes(app, service)
+    sampling_routes.add_routes(app, service)
+    documents_routes.add_routes(app, DocumentFolder(documents_folder()))
 
     openai_api.add_routes(app, service)
     infill.add_routes(app, service)
@@ -129,7 +129,7 @@ def _go_on_learning(learner: Learner, service: DraftService) -> None:
 def create_service_app(service: DraftService, access: Access | None = None, elsewhere: bool = False) -> FastAPI:
     """The routes for other programs, without the page. For `access` and `elsewhere` see `Guard`."""
     app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_exception_handler(Refused, refuse)
+    format_errors(app)
 
     @app.get("/")
     async def start() -> dict[str, str]:
@@ -137,7 +137,7 @@ def create_service_app(service: DraftService, access: Access | None = None, else
 
     openai_api.add_routes(app, service)
     infill.add_routes(app, service)
-    stores_routes.add_learning_routes(app, service.stores, parsed)
+    stores_routes.add_learning_routes(app, service.stores)
     app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere)
     return app
 
@@ -201,10 +201,10 @@ class _Server(uvicorn.Server):
 
 def serve(
     model_name: str = "default",
-    backend: Literal["auto", "torch", "llama.cpp"] = "auto",
+    backend: Backend = "auto",
     port: int | None = None,
     open_browser: bool = True,
-    precision: Literal["file", "float32", "bfloat16"] = "file",
+    precision: Precision = "file",
     with_token: bool = True,
     base_store: list[str] | None = None,
     draft_model: str | None = None,

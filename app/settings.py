@@ -43,7 +43,13 @@ def _completed(given: dict[str, Any], chosen: str, values: str, checks: Checked)
         raise ValueError(str(error)) from None
 
 
-class SpeculationSettings(BaseModel):
+class Strict(BaseModel):
+    """A body without fields that are not declared."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SpeculationSettings(Strict):
     """How greedy and sampled drafts are made several tokens per pass.
 
     Attributes:
@@ -51,8 +57,6 @@ class SpeculationSettings(BaseModel):
         drafter: the source of proposals, a name of `core.controls.DRAFTERS`.
         values: of the mode's controls, all of them.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: str = DEFAULT_SPECULATION
     drafter: str = DEFAULT_DRAFTER
@@ -69,7 +73,7 @@ class SpeculationSettings(BaseModel):
         return _completed({"mode": DEFAULT_SPECULATION} | given, "mode", "values", checked_speculation)
 
 
-class SamplingSettings(BaseModel):
+class SamplingSettings(Strict):
     """The rule that crops the distributions, and the method that makes drafts of the remaining tokens.
 
     Attributes:
@@ -80,8 +84,6 @@ class SamplingSettings(BaseModel):
         seed: the same seed gives the same sampled drafts.
         speculation: for the modes that support it.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     rule: str = DEFAULT_RULE
     values: dict[str, Value] = {}
@@ -99,10 +101,8 @@ class SamplingSettings(BaseModel):
         return _completed(_completed(given, "rule", "values", checked_rule), "mode", "mode_values", checked_mode)
 
 
-class DraftSettings(BaseModel):
+class DraftSettings(Strict):
     """How drafts are made. Out-of-range and unknown fields are refused by name, never clamped."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     k: int = _field(DRAFTING["k"])
     length: int = _field(DRAFTING["length"])

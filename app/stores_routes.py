@@ -24,18 +24,20 @@ import asyncio
 import json
 import tempfile
 from collections import OrderedDict, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi.responses import Response, StreamingResponse
+from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from app.learner import Learner
 from app.personal import PersonalStores
+from app.refusals import parsed
+from app.settings import Strict
 from core.errors import InputError, PolydraftError
 
 MAX_FILE = 1 << 30  # bytes of one added file
@@ -44,14 +46,9 @@ TICKETS = 64  # remembered stops
 STEP = 0.01  # share of a file between two reports of progress
 
 Answer = TypeVar("Answer")
-Parsed = Callable[[Request, Any], Awaitable[Any]]
 
 
-class _Request(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NamedStore(_Request):
+class NamedStore(Strict):
     store: str = Field(max_length=64)
 
 
@@ -67,7 +64,7 @@ class Forget(NamedStore):
     what: str = Field(min_length=1, max_length=4096)
 
 
-class Search(_Request):
+class Search(Strict):
     text: str = Field(min_length=1, max_length=400)
 
 
@@ -75,11 +72,11 @@ class Phrase(NamedStore):
     text: str = Field(min_length=1, max_length=4096)
 
 
-class Stop(_Request):
+class Stop(Strict):
     ticket: str = Field(min_length=1, max_length=64)
 
 
-class Learn(_Request):
+class Learn(Strict):
     text: str = Field(min_length=1, max_length=65536)
     finished: bool
 
@@ -87,7 +84,6 @@ class Learn(_Request):
 def add_routes(
     app: FastAPI,
     stores: Callable[[], PersonalStores],
-    parsed: Parsed,
     learner: Learner,
     ending: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -95,11 +91,10 @@ def add_routes(
 
     Args:
         stores: the stores, for one call; raises InputError while there are none yet.
-        parsed: parses a request's body as a model, or raises an error for the user.
         learner: trains adapters.
         ending: whether the server is shutting down; uploads then stop, and are rolled back.
     """
-    add_learning_routes(app, stores, parsed)
+    add_learning_routes(app, stores)
     stopped = deque[str](maxlen=TICKETS)  # a stop may arrive before its file has been received
 
     def follow(store: str) -> None:
@@ -202,9 +197,8 @@ def add_routes(
         )
 
 
-def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores], parsed: Parsed) -> None:
+def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> None:
     """Adds the routes by which stores learn, for the page and for editors; for the arguments see `add_routes`."""
-    app.add_exception_handler(PolydraftError, _in_words)
 
     @app.get("/api/stores/learning")
     async def learning() -> dict[str, Any]:
@@ -219,10 +213,6 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores], pars
 async def _call(method: Callable[..., Answer], *arguments: Any) -> Answer:
     """Runs blocking disk work outside the event loop."""
     return await run_in_threadpool(method, *arguments)
-
-
-async def _in_words(_: Request, error: Exception) -> Response:
-    return JSONResponse({"message": str(error), "fix": ""}, 409)
 
 
 def _by_origin(row: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from typing import Any, Literal, TypedDict, cast
 from core.errors import InputError
 
 Value = bool | int | float | str  # of an option
+Backend = Literal["auto", "torch", "llama.cpp"]
+Precision = Literal["file", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True)

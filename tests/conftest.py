@@ -111,21 +111,26 @@ def tiny_default(tmp_path_factory: pytest.TempPathFactory, default_gguf: Path) -
 
 
 @pytest.fixture(scope="module")
-def small_scale() -> Iterator[None]:
-    """Caches that fill up, chunk and widen within the few positions of tiny models; and one thread, which suits those
-    best."""
+def one_thread() -> Iterator[None]:
+    """One thread of torch, which suits tiny models best."""
     import torch
-
-    from core.models import static, torch_model
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def small_scale(one_thread: None) -> Iterator[None]:
+    """Caches that fill up, chunk and widen within the few positions of tiny models."""
+    from core.models import static, torch_model
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch_model, "ROOM", 2)
         patch.setattr(static, "COLUMNS", 8)
         patch.setattr(static, "CHUNK", 7)
         yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from app.guard import Guard
 from app.learner import Learner
 from app.learner_child import Order
 from app.personal import PersonalStores
-from app.refusals import Refused, parsed, refuse
+from app.refusals import format_errors
 from app.server import prepare_gradio
 from app.stores_routes import add_routes
 
@@ -178,17 +178,17 @@ def create_app(
     from app.page import STATIC, STATIC_URL, mount
 
     app = FastAPI()
-    add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"), parsed)
+    add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"))
     if stores is not None:
-        app.add_exception_handler(Refused, refuse)
+        format_errors(app)
 
         def opened() -> PersonalStores:
             """One of its own for each request, as the service gives, because requests run in several threads."""
             return PersonalStores(cast(Any, ByteTokenizer()), stores)
 
-        add_routes(app, opened, parsed, learner or scripted_learner(opened()))
+        add_routes(app, opened, learner or scripted_learner(opened()))
         choice = stores / "base-stores.json"
-        add_base_routes(app, lambda: BaseStores(ByteTokenizer().fingerprint, None, choice), parsed)
+        add_base_routes(app, lambda: BaseStores(ByteTokenizer().fingerprint, None, choice))
     else:
 
         @app.get("/api/stores/learning")

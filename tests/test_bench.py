@@ -11,10 +11,12 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
-from app import bench
-from app.bench import drafts, healing, keystroke, stillness, text
+from app.bench import BENCHES, drafts, healing, keystroke, stillness, text
 from app.bench.report import BenchOptions, Report, Target, Timings, interleaved, percentile, table
+from app.cli import app
+from app.measure_cli import module_of
 from core.errors import InputError
 
 
@@ -134,24 +136,24 @@ def test_passages_can_be_typed_on_every_keyboard() -> None:
 
 
 def test_every_measurement_is_there() -> None:
-    for name in bench.BENCHES:
-        assert callable(bench.module_of(name).measure)
+    for name in BENCHES:
+        assert callable(module_of("bench", name).measure)
 
 
-def test_an_unknown_measurement_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
-    assert bench.run("nonsense", as_json=True) == 1
-    out, err = capsys.readouterr()
-    assert out == "" and "drafts, keystroke, stillness, startup, healing" in err
+def test_an_unknown_measurement_is_reported() -> None:
+    ran = CliRunner().invoke(app, ["bench", "nonsense", "--json"])
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert "bench 'nonsense' given; one of drafts, keystroke, stillness, startup, healing" in ran.stderr
 
 
-def test_json_is_one_object_on_stdout(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def measure(name: str, options: BenchOptions, progress: object) -> Report:
-        return Report(name, [{"backend": options.backend}])
+def test_json_is_one_object_on_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(options: BenchOptions, progress: object) -> Report:
+        return Report("drafts", [{"backend": options.backend}])
 
-    monkeypatch.setattr(bench, "measure", measure)
-    assert bench.run("drafts", as_json=True, options=BenchOptions(backend="torch")) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said == {"name": "drafts", "rows": [{"backend": "torch"}], "targets": []}
+    monkeypatch.setattr(drafts, "measure", measure)
+    ran = CliRunner().invoke(app, ["bench", "drafts", "--json", "--backend", "torch"])
+    assert ran.exit_code == 0
+    assert json.loads(ran.stdout) == {"name": "drafts", "rows": [{"backend": "torch"}], "targets": []}
 
 
 def test_rows_of_drafts() -> None:

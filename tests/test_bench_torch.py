@@ -7,19 +7,14 @@ import math
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
-from app import bench
 from app.bench import gpu
 from app.bench.report import BenchOptions
 from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
+from app.cli import app
 
-
-@pytest.fixture(autouse=True)
-def one_thread(monkeypatch):
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def test_a_tiny_shape_goes_through_the_whole_measurement():
@@ -39,10 +34,10 @@ def test_a_tiny_shape_goes_through_the_whole_measurement():
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="There is a CUDA device here.")
-def test_a_missing_gpu_is_reported_in_one_sentence(capsys):
-    assert bench.run("gpu", as_json=True) == 1
-    out, err = capsys.readouterr()
-    assert out == "" and "no CUDA device" in err and "bench cpu-torch" in err and "--tiny" in err
+def test_a_missing_gpu_is_reported_in_one_sentence():
+    ran = CliRunner().invoke(app, ["bench", "gpu", "--json"])
+    assert (ran.exit_code, ran.stdout) == (1, "")
+    assert all(part in ran.stderr for part in ("no CUDA device", "bench cpu-torch", "--tiny"))
 
 
 def test_the_weights_that_a_step_reads_leave_the_input_table_out():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from app.documents import Changed, DocumentFolder, Entry
 from app.documents_routes import add_routes
-from app.refusals import Refused, parsed, refuse
+from app.refusals import format_errors
 from core.errors import InputError
 
 KEEPER = "3fa9c2d1-0000-4000-8000-000000000001"
@@ -249,15 +249,8 @@ def test_the_bin_keeps_a_document_until_it_is_deleted(folder: DocumentFolder) ->
 @pytest.fixture
 def client(tmp_path: Path) -> TestClient:
     app = FastAPI()
-    app.add_exception_handler(Refused, refuse)
-
-    async def in_words(_: object, error: Exception) -> object:
-        from fastapi.responses import JSONResponse
-
-        return JSONResponse({"message": str(error)}, 409)
-
-    app.add_exception_handler(InputError, in_words)  # type: ignore[arg-type]
-    add_routes(app, DocumentFolder(tmp_path / "documents"), parsed)
+    format_errors(app)
+    add_routes(app, DocumentFolder(tmp_path / "documents"))
     return TestClient(app)
 
 

@@ -27,7 +27,7 @@ from training.first_weights import fit_first_weights
 from training.heads import Recipe, draft_vocabulary, new_head, train, unrolled
 from training.teacher import CompiledTeacher, ModuleTeacher, answers, own_texts, windows
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 V, V_D = 96, 40
 
 

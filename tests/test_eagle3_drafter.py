@@ -34,7 +34,7 @@ from core.speculative.drafters.eagle3_tree import SHARPER, most_probable
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 from core.speculative.target import TargetSampling
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 LAYERS = (0, 1, 1)
 PREFIX = [72, 101, 108, 108, 111]
 FLAT = CostCurve((1, 32), (10.0, 11.0))

@@ -23,7 +23,7 @@ from core.models.base import Row, Sequence
 from core.models.memory import CACHE_POSITIONS, CACHE_SHARE, room_in_cache
 from core.models.torch_model import TorchModel
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 TABS = ("a", "b", "c", "d", "e")
 TEXTS = ("It was", "It was a d", "It was a dark", "Night ", "Nigh")

@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 
 from app.cli import app
 from app.evals import EVALS
-from app.evals.options import USES, EvalOptions, numbers_of_drafts
+from app.evals.options import EvalOptions
 from app.evals.personal import learn_and_test
+from app.uses import uses_of
 from core.errors import InputError
 
-# Names of fields of `EvalOptions` that differ from the parameters'.
-FIELDS = {"store": "base_store", "ks": "k"}
+USES = uses_of(EvalOptions)
+FIELDS = {"store": "base_store", "ks": "k"}  # properties made from a field
 
 
 def run(*arguments: str) -> Any:
@@ -39,10 +40,9 @@ def test_the_table_says_what_each_evaluation_reads(name: str) -> None:
     assert {option for option, use in USES.items() if use.by(name)} == used(name)
 
 
-def test_the_table_names_known_evaluations_and_fields() -> None:
+def test_the_table_names_known_evaluations() -> None:
     for use in USES.values():
         assert {*use.only, *use.but} <= set(EVALS)
-    assert set(USES) - {"plot"} <= {FIELDS.get(name, name) for name in EvalOptions.__dataclass_fields__}
 
 
 GIVEN = {
@@ -73,8 +73,8 @@ def test_the_help_names_the_evaluations() -> None:
 
 
 def test_numbers_of_drafts_are_a_list() -> None:
-    assert numbers_of_drafts("8, 3,3") == (3, 8)
+    assert EvalOptions(k="8, 3,3").ks == (3, 8)
     for wrong in ("", "3;8", "0", "99", "-1", "3,,8"):
         with pytest.raises(InputError, match="numbers from 1 to 16 with commas between them expected"):
-            numbers_of_drafts(wrong)
+            EvalOptions(k=wrong)
     assert "k '3;8' given" in run("drafts", "--k", "3;8").stderr

@@ -18,7 +18,7 @@ from app.evals import tune_paper
 from app.evals.drafts import judged, plots, telling
 from app.evals.keytype import acceptable, at_best_cut, cases
 from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, methods
-from app.evals.options import KS, LENGTH, EvalOptions, places, texts
+from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.personal import judged as judged_personal
 from app.evals.personal import learn_and_test
 from app.evals.plots import DASHES, HUES
@@ -42,6 +42,9 @@ def autocomplete(tiny_default: Path) -> Iterator[Autocomplete]:
     made = load_autocomplete(str(tiny_default), "llama.cpp")
     yield made
     made.model.close()
+
+
+KS = EvalOptions().ks
 
 
 def test_a_match_ends_at_the_first_wrong_token() -> None:

@@ -51,6 +51,8 @@ from training import personal
 from training.adapter import AdapterRecipe, State, Student, Trainer
 from training.personal import LEAST, Outcome, Stage, joined, learn, mean_and_error, mixed_gains, split
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 QUICK = AdapterRecipe(length=64, epochs=2, rate=1e-2)
 LONGER = replace(QUICK, epochs=6)
 Load = Callable[[], TorchModel]
@@ -59,15 +61,6 @@ Load = Callable[[], TorchModel]
 def letters(count: int, seed: int = 0, alphabet: str = "abcd ") -> str:
     chance = random.Random(seed)
     return "".join(chance.choice(alphabet) for _ in range(count))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """It suits tiny models best."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -867,7 +860,7 @@ def test_the_evaluation_trains_on_one_text_and_tests_on_another(
         share=90,
         learned=tmp_path / "kept",
         repetitions=64,
-        ks=(2,),
+        k="2",
     )
     report = adapter_evaluation.measure(options, lambda _: None)
     rows = {row["with"]: row for row in report.rows}

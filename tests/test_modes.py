@@ -19,16 +19,10 @@ from core.samplers.catalog import RULES, sampler
 from core.samplers.view import look, sweep, top_w_map
 from core.text import whole_words
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 ENDLESS = frozenset[int]()
 every_mode = pytest.mark.parametrize("mode", MODES)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,8 @@ from core.samplers import (
     typical,
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 INF = float("inf")
 ANY = [
     Temperature(1.5),
@@ -54,14 +56,6 @@ ANY = [
 ]
 NAMES = [f"{rule.title}{i}" for i, rule in enumerate(ANY)]
 every_rule = pytest.mark.parametrize("rule", ANY, ids=NAMES)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def kept(rule, row) -> list[int]:

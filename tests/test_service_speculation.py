@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from test_eagle3_drafter import head_for
 
 from app import engine, speculation
@@ -23,7 +22,7 @@ from core.models.base import LanguageModel
 from core.speculative import cost
 from core.speculative.drafters import Moment, eagle3
 
-torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

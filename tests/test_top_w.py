@@ -16,17 +16,11 @@ from hypothesis import strategies as st
 from core.samplers import Geometry, TopH, TopK, TopW
 from core.samplers.top_w import FLOOR, _s_step, _Weights
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 GOLDEN = np.load(Path(__file__).parent / "data" / "top_w_golden.npz", allow_pickle=False)
 SETTINGS = json.loads(str(GOLDEN["settings_json"]))
 INF = float("inf")
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 def golden_logits(row: int, vocabulary: int) -> torch.Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from core.models import hf
 from training.adapter import AdapterRecipe, Student
 from training.personal import recipe_for
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 QUICK = AdapterRecipe(length=32, rate=1e-2, epochs=2)
 SOME = ("rate 0.004", "general text 0.5")
 
@@ -40,15 +42,6 @@ SOME = ("rate 0.004", "general text 0.5")
 def letters(count: int, alphabet: str) -> str:
     chance = random.Random(alphabet)
     return "".join(chance.choice(alphabet) for _ in range(count))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    """It suits tiny models best."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -11,50 +11,64 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import Console, RenderableType
 from rich.table import Table
 
+from app.uses import Use
+from core.errors import InputError
+from core.options import Backend, Precision
+
 _COMPARE = {"<=": operator.le, ">=": operator.ge}
+
+
+_SPECULATIVE = ("speculative",)
+_HEADS = ("speculative", "batches")
+_MANY = ("soak", "serve")
 
 
 @dataclass(frozen=True)
 class BenchOptions:
-    """The options of a measurement.
+    """The options of a measurement, the flags of `polydraft bench`. None is each measurement's own default."""
 
-    Attributes:
-        text: a file or folder to measure on; None is the app's own small text.
-        model: as in `load_model`.
-        backend: "auto", "torch" or "llama.cpp"; `drafts` measures both for "auto".
-        precision: for `speculative`: as in `load_model`.
-        base_store: the file of the n-gram store, or "none"; None is the app's own.
-        repetitions: the number of repetitions; None is each measurement's own default.
-        tiny: whether `gpu` measures a tiny shape, on any device.
-        prompts: for `speculative`: the number of prompts of each kind; None is its own default.
-        head: for `speculative`: the folder of an EAGLE-3 head; None is the one for the default model.
-        pruning: for `speculative`: whether other rules of pruning are measured.
-        sweep: for `speculative`: whether temperatures and θ are measured instead of methods.
-        plots: for `speculative` with `sweep`: the SVG file for the curves.
-        vllm: for `serve`: the Python of an environment with vLLM, which is measured too.
-        minutes, typists: for `soak` and `serve`: the duration and the number of typists; None is their own default.
-    """
+    text: Annotated[
+        Path | None,
+        Use("A file or folder of text to measure on; .txt or .jsonl.zst.", but=("startup", "cpu-torch")),
+    ] = None
+    backend: Annotated[Backend, Use("The backend to measure.", but=("cpu-torch", "gpu", "ngram"))] = "auto"
+    model: Annotated[str, Use("A model's name, file or folder.", but=("cpu-torch", "gpu"))] = "default"
+    base_store: Annotated[
+        str | None,
+        Use("An n-gram store's file, or none.", ("drafts", "healing", "gpu", "speculative"), metavar="FILE|none"),
+    ] = None
+    repetitions: Annotated[
+        int | None,
+        Use("Rounds, words or passages; the default depends on the measurement.", but=(*_MANY, *_SPECULATIVE), low=1),
+    ] = None
+    tiny: Annotated[bool, Use("Measure a tiny shape, on any device, to test the measurement.", ("gpu",))] = False
+    prompts: Annotated[int | None, Use("Prompts of each kind.", _SPECULATIVE, low=1)] = None
+    head: Annotated[Path | None, Use("The folder of an EAGLE-3 head.", _HEADS, metavar="FOLDER")] = None
+    precision: Annotated[Precision, Use("Weights of torch on a CPU; see polydraft --help.", _HEADS)] = "file"
+    pruning: Annotated[bool, Use("Also measure other rules of pruning (the paper's Table 8).", _SPECULATIVE)] = False
+    sweep: Annotated[bool, Use("Measure temperatures and θ, instead of all methods at T = 1.", _SPECULATIVE)] = False
+    plots: Annotated[
+        Path | None, Use("With --sweep: draw the curves to this SVG file.", _SPECULATIVE, metavar="FILE")
+    ] = None
+    minutes: Annotated[
+        float | None, Use("Duration; for serve, of each number of clients.", _MANY, low=0.05, high=240)
+    ] = None
+    typists: Annotated[int | None, Use("Typists at once.", _MANY, low=1, high=512)] = None
+    vllm: Annotated[
+        str | None,
+        Use("The Python of an environment with vLLM, which is measured too.", ("serve",), metavar="PYTHON"),
+    ] = None
 
-    text: Path | None = None
-    model: str = "default"
-    backend: str = "auto"
-    precision: str = "file"
-    base_store: str | None = None
-    repetitions: int | None = None
-    tiny: bool = False
-    prompts: int | None = None
-    head: Path | None = None
-    pruning: bool = False
-    sweep: bool = False
-    plots: Path | None = None
-    minutes: float | None = None
-    typists: int | None = None
-    vllm: str | None = None
+    def __post_init__(self) -> None:
+        if self.plots is not None and not self.sweep:
+            raise InputError("--plots changes nothing without --sweep, whose curves it draws; add --sweep.")
+        if self.pruning and self.sweep:
+            raise InputError("--pruning changes nothing with --sweep; leave one of them out.")
 
     @property
     def store(self) -> Path | None:

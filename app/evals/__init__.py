@@ -1,19 +1,5 @@
 """`polydraft eval NAME`: the quality of drafts on held-out text, beside their peers in the same run."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from importlib import import_module
-from pathlib import Path
-from typing import Any
-
-from rich.console import Console
-
-from app.bench.report import Report, show
-from app.evals.options import EvalOptions
-from core.errors import InputError, PolydraftError
-from ngram_builder.work import write_durably
-
 # Name -> the evaluation. Each is a module of this package with `measure(options, progress) -> Report`.
 EVALS = {
     "drafts": "matches, time: greedy, nucleus of top-40, beam, branching greedy, Superposed; with n-grams and without",
@@ -38,42 +24,3 @@ EVALS = {
     "top-w-grid": "the match and its gain over a mass cut for every λ and β of Top-W's appendix M, and for ours",
     "top-n-sigma": "the logits' spread, and where nuclei end in standard deviations (Top-nσ, Figures 2, 3 and 6)",
 }
-
-
-def measure(name: str, options: EvalOptions, progress: Callable[[str], None] = lambda _: None) -> Report:
-    """Runs one evaluation. `progress` is called with a description of each phase."""
-    if name not in EVALS:
-        raise InputError(f"There is no evaluation called {name!r}. Choose one of: {', '.join(EVALS)}.")
-    return import_module(f"{__name__}.{name.replace('-', '_')}").measure(options, progress)
-
-
-def _plots(name: str) -> Callable[[Report], str]:
-    """The plotting function of an evaluation. Raises InputError if it has none, before anything is measured."""
-    if name in EVALS:
-        found = getattr(import_module(f"{__name__}.{name.replace('-', '_')}"), "plots", None)
-        if found is not None:
-            return found
-    raise InputError(f"{name} draws no curves; omit --plot.")
-
-
-def run(name: str, as_json: bool, plot: Path | None = None, **options: Any) -> int:
-    """Runs an evaluation and prints a table, or one JSON object on stdout.
-
-    Args:
-        plot: the SVG file for the curves, for an evaluation that has some.
-        options: the fields of `EvalOptions`.
-
-    Returns: the exit status: 0 when it ran, whether its targets are met or not; 1 with a message.
-    """
-    console = Console(stderr=True, soft_wrap=True)
-    try:
-        draw = None if plot is None else _plots(name)
-        with console.status(f"{name} …") as status:
-            report = measure(name, EvalOptions(**options), lambda text: status.update(f"{name}: {text} …"))
-        if draw and plot:
-            write_durably(plot, draw(report).encode())
-    except PolydraftError as error:
-        console.print(str(error), style="red", markup=False)
-        return 1
-    show(report, as_json)
-    return 0

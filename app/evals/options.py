@@ -1,16 +1,16 @@
-"""The options of an evaluation, which evaluations use each of them, and its text: the user's, or a short one that
-comes with the app."""
+"""The options of an evaluation, and its text: the user's, or a short one that comes with the app."""
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from app.bench import report
+from app.bench.report import BenchOptions
 from app.uses import Use
 from core.errors import InputError
+from core.options import Backend
 from ngram_builder.readers import Damage, documents, expand
 
 if TYPE_CHECKING:  # imports torch, which the command line does not need
@@ -18,40 +18,11 @@ if TYPE_CHECKING:  # imports torch, which the command line does not need
 
 PREFIX = 32  # tokens of context before a draft
 LENGTH = 10  # tokens of a draft
-KS = (3, 8)  # numbers of drafts
 MOST_DRAFTS = 16
 
 
-@dataclass(frozen=True)
-class EvalOptions(report.BenchOptions):
-    """The options of a measurement, and those of evaluations. In a folder of text, files whose names agree up to the
-    first "-" are one kind. `repetitions` is the number of places per kind of text; for `typing`, of characters.
-
-    Attributes:
-        past: training text of the same writer; None is the first half of `text`.
-        share: percent of the training text that is learned, the newest.
-        learned: a folder that keeps the store and its adapter (for `tune-adapter`, the results); None is a temporary
-            one.
-        timed: places per kind whose drafts are completed, and timed, for `drafts`; None is its own default.
-        context: tokens before a place that the model sees.
-        part: of the documents of each kind: "all", or every second one ("validation", "test"). Settings are chosen on
-            one half and tested on the other.
-        verify_with: a larger model that checks or judges drafts; None is the model that makes them.
-        ks, length: numbers of drafts to measure, and tokens of a draft.
-    """
-
-    past: Path | None = None
-    share: float = 100.0
-    learned: Path | None = None
-    timed: int | None = None
-    context: int = PREFIX
-    part: str = "all"
-    verify_with: str | None = None
-    ks: tuple[int, ...] = KS
-    length: int = LENGTH
-
-
 _TEMPLATED = ("coverage", "answers", "arc-answers")  # they make their questions themselves
+_ADAPTER = ("adapter", "tune-adapter")
 _AT_PLACES = (
     "drafts",
     "personal",
@@ -63,62 +34,88 @@ _AT_PLACES = (
     "repetition",
     "linearity",
 )
+_PLOTTED = (
+    "drafts",
+    "samplers",
+    "linearity",
+    "perplexity",
+    "repetition",
+    "coverage",
+    "answers",
+    "top-w-grid",
+    "top-n-sigma",
+)
+_WITHOUT_STORE = ("samplers", "coverage", "linearity", "answers", "top-w", "top-w-grid", "top-n-sigma")
 
-# By the name of the parameter. The help texts and the refusals are made from here.
-USES = {
-    "text": Use(
-        "A file or folder of text to test on (tune-adapter: text by others); .txt or .jsonl.zst.", but=_TEMPLATED
-    ),
-    "past": Use("The writer's earlier text.", ("personal", "adapter", "tune", "tune-adapter")),
-    "share": Use("Percent of the earlier text that is learned, the newest.", ("adapter", "tune-adapter")),
-    "learned": Use(
-        "Keep the store and its adapter, or the results, in this folder; the next run resumes there.",
-        ("adapter", "tune-adapter"),
-    ),
-    "repetitions": Use(
-        "Places per kind of text (typing: characters; tune-adapter: per fold); by default each evaluation's own.",
-        flag="--prefixes",
-    ),
-    "timed": Use("Places per kind whose drafts are completed, timed and judged; by default 60.", ("drafts",)),
-    "context": Use("Tokens before a place that the model sees.", _AT_PLACES),
-    "part": Use(
-        "Which documents: every second one to choose settings on, the others to test on.", ("drafts", "tune-paper")
-    ),
-    "k": Use("Numbers of drafts, with commas.", ("drafts", "adapter")),
-    "length": Use("Tokens of a draft.", ("drafts",)),
-    "plot": Use(
-        "Draw to this SVG file.",
-        (
-            "drafts",
-            "samplers",
-            "linearity",
-            "perplexity",
-            "repetition",
-            "coverage",
-            "answers",
-            "top-w-grid",
-            "top-n-sigma",
+
+@dataclass(frozen=True)
+class EvalOptions(BenchOptions):
+    """The options of an evaluation, the flags of `polydraft eval`. None is each evaluation's own default. In a
+    folder of text, files whose names agree up to the first "-" are one kind."""
+
+    text: Annotated[
+        Path | None,
+        Use("A file or folder of text to test on (tune-adapter: text by others); .txt or .jsonl.zst.", but=_TEMPLATED),
+    ] = None
+    past: Annotated[  # None is the first half of `text`
+        Path | None, Use("The writer's earlier text.", ("personal", "adapter", "tune", "tune-adapter"))
+    ] = None
+    share: Annotated[
+        float, Use("Percent of the earlier text that is learned, the newest.", _ADAPTER, low=0.1, high=100)
+    ] = 100.0
+    learned: Annotated[
+        Path | None,
+        Use(
+            "Keep the store and its adapter, or the results, in this folder; the next run resumes there.",
+            _ADAPTER,
+            metavar="FOLDER",
         ),
-    ),
-    "backend": Use("Which backend to use.", but=("tune-adapter",)),
-    "minutes": Use("Minutes of training; by default 10 (tune-adapter: 60).", ("adapter", "tune-adapter")),
-    "model": Use("A model's name, file or folder."),
-    "base_store": Use(
-        "An n-gram store's file, or none.",
-        but=("samplers", "coverage", "linearity", "answers", "top-w", "top-w-grid", "top-n-sigma"),
-    ),
-    "verify_with": Use(
-        "A larger model with the same tokenizer that checks or judges drafts.", ("verified", "perplexity")
-    ),
-}
+    ] = None
+    repetitions: Annotated[
+        int | None,
+        Use(
+            "Places per kind of text (typing: characters; tune-adapter: per fold); by default each evaluation's own.",
+            flags=("--prefixes", "--repetitions"),
+            low=2,
+        ),
+    ] = None
+    timed: Annotated[
+        int | None,
+        Use("Places per kind whose drafts are completed, timed and judged; by default 60.", ("drafts",), low=1),
+    ] = None
+    context: Annotated[int, Use("Tokens before a place that the model sees.", _AT_PLACES, low=1)] = PREFIX
+    part: Annotated[
+        Literal["all", "validation", "test"],
+        Use(
+            "Which documents: every second one to choose settings on, the others to test on.", ("drafts", "tune-paper")
+        ),
+    ] = "all"
+    k: Annotated[str, Use("Numbers of drafts, with commas.", ("drafts", "adapter"), metavar="N,N,…")] = "3,8"
+    length: Annotated[int, Use("Tokens of a draft.", ("drafts",), low=1, high=100)] = LENGTH
+    plot: Annotated[Path | None, Use("Draw to this SVG file.", _PLOTTED, metavar="FILE")] = None
+    backend: Annotated[Backend, Use("Which backend to use.", but=("tune-adapter",))] = "auto"
+    minutes: Annotated[
+        float | None, Use("Minutes of training; by default 10 (tune-adapter: 60).", _ADAPTER, low=0.1)
+    ] = None
+    model: Annotated[str, Use("A model's name, file or folder.")] = "default"
+    base_store: Annotated[
+        str | None, Use("An n-gram store's file, or none.", but=_WITHOUT_STORE, metavar="FILE|none")
+    ] = None
+    verify_with: Annotated[  # None is the model that drafts
+        str | None,
+        Use("A larger model with the same tokenizer that checks or judges drafts.", ("verified", "perplexity")),
+    ] = None
 
+    def __post_init__(self) -> None:
+        _ = self.ks
 
-def numbers_of_drafts(text: str) -> tuple[int, ...]:
-    """The numbers in a list with commas, ascending. Raises InputError for another text."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdigit() and 1 <= int(part) <= MOST_DRAFTS for part in parts):
-        raise InputError(f"k {text!r} given; numbers from 1 to {MOST_DRAFTS} with commas between them expected.")
-    return tuple(sorted({int(part) for part in parts}))
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The numbers of drafts, ascending. Raises InputError for another text."""
+        parts = [part.strip() for part in self.k.split(",")]
+        if not all(part.isascii() and part.isdigit() and 1 <= int(part) <= MOST_DRAFTS for part in parts):
+            raise InputError(f"k {self.k!r} given; numbers from 1 to {MOST_DRAFTS} with commas between them expected.")
+        return tuple(sorted({int(part) for part in parts}))
 
 
 @dataclass(frozen=True)

