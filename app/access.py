@@ -20,8 +20,9 @@ from pathlib import Path
 
 import typer
 
-from app.private import data_folder, only_mine, write_privately
+from app.private import data_folder, only_mine
 from core.errors import InputError
+from core.files import write_whole
 
 COOKIE_DAYS = 400  # the longest time that browsers keep one
 TICKET_SECONDS = 120
@@ -67,7 +68,7 @@ def new_token(replace: bool = True) -> str:
     """
     path, made = token_file(), secrets.token_urlsafe(32)
     try:
-        write_privately(path, made + "\n", replace)
+        write_whole(path, f"{made}\n".encode(), new=not replace)
     except FileExistsError:
         return token()
     except OSError as error:

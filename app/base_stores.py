@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
+from core.files import write_whole
 from core.ngram.errors import StoreError
 
 if TYPE_CHECKING:
@@ -153,12 +154,11 @@ class _Changing:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         from core.ngram.base import choice_as_json
-        from ngram_builder.work import write_durably
 
         try:
             if kind is None:
                 self._file.parent.mkdir(parents=True, exist_ok=True)
-                write_durably(self._file, choice_as_json(self._stores).encode())
+                write_whole(self._file, choice_as_json(self._stores).encode())
         except OSError as error:
             raise InputError(f"The choice cannot be saved in {self._file}: {error.strerror or error}.") from error
         finally:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 import platformdirs
+import psutil
 import torch
 from rich.console import Console
 from rich.markup import escape
@@ -22,7 +23,9 @@ from app import browser
 from core.errors import ModelNotFound
 from core.models import native, probe
 from core.models.load import default_model_path
+from core.models.memory import free_bytes
 from core.models.probe import Backend, ProbeResult
+from core.models.processor import cores, cpu
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -106,25 +109,14 @@ def _system() -> Check:
 
 def _cpu() -> Check:
     name = next(
-        (line.split(":", 1)[1].strip() for line in probe.cpu().splitlines() if line.startswith("model name")),
+        (line.split(":", 1)[1].strip() for line in cpu().splitlines() if line.startswith("model name")),
         platform.processor() or platform.machine(),
     )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Check("CPU", "ok", f"{name}, {cores} cores, {torch.get_num_threads()} used by torch")
+    return Check("CPU", "ok", f"{name}, {cores()} cores, {torch.get_num_threads()} used by torch")
 
 
 def _memory() -> Check:
-    page = os.sysconf("SC_PAGE_SIZE") / 1e9
-    total = os.sysconf("SC_PHYS_PAGES") * page
-    if "SC_AVPHYS_PAGES" not in os.sysconf_names:  # macOS
-        return Check("Memory", "ok", f"{total:.1f} GB")
-    free = os.sysconf("SC_AVPHYS_PAGES") * page
-    try:  # free pages exclude the file cache, which the system releases on demand
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        values = dict(line.split(":", 1) for line in lines)
-        free = int(values["MemAvailable"].split()[0]) * 1024 / 1e9
-    except (OSError, KeyError, ValueError):
-        pass
+    total, free = psutil.virtual_memory().total / 1e9, free_bytes(torch.device("cpu")) / 1e9
     found = f"{total:.1f} GB, {free:.1f} GB of it free"
     if free < MEMORY_WANTED:
         return Check("Memory", "warn", found, f"Close other programs: {MEMORY_WANTED:g} GB should be free.")

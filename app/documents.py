@@ -16,9 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import tempfile
 import threading
 import time
 import uuid
@@ -32,6 +30,7 @@ import filelock
 import platformdirs
 
 from core.errors import InputError
+from core.files import write_whole
 
 ENDINGS = (".txt", ".md")
 OPENING = 80  # characters of the first line used as a title
@@ -98,7 +97,7 @@ class DocumentFolder:
         """Switches keeping documents here on or off; existing files are not touched."""
         with self._alone():
             if on:
-                _replace(self.notes / "kept", b"")
+                write_whole(self.notes / "kept", b"")
             else:
                 (self.notes / "kept").unlink(missing_ok=True)
 
@@ -154,7 +153,7 @@ class DocumentFolder:
             entry.file = found.file if found else self._free_name(entry)
             path = self._path(entry)
             if not found or found.digest != entry.digest:
-                _replace(path, data)
+                write_whole(path, data)
             self._stamp(entry, path)
             self._note(entry)
             # The name follows the title. It changes last, so that after a crash in between the note still points to the
@@ -234,7 +233,7 @@ class DocumentFolder:
         return entry
 
     def _note(self, entry: Entry) -> None:
-        _replace(self._note_file(entry.id), json.dumps(asdict(entry), ensure_ascii=False).encode("utf-8", "replace"))
+        write_whole(self._note_file(entry.id), json.dumps(asdict(entry), ensure_ascii=False).encode("utf-8", "replace"))
 
     def _stamp(self, entry: Entry, path: Path) -> None:
         state = path.stat()
@@ -329,26 +328,6 @@ def _decoded(data: bytes) -> str:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError:
         return data.decode("cp1252", "replace")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Writes a file that only its owner can read; a crash leaves the old one or the new one."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".writing-")  # 0600
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    if os.name == "posix":  # makes the rename durable; other systems cannot open a folder
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _now() -> int:

@@ -11,7 +11,6 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from app.learner_child import MEMORY, MINUTES, Order, go_last, steps_of
-from core.errors import InputError
 
 if TYPE_CHECKING:
     from training.personal import Outcome
@@ -42,10 +41,7 @@ def learn(
     from core.ngram.shelf import Shelf, stores_folder
     from training.personal import Outcome
 
-    path = Shelf.path_in(stores_folder(), store)
-    if not path.is_file():
-        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.sqlite"))) or "none yet"
-        raise InputError(f"There is no personal store called {store!r}; there are: {known}.")
+    path = Shelf.existing(stores_folder(), store)
     console = Console(stderr=True)
     console.print("Loading the model …")
     columns = TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn()

@@ -16,7 +16,7 @@ from app.evals import EVALS
 from app.evals.options import EvalOptions
 from app.uses import refuse_unused, uses_of
 from core.errors import InputError
-from ngram_builder.work import write_durably
+from core.files import write_whole
 
 
 class Measurement(Protocol):
@@ -55,7 +55,7 @@ def _command(command: str, known: Mapping[str, str], options: type[BenchOptions]
         with Console(stderr=True, soft_wrap=True).status(f"{name} …") as status:
             report = module.measure(chosen, lambda text: status.update(f"{name}: {text} …"))
         if plot := given.get("plot"):
-            write_durably(plot, module.plots(report).encode())
+            write_whole(plot, module.plots(report).encode(), private=False)
         show(report, as_json)
 
     def parameter(name: str, kind: Any, default: Any = Parameter.empty) -> Parameter:

@@ -20,7 +20,7 @@ from core.ngram.shelf import Shelf
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
-    from core.ngram.personal import Forgotten, PersonalStore
+    from core.ngram.personal import PersonalStore
     from ngram_builder.personal import Added
 
 FOLLOWING = 8  # next words that a search lists
@@ -50,9 +50,13 @@ class PersonalStores:
             self._shelf.close()
         return rows
 
+    def at(self, name: str) -> closing[PersonalStore]:
+        """One store, open until the end of a `with` block."""
+        return closing(self._open(name))
+
     def state(self, name: str) -> dict[str, Any]:
         """The entries "store", "removals" and "relearning" of one store in `list`."""
-        with closing(self._open(name)) as store:
+        with self.at(name) as store:
             return {"store": name} | _state(store)
 
     def create(self, name: str) -> None:
@@ -89,34 +93,20 @@ class PersonalStores:
         """
         from core.ngram.personal import PARAGRAPH
 
-        names, refused = self.learning(), list[InputError]()
-        for name in names:
-            try:
-                self.learn(name, text, PARAGRAPH if finished else 1)
-            except InputError as error:
-                refused.append(error)  # this store is full; the others still learn
+        names, refused = list[str](), list[InputError]()
+        try:
+            for store in self._shelf.active():
+                if store.learning:
+                    names.append(store.name)
+                    try:
+                        store.learn(text, PARAGRAPH if finished else 1)
+                    except InputError as error:
+                        refused.append(error)  # this store is full; the others still learn
+        finally:
+            self._shelf.close()
         if refused:
             raise refused[0]
         return names
-
-    def learn(self, name: str, text: str, times: int | None = None) -> int:
-        """Adds written or picked text to one store; returns its tokens.
-
-        Raises: InputError if learning is off for the store.
-        """
-        from core.ngram.personal import PARAGRAPH
-
-        with closing(self._open(name)) as store:
-            if not store.learning:
-                raise InputError(f"The store {name!r} does not learn from what you write; switch learning on first.")
-            return store.learn(text, PARAGRAPH if times is None else times)
-
-    def add_phrase(self, name: str, phrase: str) -> int:
-        """Adds a phrase on the user's request, whether the store learns or not. Returns its tokens."""
-        from core.ngram.personal import PHRASE
-
-        with closing(self._open(name)) as store:
-            return store.learn(phrase, PHRASE)
 
     def add_file(self, name: str, path: Path, origin: str, progress: Callable[[float], None]) -> Added:
         """Adds one file as a document and replaces the one of the same origin; see `ngram_builder.personal.add_file`.
@@ -127,7 +117,7 @@ class PersonalStores:
         from ngram_builder.readers import File, expand
 
         expand([path])  # raises for an unsupported kind
-        with closing(self._open(name)) as store:
+        with self.at(name) as store:
             return personal.add_file(store, File.at(path), origin, progress)
 
     def search(self, text: str) -> list[dict[str, Any]]:
@@ -150,46 +140,16 @@ class PersonalStores:
             self._shelf.close()
         return rows
 
-    def forget(self, name: str, what: str) -> Forgotten:
-        """Removes a document or a phrase, with its counts."""
-        with closing(self._open(name)) as store:
-            return store.forget(what)
-
-    def switch(self, name: str, on: bool) -> None:
-        """Whether drafts use the store."""
-        with closing(self._open(name)) as store:
-            store.switch(on)
-
-    def switch_learning(self, name: str, on: bool) -> None:
-        """Whether the store learns from written and picked text; off in a new store."""
-        with closing(self._open(name)) as store:
-            store.switch_learning(on)
-
-    def switch_adapter(self, name: str, on: bool) -> None:
-        """Whether drafts use the store's adapter."""
-        with closing(self._open(name)) as store:
-            store.switch_adapter(on)
-
-    def set_strength(self, name: str, strength: float | None) -> None:
-        """The share of the adapter's change that drafts use, 0 to 1; None: the one found in training."""
-        with closing(self._open(name)) as store:
-            store.set_strength(strength)
-
     def to_train(self, name: str) -> tuple[Path, int]:
         """The file of a store whose adapter is to be trained, and its number of removals. Raises InputError if it has
         too little text."""
-        with closing(self._open(name)) as store:
+        with self.at(name) as store:
             tokens = store.summary()["tokens"]
             if tokens < LEAST:
                 raise InputError(
                     f"The store {name} has {tokens:,} tokens; learning needs at least {LEAST:,}. Add text to it first."
                 )
             return store.path, store.removals
-
-    def stop_relearning(self, name: str) -> None:
-        """Its adapter, which was removed together with text, stays removed until it is trained on request."""
-        with closing(self._open(name)) as store:
-            store.stop_relearning()
 
     def _open(self, name: str, create: bool = False) -> PersonalStore:
         return self._shelf.open(name, create)

@@ -293,10 +293,7 @@ def merge(stores: list[str], into: str, tokenizer: str) -> int:
 
 
 def _opened(name: str, tokenizer: str | Tokenizer | None, create: bool = False) -> PersonalStore:
-    path = Shelf.path_in(stores_folder(), name)
-    if not create and not path.is_file():
-        known = ", ".join(sorted(p.stem for p in path.parent.glob("*.sqlite"))) or "none yet"
-        raise InputError(f"There is no personal store called {name!r}; there are: {known}.")
+    path = (Shelf.path_in if create else Shelf.existing)(stores_folder(), name)
     words = _words(tokenizer) if isinstance(tokenizer, str) else tokenizer
     from core.ngram.personal import PersonalStore
 

@@ -59,26 +59,3 @@ def only_mine(status: os.stat_result) -> bool:
     if not stat.S_ISREG(status.st_mode) or not_mine(status):
         return False
     return os.name != "posix" or not status.st_mode & OTHERS
-
-
-def write_privately(path: Path, content: str, replace: bool = True) -> None:
-    """Writes `content` to the file atomically; no other user can read it at any moment.
-
-    Raises: OSError; FileExistsError if the file exists and `replace` is False.
-    """
-    made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    made.unlink(missing_ok=True)
-    handle = os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        if replace:
-            made.replace(path)
-        else:
-            path.hardlink_to(made)
-            made.unlink()
-    except BaseException:
-        made.unlink(missing_ok=True)
-        raise

@@ -109,8 +109,8 @@ def learner_for(service: DraftService) -> Learner:
         return Order(str(path), service.model_name, str(ngrams.path) if ngrams else None), removals
 
     def gave_up(store: str) -> None:
-        with suppress(PolydraftError):  # it was deleted
-            service.stores().stop_relearning(store)
+        with suppress(PolydraftError), service.stores().at(store) as opened:  # it may have been deleted
+            opened.stop_relearning()
 
     learner = Learner(order, gave_up)
     service.typed = learner.typed

@@ -27,7 +27,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
@@ -39,6 +39,9 @@ from app.personal import PersonalStores
 from app.refusals import parsed
 from app.settings import Strict
 from core.errors import InputError, PolydraftError
+
+if TYPE_CHECKING:  # sqlite-utils takes a while to import
+    from core.ngram.personal import PersonalStore
 
 MAX_FILE = 1 << 30  # bytes of one added file
 LISTED = 200  # the number of listed origins of a store, newest first; and of listed damaged places of a file
@@ -97,6 +100,15 @@ def add_routes(
     add_learning_routes(app, stores)
     stopped = deque[str](maxlen=TICKETS)  # a stop may arrive before its file has been received
 
+    async def on_store(name: str, run: Callable[[PersonalStore], Answer]) -> Answer:
+        known = stores()
+
+        def opened() -> Answer:
+            with known.at(name) as store:
+                return run(store)
+
+        return await run_in_threadpool(opened)
+
     def follow(store: str) -> None:
         learner.follow([stores().state(store)])
 
@@ -121,26 +133,26 @@ def add_routes(
         await _call(stores().delete, store)
         return {}
 
-    def add_switch(path: str, switched: Callable[[PersonalStores, str, bool], None]) -> None:
+    def add_switch(path: str, switched: Callable[[PersonalStore, bool], None]) -> None:
         @app.post(path)
         async def switch(request: Request) -> dict[str, Any]:
             asked = await parsed(request, Switched)
-            await _call(switched, stores(), asked.store, asked.on)
+            await on_store(asked.store, lambda store: switched(store, asked.on))
             return {}
 
-    add_switch("/api/stores/switch", PersonalStores.switch)
-    add_switch("/api/stores/switch-learning", PersonalStores.switch_learning)
-    add_switch("/api/stores/switch-adapter", PersonalStores.switch_adapter)
+    add_switch("/api/stores/switch", lambda store, on: store.switch(on))
+    add_switch("/api/stores/switch-learning", lambda store, on: store.switch_learning(on))
+    add_switch("/api/stores/switch-adapter", lambda store, on: store.switch_adapter(on))
 
     @app.post("/api/stores/add-phrase")
     async def add_phrase(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Phrase)
-        return {"tokens": await _call(stores().add_phrase, asked.store, asked.text)}
+        return {"tokens": await on_store(asked.store, lambda store: _learn_phrase(store, asked.text))}
 
     @app.post("/api/stores/forget")
     async def forget(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Forget)
-        done = await _call(stores().forget, asked.store, asked.what)
+        done = await on_store(asked.store, lambda store: store.forget(asked.what))
         await _call(follow, asked.store)
         return {
             "documents": done.documents,
@@ -165,7 +177,7 @@ def add_routes(
     @app.post("/api/stores/strength")
     async def strength(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Strength)
-        await _call(stores().set_strength, asked.store, asked.strength)
+        await on_store(asked.store, lambda store: store.set_strength(asked.strength))
         return {}
 
     @app.post("/api/stores/search")
@@ -208,6 +220,12 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> N
     async def learn(request: Request) -> dict[str, Any]:
         asked = await parsed(request, Learn)
         return {"stores": await _call(stores().take_in, asked.text, asked.finished)}
+
+
+def _learn_phrase(store: PersonalStore, text: str) -> int:
+    from core.ngram.personal import PHRASE
+
+    return store.learn(text, PHRASE)
 
 
 async def _call(method: Callable[..., Answer], *arguments: Any) -> Answer:

@@ -8,7 +8,6 @@ Both write their result to the work folder (see `work`) and return only the figu
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,11 +19,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from core.files import replacing
 from ngram_builder import runs as run_files
 from ngram_builder.count import Entries, Packing, count
 from ngram_builder.readers import Damage, Document, File, Reading, Signals, read_file
 from ngram_builder.runs import Run, merged, rows_within, sorted_windows, windows_within, write_run
-from ngram_builder.work import read_json, sync_folder, write_json
+from ngram_builder.work import read_json, write_json
 
 if TYPE_CHECKING:  # its module imports torch, which counting does not need
     from core.models.base import Tokenizer
@@ -157,13 +157,8 @@ def merge_range(
     arrays = {"distinct": np.array([level.distinct for level in entries])}
     for n, level in enumerate(entries):
         arrays |= {f"words{n}": level.words, f"counts{n}": level.counts, f"totals{n}": level.totals}
-    temporary = folder / f".{number}-{uuid.uuid4().hex[:8]}.tmp"
-    with temporary.open("wb") as file:
+    with replacing(range_path(folder, number), private=False) as file:
         np.savez(file, allow_pickle=False, **arrays)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(range_path(folder, number))
-    sync_folder(folder)
     return sum(len(level.counts) for level in entries)
 
 

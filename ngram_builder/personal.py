@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import zstandard
 
 from core.errors import BackendUnavailable, InputError
+from core.files import replacing
 from ngram_builder.pipeline import BuildReport, merge
 from ngram_builder.readers import Damage, File, Reading, expand, read_file, spelled
 
@@ -139,26 +140,17 @@ def export(store: PersonalStore, out: Path) -> Exported:
                 parts[part] = b64encode((store.learned / part).read_bytes()).decode()
         except files.AdapterError as error:
             parts, left_out = {}, str(error)
-    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".tmp", dir=out.parent)  # private, like the store
-    written = 0
-    try:
-        compressor = zstandard.ZstdCompressor(write_checksum=True)
-        with os.fdopen(handle, "wb") as file, compressor.stream_writer(file, closefd=False) as packed:
-            packed.write(_line({"format": FORMAT, "version": WITH_ADAPTER if parts else VERSION}))
-            for text in store.texts():
-                packed.write(
-                    _line({"origin": text.origin, "added": text.added, "times": text.times, "passages": text.passages})
-                )
-                written += 1
-            if parts:
-                packed.write(_line({"adapter": parts}))
-            packed.write(_line({"end": written}))  # a truncated file lacks this line
-            packed.flush(zstandard.FLUSH_FRAME)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(out)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    written, compressor = 0, zstandard.ZstdCompressor(write_checksum=True)
+    with replacing(out) as file, compressor.stream_writer(file, closefd=False) as packed:
+        packed.write(_line({"format": FORMAT, "version": WITH_ADAPTER if parts else VERSION}))
+        for text in store.texts():
+            packed.write(
+                _line({"origin": text.origin, "added": text.added, "times": text.times, "passages": text.passages})
+            )
+            written += 1
+        if parts:
+            packed.write(_line({"adapter": parts}))
+        packed.write(_line({"end": written}))  # a truncated file lacks this line
     return Exported(written, bool(parts), left_out)
 
 

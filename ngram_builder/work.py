@@ -17,7 +17,6 @@ always describes completed work; files that it does not name are ignored.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from typing import Any
 import filelock
 
 from core.errors import InputError, PolydraftError
+from core.files import write_whole
 
 VERSION = 1
 
@@ -35,19 +35,10 @@ class NoRoom(PolydraftError):
     """The disk has too little space for the intermediate files."""
 
 
-def write_durably(path: Path, data: bytes) -> None:
-    """Replaces a file atomically: after a crash or a power cut it is the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_folder(path.parent)
-
-
 def write_json(path: Path, value: Any) -> None:
-    write_durably(path, json.dumps(value, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass"))
+    write_whole(
+        path, json.dumps(value, ensure_ascii=False, sort_keys=True).encode("utf-8", "surrogatepass"), private=False
+    )
 
 
 def read_json(path: Path) -> Any:
@@ -56,16 +47,6 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_bytes().decode("utf-8", "surrogatepass"))
     except FileNotFoundError:
         return None
-
-
-def sync_folder(folder: Path) -> None:
-    """Makes the names in a folder durable. Windows has no such operation and needs none."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 @contextmanager

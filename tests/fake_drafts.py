@@ -166,7 +166,11 @@ def scripted_learner(stores: PersonalStores, script: str = "pass", quiet: float 
         path, removals = stores.to_train(store)
         return Order(str(path)), removals
 
-    return Learner(order, stores.stop_relearning, [sys.executable, "-c", script], quiet)
+    def gave_up(store: str) -> None:
+        with stores.at(store) as opened:
+            opened.stop_relearning()
+
+    return Learner(order, gave_up, [sys.executable, "-c", script], quiet)
 
 
 def create_app(

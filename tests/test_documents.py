@@ -155,7 +155,7 @@ def test_a_crash_while_writing_leaves_the_old_text(folder: DocumentFolder, monke
         with pytest.raises(OSError, match="No space"):
             folder.write(Entry(KEEPER), "New.", first.digest)
     assert folder.read(KEEPER)[1] == TEXT
-    assert not list(folder.folder.rglob(".writing-*"))
+    assert not list(folder.folder.rglob("*.tmp"))
 
 
 @pytest.mark.parametrize("step", range(1, 5))

@@ -31,9 +31,10 @@ from app.access import Access, owner_of
 from app.cli import app as command_line
 from app.guard import HEADERS
 from app.page import NEEDED, OnlyNeeded
-from app.private import data_folder, private_folder, write_privately
+from app.private import data_folder, private_folder
 from app.server import serve
 from core.errors import InputError
+from core.files import write_whole
 from tests.test_server import Site, address_of, asked, child
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux reports the owner of a connection")
@@ -265,12 +266,11 @@ def test_a_folder_that_cannot_be_made_is_an_error_in_words(home: Path) -> None:
 def test_starts_at_the_same_moment_agree_on_one_token(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, found = threading.Barrier(4), []
 
-    def at_once(path: Path, content: str, replace: bool = True) -> None:
+    def at_once(path: Path, data: bytes, new: bool) -> None:
         made.wait(20)  # all have seen that there is no file
-        write_privately(path.with_name(f"{path.name}"), content, replace)
+        write_whole(path, data, new=new)
 
-    monkeypatch.setattr(tokens, "write_privately", at_once)
-    monkeypatch.setattr("app.private.os.getpid", threading.get_ident)  # threads in place of processes
+    monkeypatch.setattr(tokens, "write_whole", at_once)
     threads = [threading.Thread(target=lambda: found.append(tokens.token())) for _ in range(4)]
     for thread in threads:
         thread.start()

@@ -623,9 +623,11 @@ def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: 
         "The model has learned 1 tokens: in 1,250 characters of your newest text, which it has not read, drafts save "
         "48% of the keys instead of 44%, and its loss"
     )
-    stores.set_strength("me", 0.5)
+    with stores.at("me") as opened:
+        opened.set_strength(0.5)
     assert about()["description"].endswith("grew by 0.5% (measured at the strength 0.8).")
-    stores.switch_adapter("me", False)
+    with stores.at("me") as opened:
+        opened.switch_adapter(False)
     assert (about()["on"], about()["strength"]) == (False, 0.5)
     published(store, fresh(), gain=0.05)
     assert "drafts do not use it" in about()["description"]

@@ -131,7 +131,8 @@ async def test_an_accepted_draft_teaches_the_stores_that_learn_once_the_writing_
     stores = PersonalStores(cast(Any, ByteTokenizer()))
     stores.create("mine")
     stores.create("other")
-    stores.switch_learning("mine", True)
+    with stores.at("mine") as store:
+        store.switch_learning(True)
     uri = writing.write("We met at the old mill. It began with", name="accepted.md")
     first = (await writing.drafts(uri, 0, 37))[1]
     assert first.command and first.command.command == ACCEPTED

@@ -126,20 +126,22 @@ def test_what_is_no_name_is_refused(tmp_path: Path, name: str) -> None:
 def test_learning_is_off_until_it_is_switched_on(tmp_path: Path) -> None:
     stores = PersonalStores(WordTokenizer(8), tmp_path)
     stores.create("me")
-    with pytest.raises(InputError, match="does not learn"):
-        stores.learn("me", "1 2 3")
+    assert stores.take_in("1 2 3", True) == []
     assert stores.list()[0]["tokens"] == 0
-    stores.switch_learning("me", True)
-    assert stores.learn("me", "1 2 3") == 3
-    assert stores.add_phrase("me", "4 5") == 2
+    with stores.at("me") as store:
+        store.switch_learning(True)
+    assert stores.take_in("1 2 3", True) == ["me"]
+    with stores.at("me") as store:
+        assert store.learn("4 5") == 2
     assert add_text(stores, "me", "letter", "1 1 1") == 3
     (tmp_path / "letter.txt").write_text("5 6 7")
     assert stores.add_file("me", tmp_path / "letter.txt", "letter.txt", lambda _: None).tokens == 3
     listed = stores.list()[0]
     assert (listed["store"], listed["enabled"], listed["learning"], listed["tokens"]) == ("me", True, True, 11)
     assert listed["changed"] > "2020"
-    assert stores.forget("me", "letter").documents == 1
-    stores.switch("me", False)
+    with stores.at("me") as store:
+        assert store.forget("letter").documents == 1
+        store.switch(False)
     assert not stores.list()[0]["enabled"]
 
 
@@ -169,9 +171,11 @@ def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autoc
     assert not any("Featherstone" in draft.text for draft in drafts(personal, before))
     stores = PersonalStores(personal.model.tokenizer, personal.shelf.folder if personal.shelf else None)
     stores.create("me")
-    stores.add_phrase("me", PHRASE)
+    with stores.at("me") as store:
+        store.learn(PHRASE, times=4)
     assert any("Featherstone" in draft.text for draft in drafts(personal, before))
-    stores.forget("me", "Wilhelmina Featherstonehaugh")
+    with stores.at("me") as store:
+        store.forget("Wilhelmina Featherstonehaugh")
     assert not any("Featherstone" in draft.text for draft in drafts(personal, before))
 
 

@@ -261,7 +261,8 @@ def test_a_store_that_is_full_does_not_keep_others_from_learning(
     stores = PersonalStores(TOKENIZER, tmp_path)
     for name in ("full", "other"):
         stores.create(name)
-        stores.switch_learning(name, True)
+        with stores.at(name) as store:
+            store.switch_learning(True)
     add_text(stores, "full", "a", text_of([1] * 99))
     monkeypatch.setattr(personal, "LARGEST", 100)
     with pytest.raises(InputError, match="The store full would have"):

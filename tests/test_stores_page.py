@@ -532,7 +532,8 @@ def test_stores_are_switched_on_and_off_several_at_once(editor: Editor, stores: 
 def learner(editor: Editor, stores: PersonalStores) -> Editor:
     """An editor whose store learns."""
     stores.create("me")
-    stores.switch_learning("me", True)
+    with stores.at("me") as store:
+        store.switch_learning(True)
     editor.write("x")
     expect(editor.page.locator(".pd-learns")).to_have_text("Learning into me")
     editor.press("Backspace")

@@ -228,7 +228,8 @@ def test_who_leaves_while_a_file_is_read_takes_it_back(stores: Stores, monkeypat
         assert half.wait(60)
     time.sleep(0.3)
     go.set()
-    assert stores.disk.forget("me", "nothing").complete  # waits for the writer
+    with stores.disk.at("me") as store:
+        assert store.forget("nothing").complete  # waits for the writer
     assert stores.disk.list()[0]["documents"] == []
 
 
@@ -304,7 +305,8 @@ def test_a_store_made_anew_under_a_deleted_name_is_the_one_that_counts(tmp_path:
     shelf, disk = Shelf(TOKENIZER, tmp_path), PersonalStores(TOKENIZER, tmp_path)
     for text in ("abc", "abd"):
         disk.create("me")
-        disk.add_phrase("me", text)
+        with disk.at("me") as store:
+            store.learn(text)
         ids = TOKENIZER.encode(text)
         assert shelf.active()[0].count(ids) > 0
         disk.delete("me")

@@ -20,7 +20,7 @@ from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from app.evals.scores import Score
 from app.evals.verified import KS, MethodRun, judged, logprobs, methods
-from core.drafting.checked import Refined, refine, verified
+from core.drafting.checked import Refined, verified
 from core.drafting.checked import _open_rows as _rows
 from core.drafting.checked import depths_to_check as _depths_to_check
 from core.drafting.judge import Judge
@@ -201,15 +201,6 @@ def test_stopping_between_rounds_leaves_the_text() -> None:
             next(drafts)
         drafts.close()
         assert sequence.inputs == TEXT
-
-
-def test_a_tolerated_token_stands() -> None:
-    loose = Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(1e-9, 1e-9, 1.0))
-    drafts = Refined([[3, 3, 3, 3], [4, 4, 4, 4]], [-1.0, -1.0], [1, 1], [0, 0], False)
-    kept = refine(MODEL.open(), TEXT, drafts, 4, nodes=99, calibration=loose)
-    assert kept.ids == drafts.ids and kept.changed == [4, 4]
-    strict = refine(MODEL.open(), TEXT, drafts, 4, nodes=99)
-    assert strict.ids != drafts.ids
 
 
 def test_the_judge_counts_the_n_grams_in() -> None:

@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError  # torch raises it for a file with more than tensors; nothing is unpickled
-from tempfile import NamedTemporaryFile
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +26,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from core.errors import InputError
+from core.files import replacing, write_whole
 from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
 
 RECENT = 250  # earlier batches from which replays are sampled
@@ -400,12 +400,9 @@ def _save(
         "head": head.state_dict(),
         "optimisers": [optimiser.state_dict() for optimiser in optimisers],
     }
-    with NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as file:
+    with replacing(folder / "state.pt") as file:
         torch.save(state, file)
-    Path(file.name).replace(folder / "state.pt")
-    with NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".tmp", delete=False) as file:
-        file.writelines(line + "\n" for line in lines)
-    Path(file.name).replace(folder / "loss.jsonl")
+    write_whole(folder / "loss.jsonl", "".join(line + "\n" for line in lines).encode())
 
 
 def _resume(

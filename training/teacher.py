@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from core.errors import InputError
+from core.files import replacing
 from core.models.llama import NativeLlama
 from core.models.native import Line
 from core.speculative.eagle3 import HeadConfig
@@ -260,8 +261,6 @@ def _written(
             continue
         progress(len(made), total)
         made = np.concatenate((made, teacher.continued(some[len(before) :], length, seed=len(made))))
-        part = path.with_name(path.name + ".tmp")
-        with part.open("wb") as file:
+        with replacing(path) as file:
             np.save(file, made)
-        part.replace(path)
     return made

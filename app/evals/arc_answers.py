@@ -45,7 +45,7 @@ def ways(calibration: Calibration) -> dict[str, tuple[str, dict[str, Any]]]:
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
+    model = load_model(options.model, options.backend)
     store, _ = base_store(model.tokenizer.fingerprint, options.store)
     compared = ways(for_model(model))
     drafter: Drafter

@@ -53,7 +53,7 @@ class Audited:
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
+    model = load_model(options.model, options.backend)
     store, _ = base_store(model.tokenizer.fingerprint, options.store)
     stores = [store] if store is not None else []
     report = Report("eval arc-risk")

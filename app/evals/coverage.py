@@ -31,7 +31,7 @@ PAPER = {2: "NS_SPD2", 3: "NS_SPD3"}
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
+    model = load_model(options.model, options.backend)
     plain = {method.name: method.draft for method in methods(None, None)}
     compared: dict[str, Method] = {
         "nucleus": nucleus(None),

@@ -50,7 +50,7 @@ class StepFigures:
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
+    model = load_model(options.model, options.backend)
     layers = watch_all(model)
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
     report = Report("eval linearity")

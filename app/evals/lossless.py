@@ -47,7 +47,7 @@ class Compared:
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)  # type: ignore[arg-type]
+    model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)
     store, _ = base_store(model.tokenizer.fingerprint, options.store)
     stores = [store] if store is not None else []
     drafters: list[Drafter] = [NgramDrafter(stores)]

@@ -63,7 +63,7 @@ def _judge(model: LanguageModel, options: EvalOptions) -> LanguageModel:
     """Raises InputError for a model with another tokenizer."""
     if options.verify_with is None:
         return model
-    judge = load_model(options.verify_with, options.backend)  # type: ignore[arg-type]
+    judge = load_model(options.verify_with, options.backend)
     if judge.tokenizer.fingerprint != model.tokenizer.fingerprint:
         raise InputError(f"{judge.name} has another tokenizer than {model.name}; choose a model with the same one.")
     return judge

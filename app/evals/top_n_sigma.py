@@ -29,7 +29,7 @@ BOUNDS = ("z inside", "z outside", "distance inside", "distance outside")
 
 def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, options.backend)  # type: ignore[arg-type]
+    model = load_model(options.model, options.backend)
     logits, _ = positions(model, text.load(options.text), options.repetitions or POSITIONS)
     best = [model.tokenizer.decode([int(row.argmax())]) for row in logits[:RUN]]
     model.close()

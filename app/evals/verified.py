@@ -86,7 +86,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model = autocomplete.model
-    checker = load_model(options.verify_with, options.backend) if options.verify_with else model  # type: ignore[arg-type]
+    checker = load_model(options.verify_with, options.backend) if options.verify_with else model
     rule = interpolation(autocomplete.ngrams)
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
     ways = {(name, k): way for k in KS for name, way in methods(model, checker, rule, k).items()}

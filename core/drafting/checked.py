@@ -20,14 +20,12 @@ from typing import TypedDict, Unpack
 import torch
 from torch import Tensor
 
-from core.controls import THETA
 from core.drafting.drafts import Draft, Drafts, Options, SuperposeOptions
 from core.drafting.driver import Drafting
-from core.drafting.judge import Judge, tolerated
+from core.drafting.judge import Judge
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import DEFAULT
-from core.speculative.calibration import Calibration
 from core.speculative.tree import TokenTree
 from core.superposed import mixed_embedding, superpose, weights
 
@@ -40,8 +38,6 @@ class CheckOptions(TypedDict, total=False):
     target: Sequence | None
     judge: Judge | None
     nodes: int
-    calibration: Calibration | None
-    theta: float
     stop_ids: frozenset[int] | None
 
 
@@ -115,8 +111,6 @@ def check(
     target: Sequence | None = None,
     judge: Judge | None = None,
     nodes: int = NODES,
-    calibration: Calibration | None = None,
-    theta: float = THETA,
     stop_ids: frozenset[int] | None = None,
 ) -> Generator[list[Row], list[Tensor], None]:
     """Corrects the rows in place: yields the input rows of a pass and receives their logits. When it yields no rows it
@@ -129,8 +123,6 @@ def check(
             f"{checker.model.name} and {sequence.model.name} have different tokenizers; a model that checks drafts "
             "must share theirs."
         )
-    if calibration is not None:
-        calibration.check(checker.model)
     stop = sequence.model.tokenizer.eos_ids if stop_ids is None else stop_ids
     for held in {id(s): s for s in (sequence, checker)}.values():
         held.rewind(held.common_prefix(prefix))
@@ -149,13 +141,10 @@ def check(
             logits = [after[known[tuple(row.ids[:at])]] for row, at in places]
             contexts, tokens = [prefix + row.ids[:at] for row, at in places], [row.ids[at] for row, at in places]
             found = judge(logits, contexts, tokens)
-            for (row, at), there, (own, own_logprob, logprob) in zip(places, logits, found, strict=True):
+            for (row, at), (own, own_logprob, logprob) in zip(places, found, strict=True):
                 if at >= len(row.ids):  # an earlier token of it failed
                     continue
-                token = row.ids[at]
-                if token == own or (
-                    calibration is not None and tolerated(there, checker.model, token, calibration, theta, at)
-                ):
+                if row.ids[at] == own:
                     row.sure, row.logprobs[at] = at + 1, logprob
                 else:
                     row.sure, row.ids[at:], row.logprobs[at:] = at + 1, [own], [own_logprob]
@@ -231,7 +220,6 @@ class Refined:
         logprobs: Σ ln p of each draft's tokens: the target's for checked tokens, the drafter's for the others.
         sure: the number of leading tokens of each that are the target's, n-grams mixed in.
         changed: the index of each draft's first token that differs from the one shown before; its length if none does.
-        ranking: the rows by logprobs, best first.
         checked: whether the target has checked these drafts; False while they are superposed.
         fed: tokens of the tree that the check fed to the target.
     """
@@ -264,10 +252,8 @@ def refine(
         target: a sequence of the model that checks; None is the one that drafts.
         judge: computes the next token.
         nodes: n, tokens of the tree at most. The most probable ones are checked first.
-        calibration, theta: of the target; it then also accepts a token that it would not choose, while LTS ≥ θ. None
-            accepts only its own token.
         stop_ids: tokens that end a draft; None for the tokenizer's.
-    Raises: InputError for an empty text, models with different tokenizers; CalibrationError; ContextFull.
+    Raises: InputError for an empty text, models with different tokenizers; ContextFull.
     """
     rows, fed = _open_rows(drafts, length, sure), 0
     checking = check(rows, sequence, prefix_ids, **options)
@@ -299,8 +285,6 @@ def verified(
     first: int | None = None,
     rounds: int = 1,
     nodes: int = NODES,
-    calibration: Calibration | None = None,
-    theta: float = THETA,
     **options: Unpack[SuperposeOptions],
 ) -> Generator[Refined, None, None]:
     """Superposed drafts, then refined ones: yields after every step of superposing, then after every round of checks.
@@ -311,7 +295,7 @@ def verified(
         sequence: may contain part of the text; it contains exactly the text afterwards.
         target: a sequence of the model that checks; None is `model`.
         first: length of the superposed drafts; None for `length`. Shorter drafts are checked earlier and cheaper.
-        rounds: number of checks. nodes, calibration, theta: see `refine`.
+        rounds: number of checks. nodes: see `refine`.
     Raises: as `superpose` and `refine`.
     """
     # No forks by default: the superposed drafts are short, and checks correct them anyway.
@@ -336,8 +320,6 @@ def verified(
                 target=target,
                 judge=Judge(made.interpolation(prefix_ids), made.m),
                 nodes=nodes,
-                calibration=calibration,
-                theta=theta,
                 stop_ids=made.stop_ids,
             )
             yield latest

@@ -1,5 +1,4 @@
-"""Judges the tokens of drafts: computes the token that the target would choose after the same text, n-grams mixed in,
-and whether the target tolerates another one.
+"""Judges the tokens of drafts: computes the token that the target would choose after the same text, n-grams mixed in.
 
 Shapes: V vocabulary, m candidates.
 """
@@ -12,11 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from core.drafting.candidates import PROPOSALS, likeliest, log_total
-from core.models.base import LanguageModel
 from core.ngram.interpolation import Interpolation
-from core.speculative import arc
-from core.speculative.calibration import Calibration
-from core.speculative.target import softmax
 
 
 @dataclass(frozen=True)
@@ -53,10 +48,3 @@ class Judge:
             scores = self.ngrams.scores(scores, contexts, ids)
         best = scores[:, :-1].argmax(1)
         return [(int(ids[i, best[i]]), float(scores[i, best[i]]), float(scores[i, -1])) for i in range(len(listed))]
-
-
-def tolerated(
-    after: Tensor, model: LanguageModel, token: int, calibration: Calibration, theta: float, depth: int
-) -> bool:
-    """Whether the target tolerates a token at a depth, given its logits (V,) there: LTS ≥ θ."""
-    return arc.local_tolerance_score(softmax(after.numpy()), model, calibration, token, depth) >= theta

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import safetensors.torch
@@ -28,6 +26,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from core.errors import PolydraftError, first_line
+from core.files import write_whole
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 # The projections of a layer of the Llama family, with the module that contains each.
@@ -182,16 +181,7 @@ def write(path: Path, content: bytes) -> None:
     """Writes a file that only the owner can read, whole or not at all. Raises AdapterError."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:  # mode 0600
-            made = Path(file.name)
-            try:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-                made.replace(path)
-            except BaseException:
-                made.unlink(missing_ok=True)
-                raise
+        write_whole(path, content)
     except OSError as error:
         raise AdapterError(f"{path} cannot be written: {error.strerror or error}.") from error
 

@@ -28,6 +28,7 @@ from core.models.adapter import Adapter, AdapterError
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings, depths, is_chain, path_to
 from core.models.gguf_file import GGUFFile
 from core.models.memory import CACHE_SHARE, free_bytes
+from core.models.processor import cores
 from core.models.tokenizer import (
     BOUNDARY_NAMES,
     CONTROL,
@@ -46,11 +47,6 @@ BATCH = 512  # inputs per native call; longer rows are cut
 
 # Its ctypes annotations name pointer classes that ctypes itself never creates; so no types.
 lib: Any = llama_cpp.llama_cpp
-
-
-def _threads() -> int:
-    """The number of processors this process may use; macOS and Windows have no affinity."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 4
 
 
 @lib.llama_log_callback
@@ -154,7 +150,7 @@ class LlamaCppModel(LanguageModel):
         params.n_batch = params.n_ubatch = BATCH
         params.n_seq_max = MAX_SEQUENCES
         params.kv_unified = True  # forks share cells
-        params.n_threads = params.n_threads_batch = _threads()
+        params.n_threads = params.n_threads_batch = cores()
         self._context = lib.llama_init_from_model(pointer, params)
         if not self._context:
             raise ModelFileError(f"llama.cpp has no memory for a context of {self.context_length} tokens of {name}.")

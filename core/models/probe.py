@@ -22,13 +22,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any, Literal
 
 import platformdirs
 import torch
 
 from core.errors import PolydraftError
+from core.files import recall, remember
 from core.models.base import LanguageModel
 from core.models.processor import cpu
 
@@ -80,12 +80,15 @@ def probe_llama_cpp(model_path: Path, cache_dir: Path | None = None, timeout: fl
     except OSError as error:
         return ProbeResult(False, f"the model file cannot be read: {error}", versions=_versions("llama.cpp"))
     cache = (cache_dir or platformdirs.user_cache_path("polydraft")) / "probe.json"
-    known = _recall(cache).get(key)
-    if known is not None:
-        return ProbeResult(True, "", known, _versions("llama.cpp"), cached=True)
+    known = recall(cache).get(key)
+    if isinstance(known, int | float) and known > 0:
+        return ProbeResult(True, "", float(known), _versions("llama.cpp"), cached=True)
     result = probe("llama.cpp", str(model_path), timeout)
     if result.ok and result.seconds_per_step is not None:
-        _remember(cache, key, result.seconds_per_step)
+        try:
+            remember(cache, {key: result.seconds_per_step}, REMEMBERED)
+        except OSError as error:
+            log.warning("The result of the llama.cpp probe could not be kept, the next start repeats it: %s", error)
     return result
 
 
@@ -191,32 +194,6 @@ def _key(model_path: Path) -> str:
         hashlib.sha256(Path(__file__).with_name("llamacpp.py").read_bytes()).hexdigest(),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
-
-
-def _recall(cache: Path) -> dict[str, float]:
-    """Seconds per step by key; empty when the file is missing or damaged."""
-    try:
-        stored = json.loads(cache.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(stored, dict):
-        return {}
-    return {key: float(value) for key, value in stored.items() if isinstance(value, int | float) and value > 0}
-
-
-def _remember(cache: Path, key: str, seconds: float) -> None:
-    """Adds one result. Readers see the old file or the new one, never a partial one."""
-    known = _recall(cache)
-    known.pop(key, None)
-    known[key] = seconds
-    newest = dict(list(known.items())[-REMEMBERED:])
-    try:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", dir=cache.parent, prefix="probe-", suffix=".tmp", delete=False) as file:
-            json.dump(newest, file)
-        Path(file.name).replace(cache)
-    except OSError as error:
-        log.warning("The result of the llama.cpp probe could not be kept, the next start repeats it: %s", error)
 
 
 # --- the child ----------------------------------------------------------------------------------------------

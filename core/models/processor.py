@@ -1,7 +1,8 @@
-"""Identifies this machine's processor, on which compiled code depends."""
+"""This machine's processor, on which compiled code depends, and its cores."""
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
@@ -15,3 +16,8 @@ def cpu() -> str:
     wanted = ("model name", "flags", "Features", "CPU part")  # the latter two on ARM
     told = {line.split(":")[0].strip(): line for line in reversed(lines)}
     return "\n".join(told[name] for name in wanted if name in told)
+
+
+def cores() -> int:
+    """The number of cores that this process may use; macOS and Windows have no affinity."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 4

@@ -20,11 +20,11 @@ import json
 import mmap
 import os
 import struct
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from core.files import replacing
 from core.ngram.errors import StoreError
 
 MAGIC = b"NGRAMS\r\n"
@@ -39,10 +39,7 @@ def _aligned(n: int) -> int:
 
 
 def write_container(path: Path, manifest: Mapping[str, Any], sections: Mapping[str, bytes | memoryview]) -> None:
-    """Writes the file under a temporary name beside `path`, flushes it, and moves it into place.
-
-    The same arguments give the same bytes. Raises OSError when the disk refuses.
-    """
+    """Writes the file, whole or not at all. The same arguments give the same bytes. Raises OSError."""
     listed, offset = [], 0
     for name, data in sections.items():
         offset = _aligned(offset)
@@ -53,23 +50,12 @@ def write_container(path: Path, manifest: Mapping[str, Any], sections: Mapping[s
     start = _aligned(_HEAD.size + len(text))
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(_HEAD.pack(MAGIC, VERSION, len(text), hashlib.sha256(text).digest()))
-            file.write(text)
-            for entry, data in zip(listed, sections.values(), strict=True):
-                file.write(bytes(start + entry["offset"] - file.tell()))
-                file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)  # mkstemp creates private files; a store is an ordinary file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path, private=False) as file:
+        file.write(_HEAD.pack(MAGIC, VERSION, len(text), hashlib.sha256(text).digest()))
+        file.write(text)
+        for entry, data in zip(listed, sections.values(), strict=True):
+            file.write(bytes(start + entry["offset"] - file.tell()))
+            file.write(data)
 
 
 class Container:

@@ -82,14 +82,20 @@ class Shelf:
             raise InputError(f"{name!r} given as the name of a store; letters, digits, spaces, - and . expected.")
         return folder / (name + ENDING)
 
+    @staticmethod
+    def existing(folder: Path, name: str) -> Path:
+        """The path of a store. Raises InputError for an invalid name; StoreError if there is no such store."""
+        path = Shelf.path_in(folder, name)
+        if not path.is_file():
+            known = ", ".join(sorted(path.stem for path in folder.glob("*" + ENDING))) or "none yet"
+            raise StoreError(f"There is no personal store called {name!r}; there are: {known}.")
+        return path
+
     def open(self, name: str, create: bool = False) -> PersonalStore:
         """Opens a store by name, for the caller to close. Raises StoreError if it does not exist or is unusable."""
         from core.ngram.personal import PersonalStore  # sqlite-utils takes a while to import
 
-        path = self.path_in(self.folder, name)
-        if not create and not path.is_file():
-            known = ", ".join(self.names()) or "none yet"
-            raise StoreError(f"There is no personal store called {name!r}; there are: {known}.")
+        path = (self.path_in if create else self.existing)(self.folder, name)
         return PersonalStore.open(path, self._tokenizer, create=create, beside=self._beside)
 
     def active(self) -> list[PersonalStore]:

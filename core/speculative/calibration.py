@@ -12,13 +12,13 @@ import math
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import numpy as np
 import platformdirs
 
 from core.errors import PolydraftError
+from core.files import write_whole
 from core.models.base import LanguageModel, Tokenizer
 from core.speculative.target import TargetSampling
 
@@ -112,7 +112,7 @@ class Calibration:
         return self
 
     def save(self, path: Path) -> None:
-        """Writes JSON, under a temporary name first. Raises CalibrationError if the file cannot be written."""
+        """Writes JSON. Raises CalibrationError if the file cannot be written."""
         fields = _without_infinity(
             {
                 "format": FORMAT,
@@ -122,9 +122,7 @@ class Calibration:
             }
         )
         try:
-            with NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, suffix=".tmp", delete=False) as file:
-                json.dump(fields, file, indent=1, allow_nan=False)
-            Path(file.name).replace(path)
+            write_whole(path, json.dumps(fields, indent=1, allow_nan=False).encode())
         except OSError as error:
             raise CalibrationError(f"{path} cannot be written ({error}); choose another place.") from error
 

@@ -6,19 +6,19 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
 import numpy as np
 import platformdirs
 
 from core.errors import InputError
+from core.files import recall, remember
 from core.models.base import LanguageModel
-from core.models.processor import cpu
+from core.models.processor import cores, cpu
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)  # tokens of the timed passes
 ROUNDS = 5
@@ -113,7 +113,7 @@ def cost_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve
 
 def known_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve | None:
     """Returns the stored curve, or None."""
-    found = _recall(_file(cache_dir)).get(_key(model))
+    found = recall(_file(cache_dir)).get(_key(model))
     try:
         return None if found is None else CostCurve(tuple(found["sizes"]), tuple(found["ms"]))
     except (InputError, KeyError, TypeError):
@@ -122,9 +122,9 @@ def known_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurv
 
 def remember_curve(model: LanguageModel, curve: CostCurve, cache_dir: Path | None = None) -> None:
     """Stores a curve. If the file cannot be written, the curve is measured again the next time."""
-    known = _recall(_file(cache_dir))
-    known[_key(model)] = {"sizes": list(curve.sizes), "ms": [round(t, 4) for t in curve.ms]}
-    _remember(_file(cache_dir), dict(list(known.items())[-REMEMBERED:]))
+    entry = {"sizes": list(curve.sizes), "ms": [round(t, 4) for t in curve.ms]}
+    with suppress(OSError):
+        remember(_file(cache_dir), {_key(model): entry}, REMEMBERED)
 
 
 def _file(cache_dir: Path | None) -> Path:
@@ -132,24 +132,5 @@ def _file(cache_dir: Path | None) -> Path:
 
 
 def _key(model: LanguageModel) -> str:
-    threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    about = [model.name, model.backend, model.device, model.arithmetic, model.vocab_size, model.dim, cpu(), threads]
+    about = [model.name, model.backend, model.device, model.arithmetic, model.vocab_size, model.dim, cpu(), cores()]
     return hashlib.sha256(json.dumps(about).encode()).hexdigest()[:32]
-
-
-def _recall(file: Path) -> dict:
-    try:
-        known = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
-
-def _remember(file: Path, known: dict) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", encoding="utf-8", dir=file.parent, suffix=".tmp", delete=False) as made:
-            json.dump(known, made)
-        Path(made.name).replace(file)
-    except OSError:
-        return

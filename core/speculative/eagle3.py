@@ -23,7 +23,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from pickle import UnpicklingError  # torch raises it for a file that contains more than tensors; nothing is unpickled
-from tempfile import NamedTemporaryFile
 from typing import Any
 
 import torch
@@ -33,6 +32,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from core.errors import InputError, PolydraftError
+from core.files import replacing, write_whole
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (…, n, H, w), k and v (…, n, K, w) -> (…, n, H, w)
 
@@ -197,20 +197,17 @@ class Eagle3Head(nn.Module):
         return made
 
     def save(self, folder: Path, dtype: torch.dtype = torch.bfloat16) -> None:
-        """Writes the checkpoint, each file under a temporary name first."""
+        """Writes the checkpoint."""
         folder.mkdir(parents=True, exist_ok=True)
         tensors = {
             name: (value.to(dtype) if value.is_floating_point() else value).contiguous()
             for name, value in self.state_dict().items()
         }
-        with NamedTemporaryFile(dir=folder, suffix=".tmp", delete=False) as file:
-            pass
-        save_file(tensors, file.name)
-        Path(file.name).replace(folder / "model.safetensors")
+        with replacing(folder / "model.safetensors") as file:
+            save_file(tensors, file.name)
         config = {name: value for name, value in asdict(self.config).items() if value is not None}
-        with NamedTemporaryFile("w", encoding="utf-8", dir=folder, suffix=".tmp", delete=False) as file:
-            json.dump({"architectures": ["LlamaForCausalLMEagle3"], **config}, file, indent=1)
-        Path(file.name).replace(folder / "config.json")
+        config = {"architectures": ["LlamaForCausalLMEagle3"], **config}
+        write_whole(folder / "config.json", json.dumps(config, indent=1).encode())
 
     @classmethod
     def load(cls, folder: Path) -> Eagle3Head:
