@@ -20,11 +20,14 @@ from core.files import write_whole
 
 
 class Measurement(Protocol):
-    """The module of a measurement or an evaluation. Those with `--plot` have a function `plots` of the report, too,
-    which returns an SVG image."""
+    """The module of a measurement or an evaluation."""
 
     def measure(self, options: Any, progress: Callable[[str], None]) -> Report:
         """Measures. `progress` is called with a description of each phase."""
+        ...
+
+    def plots(self, report: Report) -> str:
+        """Returns an SVG image; for evaluations with the option `plot`."""
         ...
 
 
