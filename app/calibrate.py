@@ -9,6 +9,7 @@ from pathlib import Path
 from app.bench.text import load as load_text
 from core.errors import InputError
 from core.models import LanguageModel, Tokenizer, load_model
+from core.options import Backend
 from core.speculative.calibration import Calibration, user_file
 from training.calibration import calibrate, collect
 
@@ -17,7 +18,7 @@ SHORTEST, LONGEST = 32, 128  # tokens of a prompt; the paper uses up to 256, whi
 
 def run(
     model_name: str,
-    backend: str,
+    backend: Backend,
     text: Path | None,
     prompts: int,
     out: Path | None,
@@ -31,7 +32,7 @@ def run(
     if not 0 < delta < 1:
         raise InputError(f"delta {delta} given; between 0 and 1 expected.")
     progress("loading the model")
-    model = load_model(model_name, backend)  # type: ignore[arg-type]
+    model = load_model(model_name, backend)
     made = measured(model, cut(model.tokenizer, text, prompts), delta, temperature, budget, buckets, progress)
     file = out or user_file(model, temperature)
     file.parent.mkdir(parents=True, exist_ok=True)

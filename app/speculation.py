@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
     from core.drafting.speculated import Speculation, Speculator
     from core.ngram.interpolation import Store
+    from core.options import Backend, Precision
     from core.speculative import Drafter
     from core.speculative.calibration import Calibration
     from core.speculative.cost import CostCurve
@@ -80,7 +81,9 @@ def _no_model(autocomplete: Autocomplete) -> str:
     return ""
 
 
-def add_draft_model(autocomplete: Autocomplete, name: str, backend: str = "auto", precision: str = "file") -> None:
+def add_draft_model(
+    autocomplete: Autocomplete, name: str, backend: Backend = "auto", precision: Precision = "file"
+) -> None:
     """Loads the model that proposes tokens as the drafter "model".
 
     Raises: as `core.models.load_model` does; InputError for a model with another tokenizer.
@@ -88,7 +91,7 @@ def add_draft_model(autocomplete: Autocomplete, name: str, backend: str = "auto"
     from core.models import load_model
     from core.speculative import ModelDrafter
 
-    small = load_model(name, backend, precision)  # pyright: ignore[reportArgumentType] it checks both names
+    small = load_model(name, backend, precision)
     try:
         ModelDrafter(small, autocomplete.model).close()
     except BaseException:
@@ -97,7 +100,9 @@ def add_draft_model(autocomplete: Autocomplete, name: str, backend: str = "auto"
     autocomplete.draft_model = small
 
 
-def offer_draft_model(autocomplete: Autocomplete, name: str, backend: str = "auto", precision: str = "file") -> None:
+def offer_draft_model(
+    autocomplete: Autocomplete, name: str, backend: Backend = "auto", precision: Precision = "file"
+) -> None:
     """As `add_draft_model`, for the app: a problem is a notice, because the user may later load a model with another
     tokenizer."""
     try:

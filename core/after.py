@@ -22,8 +22,7 @@ from torch import Tensor
 
 from core.drafting.drafts import Drafts
 from core.drafting.scored import scored
-from core.healing import common
-from core.models.base import Row, Sequence
+from core.models.base import Row, Sequence, common
 from core.present import Page, TextDraft, present
 from core.text import spaced
 

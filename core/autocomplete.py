@@ -34,7 +34,7 @@ from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.base import BASE_STORE, BaseShelf, base_store
 from core.ngram.interpolation import Store
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
-from core.options import DEFAULT, Value
+from core.options import DEFAULT, Backend, Precision, Value
 from core.present import SHORT, Chance, KeptRow, Page, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
@@ -418,10 +418,10 @@ def _steps(
 
 def load_autocomplete(
     model: str = "default",
-    backend: str = "auto",
+    backend: Backend = "auto",
     store: Path | None = BASE_STORE,
     personal: bool = True,
-    precision: str = "file",
+    precision: Precision = "file",
     beside: bool = False,
     bases: Callable[[str], BaseShelf] | None = None,
 ) -> Autocomplete:
@@ -435,7 +435,7 @@ def load_autocomplete(
     Raises: as `load_model`; StoreError for another base store than the app's that cannot be used. For the app's own and
         another model there is a notice.
     """
-    loaded = load_model(model, backend, precision)  # pyright: ignore[reportArgumentType] it checks both names
+    loaded = load_model(model, backend, precision)
     notices = [loaded.notice] if loaded.notice else []
     try:
         shelved = None if bases is None else bases(loaded.tokenizer.fingerprint)

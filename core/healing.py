@@ -21,7 +21,7 @@ from torch import Tensor
 from core.drafting.candidates import PROPOSALS
 from core.drafting.places import Places
 from core.fim import fim_tokens
-from core.models.base import Sequence, Tokenizer
+from core.models.base import Sequence, Tokenizer, common
 from core.ngram.interpolation import Interpolation
 
 # The word at the caret with the one space before it, or only that space. Scripts without spaces give long "words", of
@@ -141,13 +141,3 @@ class Healer:
             for n, ids in zip(inside, ngrams.proposals(contexts, PROPOSALS), strict=True)
             for i in ids
         )
-
-
-def common(a: list[int], b: list[int]) -> int:
-    """Returns the length of the common beginning of two lists of tokens."""
-    n = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        n += 1
-    return n

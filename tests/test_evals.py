@@ -24,11 +24,12 @@ from app.evals.personal import learn_and_test
 from app.evals.plots import DASHES, HUES
 from app.evals.plots import lines as line_chart
 from app.evals.plots import page as pages
-from app.evals.scores import Score, common, half_interval, scored, summary
+from app.evals.scores import Score, half_interval, scored, summary
 from app.evals.typing import Passage, Way, best_move, drafted, passages, right_words
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import InputError
+from core.models.base import common
 from core.ngram.shelf import interpolation
 from core.present import TextDraft
 from tests.ngram_tools import WordTokenizer

@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from app.bench import text
+from app.bench.drafters import best_drafter
 from app.bench.report import BenchOptions, Report
 from core.dice import Dice
-from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
-from core.speculative import Drafter, NgramDrafter
-from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
-from core.speculative.eagle3 import Eagle3Head, HeadError
+from core.speculative import Drafter
 from core.speculative.generate import Statistics, Text, cycles
 from core.speculative.options import SpeculationOptions
 
@@ -60,9 +58,9 @@ class Generated:
 
 def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, options.backend, options.precision)  # type: ignore[arg-type]
+    model = load_model(options.model, options.backend, options.precision)
     prefixes = text.prefixes(model.tokenizer, text.load(options.text), max(BATCHES), PREFIX)
-    drafter = drafter_for(model, options, progress)
+    drafter = best_drafter(model, [], progress, options.head)
     report = Report("batches")
     for batch in BATCHES:
         plain: list[Generated] = []
@@ -76,17 +74,6 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     drafter.close()
     model.close()
     return report
-
-
-def drafter_for(model: LanguageModel, options: BenchOptions, progress: Callable[[str], None]) -> Drafter:
-    """Returns the best drafter for this model."""
-    try:
-        return Eagle3Drafter(Eagle3Head.load(options.head or DEFAULT_HEAD), model)
-    except (HeadError, BackendUnavailable) as error:
-        if options.head is not None:
-            raise
-        progress(str(error))
-        return NgramDrafter()
 
 
 def together(

@@ -18,12 +18,13 @@ from core.autocomplete import load_autocomplete
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence
 from core.ngram import NgramStore
+from core.options import Backend
 from core.superposed import superpose
 
 LENGTH = 10
 PREFIX = 32
 KS = (1, 3, 8)
-BACKENDS = ("llama.cpp", "torch")
+BACKENDS: tuple[Backend, ...] = ("llama.cpp", "torch")
 ROUNDS = {"llama.cpp": 20, "torch": 8}
 GREEDY = "one greedy draft"
 NEVER = frozenset[int]()  # no token ends a draft, so all have the same length

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from app.bench.drafters import eagle3
 from app.bench.report import BenchOptions, Report
 from app.evals import plots
 from app.evals.prompts import prompts
 from app.evals.verified import logprobs
-from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
 from core.ngram.base import base_store
@@ -31,9 +31,8 @@ from core.speculative.calibration import for_model
 from core.speculative.cost import CostCurve
 from core.speculative.cost import measure as measure_curve
 from core.speculative.drafters import Drafter
-from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
-from core.speculative.eagle3 import Eagle3Head, HeadError
 from core.speculative.generate import Statistics
+from core.speculative.options import GenerateOptions, SpeculationMode
 
 LENGTH = 64  # tokens after each prompt
 COUNT = 4  # prompts of each kind
@@ -53,8 +52,8 @@ class SpeculativeMethod:
 
     name: str
     drafter: Drafter | None
-    mode: str
-    options: dict[str, Any] = field(default_factory=dict)
+    mode: SpeculationMode
+    options: GenerateOptions = field(default_factory=GenerateOptions)
     memory: Memory = field(default_factory=Memory)
     statistics: dict[str, list[Statistics]] = field(default_factory=dict)  # by kind, of each prompt
     logprobs: dict[str, list[float]] = field(
@@ -72,21 +71,15 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str
         SpeculativeMethod("n-gram", NgramDrafter(stores), "lossless"),
         SpeculativeMethod("superposed tree", SuperposedDrafter(model, 3), "lossless"),
     ]
-    try:
-        # All methods share one head, because it can continue any text.
-        drafter = Eagle3Drafter(Eagle3Head.load(options.head or DEFAULT_HEAD), model)
+    if drafter := eagle3(model, progress, options.head):  # all methods share one head, which can continue any text
         found.append(SpeculativeMethod(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
         found.append(SpeculativeMethod(EAGLE, drafter, "lossless"))
-    except (HeadError, BackendUnavailable) as error:
-        if options.head is not None:
-            raise
-        progress(str(error))
     try:
         calibration = for_model(model)
     except CalibrationError as error:
         progress(str(error))
         calibration = None
-    ways: dict[str, dict[str, Any]] = {
+    ways: dict[str, GenerateOptions] = {
         "{} + typical": {"tolerance": "typical", "prune": False},
         "{}, ARC prune-only": {"tolerance": "none"},
     }
@@ -107,7 +100,7 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str
 
 def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     progress("loading the model")
-    model = load_model(options.model, options.backend, options.precision)  # type: ignore[arg-type]
+    model = load_model(options.model, options.backend, options.precision)
     progress("measuring the cost curve")
     curve = measure_curve(model)
     report = Report("speculative")
@@ -158,7 +151,7 @@ def _run(
                     model,
                     method.drafter,
                     ids,
-                    method.mode,  # type: ignore[arg-type]
+                    method.mode,
                     curve=curve,
                     estimates=method.memory,
                     length=LENGTH,

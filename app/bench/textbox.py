@@ -11,10 +11,12 @@ import html
 import sys
 import threading
 from collections.abc import Iterator
+from typing import cast
 
 import gradio as gr
 
 from core.autocomplete import Autocomplete, load_autocomplete
+from core.options import Backend
 
 
 def build(autocomplete: Autocomplete) -> gr.Blocks:
@@ -47,6 +49,6 @@ def build(autocomplete: Autocomplete) -> gr.Blocks:
 
 if __name__ == "__main__":
     port, model, backend = sys.argv[1:]
-    build(load_autocomplete(model, backend)).launch(
+    build(load_autocomplete(model, cast("Backend", backend))).launch(
         server_name="127.0.0.1", server_port=int(port), quiet=True, share=False
     )

@@ -11,20 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import fmean
-from typing import Any
 
+from app.bench.drafters import best_drafter
 from app.bench.report import Report
 from app.evals.answers import answer_of
 from app.evals.options import EvalOptions
 from app.evals.scores import half_interval
 from app.evals.templated import KINDS, Question, questions
-from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.ngram.base import base_store
-from core.speculative import Drafter, NgramDrafter, Statistics, generate
+from core.speculative import Drafter, Statistics, generate
 from core.speculative.calibration import Calibration, for_model
-from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
-from core.speculative.eagle3 import Eagle3Head, HeadError
+from core.speculative.options import GenerateOptions, SpeculationMode
 
 QUESTIONS = 60  # per kind
 N = 4  # answers to each
@@ -33,7 +31,7 @@ TREE = 8  # proposals of a pass
 LOSSLESS = "lossless"
 
 
-def ways(calibration: Calibration) -> dict[str, tuple[str, dict[str, Any]]]:
+def ways(calibration: Calibration) -> dict[str, tuple[SpeculationMode, GenerateOptions]]:
     """Returns the mode and the options of `generate` by the names in the table."""
     return {
         LOSSLESS: ("lossless", {}),
@@ -48,12 +46,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     model = load_model(options.model, options.backend)
     store, _ = base_store(model.tokenizer.fingerprint, options.store)
     compared = ways(for_model(model))
-    drafter: Drafter
-    try:
-        drafter = Eagle3Drafter(Eagle3Head.load(DEFAULT_HEAD), model)
-    except (HeadError, BackendUnavailable) as error:
-        progress(str(error))
-        drafter = NgramDrafter([store] if store is not None else [])
+    drafter = best_drafter(model, [store] if store is not None else [], progress)
     report = Report("eval arc-answers")
     for kind in KINDS:
         asked = questions(kind, options.repetitions or QUESTIONS)
@@ -72,7 +65,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def answered(
-    model: LanguageModel, drafter: Drafter, question: Question, mode: str, how: dict[str, Any], n: int = N
+    model: LanguageModel, drafter: Drafter, question: Question, mode: SpeculationMode, how: GenerateOptions, n: int = N
 ) -> tuple[float, list[Statistics]]:
     """Returns the share of correct answers, and the counts of each."""
     ids, right, counts = model.tokenizer.encode(question.prompt), [], []
@@ -82,7 +75,7 @@ def answered(
             model,
             drafter,
             ids,
-            mode,  # type: ignore[arg-type]
+            mode,
             sequence=sequence,
             length=LENGTH,
             seed=seed,

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from app.bench.report import Report
 from app.evals.options import EvalOptions
@@ -23,6 +22,7 @@ from core.ngram.base import base_store
 from core.speculative import Calibration, NgramDrafter, Statistics, TargetSampling, Token, generate
 from core.speculative.arc import risk
 from core.speculative.calibration import CalibrationError, for_model
+from core.speculative.options import GenerateOptions
 from training.calibration import divergence, wilson
 
 LENGTH = 32  # tokens after each prompt
@@ -70,7 +70,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
             for number, ids in enumerate(of_kind):
                 progress(f"T = {heat:g}, {kind}, prompt {number + 1} of {len(of_kind)}")
                 found += audited(model, calibration, NgramDrafter(stores), ids, number, arc, heat)
-                how: dict[str, Any] = {"length": LENGTH, "seed": number, "tree_size": TREE, "temperature": heat}
+                how: GenerateOptions = {"length": LENGTH, "seed": number, "tree_size": TREE, "temperature": heat}
                 plain = generate(model, NgramDrafter(stores), ids, "lossless", **how)
                 list(plain)
                 _add(lossless, plain.statistics)
@@ -100,7 +100,7 @@ def audited(
 ) -> list[Audited]:
     """Returns the proposals that became text in one continuation sampled at the temperature `heat`, and adds its counts
     to `total`."""
-    how: dict[str, Any] = {"length": LENGTH, "seed": seed, "tree_size": TREE, "temperature": heat}
+    how: GenerateOptions = {"length": LENGTH, "seed": seed, "tree_size": TREE, "temperature": heat}
     made = generate(model, drafter, ids, "arc", calibration=calibration, prune=False, **how)
     tokens = list(made)
     if total is not None:

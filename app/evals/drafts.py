@@ -22,9 +22,10 @@ from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, Going, Named
 from app.evals.options import LENGTH, PREFIX, EvalOptions, places, texts
 from app.evals.perplexity import perplexity
 from app.evals.plots import PlotPoint, lines, page, scatter, series
-from app.evals.scores import Score, common, half_interval, scored, summary
+from app.evals.scores import Score, half_interval, scored, summary
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete, load_autocomplete
+from core.models.base import common
 from core.modes import Mode
 from core.ngram.shelf import interpolation
 

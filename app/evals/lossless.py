@@ -16,18 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from app.bench.drafters import eagle3
 from app.bench.report import Report
 from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from core.dice import Dice
-from core.errors import BackendUnavailable
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
 from core.ngram.base import base_store
 from core.speculative import NgramDrafter, generate
 from core.speculative.drafters import Drafter
-from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
-from core.speculative.eagle3 import Eagle3Head, HeadError
 
 LENGTH = 32  # tokens after each prompt
 TREE = 8  # proposals in each pass
@@ -50,11 +48,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)
     store, _ = base_store(model.tokenizer.fingerprint, options.store)
     stores = [store] if store is not None else []
-    drafters: list[Drafter] = [NgramDrafter(stores)]
-    try:
-        drafters.append(Eagle3Drafter(Eagle3Head.load(DEFAULT_HEAD), model))
-    except (HeadError, BackendUnavailable) as error:
-        progress(str(error))
+    drafters = [NgramDrafter(stores), *filter(None, [eagle3(model, progress)])]
     report = Report("eval lossless")
     asked = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
     found: dict[tuple[str, float], dict[str, list[Compared]]] = {}

@@ -9,6 +9,7 @@ from statistics import fmean, median, stdev
 from typing import Any
 
 from core.models import Tokenizer
+from core.models.base import common
 
 EXACT = range(1, 7)
 
@@ -40,14 +41,6 @@ def scored(
     characters = max(len(tokenizer.decode(after[:match])) - 1, 0)
     distinct = len({tuple(draft) for draft in drafts})
     return Score(kind, match, characters, 1 - distinct / max(len(drafts), 1) if whole else math.nan, ms)
-
-
-def common(draft: Sequence[Any], after: Sequence[Any]) -> int:
-    """Returns the number of leading tokens of a draft that agree with the writer's text."""
-    for n, (a, b) in enumerate(zip(draft, after, strict=False)):
-        if a != b:
-            return n
-    return min(len(draft), len(after))
 
 
 def summary(scores: Sequence[Score], exact: range = EXACT) -> dict[str, Any]:

@@ -18,11 +18,12 @@ from typing import Any
 from app.bench.report import Report
 from app.evals.methods import by_the_paper
 from app.evals.options import LENGTH, EvalOptions, places, texts
-from app.evals.scores import common, half_interval
+from app.evals.scores import half_interval
 from app.evals.verified import logprobs
 from core.autocomplete import load_autocomplete
 from core.controls import PAPER_METHOD
 from core.errors import InputError
+from core.models.base import common
 
 PLACES = 60  # per kind of text
 DRAFTS = 3

@@ -10,6 +10,7 @@ from collections.abc import Sequence as Ids
 
 from core.drafting.drafts import Draft, Kept, Options
 from core.drafting.forks import Continuations, Node, branches, choose, replaceable
+from core.models.base import common
 
 STAYS = 0.7  # least value of a kept row that stays, as a fraction of the best omitted path's
 UNSEEN = math.log(0.5)  # assumed ln p of a kept row's token that no pass has computed
@@ -150,12 +151,7 @@ def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
     """Sets each draft's `branch`: the probability of the token at which it branches from the others."""
     texts = [tree.row(draft.ids).text for draft in drafts]
     for draft, text in zip(drafts, texts, strict=True):
-        shared = max((_common(text, other) for other in texts if other is not text), default=0)
+        shared = max((common(text, other) for other in texts if other is not text), default=0)
         ends = tree.ends(draft.ids)[draft.start :]
         at = next((n for n, end in enumerate(ends) if end > shared), draft.tokens - 1)
         draft.branch = math.exp(draft.totals[at])
-
-
-def _common(a: bytes, b: bytes) -> int:
-    """The length of the common prefix of two texts, in bytes."""
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

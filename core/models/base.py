@@ -312,12 +312,7 @@ class Sequence(ABC):
 
     def common_prefix(self, ids: list[int]) -> int:
         """The number of leading positions that hold `ids`; superposed positions never match."""
-        n = 0
-        for held, wanted in zip(self.inputs, ids, strict=False):
-            if held != wanted:
-                break
-            n += 1
-        return n
+        return common(self.inputs, ids)
 
     def resume(self, ids: list[int]) -> Tensor | None:
         """Rewinds to the common prefix with `ids`, so that `ids[self.length:]` remains to be fed.
@@ -384,6 +379,11 @@ class Sequence(ABC):
     @abstractmethod
     def close(self) -> None:
         """Releases this sequence's place in the cache; closing twice is harmless."""
+
+
+def common(a: Ordered[object], b: Ordered[object]) -> int:
+    """The length of the common beginning of two sequences."""
+    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 def as_embeddings(model: LanguageModel, inputs: list[int] | Tensor) -> Tensor:
