@@ -4,8 +4,8 @@ choices to the page."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -24,35 +24,33 @@ if TYPE_CHECKING:
     from core.speculative.cost import CostCurve
 
 
-@dataclass(frozen=True)
-class Proposer:
-    """How to create a drafter of `core.controls.DRAFTERS`, and the reason why a model does not support it, or ""."""
-
-    make: Callable[[Autocomplete], Drafter]
-    missing: Callable[[Autocomplete], str] = lambda _: ""
-
-
-def _ngram(autocomplete: Autocomplete) -> Drafter:
-    from core.speculative import NgramDrafter
-
-    return NgramDrafter([store for store, _ in autocomplete.base_stores])
-
-
-def _superposed(autocomplete: Autocomplete) -> Drafter:
-    from core.speculative import SuperposedDrafter
-
-    return SuperposedDrafter(autocomplete.model, 3, ngrams=autocomplete.base_stores or None)
-
-
-def _eagle3(autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
+def make_drafter(name: str, autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
+    """Creates a drafter of `core.controls.DRAFTERS`. `head`: the folder of an EAGLE-3 head."""
+    from core.speculative import ModelDrafter, NgramDrafter, SuperposedDrafter
     from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
     from core.speculative.eagle3 import Eagle3Head
 
-    return Eagle3Drafter(Eagle3Head.load(head or DEFAULT_HEAD), autocomplete.model)
+    model, stores = autocomplete.model, autocomplete.base_stores
+    if name == "ngram":
+        return NgramDrafter([store for store, _ in stores])
+    if name == "superposed":
+        return SuperposedDrafter(model, 3, ngrams=stores or None)
+    if name == "model":
+        assert autocomplete.draft_model is not None
+        return ModelDrafter(autocomplete.draft_model, model)
+    return Eagle3Drafter(Eagle3Head.load(head or DEFAULT_HEAD), model)
 
 
-def _no_eagle3(autocomplete: Autocomplete) -> str:
+def missing_for(name: str, autocomplete: Autocomplete) -> str:
+    """The reason why the model does not support a drafter; "" if it does."""
     model = autocomplete.model
+    if name == "model" and autocomplete.draft_model is None:
+        return (
+            "No draft model is loaded; start with --draft-model FILE, a smaller model with the tokenizer of "
+            f"{model.name}."
+        )
+    if name != "eagle3":
+        return ""
     if model.backend != "torch":
         return f"EAGLE-3 reads hidden states, which {model.backend} does not provide; start with --backend torch."
     from core.speculative.drafters.eagle3 import DEFAULT_HEAD
@@ -62,22 +60,6 @@ def _no_eagle3(autocomplete: Autocomplete) -> str:
         Eagle3Head.load(DEFAULT_HEAD).check(model.vocab_size, model.dim)
     except HeadError as error:
         return str(error)
-    return ""
-
-
-def _model(autocomplete: Autocomplete) -> Drafter:
-    from core.speculative import ModelDrafter
-
-    assert autocomplete.draft_model is not None
-    return ModelDrafter(autocomplete.draft_model, autocomplete.model)
-
-
-def _no_model(autocomplete: Autocomplete) -> str:
-    if autocomplete.draft_model is None:
-        return (
-            "No draft model is loaded; start with --draft-model FILE, a smaller model with the tokenizer of "
-            f"{autocomplete.model.name}."
-        )
     return ""
 
 
@@ -110,13 +92,6 @@ def offer_draft_model(
     except PolydraftError as error:
         autocomplete.remark(f"The draft model is not used: {error}")
 
-
-PROPOSERS: dict[str, Proposer] = {
-    "ngram": Proposer(_ngram),
-    "superposed": Proposer(_superposed),
-    "model": Proposer(_model, _no_model),
-    "eagle3": Proposer(_eagle3, _no_eagle3),
-}
 
 OTHER_MODEL = (
     "The EAGLE-3 head was trained for the model alone, and a store's adapter is on: drafts stay exact, but its "
@@ -178,10 +153,9 @@ def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculatio
         learnt.speculators.clear()
         learnt.stores = stores
     if wanted.drafter not in learnt.drafters:
-        proposer = PROPOSERS[wanted.drafter]
-        if missing := proposer.missing(autocomplete):
+        if missing := missing_for(wanted.drafter, autocomplete):
             raise InputError(missing)
-        learnt.drafters[wanted.drafter] = proposer.make(autocomplete)
+        learnt.drafters[wanted.drafter] = make_drafter(wanted.drafter, autocomplete)
     # Acceptance depends on the settings and the adapter, so estimates, and having been switched off, are kept for each.
     key = f"{autocomplete.adapted} {settings.model_dump_json(include={'k', 'temperature', 'tau', 'sampling'})}"
     if key not in learnt.speculators:
@@ -223,7 +197,7 @@ def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | No
     Raises: as `chosen_by` does; HeadError for a folder without a head.
     """
     if head is not None:
-        _learnt.setdefault(autocomplete, _Learnt()).drafters["eagle3"] = _eagle3(autocomplete, head)
+        _learnt.setdefault(autocomplete, _Learnt()).drafters["eagle3"] = make_drafter("eagle3", autocomplete, head)
     if chosen_by(autocomplete, settings) is None:
         for _ in chore(autocomplete):
             pass
@@ -254,7 +228,7 @@ def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
             {
                 "name": name,
                 "description": description,
-                "missing": "" if autocomplete is None else PROPOSERS[name].missing(autocomplete),
+                "missing": "" if autocomplete is None else missing_for(name, autocomplete),
             }
             for name, description in DRAFTERS.items()
         ],

@@ -755,7 +755,8 @@ def test_an_eagle3_head_says_that_it_was_trained_for_the_model_alone(
 ) -> None:
     model = fresh()
     monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: 1.0 + n)
-    monkeypatch.setitem(speculation.PROPOSERS, "eagle3", speculation.Proposer(lambda _: NgramDrafter([])))
+    monkeypatch.setattr(speculation, "missing_for", lambda *_: "")
+    monkeypatch.setattr(speculation, "make_drafter", lambda *_: NgramDrafter([]))
     shelf = Shelf(model.tokenizer, tmp_path)
     autocomplete = Autocomplete(model, shelf=shelf)
 

@@ -759,7 +759,7 @@ def test_a_bad_link_is_refused_by_name(panel: Panel) -> None:
 def speculating(panel: Panel, monkeypatch: pytest.MonkeyPatch) -> Panel:
     """Sampled drafts, with drafters and costs that need no model."""
     monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: float(n))
-    monkeypatch.setitem(speculation.PROPOSERS, "ngram", speculation.Proposer(lambda _: Any))
+    monkeypatch.setattr(speculation, "make_drafter", lambda *_: Any)
     panel.region.get_by_role("combobox", name="Method").select_option("sampled")
     panel.rest()
     return panel

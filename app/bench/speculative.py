@@ -147,17 +147,9 @@ def _run(
             progress(f"T = {temperature:g}, {kind}, prompt {number + 1} of {len(of_kind)}")
             for turn in range(len(made)):
                 method = made[(turn + number) % len(made)]
+                how: GenerateOptions = {**method.options, "length": LENGTH, "temperature": temperature, "seed": number}
                 generation = generate(
-                    model,
-                    method.drafter,
-                    ids,
-                    method.mode,
-                    curve=curve,
-                    estimates=method.memory,
-                    length=LENGTH,
-                    temperature=temperature,
-                    seed=number,
-                    **method.options,
+                    model, method.drafter, ids, method.mode, curve=curve, estimates=method.memory, **how
                 )
                 method.logprobs.setdefault(kind, []).extend(by_the_model(model, ids, list(generation), temperature))
                 method.statistics.setdefault(kind, []).append(generation.statistics)
@@ -245,8 +237,10 @@ def _sweep(
             except CalibrationError as error:  # constants hold at the temperature at which they were measured
                 report.rows.append({"temperature": temperature, "method": arc.name, "left out": str(error)})
             else:
-                at = {"calibration": calibration} | ({} if theta is None else {"theta": theta})
-                chosen.append(SpeculativeMethod(arc.name, arc.drafter, "arc", arc.options | at))
+                at: GenerateOptions = {**arc.options, "calibration": calibration}
+                if theta is not None:
+                    at["theta"] = theta
+                chosen.append(SpeculativeMethod(arc.name, arc.drafter, "arc", at))
         _run(model, curve, by_kind, chosen, progress, temperature)
         for method in chosen:
             setting = {"temperature": temperature} | ({} if theta is None else {"theta": theta})

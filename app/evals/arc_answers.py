@@ -71,18 +71,8 @@ def answered(
     ids, right, counts = model.tokenizer.encode(question.prompt), [], []
     sequence = model.open()
     for seed in range(n):
-        made = generate(
-            model,
-            drafter,
-            ids,
-            mode,
-            sequence=sequence,
-            length=LENGTH,
-            seed=seed,
-            tree_size=TREE,
-            stop_ids=frozenset(),
-            **how,
-        )
+        options: GenerateOptions = {**how, "length": LENGTH, "seed": seed, "tree_size": TREE, "stop_ids": frozenset()}
+        made = generate(model, drafter, ids, mode, sequence=sequence, **options)
         text = model.tokenizer.decode([token.id for token in made])
         right.append(answer_of(text) == question.answer)
         counts.append(made.statistics)

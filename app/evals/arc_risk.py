@@ -101,7 +101,8 @@ def audited(
     """Returns the proposals that became text in one continuation sampled at the temperature `heat`, and adds its counts
     to `total`."""
     how: GenerateOptions = {"length": LENGTH, "seed": seed, "tree_size": TREE, "temperature": heat}
-    made = generate(model, drafter, ids, "arc", calibration=calibration, prune=False, **how)
+    how |= {"calibration": calibration, "prune": False}
+    made = generate(model, drafter, ids, "arc", **how)
     tokens = list(made)
     if total is not None:
         _add(total, made.statistics)

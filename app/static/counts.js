@@ -11,7 +11,7 @@
 
 import { countWords } from "./counting.js";
 import { disclose } from "./dom.js";
-import { plural } from "./documents_panel.js";
+import { plural } from "./wording.js";
 import { Timers } from "./timers.js";
 
 const COUNT_AFTER = 150; // ms without a change until words are counted

@@ -5,11 +5,13 @@ import { titleOf } from "./document.js";
 import { whereKept } from "./file_documents.js";
 import { exportAll, exportText, readFile } from "./files.js";
 import { Popup } from "./popup.js";
+import { ago, plural } from "./wording.js";
 
 /** @typedef {import("./documents.js").Documents} Documents */
 /** @typedef {Awaited<ReturnType<Documents["list"]>>[number]} Row */
 
 const SURE_FOR = 4000; // ms in which a second click deletes
+const MONTH = 30 * 86_400_000; // ms
 const PEN = "M4 20h4L19 9l-4-4L4 16z";
 const BIN = "M5 7h14M9 7V4h6v3M7 7l1 13h8l1-13";
 
@@ -273,29 +275,16 @@ export function setUpDocumentsPanel(root, editor, documents) {
 
 /** @param {Row} row */
 function description({ words, changed, binned, elsewhere, forTab }) {
-  const when = binned === null ? ago(changed) : `in the bin since ${ago(binned)}`;
+  const since = binned === null ? when(changed) : `in the bin since ${when(binned)}`;
   return [
-    forTab ? "incognito: in this tab only" : plural(words, "word"), when, elsewhere && "open in another tab",
+    forTab ? "incognito: in this tab only" : plural(words, "word"), since, elsewhere && "open in another tab",
   ].filter(Boolean).join(" · ");
 }
 
 /** @param {number} time ms since 1970 */
-function ago(time) {
-  const seconds = (time - Date.now()) / 1000;
-  const form = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
-  if (seconds > -60) return "just now";
-  if (seconds > -3600) return form.format(Math.round(seconds / 60), "minute");
-  if (seconds > -86_400) return form.format(Math.round(seconds / 3600), "hour");
-  if (seconds > -30 * 86_400) return form.format(Math.round(seconds / 86_400), "day");
+function when(time) {
+  if (Date.now() - time < MONTH) return ago(time);
   return new Date(time).toLocaleDateString("en", { day: "numeric", month: "long", year: "numeric" });
-}
-
-/**
- * @param {number} n
- * @param {string} noun
- */
-export function plural(n, noun) {
-  return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
 
 /**

@@ -1,5 +1,5 @@
 // @ts-check
-/** Formats numbers, dates, origins and errors for the tab of personal stores, and small helpers for its elements. */
+/** Formats numbers, dates, origins and errors, and small helpers for the elements of the tab of personal stores. */
 
 import { ServerError } from "./transport.js";
 
@@ -91,7 +91,7 @@ export function sources(from) {
  * @param {string} noun
  */
 export function plural(n, noun) {
-  return `${n.toLocaleString()} ${noun}${n === 1 ? "" : "s"}`;
+  return `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 }
 
 /** @param {number} bytes */
@@ -102,9 +102,9 @@ export function size(bytes) {
 
 const RELATIVE = new Intl.RelativeTimeFormat("en", { numeric: "auto" });
 
-/** @param {string} date ISO 8601 */
+/** @param {string | number} date ISO 8601, or ms since 1970 */
 export function ago(date) {
-  const seconds = (Date.parse(date) - Date.now()) / 1000;
+  const seconds = (new Date(date).getTime() - Date.now()) / 1000;
   /** @type {[Intl.RelativeTimeFormatUnit, number][]} */
   const units = [["year", 31_557_600], ["month", 2_629_800], ["day", 86_400], ["hour", 3600], ["minute", 60]];
   for (const [unit, length] of units) {
