@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGES = ("app", "core", "ngram_builder", "training")
 ALLOWED = {  # package -> the packages that it may import
     "app": {"core", "ngram_builder", "training"},
-    "ngram_builder": {"core.errors", "core.models", "core.ngram"},
+    "ngram_builder": {"core.errors", "core.files", "core.models", "core.ngram"},
     "training": {"core"},
     "core": set(),
 }
