@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Unpack
 from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
 from core.drafting.beam import beam
 from core.drafting.drafts import DraftOptions, Drafts, Kept, Options
-from core.drafting.driver import Drafting, Driven, Start, grown
+from core.drafting.driver import Drafting, Start, grown
 from core.drafting.places import Places
 from core.drafting.reuse import KnownLogits, reusing
 from core.drafting.sampled import sampled
@@ -116,11 +116,6 @@ def start(
     from core.drafting.checked import checked
 
     return lambda logits: checked(superposing(logits), *given, o, verify)
-
-
-def begin(sequence: Sequence, prefix_ids: list[int], options: Options, mode: Mode | None = None) -> Driven:
-    """Drafts after `prefix_ids`, which `sequence` holds, step by step, from the logits after the prefix on."""
-    return Driven(start(sequence, prefix_ids, options, mode or Mode()))
 
 
 def draft(

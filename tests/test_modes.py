@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from app.cli import app
 from core.controls import CATALOG, MODE_CONTROLS, MODES, PRESETS, Preset, checked_rule
 from core.drafting.drafts import Options
+from core.drafting.driver import Driven
 from core.errors import InputError
-from core.modes import Mode, begin, draft
+from core.modes import Mode, draft, start
 from core.samplers import Rule, TopK
 from core.samplers.catalog import RULES, sampler
 from core.samplers.view import look, sweep, top_w_map
@@ -116,7 +117,7 @@ def test_draws_follow_the_distribution():
     p = logits.double().softmax(0)
     counts = torch.zeros(5)
     for seed in range(1000):
-        state = begin(Silent(), [1], Options(k=4, length=1, seed=seed), Mode("sampled"))
+        state = Driven(start(Silent(), [1], Options(k=4, length=1, seed=seed), Mode("sampled")))
         for ids in state.advance([logits]).ids:
             counts[ids[0]] += 1
     error = (p * (1 - p) / 4000).sqrt()

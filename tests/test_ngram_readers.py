@@ -26,7 +26,8 @@ from tests.ngram_tools import WordTokenizer
 
 def read(*sources: Path | str) -> tuple[list[Document], list[Damage]]:
     damage: list[Damage] = []
-    return list(readers.read(sources, damage.append)), damage
+    reading = readers.Reading(damage.append)
+    return [one for file in readers.expand(sources) for one in readers.read_file(file, reading)], damage
 
 
 def texts(*sources: Path | str) -> list[str]:

@@ -11,8 +11,9 @@ import pytest
 from core.controls import MODES
 from core.dice import Dice
 from core.drafting.drafts import Options
+from core.drafting.driver import Driven
 from core.drafting.speculated import Speculation, Speculator
-from core.modes import Mode, begin
+from core.modes import Mode, start
 from core.samplers import Chain, Temperature, TopK
 from core.samplers.greedy import Greedy
 from core.speculative.budget import Memory
@@ -49,7 +50,7 @@ def drafts(model: TableModel, mode: Mode, k: int = 3, **options):
     passes = rows = 0
     try:
         made = Options(k=k, length=LENGTH, stop_ids=STOP, seed=7, **options)
-        state = begin(sequence, PREFIX, made, mode)
+        state = Driven(start(sequence, PREFIX, made, mode))
         steps = [state.advance([sequence.sync(PREFIX)])]
         while not state.done:
             asked = state.rows()
@@ -145,7 +146,7 @@ def test_every_step_only_adds_and_stopping_anywhere_leaves_the_prefix():
             assert known[lineage][: len(ids)] == ids
     for stop in range(len(steps)):
         sequence = model.open()
-        state = begin(sequence, PREFIX, Options(k=3, length=LENGTH, stop_ids=STOP, seed=7), mode)
+        state = Driven(start(sequence, PREFIX, Options(k=3, length=LENGTH, stop_ids=STOP, seed=7), mode))
         state.advance([sequence.sync(PREFIX)])
         for _ in range(stop):
             if not state.done:
@@ -190,7 +191,7 @@ def test_one_token_is_a_draft():
     for name in ("greedy", "sampled"):
         mode, _ = speculating(model, name)
         sequence = model.open()
-        state = begin(sequence, PREFIX, Options(k=2, length=1, stop_ids=STOP), mode)
+        state = Driven(start(sequence, PREFIX, Options(k=2, length=1, stop_ids=STOP), mode))
         made = state.advance([sequence.sync(PREFIX)])
         assert made.done
         assert state.done

@@ -23,6 +23,7 @@ from torch import Tensor
 from core.drafting.drafts import Draft, Drafts, Options, SuperposeOptions
 from core.drafting.driver import Drafting
 from core.drafting.judge import Judge
+from core.drafting.scored import finished
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
 from core.options import DEFAULT
@@ -43,13 +44,7 @@ class CheckOptions(TypedDict, total=False):
 
 def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], options: Options, nodes: int) -> Drafting:
     """Runs `drafting` to its end, then one check of its drafts with at most `nodes` tokens."""
-    try:
-        rows, drafts = next(drafting)
-        while rows:
-            logits = yield rows, drafts
-            rows, drafts = drafting.send(logits)
-    finally:
-        drafting.close()
+    drafts = yield from finished(drafting)
     if not drafts.ids:
         yield [], drafts
         return

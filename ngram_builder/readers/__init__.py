@@ -15,7 +15,7 @@ document, whatever it contains, and reading can be stopped at any moment. Reader
 
 from ngram_builder.readers.base import Damage, Document, ReportDamage, spelled
 from ngram_builder.readers.files import File, expand
-from ngram_builder.readers.read import Reading, documents, read, read_file
+from ngram_builder.readers.read import Reading, documents, read_file
 from ngram_builder.readers.signals import Signals
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "Signals",
     "documents",
     "expand",
-    "read",
     "read_file",
     "spelled",
 ]

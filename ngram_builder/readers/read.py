@@ -1,14 +1,14 @@
-"""The entry points for all kinds: `read` for sources, `read_file` for one file."""
+"""Reads one file of any kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from ngram_builder.readers.base import Damage, Document, ReportDamage, Source, divided, spelled
-from ngram_builder.readers.files import File, expand, kind_of
+from ngram_builder.readers.files import File, kind_of
 from ngram_builder.readers.letters import docx_documents
 from ngram_builder.readers.mail import eml_documents, mbox_documents
 from ngram_builder.readers.packed import unpacked
@@ -42,19 +42,6 @@ class Reading:
     consumed: Callable[[int], None] = lambda _: None
     signals: Signals | None = None
     left_out: int = 0
-
-
-def read(sources: Iterable[str | Path], report: ReportDamage) -> Iterator[Document]:
-    """Yields all documents of all sources, in order.
-
-    Args:
-        sources: files, folders, glob patterns, fsspec URLs.
-        report: called with each place that cannot be read, by file, line and reason; reading continues after it.
-
-    Raises: InputError when a source contains no file of a supported kind.
-    """
-    for file in expand(sources):
-        yield from read_file(file, Reading(report))
 
 
 def documents(file: File | str | Path, report: ReportDamage) -> Iterator[str]:
