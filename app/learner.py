@@ -24,7 +24,7 @@ from typing import IO, Any, Literal
 
 from app import learner_child
 from app.learner_child import Order
-from core.errors import PolydraftError
+from core.errors import PolydraftError, last_line
 
 COMMAND = (sys.executable, "-P", "-m", learner_child.__name__)  # -P: a package of the working folder may be called app
 QUIET = 3.0  # seconds without a request for drafts until training goes on
@@ -333,8 +333,7 @@ class Learner:
         if status == -getattr(signal, "SIGKILL", 9):
             return "The system ended the training, probably because memory was short. Close other programs first.", True
         log.seek(0)
-        lines = log.read().decode(errors="replace").split("\n")
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "no output")
+        last = last_line(log.read().decode(errors="replace"))
         return f"The training ended with an error: {last[:SHOWN]}", True
 
     def _end(self, task: _Task, message: str, failed: bool = False) -> None:

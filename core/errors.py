@@ -30,3 +30,8 @@ def first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     line = " ".join(lines[: 2 if lines[0].endswith(":") else 1]).rstrip(".")
     return line if len(line) <= 200 else line[:199] + "…"
+
+
+def last_line(output: str) -> str:
+    """The last line of a program's output that is not empty."""
+    return (output.strip().splitlines() or ["no output"])[-1].strip()

@@ -371,7 +371,7 @@ def test_a_file_whose_name_is_not_utf8_is_read_and_named(tmp_path: Path) -> None
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.jsonl"))
     path.write_text('{"text": "words"}\nbroken\n')
     damage: list[Damage] = []
-    (document,) = readers.read_file(File.at(next(tmp_path.iterdir())), Reading(damage.append))
+    (document,) = readers.read_file(readers.expand([tmp_path])[0], Reading(damage.append))
     for said in (document.origin, document.path, str(damage[0]), str(File.at(path))):
         assert "caf\\xe9.jsonl" in said.encode().decode()
 

@@ -32,7 +32,7 @@ from app.bench.child import COMMAND, Child, free_port, running
 from app.bench.editors import Answered, Bodies, Editor
 from app.bench.report import BenchOptions, Report, percentile
 from app.bench.typists import Server
-from core.errors import InputError, PolydraftError
+from core.errors import InputError, PolydraftError, last_line
 from core.models.load import default_model_path, locate
 
 CLIENTS = (1, 4, 16, 64)
@@ -198,6 +198,5 @@ def _as_folder(options: BenchOptions, folder: str) -> Path | str:
     command = [sys.executable, "-m", f"{__package__}.vllm_model", str(source), folder]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise PolydraftError(f"The model cannot be written for vLLM: {last[:200]}")
+        raise PolydraftError(f"The model cannot be written for vLLM: {last_line(done.stderr)[:200]}")
     return Path(folder)
