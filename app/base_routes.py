@@ -46,8 +46,8 @@ def add_routes(app: FastAPI, stores: Callable[[], BaseStores]) -> None:
 
     @app.post("/api/base-stores/change")
     async def change(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, ChangedStore)
-        await run_in_threadpool(stores().change, asked.file, asked.on, asked.weight)
+        body = await parsed(request, ChangedStore)
+        await run_in_threadpool(stores().change, body.file, body.on, body.weight)
         return {}
 
     @app.post("/api/base-stores/remove")

@@ -345,12 +345,12 @@ def sample_view(
     text = _without_surrogates(text)
     if rule is not None and len(rule) < 2:
         raise InputError("--rule given once, and all rules are printed alone already; give a chain of two or more.")
-    asked = flags.of_rules(given or {}, temperature, joined(rule or [DEFAULT_RULE]))
+    together = flags.of_rules(given or {}, temperature, joined(rule or [DEFAULT_RULE]))
     from app import sampling
     from core.autocomplete import load_autocomplete
 
     autocomplete = load_autocomplete(model, backend, None)
-    view = sampling.view(autocomplete, text, temperature, asked)
+    view = sampling.view(autocomplete, text, temperature, together)
     if as_json:
         typer.echo(json.dumps({"text": text} | view.as_dict(), ensure_ascii=False))
     else:
@@ -388,7 +388,7 @@ def calibrate(
     from app import calibrate
 
     with Console(stderr=True).status("calibrating …") as status:
-        said = calibrate.run(
+        calibrated = calibrate.run(
             model,
             backend,
             text,
@@ -400,7 +400,7 @@ def calibrate(
             buckets,
             lambda what: status.update(f"{what} …"),
         )
-    made, file = said
+    made, file = calibrated
     c = made.overall
     typer.echo(f"{made.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from {made.samples} pairs")
     typer.echo(str(file))

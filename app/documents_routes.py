@@ -87,18 +87,18 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
 
     @app.post("/api/documents/write")
     async def write(request: Request) -> Response:
-        asked = await parsed(request, Written, MAX_DOCUMENT)
-        entry = Entry(**asked.model_dump(exclude={"text", "base"}))
+        body = await parsed(request, Written, MAX_DOCUMENT)
+        entry = Entry(**body.model_dump(exclude={"text", "base"}))
         try:
-            written = await call(folder.write, entry, asked.text, asked.base)
+            written = await call(folder.write, entry, body.text, body.base)
         except Changed as error:
             return JSONResponse({"message": str(error), "fix": "Keep your text as a copy.", "changed": True}, 409)
         return JSONResponse(_shown(written))
 
     @app.post("/api/documents/bin")
     async def bin(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Bin)
-        await call(folder.put_in_bin, asked.id, asked.on)
+        body = await parsed(request, Bin)
+        await call(folder.put_in_bin, body.id, body.on)
         return {}
 
     @app.post("/api/documents/remove")

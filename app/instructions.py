@@ -13,11 +13,11 @@ OURS = Path(__file__).with_name("instructions.json")
 
 def instructions(count: int, seed: int = 0) -> list[str]:
     """`count` instructions, sampled uniformly from the kinds of templates; some may be equal."""
-    said = json.loads(OURS.read_text(encoding="utf-8"))
+    content = json.loads(OURS.read_text(encoding="utf-8"))
     chance = random.Random(seed)
-    kinds = list(said["templates"].values())
+    kinds = list(content["templates"].values())
 
     def filled(template: str) -> str:
-        return re.sub(r"{(\w+)}", lambda found: chance.choice(said["fill"][found[1]]), template)
+        return re.sub(r"{(\w+)}", lambda found: chance.choice(content["fill"][found[1]]), template)
 
     return [filled(chance.choice(chance.choice(kinds))).rstrip() + "\n\n" for _ in range(count)]

@@ -64,7 +64,7 @@ def learn(
     if as_json:
         typer.echo(json.dumps({"name": "learn", "rows": [row(store, outcome)]}, ensure_ascii=False))
     else:
-        typer.echo(said(store, outcome))
+        typer.echo(summary(store, outcome))
 
 
 def row(store: str, outcome: Outcome) -> dict[str, object]:
@@ -87,7 +87,7 @@ def row(store: str, outcome: Outcome) -> dict[str, object]:
     }
 
 
-def said(store: str, outcome: Outcome) -> str:
+def summary(store: str, outcome: Outcome) -> str:
     """The outcome in sentences."""
     result = outcome.result
     sentences = [

@@ -264,8 +264,8 @@ class Learner:
             reader.start()
             try:
                 self._steer(task, process.stdin)
-                told = time.monotonic()
-                while process.poll() is None and time.monotonic() - told < (HURRY if self._closing else GRACE):
+                since = time.monotonic()
+                while process.poll() is None and time.monotonic() - since < (HURRY if self._closing else GRACE):
                     with suppress(subprocess.TimeoutExpired):
                         process.wait(0.1)
             finally:
@@ -278,10 +278,10 @@ class Learner:
 
     def _steer(self, task: _Task, commands: IO[bytes]) -> None:
         """Sends the order and the pauses to the process, until the process ends or its end is requested."""
-        said = [json.dumps(asdict(task.order))]
+        messages = [json.dumps(asdict(task.order))]
         with suppress(BrokenPipeError), commands:  # the process has ended
             while True:
-                for line in said:
+                for line in messages:
                     commands.write(line.encode() + b"\n")
                 commands.flush()
                 with self._changed:
@@ -291,7 +291,7 @@ class Learner:
                     if self._over(task):
                         return
                     paused = self._rest() > 0
-                    said = [] if paused == training.paused else ["pause" if paused else "go"]
+                    messages = [] if paused == training.paused else ["pause" if paused else "go"]
                     training.paused = paused
 
     def _over(self, task: _Task) -> bool:

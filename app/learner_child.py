@@ -133,10 +133,10 @@ def answers(lines: Iterator[str], trained: Callable[..., Generator[Any]] = steps
     try:
         with closing(trained(order, commands.clock, commands.going)) as steps:
             for step in steps:
-                said = asdict(step)
-                if "result" in said:
-                    said["result"]["better"] = step.result.better
-                yield {"outcome" if "result" in said else "stage": said}
+                fields = asdict(step)
+                if "result" in fields:
+                    fields["result"]["better"] = step.result.better
+                yield {"outcome" if "result" in fields else "stage": fields}
                 commands.going()
     except Stopped:
         yield {"stopped": True}
@@ -168,8 +168,8 @@ def _main() -> None:
     # The pipe breaks when the server is killed, and then again when the file is closed.
     with suppress(BrokenPipeError), os.fdopen(os.dup(ANSWERS), "w", encoding="utf-8") as out:
         os.dup2(2, ANSWERS)
-        with closing(answers(_lines())) as said:
-            for answer in said:
+        with closing(answers(_lines())) as lines:
+            for answer in lines:
                 print(json.dumps(answer), file=out, flush=True)
 
 

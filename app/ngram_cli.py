@@ -108,7 +108,7 @@ def build(
                 work=work,
                 machines=machines,
                 progress=_Shown(bar),
-                say=lambda text: typer.echo(text, err=True),
+                notify=lambda text: typer.echo(text, err=True),
             )
 
     _print_report(_or_exit(run), out, as_json)

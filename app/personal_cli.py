@@ -193,7 +193,7 @@ def switch(
 
 def delete(
     store: Annotated[str, typer.Argument(help="The personal store, by name.", metavar="NAME")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", metavar="", help="Delete without confirmation.")] = False,
 ) -> None:
     """Delete a whole personal store and overwrite its texts; also a damaged one."""
     from core.ngram.errors import StoreError

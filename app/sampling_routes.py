@@ -132,21 +132,21 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
 
     @app.post("/api/view")
     async def view(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, ViewRequest)
+        body = await parsed(request, ViewRequest)
 
         def look(position: Position) -> dict[str, Any]:
-            seen = charts().view(asked.tab, position, asked.temperature, asked.rules, asked.map)
+            seen = charts().view(body.tab, position, body.temperature, body.rules, body.map)
             return {"n": position.n, **seen}
 
-        return await service.visit(asked.tab, look)
+        return await service.visit(body.tab, look)
 
     @app.post("/api/sweep")
     async def sweep(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, SweepRequest)
-        position = await service.visit(asked.tab, lambda position: position)
+        body = await parsed(request, SweepRequest)
+        position = await service.visit(body.tab, lambda position: position)
         # This is slow enough to delay a key press, so it runs beside the engine, one rule after the other.
         where, found = hash(position.logits.numpy().tobytes()), {}  # a slider does not change the position
-        for name, values in asked.rules.items():
+        for name, values in body.rules.items():
             key = (where, name, tuple(values.items()))
             if key not in sweeps:
                 sweeps[key] = await run_in_threadpool(_sweep, position, name, values)
@@ -157,8 +157,8 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
 
     @app.post("/api/presets/save")
     async def save(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, SavedPreset)
-        await run_in_threadpool(lambda: own.save(Preset(**asked.model_dump())))
+        body = await parsed(request, SavedPreset)
+        await run_in_threadpool(lambda: own.save(Preset(**body.model_dump())))
         return {"own": await run_in_threadpool(_listed, own)}
 
     @app.post("/api/presets/delete")

@@ -136,8 +136,8 @@ def add_routes(
     def add_switch(path: str, switched: Callable[[PersonalStore, bool], None]) -> None:
         @app.post(path)
         async def switch(request: Request) -> dict[str, Any]:
-            asked = await parsed(request, Switched)
-            await on_store(asked.store, lambda store: switched(store, asked.on))
+            body = await parsed(request, Switched)
+            await on_store(body.store, lambda store: switched(store, body.on))
             return {}
 
     add_switch("/api/stores/switch", lambda store, on: store.switch(on))
@@ -146,14 +146,14 @@ def add_routes(
 
     @app.post("/api/stores/add-phrase")
     async def add_phrase(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Phrase)
-        return {"tokens": await on_store(asked.store, lambda store: _learn_phrase(store, asked.text))}
+        body = await parsed(request, Phrase)
+        return {"tokens": await on_store(body.store, lambda store: _learn_phrase(store, body.text))}
 
     @app.post("/api/stores/forget")
     async def forget(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Forget)
-        done = await on_store(asked.store, lambda store: store.forget(asked.what))
-        await _call(follow, asked.store)
+        body = await parsed(request, Forget)
+        done = await on_store(body.store, lambda store: store.forget(body.what))
+        await _call(follow, body.store)
         return {
             "documents": done.documents,
             "places": done.places,
@@ -176,8 +176,8 @@ def add_routes(
 
     @app.post("/api/stores/strength")
     async def strength(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Strength)
-        await on_store(asked.store, lambda store: store.set_strength(asked.strength))
+        body = await parsed(request, Strength)
+        await on_store(body.store, lambda store: store.set_strength(body.strength))
         return {}
 
     @app.post("/api/stores/search")
@@ -218,8 +218,8 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> N
 
     @app.post("/api/stores/learn")
     async def learn(request: Request) -> dict[str, Any]:
-        asked = await parsed(request, Learn)
-        return {"stores": await _call(stores().take_in, asked.text, asked.finished)}
+        body = await parsed(request, Learn)
+        return {"stores": await _call(stores().take_in, body.text, body.finished)}
 
 
 def _learn_phrase(store: PersonalStore, text: str) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from core.errors import InputError
-from ngram_builder.parts import Counted, Tell, count_part, merge_range
+from ngram_builder.parts import Advance, Counted, count_part, merge_range
 from ngram_builder.pipeline import Machines, Plan, part_folder
 from ngram_builder.readers import File
 from ngram_builder.runs import Run
@@ -45,7 +45,7 @@ class Cluster:
     def divide(self, files: Sequence[File]) -> list[list[File]]:
         return [[file] for file in files]
 
-    def count(self, plan: Plan, parts: Sequence[Sequence[File]], tell: Tell) -> list[Counted]:
+    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]:
         self._check_folder(plan.folder)
         futures = [
             self.client.submit(_count_part, plan, number, list(files), self.load, pure=False)
@@ -53,7 +53,7 @@ class Cluster:
         ]
         sizes = {future.key: sum(file.size for file in files) for future, files in zip(futures, parts, strict=True)}
         for future, counted in self._completed(futures):
-            tell(sizes[future.key], counted.tokens)
+            advance(sizes[future.key], counted.tokens)
         return self.client.gather(futures)  # type: ignore[return-value]
 
     def merge(

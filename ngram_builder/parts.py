@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # its module imports torch, which counting does not need
 
 BATCH = 1 << 18  # characters per tokenising task
 
-Tell = Callable[[int, int], None]  # bytes read and tokens counted since the last call
+Advance = Callable[[int, int], None]  # bytes read and tokens counted since the last call
 
 
 @dataclass
@@ -79,7 +79,7 @@ def count_part(
     memory: int,
     workers: int,
     signals: Signals | None = None,
-    tell: Tell | None = None,
+    advance: Advance | None = None,
     alone: bool = True,
 ) -> Counted:
     """Counts the windows of all documents in `files` into sorted runs in `folder`; continues from existing runs.
@@ -115,7 +115,7 @@ def count_part(
                 counted.files.append([0, 0])
             progress = counted.files[number]
             damage: list[Damage] = []
-            reading = Reading(damage.append, _teller(tell), signals)
+            reading = Reading(damage.append, _advance_tokens(advance), signals)
             # Documents of this file that the runs already contain are read again, to report their damage, and skipped.
             documents = islice(read_file(files[number], reading), progress[0], None)
             for ids, n in _tokenised(documents, tokenizer, pool, workers):
@@ -125,8 +125,8 @@ def count_part(
                 size += len(ids)
                 progress[0] += n
                 progress[1] += len(ids) - n
-                if tell:
-                    tell(0, len(ids) - n)
+                if advance:
+                    advance(0, len(ids) - n)
             counted.finished = number + 1
             counted.damage += [(place.path, place.line, place.reason) for place in damage]
             counted.left_out += reading.left_out
@@ -249,5 +249,5 @@ def _sweep(folder: Path, counted: Counted) -> None:
             path.unlink()
 
 
-def _teller(tell: Tell | None) -> Callable[[int], None]:
-    return (lambda n: tell(n, 0)) if tell else lambda _: None
+def _advance_tokens(advance: Advance | None) -> Callable[[int], None]:
+    return (lambda n: advance(n, 0)) if advance else lambda _: None

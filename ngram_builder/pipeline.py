@@ -18,8 +18,8 @@ from core.errors import InputError, PolydraftError
 from core.ngram.store import NgramStore
 from ngram_builder.count import Entries, KeptGrams, Packing, join, sum_rows, with_totals
 from ngram_builder.parts import (
+    Advance,
     Counted,
-    Tell,
     count_part,
     journal_of,
     load_range,
@@ -110,7 +110,7 @@ class Machines(Protocol):
 
     def divide(self, files: Sequence[File]) -> list[list[File]]: ...
 
-    def count(self, plan: Plan, parts: Sequence[Sequence[File]], tell: Tell) -> list[Counted]: ...
+    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]: ...
 
     def merge(
         self, plan: Plan, runs: Sequence[Run], ranges: Mapping[int, tuple[int | None, int | None]]
@@ -128,11 +128,11 @@ class ThisMachine:
     def divide(self, files: Sequence[File]) -> list[list[File]]:
         return [list(files)]
 
-    def count(self, plan: Plan, parts: Sequence[Sequence[File]], tell: Tell) -> list[Counted]:
+    def count(self, plan: Plan, parts: Sequence[Sequence[File]], advance: Advance) -> list[Counted]:
         return [
             count_part(
                 part_folder(plan, number), files, self.tokenizer, plan.packing,
-                memory=plan.memory, workers=plan.workers, signals=plan.signals, tell=tell,
+                memory=plan.memory, workers=plan.workers, signals=plan.signals, advance=advance,
             )
             for number, files in enumerate(parts)
         ]  # fmt: skip
@@ -173,7 +173,7 @@ def build(
     work: str | Path | None = None,
     machines: Machines | None = None,
     progress: Progress | None = None,
-    say: Callable[[str], None] = lambda _: None,
+    notify: Callable[[str], None] = lambda _: None,
 ) -> BuildReport:
     """Counts the n-grams of all documents in `sources` and writes them to `out`.
 
@@ -196,7 +196,7 @@ def build(
         work: a folder for intermediate files, removed at the end; None is one beside `out`.
         machines: where to count; None is this machine.
         progress: called repeatedly.
-        say: called with a sentence for the user.
+        notify: called with a sentence for the user.
 
     Raises: InputError for wrong arguments, TooMuchDamage, NoRoom, TooLittleMemory, OSError when the disk refuses. After
         the last three, and after a kill, the intermediate files stay and the same call resumes from them.
@@ -228,11 +228,11 @@ def build(
     folder = Path(work) if work else out.with_name(f".{out.name}.work")
     with work_folder(folder, identity) as (folder, state):
         if state == "discarded":
-            say(f"The files in {folder} are of a build with other input or another tokenizer; they were discarded.")
+            notify(f"The files in {folder} are of a build with other input or another tokenizer; they were discarded.")
         plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, signals)
         check_room(folder, _room(files, packing, at_least))
         report = BuildReport()
-        counted = _count(plan, parts, machines, report, progress, say if state == "resumed" else lambda _: None)
+        counted = _count(plan, parts, machines, report, progress, notify if state == "resumed" else lambda _: None)
         problem = _problem(report, max_bad, sources)
         if problem:
             discard(folder)
@@ -356,13 +356,13 @@ def _count(
     machines: Machines,
     report: BuildReport,
     progress: Progress | None,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> list[Counted]:
     """The map step: turns every file into runs."""
     total = max(sum(file.size for part in parts for file in part), 1)
     read = 0
 
-    def tell(consumed: int, tokens: int) -> None:
+    def advance(consumed: int, tokens: int) -> None:
         nonlocal read
         read += consumed
         report.tokens += tokens
@@ -371,10 +371,10 @@ def _count(
 
     for number, files in enumerate(parts):
         before = journal_of(part_folder(plan, number), plan.packing)
-        tell(sum(file.size for file in files[: before.finished]), before.tokens)
+        advance(sum(file.size for file in files[: before.finished]), before.tokens)
     if report.tokens:
-        say(f"Resuming after {report.tokens / 1e6:.1f} M tokens that were counted before.")
-    counted = machines.count(plan, parts, tell)
+        notify(f"Resuming after {report.tokens / 1e6:.1f} M tokens that were counted before.")
+    counted = machines.count(plan, parts, advance)
     report.documents = sum(documents for part in counted for documents, _ in part.files)
     report.tokens = sum(part.tokens for part in counted)
     report.left_out = sum(part.left_out for part in counted)

@@ -781,7 +781,7 @@ def test_find_goes_from_match_to_match(editor: Editor) -> None:
     field = editor.page.get_by_role("textbox", name="Find")
     expect(field).to_be_focused()
     editor.write("sea")
-    said = editor.page.locator(".fd-said")
+    said = editor.page.locator(".fd-matches")
     expect(said).to_have_text("1 of 101")
     assert caret(editor) == [4, 7]
     editor.press("Enter")
@@ -823,7 +823,7 @@ def test_replacing_is_undone_in_one_step(editor: Editor) -> None:
     editor.page.get_by_role("textbox", name="Replace with").fill("three")
     button(editor, "Replace all").click()
     assert editor.text == "three two three two three"
-    expect(editor.page.locator(".fd-said")).to_have_text("3 replaced")
+    expect(editor.page.locator(".fd-matches")).to_have_text("3 replaced")
     editor.press("Escape")
     editor.box.focus()
     editor.press("Control+z")
@@ -838,7 +838,7 @@ def test_replacing_goes_match_by_match(editor: Editor) -> None:
     editor.page.get_by_role("textbox", name="Replace with").fill("")
     button(editor, "Replace").click()
     assert editor.text == "abXc"
-    expect(editor.page.locator(".fd-said")).to_have_text("1 of 1")
+    expect(editor.page.locator(".fd-matches")).to_have_text("1 of 1")
     button(editor, "Replace").click()
     assert editor.text == "abc"
 

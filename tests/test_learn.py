@@ -265,7 +265,7 @@ def test_learning_helps_on_text_that_was_not_seen_and_a_second_call_has_nothing_
     assert adapter.model == fresh().fingerprint
     again = outcome_of(learn(store, fresh(), recipe=QUICK))
     assert not again.new
-    assert "learned all of it before" in learn_cli.said("me", again)
+    assert "learned all of it before" in learn_cli.summary("me", again)
     assert again.result == outcome.result
 
 
@@ -287,7 +287,7 @@ def test_held_out_text_is_typed_with_and_without_the_adapter(
     assert outcome.result.characters == 250
     assert outcome.result.keys > outcome.result.keys_alone + 20
     assert len(calls) > 100  # before every key
-    assert "drafts save" in learn_cli.said("cat", outcome)
+    assert "drafts save" in learn_cli.summary("cat", outcome)
 
 
 def test_the_strength_is_the_largest_that_costs_general_text_a_hundredth_at_most(
@@ -314,7 +314,7 @@ def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: 
     store.add("b.txt", ["acb" * 200])  # the newest tenth contradicts the rest
     outcome = outcome_of(learn(store, fresh(), recipe=QUICK))
     assert not outcome.result.better
-    said = learn_cli.said("me", outcome)
+    said = learn_cli.summary("me", outcome)
     assert "not enough text yet" in said
     assert "do not use" in said
     model = fresh()
@@ -343,7 +343,7 @@ def test_a_stopped_call_goes_on_and_new_text_continues(store: PersonalStore, fre
 def test_the_time_bounds_a_call_and_another_goes_on(store: PersonalStore, fresh: Load) -> None:
     first = outcome_of(learn(store, fresh(), recipe=QUICK, minutes=1e-6))
     assert first.share < 1
-    assert "goes on from there" in learn_cli.said("me", first)
+    assert "goes on from there" in learn_cli.summary("me", first)
     assert outcome_of(learn(store, fresh(), recipe=QUICK)).share == 1
 
 

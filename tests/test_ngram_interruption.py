@@ -173,7 +173,7 @@ def half_done(sources, tmp_path) -> Iterator[Path]:
 
 def test_what_was_counted_serves_another_pruning(half_done, sources):
     said: list[str] = []
-    build(sources, half_done, min_count=1, orders=range(3, 7), say=said.append)
+    build(sources, half_done, min_count=1, orders=range(3, 7), notify=said.append)
     assert said[0].startswith("Resuming after 0.0 M tokens")
     build(sources, half_done.with_name("whole.ngram"), min_count=1, orders=range(3, 7))
     assert half_done.read_bytes() == half_done.with_name("whole.ngram").read_bytes()
@@ -275,7 +275,7 @@ def test_a_full_disk_keeps_the_work(sources, tmp_path, monkeypatch):
             build(sources, tmp_path / "s.ngram")
         monkeypatch.setattr(ngram_builder.parts, "write_run", real)
         said: list[str] = []
-        build(sources, tmp_path / "s.ngram", say=said.append)
+        build(sources, tmp_path / "s.ngram", notify=said.append)
     assert said[0].startswith("Resuming after")
     assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "whole.ngram").read_bytes()
 

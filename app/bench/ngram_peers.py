@@ -44,14 +44,14 @@ def dictionaries(store: NgramStore, folder: Path) -> Iterator[Peer]:
     size = _resident() - before
 
     def lookups(contexts: Contexts, candidates: list[list[int]]) -> int:
-        asked = 0
+        found = 0
         for context, tokens in zip(contexts, candidates, strict=True):
             for n in store.orders:
                 followers = tables[n].get(tuple(context[len(context) - n + 1 :]), {})
                 for token in tokens:
                     followers.get(token, 0)
-                asked += len(tokens)
-        return asked
+                found += len(tokens)
+        return found
 
     yield Peer("Python dict of dicts", size, "memory", lookups=lookups)
 
@@ -68,16 +68,16 @@ def sqlite(store: NgramStore, folder: Path) -> Iterator[Peer]:
     connection.execute("VACUUM")
 
     def lookups(contexts: Contexts, candidates: list[list[int]]) -> int:
-        asked = 0
-        ask = connection.execute
+        found = 0
+        execute = connection.execute
         for context, tokens in zip(contexts, candidates, strict=True):
             ends = [np.array([token], dtype=width).tobytes() for token in tokens]
             for n in store.orders:
                 prefix = np.array(context[len(context) - n + 1 :], dtype=width).tobytes()
                 for end in ends:
-                    ask("SELECT count FROM ngrams WHERE ids = ?", (prefix + end,)).fetchone()
-                asked += len(ends)
-        return asked
+                    execute("SELECT count FROM ngrams WHERE ids = ?", (prefix + end,)).fetchone()
+                found += len(ends)
+        return found
 
     yield Peer("SQLite", path.stat().st_size, "disk", lookups=lookups)
 
@@ -123,7 +123,7 @@ def _scores(model: object, store: NgramStore) -> Lookups:
     import kenlm  # pyright: ignore[reportMissingImports]
 
     def lookups(contexts: Contexts, candidates: list[list[int]]) -> int:
-        asked, score = 0, model.BaseScore  # type: ignore[attr-defined]
+        found, score = 0, model.BaseScore  # type: ignore[attr-defined]
         for context, tokens in zip(contexts, candidates, strict=True):
             state, after = kenlm.State(), kenlm.State()
             model.NullContextWrite(state)  # type: ignore[attr-defined]
@@ -132,8 +132,8 @@ def _scores(model: object, store: NgramStore) -> Lookups:
                 state, after = after, state
             for token in tokens:
                 score(state, f"t{token}", after)
-            asked += len(tokens)
-        return asked
+            found += len(tokens)
+        return found
 
     return lookups
 
@@ -189,13 +189,13 @@ def infini_gram(store: NgramStore, folder: Path, documents: Sequence[np.ndarray]
     engine = InfiniGramEngine(index_dir=str(index), eos_token_id=0, vocab_size=vocab_size, token_dtype="u16")
 
     def lookups(contexts: Contexts, candidates: list[list[int]]) -> int:
-        asked = 0
+        found = 0
         for context, tokens in zip(contexts, candidates, strict=True):
             for n in store.orders:
                 for token in tokens:
                     engine.count(input_ids=[*context[len(context) - n + 1 :], token])
-                asked += len(tokens)
-        return asked
+                found += len(tokens)
+        return found
 
     yield Peer("infini-gram", size, "disk", of="corpus token", lookups=lookups)
 

@@ -27,19 +27,19 @@ MOVE = """([control, moves, pause]) => new Promise((done) => {
     const slider = document.querySelector(`[data-control="${control}"]`), editor = polydraft.editor;
     const root = document.querySelector("#pd"), summary = document.querySelector(".sm-summary");
     const chart = [], drafts = [];
-    let at = null, asked = 0, drawn = true;
+    let at = null, before = 0, drawn = true;
     new MutationObserver(() => { if (!drawn) { chart.push(performance.now() - at); drawn = true; } })
         .observe(summary, { childList: true, subtree: true, characterData: true });
     root.addEventListener("pd-drafts", () => {
-        if (editor.requests.n > asked) requestAnimationFrame(() => { drafts.push(performance.now() - at); });
-        asked = editor.requests.n;
+        if (editor.requests.n > before) requestAnimationFrame(() => { drafts.push(performance.now() - at); });
+        before = editor.requests.n;
     });
     const low = Number(slider.min), span = Number(slider.max) - low;
     let n = 0;
     const timer = setInterval(() => {
         if (n++ === moves) { clearInterval(timer); setTimeout(() => done([chart, drafts]), 500); return; }
         slider.value = String(low + span * (0.35 + 0.3 * Math.abs(((n * 7) % 20) / 10 - 1)));
-        at = performance.now(); asked = editor.requests.n; drawn = false;
+        at = performance.now(); before = editor.requests.n; drawn = false;
         slider.dispatchEvent(new Event("input", { bubbles: true }));
     }, pause);
 })"""

@@ -135,12 +135,12 @@ def _top_w(report: Report, real: Tensor, geometries: dict[str, Geometry]) -> Non
 def _views(report: Report, real: Tensor, autocomplete: Autocomplete) -> None:
     """Measures the computation for the charts after one slider move: all rules on cached logits."""
     tokenizer, geometries = autocomplete.model.tokenizer, autocomplete.geometries
-    asked: dict[str, Callable[[Tensor], object]] = {
+    calls: dict[str, Callable[[Tensor], object]] = {
         "view of all rules": lambda row: look(row, tokenizer, 1.5, None, geometries),
         "sweep of all rules, 9 temperatures": lambda row: sweep(row, None, geometries),
         "map of Top-W": lambda row: top_w_map(row, tokenizer, 1.5, None, geometries),
     }
-    for name, run in asked.items():
+    for name, run in calls.items():
         taken = [_least(lambda run=run, row=row: run(row), 2) * 1000 for row in real[:12]]
         report.rows.append({"V": real.shape[1], "batch": 1, "rule": name, "ms": median(taken), "most_ms": max(taken)})
         if name == "view of all rules":

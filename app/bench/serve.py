@@ -154,8 +154,8 @@ def llama_server() -> Iterator[Contestant]:
         child.wait(lambda: child.get("/v1/models") is not None)
 
         def bodies(prompt: str) -> list[dict[str, Any]]:
-            asked = {"prompt": prompt, "max_tokens": TOKENS, "stream": True, "temperature": 0.8}
-            return [asked | {"seed": seed} for seed in range(N)]
+            body = {"prompt": prompt, "max_tokens": TOKENS, "stream": True, "temperature": 0.8}
+            return [body | {"seed": seed} for seed in range(N)]
 
         yield Contestant("llama-cpp-python", child, bodies)
 
@@ -179,8 +179,8 @@ def vllm_server(options: BenchOptions) -> Iterator[Contestant]:
             with running(command, port, environment=VLLM_ENVIRONMENT) as child:
                 try:
                     child.wait(lambda: child.get("/v1/models") is not None, VLLM_STARTS)
-                    asked = {"model": "default", "n": N, "max_tokens": TOKENS, "stream": True, "temperature": 0.8}
-                    yield Contestant("vLLM", child, lambda prompt: [asked | {"prompt": prompt}])
+                    body = {"model": "default", "n": N, "max_tokens": TOKENS, "stream": True, "temperature": 0.8}
+                    yield Contestant("vLLM", child, lambda prompt: [body | {"prompt": prompt}])
                 finally:
                     if child.process.poll() is None:
                         family = psutil.Process(child.process.pid).children(recursive=True)

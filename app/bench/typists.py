@@ -51,9 +51,9 @@ class Server:
         """Sends a request on its own connection. Returns the status, the lines, and the writer of the connection."""
         address = urlsplit(self.url)
         reader, writer = await asyncio.open_connection(address.hostname, address.port)
-        said = {"Host": address.netloc, "Content-Type": "application/json", "Connection": "close", **self.headers}
-        said |= {name.replace("_", "-"): value for name, value in headers.items()}
-        head = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+        fields = {"Host": address.netloc, "Content-Type": "application/json", "Connection": "close", **self.headers}
+        fields |= {name.replace("_", "-"): value for name, value in headers.items()}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         writer.write(f"POST {path} HTTP/1.1\r\n{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         try:
             status = (await reader.readline()).split()

@@ -45,21 +45,21 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     model, report = autocomplete.model, Report("eval answers")
     sequence = model.open()
     for kind in KINDS:
-        asked = [(q, model.tokenizer.encode(q.prompt)) for q in questions(kind, options.repetitions or QUESTIONS)]
+        sample = [(q, model.tokenizer.encode(q.prompt)) for q in questions(kind, options.repetitions or QUESTIONS)]
 
         def answers(question: Question, ids: list[int], mode: str, k: int, **how: Any) -> list[str]:
             how |= {"k": k, "length": LENGTH, "stop_ids": NEVER, "end_below": 0.0}
             *_, last = draft(model, ids, mode, sequence=sequence, **how)
             return [answer_of(model.tokenizer.decode(found)) for found in last.ids]
 
-        greedy = [answers(question, ids, "greedy", 1) for question, ids in asked]
-        report.rows.append(row(kind, "greedy", 0.0, [q for q, _ in asked], greedy))
+        greedy = [answers(question, ids, "greedy", 1) for question, ids in sample]
+        report.rows.append(row(kind, "greedy", 0.0, [q for q, _ in sample], greedy))
         for name, (rule, values) in settings().items():
             for temperature in TEMPERATURES:
                 progress(f"{kind}: {name}, T = {temperature:g}")
                 sampler = autocomplete.sampler(rule, values, temperature)
-                found = [answers(q, ids, "sampled", N, rule=sampler, seed=i) for i, (q, ids) in enumerate(asked)]
-                report.rows.append(row(kind, name, temperature, [q for q, _ in asked], found))
+                found = [answers(q, ids, "sampled", N, rule=sampler, seed=i) for i, (q, ids) in enumerate(sample)]
+                report.rows.append(row(kind, name, temperature, [q for q, _ in sample], found))
     sequence.close()
     model.close()
     return report
@@ -72,19 +72,19 @@ def answer_of(text: str) -> str:
 
 
 def row(
-    kind: str, rule: str, temperature: float, asked: list[Question], answers: list[list[str]]
+    kind: str, rule: str, temperature: float, sample: list[Question], answers: list[list[str]]
 ) -> dict[str, str | int | float]:
-    """Returns one line of the table. `answers[i]` are the answers to `asked[i]`."""
-    shares = [fmean(text == question.answer for text in found) for question, found in zip(asked, answers, strict=True)]
+    """Returns one line of the table. `answers[i]` are the answers to `sample[i]`."""
+    shares = [fmean(text == question.answer for text in found) for question, found in zip(sample, answers, strict=True)]
     ballots = [Counter(found).most_common(1)[0][0] for found in answers]
     return {
         "kind": kind,
         "rule": rule,
         "T": temperature,
-        "questions": len(asked),
+        "questions": len(sample),
         "exact_match": fmean(shares),
         "exact_match_ci": half_interval(shares),
-        "majority": fmean(most == question.answer for most, question in zip(ballots, asked, strict=True)),
+        "majority": fmean(most == question.answer for most, question in zip(ballots, sample, strict=True)),
     }
 
 

@@ -49,11 +49,11 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     drafter = best_drafter(model, [store] if store is not None else [], progress)
     report = Report("eval arc-answers")
     for kind in KINDS:
-        asked = questions(kind, options.repetitions or QUESTIONS)
+        sample = questions(kind, options.repetitions or QUESTIONS)
         shares: dict[str, list[float]] = {name: [] for name in compared}
         counts: dict[str, list[Statistics]] = {name: [] for name in compared}
-        for number, question in enumerate(asked):
-            progress(f"{kind}: question {number + 1} of {len(asked)}")
+        for number, question in enumerate(sample):
+            progress(f"{kind}: question {number + 1} of {len(sample)}")
             for name, (mode, how) in compared.items():
                 share, statistics = answered(model, drafter, question, mode, how)
                 shares[name].append(share)

@@ -41,12 +41,12 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     }
     report, sequence = Report("eval coverage"), model.open()
     for kind in KINDS:
-        asked = questions(kind, options.repetitions or QUESTIONS)
+        sample = questions(kind, options.repetitions or QUESTIONS)
         precise: dict[str, list[list[bool]]] = {name: [] for name in compared}
         spread: dict[str, list[list[bool]]] = {name: [] for name in ("NS", *PAPER.values())}
         sampled = nucleus(None)
-        for number, question in enumerate(asked):
-            progress(f"{kind}: question {number + 1} of {len(asked)}")
+        for number, question in enumerate(sample):
+            progress(f"{kind}: question {number + 1} of {len(sample)}")
             ids = model.tokenizer.encode(question.prompt)
             for name, draft in compared.items():
                 sequence.sync(ids)

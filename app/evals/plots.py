@@ -136,7 +136,7 @@ def heat(
     marks: Mapping[str, tuple[float, float]] | None = None,
 ) -> str:
     """Returns a map as an SVG group of WIDE × HIGH: a cell for each x and y, darker for a greater value, which its
-    tooltip says. Cells are equally wide whatever the steps of x and y. `marks` are points (x, y) by
+    tooltip shows. Cells are equally wide whatever the steps of x and y. `marks` are points (x, y) by
     name, with a legend."""
     xs, ys = sorted({x for x, _ in values}), sorted({y for _, y in values})
     least, most = min(values.values()), max(values.values())
@@ -153,9 +153,9 @@ def heat(
     for (x, y), value in values.items():
         left, top = LEFT + xs.index(x) * wide, HIGH - BOTTOM - (ys.index(y) + 1) * high
         shade = (value - least) / ((most - least) or 1)
-        said = escape(f"{x_label} = {x:g}, {y_label} = {y:g}: {value:.3g}")
+        label = escape(f"{x_label} = {x:g}, {y_label} = {y:g}: {value:.3g}")
         cell = f'x="{left:.1f}" y="{top:.1f}" width="{wide:.1f}" height="{high:.1f}" fill="{HUES[0]}"'
-        parts.append(f'<rect {cell} fill-opacity="{0.05 + 0.95 * shade:.2f}"><title>{said}</title></rect>')
+        parts.append(f'<rect {cell} fill-opacity="{0.05 + 0.95 * shade:.2f}"><title>{label}</title></rect>')
     apart = math.ceil(22 / wide)  # cells between two numbers, so that they do not overlap
     for n, x in list(enumerate(xs))[::apart]:
         at = LEFT + (n + 0.5) * wide
@@ -172,8 +172,8 @@ def heat(
         for cx, cy in (at, (legend + 4, line - 4)):
             parts.append(f'<circle cx="{cx}" cy="{cy}" r="4" fill="{HUES[n]}" stroke="#fff"/>')
         parts.append(f'<text x="{legend + 12}" y="{line}">{escape(name)}</text>')
-    for n, (says, value) in enumerate((("greatest", most), ("least", least))):
-        parts.append(f'<text x="{legend}" y="{TOP + 12 + 16 * n}">{says}: {value:.3g}</text>')
+    for n, (title, value) in enumerate((("greatest", most), ("least", least))):
+        parts.append(f'<text x="{legend}" y="{TOP + 12 + 16 * n}">{title}: {value:.3g}</text>')
     return "".join(parts)
 
 

@@ -20,7 +20,7 @@ export function setUpFind(root, editor) {
   const bar = find(".pd-find");
   const field = /** @type {HTMLInputElement} */ (find("[name=fd-what]"));
   const other = /** @type {HTMLInputElement} */ (find("[name=fd-with]"));
-  const status = find(".fd-said");
+  const status = find(".fd-matches");
   const layer = find(".fd-layer");
   /** Where each match begins. @type {number[]} */
   let places = [];

@@ -114,7 +114,7 @@ export class StoresTab {
 
   /** @param {string} text for screen readers */
   announce(text) {
-    this.find(".ps-said").textContent = text;
+    this.find(".ps-status").textContent = text;
   }
 
   // ---------------------------------------------------------------- the list

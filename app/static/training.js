@@ -33,12 +33,12 @@ export class Training {
   follow(rows) {
     this.rows = new Map(rows.map((row) => [row.store, row]));
     clearTimeout(this.timer);
-    if (rows.some(isActive)) this.timer = setTimeout(() => this.ask(), EVERY);
+    if (rows.some(isActive)) this.timer = setTimeout(() => this.refresh(), EVERY);
   }
 
-  async ask() {
+  async refresh() {
     if (!this.tab.root.checkVisibility()) {
-      this.timer = setTimeout(() => this.ask(), EVERY);
+      this.timer = setTimeout(() => this.refresh(), EVERY);
       return;
     }
     const before = [...this.rows.values()].filter(isActive).map(({ store }) => store);
@@ -51,7 +51,7 @@ export class Training {
       } else this.drawAll();
     } catch {
       // The editor shows that the server cannot be reached; the next request follows.
-      this.timer = setTimeout(() => this.ask(), EVERY);
+      this.timer = setTimeout(() => this.refresh(), EVERY);
     }
   }
 

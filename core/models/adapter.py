@@ -191,7 +191,7 @@ def load(folder: Path) -> Adapter:
     config = _config(folder / CONFIG)
     rank, alpha = config["r"], float(config["lora_alpha"])
     path = folder / WEIGHTS
-    tensors, said = read_tensors(path)
+    tensors, metadata = read_tensors(path)
     parts: dict[Place, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         found = _NAME.fullmatch(name)
@@ -207,7 +207,7 @@ def load(folder: Path) -> Adapter:
     if not parts or any(len(both) < 2 for both in parts.values()):
         raise AdapterError(f"{path} is incomplete; pairs of lora_A and lora_B expected.")
     maps = {place: LowRank(both["A"], both["B"]) for place, both in sorted(parts.items())}
-    model, result = _about(said.get(_OURS), path)
+    model, result = _about(metadata.get(_OURS), path)
     return Adapter(maps, alpha, model, result)
 
 
@@ -243,10 +243,10 @@ def _config(path: Path) -> dict[str, Any]:
     return config
 
 
-def _about(said: Any, path: Path) -> tuple[str, Result]:
+def _about(metadata: Any, path: Path) -> tuple[str, Result]:
     """The fingerprint of the model, and the result."""
     try:
-        about = json.loads(said) if isinstance(said, str) else None
+        about = json.loads(metadata) if isinstance(metadata, str) else None
     except (ValueError, RecursionError):
         about = None
     if not isinstance(about, dict) or not isinstance(about.get("model"), str) or about.get("version") != 1:

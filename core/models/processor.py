@@ -14,8 +14,8 @@ def cpu() -> str:
     except OSError:
         return f"{platform.machine()} {platform.processor()}"
     wanted = ("model name", "flags", "Features", "CPU part")  # the latter two on ARM
-    told = {line.split(":")[0].strip(): line for line in reversed(lines)}
-    return "\n".join(told[name] for name in wanted if name in told)
+    fields = {line.split(":")[0].strip(): line for line in reversed(lines)}
+    return "\n".join(fields[name] for name in wanted if name in fields)
 
 
 def cores() -> int:

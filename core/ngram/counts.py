@@ -222,8 +222,8 @@ class Counts:
         known.seen[contexts], known.totals[contexts], known.types[contexts] = sums
         some = followed.nonzero()[0]
         if len(some):
-            asked = symbols if symbols.ndim == 1 else symbols[rows.repeat(size)[some]]
-            hits, candidate = (next_[some][:, None] == asked).nonzero()
+            queried = symbols if symbols.ndim == 1 else symbols[rows.repeat(size)[some]]
+            hits, candidate = (next_[some][:, None] == queried).nonzero()
             hit = some[hits]
             context = np.arange(len(rows)).repeat(size)[hit]
             np.add.at(known.counts, (rows[context], columns[context], candidate), followed[hit])
@@ -246,8 +246,8 @@ class Counts:
         known.seen[contexts] = before[end] - before[first]
         known.totals[contexts] = before[end] - before[first + ended]
         known.types[contexts] = windows.changes[length - 1, end - 1] - windows.changes[length - 1, first] + 1 - ended
-        asked = symbols if symbols.ndim == 1 else symbols[contexts[0]]
-        begin = prefix[:, None] + asked * width[:, None]  # (q, m)
+        queried = symbols if symbols.ndim == 1 else symbols[contexts[0]]
+        begin = prefix[:, None] + queried * width[:, None]  # (q, m)
         at = words.searchsorted(begin)
         beyond = words[np.minimum(at, len(words) - 1)] - begin  # of the first window, if it belongs to this candidate
         hits = ((beyond >= 0) & (beyond < width[:, None])).nonzero()

@@ -633,13 +633,13 @@ class PersonalStore:
 
     def _read_settings(self) -> None:
         self._about = self._read_about()
-        said = self._about.get("strength") or None
+        strength = self._about.get("strength") or None
         try:
-            self._strength = None if said is None else float(said)
+            self._strength = None if strength is None else float(strength)
         except ValueError:
             self._strength = math.nan
         if self._strength is not None and not 0 <= self._strength <= 1:
-            raise StoreError(f"{self.path} is damaged: its strength is {said!r:.40}; 0 to 1 expected.")
+            raise StoreError(f"{self.path} is damaged: its strength is {strength!r:.40}; 0 to 1 expected.")
 
     def _read(self) -> None:
         """Reads the state of the file."""

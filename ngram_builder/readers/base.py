@@ -69,7 +69,7 @@ class Unreadable(Exception):
     """A document cannot be read; the message gives the reason."""
 
 
-def asked(what: str, library: Callable[..., Answer], *arguments: object) -> Answer:
+def guarded(what: str, library: Callable[..., Answer], *arguments: object) -> Answer:
     """Calls a library with bytes from outside. Any exception of the library becomes Unreadable and affects one
     document.
 

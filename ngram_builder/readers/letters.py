@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from ngram_builder.readers import base
-from ngram_builder.readers.base import Document, Source, Unreadable, asked, sound
+from ngram_builder.readers.base import Document, Source, Unreadable, guarded, sound
 
 _BODY = re.compile(r"word/document\d*\.xml")  # some programs number it
 _MOST = 1 << 28  # bytes of XML in a body
@@ -28,21 +28,21 @@ def docx_documents(file: BinaryIO, source: Source, consumed: Callable[[int], Non
         # Imported here, because most readers never need these.
         import lxml.etree
 
-        archive = asked(_WRONG, zipfile.ZipFile, _Sips(file))
+        archive = guarded(_WRONG, zipfile.ZipFile, _Sips(file))
         found = next((entry for entry in archive.infolist() if _BODY.fullmatch(entry.filename)), None)
         if found is None:
             raise Unreadable(f"{_WRONG}: it has no body")
         # No entity is replaced and nothing is fetched; libxml2 limits depth and length.
         parser = lxml.etree.XMLParser(target=body, resolve_entities=False, no_network=True)
         taken = 0
-        member = asked(_WRONG, archive.open, found)
-        while piece := asked(_WRONG, member.read, _PIECE):
+        member = guarded(_WRONG, archive.open, found)
+        while piece := guarded(_WRONG, member.read, _PIECE):
             taken += len(piece)
             if taken > _MOST or taken > max(base.FREE, base.RATIO * found.compress_size):
                 raise Unreadable(f"unpacks to more than {taken >> 20} MiB of XML, which is too much for a document")
-            asked(_WRONG, parser.feed, piece)
+            guarded(_WRONG, parser.feed, piece)
             source.going()
-        asked(_WRONG, parser.close)
+        guarded(_WRONG, parser.close)
     except Unreadable as error:
         source.damaged(str(error))
         return

@@ -10,7 +10,7 @@ from email.message import Message
 from typing import cast
 
 from ngram_builder.readers import base
-from ngram_builder.readers.base import Document, Source, Unreadable, asked, sound
+from ngram_builder.readers.base import Document, Source, Unreadable, guarded, sound
 from ngram_builder.readers.packed import lines, whole
 from ngram_builder.readers.pages import charset, decoded, text_of_html
 
@@ -87,20 +87,20 @@ def _texts(data: bytes, line: int, source: Source) -> list[str]:
     # The newer policies parse every header by a grammar, and never finish some of them.
     parser = email.parser.BytesFeedParser(policy=email.policy.compat32)
     for piece in base.portions(data, _PIECE):
-        asked("no mail", parser.feed, data[piece])
+        guarded("no mail", parser.feed, data[piece])
         source.going()
-    message = asked("no mail", parser.close)
+    message = guarded("no mail", parser.close)
     if not message.keys():
         raise Unreadable("not a mail: it has no header")
     texts, size = [], 0
-    for part in asked("no mail", _text_parts, message):
+    for part in guarded("no mail", _text_parts, message):
         source.going()
         try:
-            text = asked("a part of it cannot be decoded", _decoded, part)
+            text = guarded("a part of it cannot be decoded", _decoded, part)
         except Unreadable as error:
             source.damaged(str(error), line)
             continue
-        if asked("no mail", part.get_content_type) == "text/html":
+        if guarded("no mail", part.get_content_type) == "text/html":
             text = text_of_html(text, source.going)
         size += len(text)
         if size > base.LONGEST_TEXT:

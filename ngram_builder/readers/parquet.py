@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 from core.errors import InputError
 from ngram_builder.readers import base
-from ngram_builder.readers.base import Document, Source, Unreadable, asked, sound
+from ngram_builder.readers.base import Document, Source, Unreadable, guarded, sound
 
 COLUMNS = ("text", "raw_content", "content")
 _ROWS = 256  # at a time
@@ -24,12 +24,12 @@ def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], 
     except ImportError as error:
         raise InputError(f"{source.path}: reading Parquet needs pyarrow: pip install 'polydraft[parquet]'.") from error
     try:
-        shard = asked("not an intact Parquet file", pyarrow.parquet.ParquetFile, file)
-        names = asked("not an intact Parquet file", _columns_of_text, shard)
+        shard = guarded("not an intact Parquet file", pyarrow.parquet.ParquetFile, file)
+        names = guarded("not an intact Parquet file", _columns_of_text, shard)
         if not isinstance(names, str):
             # Keep a dictionary column as a dictionary: a long text that is repeated in every row is stored once.
             again = partial(pyarrow.parquet.ParquetFile, metadata=shard.metadata, read_dictionary=names[:1])
-            shard = asked("not an intact Parquet file", again, file)
+            shard = guarded("not an intact Parquet file", again, file)
     except Unreadable as error:
         source.damaged(str(error))
         return
@@ -41,9 +41,9 @@ def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], 
         first = row
         rows = max(shard.metadata.row_group(group).num_rows, 0)
         try:
-            asked("", _check_size, shard.metadata.row_group(group))
+            guarded("", _check_size, shard.metadata.row_group(group))
             batches: Any = shard.iter_batches(_ROWS, row_groups=[group], columns=[names[0]], use_threads=False)
-            while (batch := asked("", _next, batches)) is not None:
+            while (batch := guarded("", _next, batches)) is not None:
                 source.going()
                 for value in batch.column(0):
                     row += 1
@@ -79,7 +79,7 @@ def _check_size(group: Any) -> None:
 
 def _document(value: Any, column: str, row: int, source: Source) -> Iterator[Document]:
     try:
-        text = asked(f'"{column}" is not text', value.as_py)
+        text = guarded(f'"{column}" is not text', value.as_py)
     except Unreadable as error:
         source.damaged(str(error), row)
         return
