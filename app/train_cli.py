@@ -68,6 +68,7 @@ def eagle3(
     import numpy as np
     import torch
 
+    from app.bench.text import read
     from app.instructions import instructions
     from core.models.llama import why_not
     from core.models.load import load_module
@@ -82,7 +83,7 @@ def eagle3(
     console = Console(stderr=True)
     head = None if begin_with is None else Eagle3Head.load(begin_with)
     written = work / "windows.npy"
-    read = [] if written.is_file() else _texts(text)
+    documents = [] if written.is_file() else [one for _, of_file in read(text) for one in of_file]
     console.print("Loading the model …")
     target = load_module(model)
     module = target.layers.module
@@ -94,7 +95,7 @@ def eagle3(
     teacher = teaching.CompiledTeacher(module, remembered=remembered) if quick else teaching.ModuleTeacher(module)
     work.mkdir(parents=True, exist_ok=True)
     if not written.is_file():
-        found = teaching.windows(read, target.tokenizer.encode, length, texts)
+        found = teaching.windows(documents, target.tokenizer.encode, length, texts)
         with replacing(written) as file:
             np.save(file, found)
     windows = np.load(written)
@@ -152,20 +153,11 @@ def eagle3(
     head.save(out)
     typer.echo(f"{out}: step {done} of {recipe.steps}; the loss curve is {work / 'loss.jsonl'}.")
     if held_out:
-        test = teaching.windows(_texts([held_out]), target.tokenizer.encode, length, 64, seed=1)
+        documents = [one for _, of_file in read([held_out]) for one in of_file]
+        test = teaching.windows(documents, target.tokenizer.encode, length, 64, seed=1)
         with torch.no_grad():
             parts = [unrolled(head, teacher, torch.from_numpy(p.astype(np.int64)), 6) for p in np.array_split(test, 8)]
         typer.echo(_table(parts))
-
-
-def _texts(sources: list[str]) -> list[str]:
-    from ngram_builder.readers import Damage, documents, expand
-
-    damage: list[Damage] = []
-    found = [text for file in expand(sources) for text in documents(file, damage.append) if text.strip()]
-    if not found:
-        raise InputError(f"No text in {', '.join(sources)}; give files or folders that contain text.")
-    return found
 
 
 def _table(parts: list[Unrolled]) -> str:

@@ -117,7 +117,7 @@ def test_every_file_has_the_same_say() -> None:
 
 def test_a_missing_text_is_reported(tmp_path: Path) -> None:
     (tmp_path / "empty.txt").write_text(" \n", "utf-8")
-    with pytest.raises(InputError, match="No text to measure on"):
+    with pytest.raises(InputError, match="No text in"):
         text.load(tmp_path / "empty.txt")
     with pytest.raises(InputError, match="does not exist"):
         text.load(tmp_path / "nowhere.txt")

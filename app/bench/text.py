@@ -4,31 +4,36 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from core.errors import InputError
 from core.models import Tokenizer
-from ngram_builder.readers import Damage, documents, expand
+from ngram_builder.readers import Damage, File, documents, expand
 
 SAMPLE = Path(__file__).with_name("sample.txt")
 _WORD = re.compile(r"(?<=\s)[A-Za-z]{5,}(?![\w'’-])")
 _REACH = 600  # characters before a place; more than 32 tokens of any prose
 
 
-def load(path: Path | None = None) -> list[list[str]]:
-    """Returns the documents of each file of a file or folder: .txt, .md, .jsonl; each also as .gz or .zst.
+def read(sources: Sequence[str | Path]) -> list[tuple[File, list[str]]]:
+    """Returns the documents of each file of files, folders or patterns: .txt, .md, .jsonl; each also as .gz or .zst.
 
     Raises: InputError if there is no file, no readable one, or no text.
     """
-    files = expand([path or SAMPLE])
     damage: list[Damage] = []
-    read = [[text for text in documents(file, damage.append) if text.strip()] for file in files]
-    found = [texts for texts in read if texts]
+    every = [(file, [text for text in documents(file, damage.append) if text.strip()]) for file in expand(sources)]
+    found = [(file, texts) for file, texts in every if texts]
     if not found:
-        why = f" ({damage[0]})" if damage else ""
-        raise InputError(f"No text to measure on in {path}{why}; give a .txt or .jsonl.zst file that contains text.")
+        where, why = ", ".join(map(str, sources)), f" ({damage[0]})" if damage else ""
+        raise InputError(f"No text in {where}{why}; give a .txt or .jsonl.zst file that contains text.")
     return found
+
+
+def load(path: Path | None = None) -> list[list[str]]:
+    """Returns the documents of each file of a file or folder; None is the app's own. Raises InputError as `read`."""
+    return [texts for _, texts in read([path or SAMPLE])]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from app.bench.report import BenchOptions
 from app.uses import Use
 from core.errors import InputError
 from core.options import Backend
-from ngram_builder.readers import Damage, documents, expand
 
 if TYPE_CHECKING:  # imports torch, which the command line does not need
     from core.models import Tokenizer
@@ -133,16 +132,11 @@ PARTS = {"all": slice(None), "validation": slice(1, None, 2), "test": slice(0, N
 def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
     """Returns the documents under `path` by kind, or the part of them that `EvalOptions.part` names. Raises InputError
     if there is no text."""
-    from app.bench.text import SAMPLE
+    from app.bench.text import SAMPLE, read
 
-    damage: list[Damage] = []
     found: dict[str, list[str]] = {}
-    for file in expand([path or SAMPLE]):
-        kind = Path(str(file)).name.partition(".")[0].partition("-")[0]
-        found.setdefault(kind, []).extend(text for text in documents(file, damage.append) if text.strip())
-    found = {kind: read for kind, read in found.items() if read}
-    if not found:
-        raise InputError(f"No text to test on in {path}; give a .txt or .jsonl.zst file that contains text.")
+    for file, of_file in read([path or SAMPLE]):
+        found.setdefault(Path(str(file)).name.partition(".")[0].partition("-")[0], []).extend(of_file)
     if part not in PARTS:
         raise InputError(f"part {part!r} given; one of {', '.join(PARTS)} expected.")
     if part != "all" and (single := [kind for kind, read in found.items() if len(read) < 2]):
