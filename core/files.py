@@ -65,7 +65,10 @@ def recall(cache: Path) -> dict[str, Any]:
 
 
 def remember(cache: Path, entries: Mapping[str, Any], most: int) -> None:
-    """Adds entries to a cache file, which keeps the `most` newest ones. Raises OSError when the system refuses."""
-    known = {key: value for key, value in recall(cache).items() if key not in entries} | dict(entries)
+    """Adds entries to a cache file, which keeps the `most` newest ones, and none of another type. Raises OSError when
+    the system refuses."""
+    types = {type(value) for value in entries.values()}
+    old = {key: value for key, value in recall(cache).items() if key not in entries and type(value) in types}
+    known = old | dict(entries)
     cache.parent.mkdir(parents=True, exist_ok=True)
     write_whole(cache, json.dumps(dict(list(known.items())[-most:])).encode())
