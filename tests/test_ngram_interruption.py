@@ -182,7 +182,7 @@ def test_what_was_counted_serves_another_pruning(half_done, sources):
 @pytest.mark.parametrize("other", ["order", "tokenizer", "input"])
 def test_work_of_another_build_is_discarded_with_a_word(half_done, sources, tmp_path, other):
     said: list[str] = []
-    settings = {"min_count": 2, "max_bad": 0.5, "say": said.append}
+    settings = {"min_count": 2, "max_bad": 0.5, "notify": said.append}
     tokenizer = WordTokenizer(65 if other == "tokenizer" else 64)
     files = [sources[0]] if other == "input" else sources
     orders = range(2, 6) if other == "order" else range(2, 7)
