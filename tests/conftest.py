@@ -224,7 +224,7 @@ def llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
 
     with pytest.MonkeyPatch.context() as patch:
         if "PYTEST_XDIST_WORKER" in os.environ:
-            patch.setattr(llamacpp, "_threads", lambda: 1)
+            patch.setattr(llamacpp, "cores", lambda: 1)
         model = llamacpp.load(default_gguf, "default")
     yield model
     model.close()
