@@ -423,8 +423,7 @@ def test_documents_go_back_into_the_browser(editor: Editor, folder: DocumentFold
     keep_as(editor, "in this browser")
     assert texts(folder) == {}
     editor.reload()
-    assert editor.text == STORY
-    assert titles(editor) == [STORY]
+    editor.wait(lambda: editor.text == STORY and titles(editor) == [STORY], "the documents of this browser")
 
 
 def test_other_tabs_follow_when_documents_move(tab: Callable[..., Editor], folder: DocumentFolder) -> None:

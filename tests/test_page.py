@@ -794,7 +794,7 @@ def test_requests_carry_tab_number_and_settings(drafting: Editor) -> None:
 
 
 def test_the_newest_request_wins(editor: Editor) -> None:
-    editor.fake.step_s = 5
+    editor.fake.held_after = 0
     editor.write("He wrote q")
     editor.wait(lambda: editor.fake.begun)
     editor.write("z")
@@ -804,8 +804,9 @@ def test_the_newest_request_wins(editor: Editor) -> None:
         return {request["n"] for request in editor.fake.requests if request["before"] == "He wrote qz"}
 
     editor.wait(lambda: slow() & set(editor.fake.begun), "the server to begin with the slow request")
-    editor.fake.step_s = 0.004
     editor.write("w")
+    editor.wait(lambda: slow() & set(editor.fake.stopped), "the server to notice the second cancelled request")
+    editor.fake.held_after = None
     editor.wait_for_drafts(MARKET, RIVER, HOME)
     # Two, where half a second has gone by: the second lets the drafts grow.
     answered = {request["n"] for request in editor.fake.requests if request["before"] == "He wrote qzw"}

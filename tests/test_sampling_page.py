@@ -104,6 +104,10 @@ class Panel(Editor):
             "all drafts and charts",
         )
 
+    def wait_for_choice(self, rule: str) -> None:
+        """The panel is loaded and has this rule; a request that is sent earlier has none."""
+        self.wait(lambda: self.page.evaluate("window.polydraftSampling?.choice.rule") == rule, "the choice")
+
     def rule(self, name: str) -> None:
         self.region.get_by_role("combobox", name="Rule").select_option(name)
         self.rest()
@@ -631,6 +635,7 @@ def test_links_presets_and_the_next_visit_carry_a_chain(
     with browser.new_context() as elsewhere:
         other = Panel(elsewhere.new_page())
         other.open(link)
+        other.wait_for_choice(chosen["rule"])
         other.put(TEXT)
         other.rest()
         assert other.last()["sampling"] == chosen
@@ -642,7 +647,7 @@ def test_links_presets_and_the_next_visit_carry_a_chain(
     panel.rest()
     assert panel.last()["sampling"] == chosen
     panel.reload()
-    panel.wait(lambda: panel.page.evaluate("window.polydraftSampling?.choice.rule") == chosen["rule"], "the choice")
+    panel.wait_for_choice(chosen["rule"])
     panel.put(TEXT)
     panel.rest()
     assert panel.last()["sampling"] == chosen
@@ -871,7 +876,7 @@ def test_the_choice_survives_a_reload_and_reset_all_takes_it_back(panel: Panel) 
     panel.rule("top-h")
     panel.slide("α", 0.7)
     panel.reload()
-    panel.wait(lambda: panel.page.evaluate("window.polydraftSampling?.choice.rule") == "top-h", "the choice")
+    panel.wait_for_choice("top-h")
     expect(panel.region).to_be_hidden()
     expect(panel.button).to_contain_text("Custom")
     panel.put(TEXT)
