@@ -334,6 +334,11 @@ def test_no_two_methods_in_a_chart_look_alike() -> None:
         assert len(set(looks)) == count == len(looks)
 
 
+def test_a_line_of_one_point_is_seen() -> None:
+    drawn = ElementTree.fromstring(pages([line_chart("", "x", {"one": [(1, 2)], "many": [(0, 1), (1, 2)]})]))
+    assert [e.get("stroke") for e in drawn.iter() if e.get("class") == "mark"] == [HUES[0]]
+
+
 @pytest.mark.parametrize("name", ["drafts", "keytype", "personal", "typing", "tune", "tune-paper"])
 def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path) -> None:
     few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "8", "tune": "10", "tune-paper": "2"}[name]

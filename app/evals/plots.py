@@ -66,8 +66,8 @@ def _look(number: int) -> tuple[str, str]:
 
 
 def lines(title: str, x_label: str, series: Series, log: bool = False) -> str:
-    """Returns a chart as an SVG group of WIDE × HIGH. `series` are (x, y) points by name. With `log`, y is logarithmic
-    and must be positive."""
+    """Returns a chart as an SVG group of WIDE × HIGH. `series` are (x, y) points by name; a single point is
+    drawn as a mark. With `log`, y is logarithmic and must be positive."""
     points = [point for line in series.values() for point in line]
     ys = [y for _, y in points]
     low, high = (max(min(ys), 1e-9), max(ys)) if log else (min(0.0, *ys), max(ys))
@@ -80,6 +80,8 @@ def lines(title: str, x_label: str, series: Series, log: bool = False) -> str:
         hue, dash = _look(number)
         path = "L".join(f"{axes.x(x):.1f} {axes.y(y):.1f}" for x, y in line)
         parts.append(f'<path d="M{path}" fill="none" stroke="{hue}" stroke-width="1.8"{dash}/>')
+        if len(line) == 1:
+            parts.append(_mark(axes.x(line[0][0]), axes.y(line[0][1]), hue, True, False))
         ends.append((axes.y(line[-1][1]), name, hue))
     for y, (_, name, hue) in zip(_spread([end[0] for end in sorted(ends)]), sorted(ends), strict=True):
         parts.append(f'<text x="{WIDE - RIGHT + 6}" y="{y + 4:.1f}" style="fill:{hue}">{escape(name)}</text>')
