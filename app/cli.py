@@ -388,7 +388,7 @@ def calibrate(
     from app import calibrate
 
     with Console(stderr=True).status("calibrating …") as status:
-        calibrated = calibrate.run(
+        made, file = calibrate.run(
             model,
             backend,
             text,
@@ -400,7 +400,6 @@ def calibrate(
             buckets,
             lambda what: status.update(f"{what} …"),
         )
-    made, file = calibrated
     c = made.overall
     typer.echo(f"{made.model}: c'_s {c.c_s:.3g}, ακ {c.alpha_kappa:.3g}, τ_δ {c.tau:.3g} from {made.samples} pairs")
     typer.echo(str(file))

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from secrets import token_hex
 from typing import IO, Any
@@ -21,7 +22,7 @@ def replacing(path: Path, private: bool = True, new: bool = False) -> Iterator[I
         new: raise FileExistsError if the path exists by then.
     Raises: OSError when the system refuses.
     """
-    made = path.with_name(f".{path.name}.{token_hex(4)}.tmp")
+    made = path.with_name(f"{_beginning(path)}{token_hex(4)}.tmp")
     made.touch(0o600 if private else 0o666, exist_ok=False)
     try:
         with made.open("wb") as file:
@@ -37,6 +38,16 @@ def replacing(path: Path, private: bool = True, new: bool = False) -> Iterator[I
         made.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+def unfinished(path: Path) -> list[Path]:
+    """The files that killed processes left while they wrote `path`."""
+    return list(path.parent.glob(f"{escape(_beginning(path))}*.tmp"))
+
+
+def _beginning(path: Path) -> str:
+    """How the temporary name begins: a name may have 255 bytes, and a character of it up to four."""
+    return f".{path.name[:40]}."
 
 
 def write_whole(path: Path, data: bytes, private: bool = True, new: bool = False) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 import psutil
 
 from core.errors import InputError, PolydraftError
+from core.files import unfinished
 from core.ngram.store import NgramStore
 from ngram_builder.count import Entries, KeptGrams, Packing, join, sum_rows, with_totals
 from ngram_builder.parts import (
@@ -252,7 +253,7 @@ def build(
         }
         if progress:
             progress(WRITING, 0.0, report)
-        for litter in out.parent.glob(f".{out.name}.*.tmp"):  # left by a process killed while it wrote the store
+        for litter in unfinished(out):
             litter.unlink(missing_ok=True)
         _finish(report, out, entries, packing, orders, about, exact, began)
         discard(folder)

@@ -60,6 +60,12 @@ def test_the_file_follows_the_title(folder: DocumentFolder) -> None:
     assert list(texts(folder)) == ["Storm a b.txt"]
 
 
+def test_a_title_of_long_characters_is_a_file_name(folder: DocumentFolder) -> None:
+    """Sixty characters of four bytes leave fifteen of a name's 255 bytes."""
+    folder.write(Entry(KEEPER, title="𠮷" * 70), "The sea", None)
+    assert list(texts(folder)) == ["𠮷" * 60 + ".txt"]
+
+
 def test_two_documents_of_one_title_have_two_files(folder: DocumentFolder) -> None:
     folder.write(Entry(KEEPER, title="Letter"), "one", None)
     other = folder.write(Entry(OTHER, title="letter"), "two", None)

@@ -383,7 +383,12 @@ class Sequence(ABC):
 
 def common(a: Ordered[object], b: Ordered[object]) -> int:
     """The length of the common beginning of two sequences."""
-    return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    n = 0
+    for x, y in zip(a, b, strict=False):  # takes two thirds of a generator's time, at every key
+        if x != y:
+            break
+        n += 1
+    return n
 
 
 def as_embeddings(model: LanguageModel, inputs: list[int] | Tensor) -> Tensor:
