@@ -354,12 +354,12 @@ def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path) -> No
 
 
 def test_the_numbers_and_lengths_of_drafts_are_the_users(tiny_default: Path) -> None:
-    """Superposed Decoding, Figures 9 to 11: k, the prefix and the length vary."""
+    """Superposed Decoding, Figures 9 to 11: k, the prefix and the length vary. The page has at most nine drafts."""
     shape = [
         "--model",
         str(tiny_default),
         "--k",
-        "2,4",
+        "2,10",
         "--length",
         "5",
         "--context",
@@ -372,8 +372,10 @@ def test_the_numbers_and_lengths_of_drafts_are_the_users(tiny_default: Path) -> 
     ]
     result = runner.invoke(app, ["eval", "drafts", *shape])
     assert result.exit_code == 0, result.output
-    rows = [row for row in json.loads(result.stdout)["rows"] if row["kind"] != "inside a word"]
-    assert {row["k"] for row in rows} == {2, 4}
+    every = json.loads(result.stdout)["rows"]
+    rows = [row for row in every if row["kind"] != "inside a word"]
+    assert {row["k"] for row in rows} == {2, 10}
+    assert {row["k"] for row in every if row not in rows} == {2}
     assert max(row["match"] for row in rows) <= 5
     assert all(row["perplexity"] >= 1 for row in rows)
 

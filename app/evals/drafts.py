@@ -28,6 +28,7 @@ from core.autocomplete import Autocomplete, load_autocomplete
 from core.models.base import common
 from core.modes import Mode
 from core.ngram.shelf import interpolation
+from core.options import DRAFTING
 
 PLACES = 600
 TIMED = 60
@@ -78,10 +79,11 @@ def inside_words(
     autocomplete: Autocomplete, options: EvalOptions, progress: Callable[[str], None]
 ) -> list[dict[str, Any]]:
     """Returns rows for places inside a word of which 1 to 4 letters are typed: the number of following characters in
-    the best draft, and how often one draft restores the word, with the page's settings except for forks."""
+    the best draft, and how often one draft restores the word, with the page's settings except for forks. More drafts
+    than the page's most are omitted."""
     every = places_of(text.load(options.text), options.repetitions or PLACES)
     rows = []
-    for k in options.ks:
+    for k in (k for k in options.ks if k <= DRAFTING["k"].high):
         ways: dict[str, tuple[DraftSettings, Mode | None]] = {
             AS_SHIPPED: (DraftSettings(k=k), None),
             "distinct beginnings": (DraftSettings(k=k, forks=0), None),
@@ -94,7 +96,9 @@ def inside_words(
             progress(f"inside words, k={k}: place {number + 1} of {len(every)}")
             rest = place.document[place.at + typed : place.at + 80]
             for name, (settings, mode) in ways.items():
-                completion = session.complete(place.before + place.word[:typed], mode=mode, **settings.drafting())
+                drafting = settings.drafting()
+                drafting["mode"] = mode
+                completion = session.complete(place.before + place.word[:typed], **drafting)
                 while not completion.done:
                     completion.advance(autocomplete.model.forward(completion.rows()))
                 best = max((common(draft.text, rest) for draft in completion.drafts), default=0)
