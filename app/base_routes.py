@@ -11,7 +11,6 @@ Errors are returned as {"message", "fix"}, with status 409.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from fastapi import FastAPI, Request
 from pydantic import Field
@@ -35,22 +34,22 @@ def add_routes(app: FastAPI, stores: Callable[[], BaseStores]) -> None:
     """Adds these routes. `stores` returns the choice, for one call; it raises InputError while there is none yet."""
 
     @app.get("/api/base-stores")
-    async def listed() -> dict[str, Any]:
+    async def listed() -> dict[str, object]:
         found = stores()
         return {"stores": await run_in_threadpool(found.list), "fixed": found.fixed}
 
     @app.post("/api/base-stores/add")
-    async def add(request: Request) -> dict[str, Any]:
+    async def add(request: Request) -> dict[str, object]:
         await run_in_threadpool(stores().add, (await parsed(request, NamedFile)).file)
         return {}
 
     @app.post("/api/base-stores/change")
-    async def change(request: Request) -> dict[str, Any]:
+    async def change(request: Request) -> dict[str, object]:
         body = await parsed(request, ChangedStore)
         await run_in_threadpool(stores().change, body.file, body.on, body.weight)
         return {}
 
     @app.post("/api/base-stores/remove")
-    async def remove(request: Request) -> dict[str, Any]:
+    async def remove(request: Request) -> dict[str, object]:
         await run_in_threadpool(stores().remove, (await parsed(request, NamedFile)).file)
         return {}

@@ -482,7 +482,7 @@ def _print_drafts(text: str, drafts: list[TextDraft]) -> None:
         console.print(row)
 
 
-def _tokens(draft: TextDraft) -> list[dict[str, Any]]:
+def _tokens(draft: TextDraft) -> list[dict[str, object]]:
     """Formats the draft token by token, with its origin in speculation and its local tolerance score if it has one."""
     return [
         {"text": draft.text[a:b], "how": how, "lts": None if lts is None else round(lts, 3)}

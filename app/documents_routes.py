@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -69,19 +69,19 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
             raise InputError(f"{folder.folder} could not be used: {error.strerror or error}.") from error
 
     @app.get("/api/documents")
-    async def listed() -> dict[str, Any]:
+    async def listed() -> dict[str, object]:
         kept = await call(lambda: folder.kept)
         entries = await call(folder.entries) if kept else []
         where = "files" if kept else "browser"
         return {"kept": where, "folder": str(folder.folder), "documents": list(map(_shown, entries))}
 
     @app.get("/api/documents/{id}")
-    async def read(id: str) -> dict[str, Any]:
+    async def read(id: str) -> dict[str, object]:
         entry, text = await call(folder.read, id)
         return {**_shown(entry), "text": text}
 
     @app.post("/api/documents/keep")
-    async def keep(request: Request) -> dict[str, Any]:
+    async def keep(request: Request) -> dict[str, object]:
         await call(folder.keep, (await parsed(request, Keep)).where == "files")
         return {}
 
@@ -96,18 +96,18 @@ def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
         return JSONResponse(_shown(written))
 
     @app.post("/api/documents/bin")
-    async def bin(request: Request) -> dict[str, Any]:
+    async def bin(request: Request) -> dict[str, object]:
         body = await parsed(request, Bin)
         await call(folder.put_in_bin, body.id, body.on)
         return {}
 
     @app.post("/api/documents/remove")
-    async def remove(request: Request) -> dict[str, Any]:
+    async def remove(request: Request) -> dict[str, object]:
         await call(folder.remove, (await parsed(request, One)).id)
         return {}
 
 
-def _shown(entry: Entry) -> dict[str, Any]:
+def _shown(entry: Entry) -> dict[str, object]:
     shown = asdict(entry)
     del shown["stamp"]
     shown["revision"] = shown.pop("digest")

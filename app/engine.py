@@ -284,14 +284,22 @@ class Engine:
         if request.by_text:
             self._texts[tab] = request.before
         drafting = settings.drafting() | sampling.options(self.autocomplete, settings)
-        drafting |= {"heal": request.heal, "stores": request.stores, "likeliest": request.likeliest}
-        drafting |= {"repeats": request.detailed, "after": request.after}
         from core.present import KeptRow  # torch comes with it
 
         kept = [KeptRow(row.id, row.text) for row in request.kept]
-        job.completion = session.complete(request.before, kept=kept, grow=request.grow, **drafting)
+        job.completion = session.complete(
+            request.before,
+            heal=request.heal,
+            stores=request.stores,
+            kept=kept,
+            grow=request.grow,
+            after=request.after,
+            likeliest=request.likeliest,
+            repeats=request.detailed,
+            **drafting,
+        )
         job.completion.seen = request.all
-        if settings.speculates and drafting["mode"].speculation is None:
+        if settings.speculates and (mode := drafting.get("mode")) and mode.speculation is None:
             job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
             self._chore = self._chore or speculation.chore(self.autocomplete)
         self._show(job)

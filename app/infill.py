@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
@@ -69,7 +70,7 @@ class InfillRequest(ClientOptions):
     t_max_prompt_ms: float = Field(0, ge=0)
     t_max_predict_ms: float = Field(0, ge=0)
     response_fields: list[str] | None = None
-    lora: list[dict[str, Any]] = Field(default=[])
+    lora: list[dict[str, object]] = Field(default=[])
 
     def refuse_what_is_missing(self) -> None:
         if self.stream:
@@ -121,7 +122,7 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         return JSONResponse({"error": error}, 503)
 
 
-async def answered(service: DraftService, body: InfillRequest) -> list[dict[str, Any]]:
+async def answered(service: DraftService, body: InfillRequest) -> list[Mapping[str, object]]:
     """The texts, each as an object with the requested fields; at least one."""
     settings, began = body.drafting(), time.perf_counter()
     choices = Choices(body.n_cmpl, settings.length, body.stop, after=body.after)
@@ -174,14 +175,14 @@ def _timing(phase: str, n: int, seconds: float) -> dict[str, float]:
     }
 
 
-def _selected(response: dict[str, Any], fields: list[str] | None) -> dict[str, Any]:
+def _selected(response: Mapping[str, object], fields: list[str] | None) -> Mapping[str, object]:
     """The requested fields; "a/b" selects the field b of a, and is its name in the result. As in llama-server, unknown
     fields are omitted."""
     if fields is None:
         return response
     found = {}
     for name in fields:
-        value: Any = response
+        value: object = response
         for part in name.split("/"):
             value = value.get(part) if isinstance(value, dict) else None
         if value is not None:

@@ -9,8 +9,6 @@ Errors are returned as {"message", "fix"}, with status 409.
 
 from __future__ import annotations
 
-from typing import Any
-
 from fastapi import FastAPI, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
@@ -27,11 +25,11 @@ class ModelRequest(Strict):
 
 def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.get("/api/models")
-    async def models() -> dict[str, Any]:
+    async def models() -> dict[str, object]:
         serving, loading = service.names()
         found = await run_in_threadpool(known.offered, serving)
         return {"folder": str(known.models_folder()), "models": found, "loading": loading}
 
     @app.post("/api/model")
-    async def model(request: Request) -> dict[str, Any]:
+    async def model(request: Request) -> dict[str, object]:
         return await service.change((await parsed(request, ModelRequest)).model.strip())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import platformdirs
 
@@ -14,7 +13,7 @@ def models_folder() -> Path:
     return platformdirs.user_data_path("polydraft", appauthor=False) / "models"
 
 
-def offered(serving: str, folder: Path | None = None) -> list[dict[str, Any]]:
+def offered(serving: str, folder: Path | None = None) -> list[dict[str, object]]:
     """One entry per model: the name or path that loads it, a name to show, bytes (0 if unknown), and whether it is the
     one that drafts.
 

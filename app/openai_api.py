@@ -135,21 +135,21 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         return JSONResponse(await unless_gone(request, answer.whole()))
 
     @app.get("/v1/models")
-    async def models() -> dict[str, Any]:
+    async def models() -> dict[str, object]:
         names = model_names(service)
         return {"object": "list", "data": [_model(name) for name in names]}
 
     @app.get("/v1/models/{name:path}")
-    async def model(name: str) -> dict[str, Any]:
+    async def model(name: str) -> dict[str, object]:
         refuse_other_models(service, name)
         return _model(name)
 
 
-def _model(name: str) -> dict[str, Any]:
+def _model(name: str) -> dict[str, object]:
     return {"id": name, "object": "model", "created": 0, "owned_by": "polydraft"}
 
 
-def as_event(data: dict[str, Any] | None) -> bytes:
+def as_event(data: dict[str, object] | None) -> bytes:
     """A server-sent event; None is the last one."""
     return b"data: " + (b"[DONE]" if data is None else json.dumps(data).encode()) + b"\n\n"
 
@@ -187,7 +187,7 @@ class Answer:
         ]
         self._usage = Usage()
 
-    async def whole(self) -> dict[str, Any]:
+    async def whole(self) -> dict[str, object]:
         """The complete response."""
 
         async def filled(prompt: Prompt) -> None:
@@ -206,9 +206,9 @@ class Answer:
         ]
         return {**self._head, "choices": choices, "usage": self._usage.as_dict()}
 
-    async def stream(self) -> AsyncGenerator[dict[str, Any] | None]:
+    async def stream(self) -> AsyncGenerator[dict[str, object] | None]:
         """The response as it grows: chunks of one choice each, in any order; then None."""
-        chunks: asyncio.Queue[dict[str, Any] | Refused | None] = asyncio.Queue()
+        chunks: asyncio.Queue[dict[str, object] | Refused | None] = asyncio.Queue()
 
         async def send(prompt: Prompt) -> None:
             try:
@@ -238,7 +238,7 @@ class Answer:
         finally:
             await cancelled(*senders)
 
-    async def _chunks(self, prompt: Prompt) -> AsyncGenerator[dict[str, Any]]:
+    async def _chunks(self, prompt: Prompt) -> AsyncGenerator[dict[str, object]]:
         sent = [0] * len(prompt.choices.all)
         ended = [False] * len(sent)
         if self._body.echo:
@@ -265,14 +265,14 @@ class Answer:
                     self._usage.prompt += event["reused"] + event["fed"]
                     self._usage.completion += sum(choice.tokens for choice in prompt.choices.all)
 
-    def _choice(self, prompt: Prompt, choice: Choice, text: str, finish: str | None) -> dict[str, Any]:
+    def _choice(self, prompt: Prompt, choice: Choice, text: str, finish: str | None) -> dict[str, object]:
         logprobs = None
         if finish is not None and self._body.logprobs is not None:
             logprobs = _logprobs(choice.chances, len(prompt.text), self._body.logprobs)
         return {"text": text, "index": prompt.first + choice.index, "logprobs": logprobs, "finish_reason": finish}
 
 
-def _logprobs(chances: list[dict[str, Any]], start: int, most: int) -> dict[str, Any]:
+def _logprobs(chances: list[dict[str, Any]], start: int, most: int) -> dict[str, object]:
     offsets, at = [], start
     for chance in chances:
         offsets.append(at)

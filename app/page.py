@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import gradio as gr
 from fastapi import FastAPI
@@ -19,16 +19,18 @@ from starlette.responses import HTMLResponse, JSONResponse
 from starlette.routing import Mount
 
 from app import csp
-from app.settings import options
+from app.settings import PAGE_CONTROLS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+    from core.options import Control
 
 STATIC = Path(__file__).parent / "static"
 # The path of those files on the server. Not /static: Gradio keeps its own files there.
 STATIC_URL = "/page"
 
-# The options shown at first; all others are under "Advanced".
+# The options that are shown at first; all others are under "Advanced".
 SIMPLE = ("k", "length", "end_below", "min_confidence")
 
 # How the page shows percentages; the server does not need this setting.
@@ -101,7 +103,17 @@ NEEDED = re.compile(
 
 def mount(app: FastAPI) -> FastAPI:
     """Mounts the page at / of an app, after its existing routes, with only the parts of Gradio that the page needs."""
-    mounted = gr.mount_gradio_app(app, build_page(), path="/", **mount_arguments())
+    mounted = gr.mount_gradio_app(
+        app,
+        build_page(),
+        path="/",
+        theme=Base(font=SANS, font_mono=MONO).set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK),
+        css=FRAME_CSS,
+        favicon_path=str(STATIC / "icon-512.png"),
+        footer_links=[],
+        run_history=False,
+        ssr_mode=False,
+    )
     route = mounted.routes[-1]
     assert isinstance(route, Mount), f"Gradio mounted {route!r} last; a Mount expected."
     route.app = OnlyNeeded(route.app)
@@ -165,22 +177,10 @@ def build_page() -> gr.Blocks:
     return page
 
 
-def mount_arguments() -> dict[str, Any]:
-    """Keyword arguments for `gr.mount_gradio_app`: look, icon, no outgoing connections."""
-    return {
-        "theme": Base(font=SANS, font_mono=MONO).set(body_background_fill=PAPER, body_background_fill_dark=PAPER_DARK),
-        "css": FRAME_CSS,
-        "favicon_path": str(STATIC / "icon-512.png"),
-        "footer_links": [],
-        "run_history": False,
-        "ssr_mode": False,
-    }
-
-
 def editor_markup() -> str:
     """`editor.html` with the options and the examples filled in."""
-    simple = [option for option in options() if option["name"] in SIMPLE]
-    more = [option for option in options() if option["name"] not in SIMPLE]
+    simple = [control for control in PAGE_CONTROLS if control.name in SIMPLE]
+    more = [control for control in PAGE_CONTROLS if control.name not in SIMPLE]
     controls = "".join(map(_control, simple)) + (
         '<button type="button" data-do="more" aria-controls="pd-more" aria-expanded="false">Advanced</button>'
         f'<div class="pd-more" id="pd-more" hidden>{"".join(map(_control, more))}{CHANCES}{MODEL}'
@@ -196,29 +196,29 @@ def editor_markup() -> str:
     return markup
 
 
-def _control(option: dict[str, Any]) -> str:
+def _control(control: Control) -> str:
     """One option as a labelled native input, which supports keyboard, touch and screen reader."""
-    name, label, explain = (escape(option[key]) for key in ("name", "label", "explain"))
+    name, label, explain = (escape(text) for text in (control.name, control.label, control.explain))
     described = f'id="pd-{name}" name="{name}" title="{explain}" aria-describedby="pd-{name}-how"'
     how = f'<small id="pd-{name}-how">{explain}</small>'
-    if option["kind"] == "bool":
-        checked = " checked" if option["default"] else ""
+    if control.kind == "bool":
+        checked = " checked" if control.default else ""
         return (
             f'<div class="pd-option"><label for="pd-{name}">'
             f'<input type="checkbox" role="switch" {described}{checked}>{label}</label>{how}</div>'
         )
-    if option["kind"] == "choice":
-        choices = "".join(f"<option{' selected' * (c == option['default'])}>{c}</option>" for c in option["choices"])
+    if control.kind == "choice":
+        choices = "".join(f"<option{' selected' * (c == control.default)}>{c}</option>" for c in control.choices)
         return (
             f'<div class="pd-option"><span><label for="pd-{name}">{label}</label></span>'
             f"<select {described}>{choices}</select>{how}</div>"
         )
-    low, high, step, default = (option[key] for key in ("min", "max", "step", "default"))
-    more = f' data-slider="{high:g}" data-most="{option["most"]:g}"' if option["most"] > high else ""
-    form = "%" if option["kind"] == "float" and low >= 0 and high <= 1 else str(len(f"{step:g}".partition(".")[2]))
+    low, high, most, step = control.low, control.slider or control.high, control.on_page.high, control.step
+    more = f' data-slider="{high:g}" data-most="{most:g}"' if most > high else ""
+    form = "%" if control.kind == "float" and low >= 0 and high <= 1 else str(len(f"{step:g}".partition(".")[2]))
     return (
         f'<div class="pd-option"><span><label for="pd-{name}">{label}</label>'
         f'<output for="pd-{name}"></output></span>'
-        f'<input type="range" {described} min="{low:g}" max="{high:g}" step="{step:g}" value="{default:g}" '
+        f'<input type="range" {described} min="{low:g}" max="{high:g}" step="{step:g}" value="{control.default:g}" '
         f'data-format="{form}"{more}>{how}</div>'
     )

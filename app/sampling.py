@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -14,14 +14,14 @@ from core.controls import entries_of
 
 if TYPE_CHECKING:
     from app.settings import DraftSettings
-    from core.autocomplete import Autocomplete
+    from core.autocomplete import Autocomplete, CompleteOptions
     from core.options import Value
     from core.samplers.view import RuleView, View
 
 SHOWN = 8  # tokens listed in the table per rule
 
 
-def options(autocomplete: Autocomplete, settings: DraftSettings) -> dict[str, Any]:
+def options(autocomplete: Autocomplete, settings: DraftSettings) -> CompleteOptions:
     """The arguments of `Session.complete` for these settings, besides their own `drafting`. Raises InputError."""
     if settings.plain:
         return {}

@@ -65,7 +65,7 @@ class _Rules(Strict):
 
     @field_validator("rules")
     @classmethod
-    def _known(cls, rules: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    def _known(cls, rules: dict[str, dict[str, Any]]) -> dict[str, dict[str, Value]]:
         try:
             return {name: checked_rule(name, values) for name, values in rules.items()}
         except InputError as error:
@@ -88,14 +88,14 @@ class ChainRequest(Strict):
 class SavedPreset(Strict):
     name: str
     rule: str
-    values: dict[str, Any] = Field(default={})
+    values: dict[str, object] = Field(default={})
     temperature: float = float(_TEMPERATURE.default)
     mode: str = ""
-    mode_values: dict[str, Any] = Field(default={})
+    mode_values: dict[str, object] = Field(default={})
     k: int | None = None
     length: int | None = None
     seed: int | None = None
-    drafting: dict[str, Any] = Field(default={})
+    drafting: dict[str, object] = Field(default={})
 
 
 class NamedPreset(Strict):
@@ -118,7 +118,7 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     sweeps: OrderedDict[Any, list[int]] = OrderedDict()
 
     @app.get("/api/sampling")
-    async def sampling() -> dict[str, Any]:
+    async def sampling() -> dict[str, object]:
         return {
             **catalogue(),
             "speculation": await run_in_threadpool(speculation.catalogue, service.loaded),
@@ -126,22 +126,22 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         }
 
     @app.post("/api/chain")
-    async def chain(request: Request) -> dict[str, Any]:
+    async def chain(request: Request) -> dict[str, object]:
         rule = (await parsed(request, ChainRequest)).rule
         return {"notes": notes([entry.title for entry in entries_of(rule)])}
 
     @app.post("/api/view")
-    async def view(request: Request) -> dict[str, Any]:
+    async def view(request: Request) -> dict[str, object]:
         body = await parsed(request, ViewRequest)
 
-        def look(position: Position) -> dict[str, Any]:
+        def look(position: Position) -> dict[str, object]:
             seen = charts().view(body.tab, position, body.temperature, body.rules, body.map)
             return {"n": position.n, **seen}
 
         return await service.visit(body.tab, look)
 
     @app.post("/api/sweep")
-    async def sweep(request: Request) -> dict[str, Any]:
+    async def sweep(request: Request) -> dict[str, object]:
         body = await parsed(request, SweepRequest)
         position = await service.visit(body.tab, lambda position: position)
         # This is slow enough to delay a key press, so it runs beside the engine, one rule after the other.
@@ -156,13 +156,13 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         return {"n": position.n, "temperatures": SWEPT, "counts": found}
 
     @app.post("/api/presets/save")
-    async def save(request: Request) -> dict[str, Any]:
+    async def save(request: Request) -> dict[str, object]:
         body = await parsed(request, SavedPreset)
         await run_in_threadpool(lambda: own.save(Preset(**body.model_dump())))
         return {"own": await run_in_threadpool(_listed, own)}
 
     @app.post("/api/presets/delete")
-    async def delete(request: Request) -> dict[str, Any]:
+    async def delete(request: Request) -> dict[str, object]:
         await run_in_threadpool(own.delete, (await parsed(request, NamedPreset)).name)
         return {"own": await run_in_threadpool(_listed, own)}
 
@@ -172,12 +172,12 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
         return Response(await run_in_threadpool(own.exported), media_type="application/json", headers=headers)
 
     @app.post("/api/presets/import")
-    async def import_(request: Request) -> dict[str, Any]:
+    async def import_(request: Request) -> dict[str, object]:
         names = await run_in_threadpool(own.imported, (await parsed(request, Imported)).text)
         return {"names": names, "own": await run_in_threadpool(_listed, own)}
 
 
-def catalogue() -> dict[str, Any]:
+def catalogue() -> dict[str, object]:
     """Rules, modes, styles and the presets that come with Polydraft, from which the page builds its controls."""
     return {
         "rules": [
@@ -212,11 +212,11 @@ def catalogue() -> dict[str, Any]:
     }
 
 
-def _control(control: Control) -> dict[str, Any]:
+def _control(control: Control) -> dict[str, object]:
     return {**asdict(control), "whole": isinstance(control.step, int) and not control.choices}
 
 
-def _listed(own: OwnPresets) -> list[dict[str, Any]]:
+def _listed(own: OwnPresets) -> list[dict[str, object]]:
     return [preset.as_dict() for preset in own.all()]
 
 

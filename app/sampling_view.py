@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from typing import Any
 
 from app.jobs import Position
 from core.controls import title_of
@@ -24,7 +23,9 @@ class Charts:
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Known] = OrderedDict()
 
-    def view(self, tab: str, position: Position, temperature: float, settings: Settings, plane: bool) -> dict[str, Any]:
+    def view(
+        self, tab: str, position: Position, temperature: float, settings: Settings, plane: bool
+    ) -> dict[str, object]:
         """All rules on one position, and Top-W's candidates on a plane if `plane` is set; plain data for JSON."""
         known = self._known.get(tab)
         # Equal logits mean the same text; settings alone do not change them.
@@ -42,12 +43,12 @@ class _Known:
     def __init__(self, position: Position) -> None:
         self._logits = position.logits
         self._views: OrderedDict[float, View] = OrderedDict()  # without choices, by temperature
-        self._choices: OrderedDict[str, tuple[RuleView, dict[str, Any] | None]] = OrderedDict()
+        self._choices: OrderedDict[str, tuple[RuleView, dict[str, int] | None]] = OrderedDict()
 
     def fits(self, position: Position) -> bool:
         return bool((self._logits == position.logits).all())
 
-    def view(self, position: Position, temperature: float, settings: Settings, plane: bool) -> dict[str, Any]:
+    def view(self, position: Position, temperature: float, settings: Settings, plane: bool) -> dict[str, object]:
         tokenizer, geometries = position.autocomplete.model.tokenizer, position.autocomplete.geometries
         keys = {
             name: json.dumps([temperature, name, dict(values)], sort_keys=True) for name, values in settings.items()
@@ -81,7 +82,7 @@ class _Known:
         }
 
 
-def _plain(choice: RuleView) -> dict[str, Any]:
+def _plain(choice: RuleView) -> dict[str, object]:
     return {
         "rule": choice.rule,
         "title": title_of(choice.rule),
@@ -93,7 +94,7 @@ def _plain(choice: RuleView) -> dict[str, Any]:
     }
 
 
-def _point(point: Point) -> dict[str, Any]:
+def _point(point: Point) -> dict[str, object]:
     return {
         "text": point.token.text,
         "probability": point.token.probability,

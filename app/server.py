@@ -78,7 +78,7 @@ def create_app(service: DraftService, access: Access | None = None, learner: Lea
         return {"ok": True}
 
     @app.get("/api/status")
-    async def status() -> dict[str, Any]:
+    async def status() -> dict[str, object]:
         return service.status()
 
     stores_routes.add_routes(app, service.stores, learner or learner_for(service), lambda: service.stopping)
@@ -223,7 +223,7 @@ def serve(
     Raises: InputError for an unusable port; StoreError for a file that is no n-gram store; ModelNotFound,
         ModelFileError for a model that does not exist or cannot be read. If a model fails later, the page reports it.
     """
-    options: dict[str, Any] = {"model": model_name, "backend": backend, "precision": precision}
+    options: dict[str, object] = {"model": model_name, "backend": backend, "precision": precision}
     options |= {"with_token": with_token, "draft_model": draft_model}
     options["base_store"] = in_full(base_store)
     bases = shelf_of(base_store)  # a wrong file ends the start
@@ -317,7 +317,7 @@ def _listen(port: int, host: str = HOST) -> socket.socket | None:
     return listener
 
 
-def _open_running(port: int, options: dict[str, Any], access: Access | None, open_browser: bool, page: bool) -> None:
+def _open_running(port: int, options: dict[str, object], access: Access | None, open_browser: bool, page: bool) -> None:
     """Opens the page of the app that this user runs at the port. Raises InputError if another program has it."""
     found = running.at(port)
     if found is None:

@@ -6,7 +6,7 @@ Sliders, flags and the HTTP fields are made from here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -23,6 +23,11 @@ from core.controls import (
 )
 from core.errors import InputError
 from core.options import DRAFTING, SEED, Control, Value
+
+if TYPE_CHECKING:
+    from core.autocomplete import CompleteOptions
+
+PAGE_CONTROLS = [control for control in DRAFTING.values() if control.only != "command"]  # in the page's order
 
 Checked = Callable[[str, Mapping[str, object]], dict[str, Value]]
 
@@ -144,42 +149,23 @@ class DraftSettings(Strict):
         """Whether drafts are made several tokens per pass."""
         return self.sampling.speculation.mode != "off" and self.sampling.mode in SPECULATING
 
-    def drafting(self) -> dict[str, Any]:
+    def drafting(self) -> CompleteOptions:
         """Arguments for `Session.complete`; those of the rule and the mode come from `app.sampling.options`."""
         weight = 1.0 if self.ngrams else 0.0
-        return {
-            **{name: getattr(self, name) for name in _DRAFTED},
-            "mixing": self.mixing if self.ngrams else DRAFTING["mixing"].default,
-            # Texts with resets have their whole length, over several lines.
-            **({"reset_every": self.reset_every, "end_below": 0.0, "one_line": False} if self.reset_every else {}),
+        made: CompleteOptions = {
+            "k": self.k,
+            "length": self.length,
+            "tau": self.tau,
+            "exact_steps": self.exact_steps,
+            "forks": self.forks,
+            "end_below": self.end_below,
+            "min_branch": self.min_branch,
+            "verify": self.verify,
+            "distinct": self.distinct,
+            "mixing": self.mixing if self.ngrams else "linear",
             "alpha": weight * self.alpha,
             "personal_weight": weight * self.personal_weight,
         }
-
-
-# Fields that `Session.complete` accepts unchanged.
-_DRAFTED = ("k", "length", "tau", "exact_steps", "forks", "end_below", "min_branch", "verify", "distinct")
-
-
-def options() -> list[dict[str, Any]]:
-    """One entry per setting of the page, in order: name, flag of `polydraft complete` ("" for a setting of the page
-    alone), label, explain, default, kind ("int", "float", "bool", "choice"), min, max (of the slider), most (in all),
-    step, choices."""
-    numbers = ("int", "float")
-    return [
-        {
-            "name": control.name,
-            "flag": "" if control.only == "page" else "--" + control.flag,
-            "label": control.label,
-            "explain": control.explain,
-            "default": control.default,
-            "kind": control.kind,
-            "min": control.low if control.kind in numbers else None,
-            "max": (control.slider or control.high) if control.kind in numbers else None,
-            "most": control.on_page.high if control.kind in numbers else None,
-            "step": control.step if control.kind in numbers else None,
-            "choices": list(control.choices),
-        }
-        for control in DRAFTING.values()
-        if control.only != "command"
-    ]
+        if self.reset_every:  # texts with resets have their whole length, over several lines
+            made |= {"reset_every": self.reset_every, "end_below": 0.0, "one_line": False}
+        return made

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Generator, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from core.controls import DRAFTERS, SPECULATING, SPECULATIONS
@@ -203,7 +203,7 @@ def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | No
             pass
 
 
-def catalogue(autocomplete: Autocomplete | None) -> dict[str, Any]:
+def catalogue(autocomplete: Autocomplete | None) -> dict[str, object]:
     """The choices for the page: modes with their controls, drafters, and the reason if ARC is unavailable."""
     missing = ""
     if autocomplete is not None:  # while it is loading, that thread imports the same modules

@@ -113,7 +113,7 @@ def add_routes(
         learner.follow([stores().state(store)])
 
     @app.get("/api/stores")
-    async def listed() -> dict[str, Any]:
+    async def listed() -> dict[str, object]:
         found = await _call(stores().list)
         await _call(learner.follow, found)
         return {
@@ -122,12 +122,12 @@ def add_routes(
         }
 
     @app.post("/api/stores/create")
-    async def create(request: Request) -> dict[str, Any]:
+    async def create(request: Request) -> dict[str, object]:
         await _call(stores().create, (await parsed(request, NamedStore)).store)
         return {}
 
     @app.post("/api/stores/delete")
-    async def delete(request: Request) -> dict[str, Any]:
+    async def delete(request: Request) -> dict[str, object]:
         store = (await parsed(request, NamedStore)).store
         learner.drop(store)
         await _call(stores().delete, store)
@@ -135,7 +135,7 @@ def add_routes(
 
     def add_switch(path: str, switched: Callable[[PersonalStore, bool], None]) -> None:
         @app.post(path)
-        async def switch(request: Request) -> dict[str, Any]:
+        async def switch(request: Request) -> dict[str, object]:
             body = await parsed(request, Switched)
             await on_store(body.store, lambda store: switched(store, body.on))
             return {}
@@ -145,12 +145,12 @@ def add_routes(
     add_switch("/api/stores/switch-adapter", lambda store, on: store.switch_adapter(on))
 
     @app.post("/api/stores/add-phrase")
-    async def add_phrase(request: Request) -> dict[str, Any]:
+    async def add_phrase(request: Request) -> dict[str, object]:
         body = await parsed(request, Phrase)
         return {"tokens": await on_store(body.store, lambda store: _learn_phrase(store, body.text))}
 
     @app.post("/api/stores/forget")
-    async def forget(request: Request) -> dict[str, Any]:
+    async def forget(request: Request) -> dict[str, object]:
         body = await parsed(request, Forget)
         done = await on_store(body.store, lambda store: store.forget(body.what))
         await _call(follow, body.store)
@@ -162,12 +162,12 @@ def add_routes(
         }
 
     @app.get("/api/stores/trainings")
-    async def trainings() -> dict[str, Any]:
+    async def trainings() -> dict[str, object]:
         return {"trainings": learner.trainings()}
 
     def add_training(path: str, action: Callable[[str], None]) -> None:
         @app.post(path)
-        async def train(request: Request) -> dict[str, Any]:
+        async def train(request: Request) -> dict[str, object]:
             await _call(action, (await parsed(request, NamedStore)).store)
             return {"trainings": learner.trainings()}
 
@@ -175,17 +175,17 @@ def add_routes(
     add_training("/api/stores/stop-training", learner.stop)
 
     @app.post("/api/stores/strength")
-    async def strength(request: Request) -> dict[str, Any]:
+    async def strength(request: Request) -> dict[str, object]:
         body = await parsed(request, Strength)
         await on_store(body.store, lambda store: store.set_strength(body.strength))
         return {}
 
     @app.post("/api/stores/search")
-    async def search(request: Request) -> dict[str, Any]:
+    async def search(request: Request) -> dict[str, object]:
         return {"found": await _call(stores().search, (await parsed(request, Search)).text)}
 
     @app.post("/api/stores/stop")
-    async def stop(request: Request) -> dict[str, Any]:
+    async def stop(request: Request) -> dict[str, object]:
         stopped.append((await parsed(request, Stop)).ticket)
         return {}
 
@@ -213,11 +213,11 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> N
     """Adds the routes by which stores learn, for the page and for editors; for the arguments see `add_routes`."""
 
     @app.get("/api/stores/learning")
-    async def learning() -> dict[str, Any]:
+    async def learning() -> dict[str, object]:
         return {"learning": await _call(stores().learning)}
 
     @app.post("/api/stores/learn")
-    async def learn(request: Request) -> dict[str, Any]:
+    async def learn(request: Request) -> dict[str, object]:
         body = await parsed(request, Learn)
         return {"stores": await _call(stores().take_in, body.text, body.finished)}
 
@@ -233,7 +233,7 @@ async def _call(method: Callable[..., Answer], *arguments: Any) -> Answer:
     return await run_in_threadpool(method, *arguments)
 
 
-def _by_origin(row: dict[str, Any]) -> dict[str, Any]:
+def _by_origin(row: dict[str, Any]) -> dict[str, object]:
     """A store with its documents grouped by origin, the last added first."""
     origins: OrderedDict[str, dict[str, Any]] = OrderedDict()
     for document in row.pop("documents"):
@@ -285,10 +285,10 @@ async def _adding(
 ) -> AsyncGenerator[bytes]:
     """Lines: {"type": "progress", "share"}, then {"type": "added", …}, {"type": "stopped"}, when nothing was added, or
     {"type": "error", "message"}."""
-    loop, lines, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, Any] | None](), False
+    loop, lines, left = asyncio.get_running_loop(), asyncio.Queue[dict[str, object] | None](), False
     reported = -1.0
 
-    def post(line: dict[str, Any] | None) -> None:
+    def post(line: dict[str, object] | None) -> None:
         with suppress(RuntimeError):  # the loop is closed
             loop.call_soon_threadsafe(lines.put_nowait, line)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-def as_line(event: dict[str, Any]) -> bytes:
+def as_line(event: dict[str, object]) -> bytes:
     """One line of JSON."""
     return json.dumps(event).encode() + b"\n"
 

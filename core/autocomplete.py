@@ -134,6 +134,16 @@ class Autocomplete:
         return Session(self)
 
 
+class CompleteOptions(SessionOptions, total=False):
+    """The keyword arguments of `Session.complete` that settings choose, and no single request."""
+
+    one_line: bool
+    mode: Mode | None
+    alpha: float | None
+    personal_weight: float
+    verify: int
+
+
 class Session:
     """One text that is being typed, with a sequence in the model's cache that contains its tokens."""
 

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.cli import app
-from app.settings import options
+from app.settings import PAGE_CONTROLS
 from core.errors import InputError, ModelFileError
 from core.options import DRAFTING
 
@@ -91,13 +91,13 @@ def test_the_first_help_names_every_command() -> None:
 
 def test_every_setting_is_a_flag_with_its_own_help_and_default() -> None:
     shown = runner.invoke(app, ["complete", "--help"], terminal_width=200, env={"COLUMNS": "200"}).stdout
-    for option in options():
-        if not option["flag"]:
+    for control in PAGE_CONTROLS:
+        if control.only == "page":
             continue
-        assert option["flag"] in shown
-        assert option["explain"] in shown
-        if option["kind"] != "bool":
-            assert f"[default: {option['default']}]" in shown
+        assert f"--{control.flag}" in shown
+        assert control.explain in shown
+        if control.kind != "bool":
+            assert f"[default: {control.default}]" in shown
 
 
 def test_help_loads_neither_torch_nor_gradio() -> None:
@@ -143,15 +143,15 @@ def test_the_documentation_lists_every_setting_as_it_is_defined() -> None:
 
 def table_of_options() -> list[str]:
     rows = []
-    for option in options():
-        flag = f"`{option['flag']}`" if option["flag"] else "–"
-        if option["kind"] == "bool":
-            default, limits = "on" if option["default"] else "off", ""
-        elif option["kind"] == "choice":
-            default, limits = option["default"], ", ".join(option["choices"])
+    for control in PAGE_CONTROLS:
+        flag = "–" if control.only == "page" else f"`--{control.flag}`"
+        if control.kind == "bool":
+            default, limits = "on" if control.default else "off", ""
+        elif control.kind == "choice":
+            default, limits = control.default, ", ".join(control.choices)
         else:
-            default, limits = str(option["default"]), f"{option['min']:g}-{option['max']:g}"
-        rows.append(f"| {option['label']} | {flag} | {default} | {limits} | {option['explain']} |")
+            default, limits = str(control.default), f"{control.low:g}-{control.slider or control.high:g}"
+        rows.append(f"| {control.label} | {flag} | {default} | {limits} | {control.explain} |")
     return rows
 
 

@@ -16,10 +16,10 @@ from app import sampling
 from app.choices import only_grows
 from app.flags import DRAFT_FLAGS
 from app.sampling_routes import catalogue
-from app.settings import DraftSettings, options
-from core.autocomplete import Autocomplete
+from app.settings import PAGE_CONTROLS, DraftSettings
+from core.autocomplete import Autocomplete, CompleteOptions, Session
 from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
-from core.drafting.drafts import DraftOptions, Options
+from core.drafting.drafts import DraftOptions, Options, SessionOptions
 from core.errors import InputError
 from core.ngram.counts import Counts
 from core.options import DEFAULT, DRAFTING, SEED, Control, Defaults
@@ -86,7 +86,7 @@ def test_every_option_is_a_field_a_slider_and_a_flag() -> None:
     names = list(DRAFTING)
     assert [*DraftSettings.model_fields] == [*names, "sampling"]
     commands_alone = {control.name for control in DRAFTING.values() if control.only == "command"}
-    assert [option["name"] for option in options()] == [name for name in names if name not in commands_alone]
+    assert [control.name for control in PAGE_CONTROLS] == [name for name in names if name not in commands_alone]
     on_the_page_alone = {control.name for control in DRAFTING.values() if control.only == "page"}
     assert {flag.control.name for flag in DRAFT_FLAGS.values()} == {*names, SEED.name} - on_the_page_alone
 
@@ -151,9 +151,16 @@ def test_keyword_arguments_are_the_fields_of_their_options(keywords: type, made:
     assert get_type_hints(keywords) == {each.name: types[each.name] for each in fields(made) if each.name not in beside}
 
 
+def test_the_arguments_that_settings_choose_are_those_of_complete() -> None:
+    own = CompleteOptions.__annotations__.keys() - SessionOptions.__annotations__.keys()
+    written = {name: CompleteOptions.__annotations__[name].__forward_arg__ for name in own}
+    assert written == {name: Session.complete.__annotations__.get(name) for name in own} != {}
+
+
 def test_the_settings_import_only_their_definitions() -> None:
     tree = ast.parse((ROOT / "app" / "settings.py").read_text(encoding="utf-8"))
-    modules = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    running = [node for node in tree.body if not isinstance(node, ast.If)]  # without those for type checkers
+    modules = {n.module for node in running for n in ast.walk(node) if isinstance(n, ast.ImportFrom) and n.module}
     assert {name for name in modules if name.startswith(("app", "core"))} == {
         "core.controls",
         "core.errors",

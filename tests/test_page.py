@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageChops
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
-from app.settings import options
+from app.settings import PAGE_CONTROLS
 from tests.fake_drafts import HOME, MARKET, PHRASES, RIVER, FakeDrafts, Server, create_app
 
 pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
@@ -790,7 +790,7 @@ def test_requests_carry_tab_number_and_settings(drafting: Editor) -> None:
     first, *_, last = drafting.fake.requests
     assert first["tab"] == last["tab"]
     assert last["n"] > first["n"]
-    assert last["settings"] == {option["name"]: option["default"] for option in options()} | {"refill": True}
+    assert last["settings"] == {control.name: control.default for control in PAGE_CONTROLS} | {"refill": True}
 
 
 def test_the_newest_request_wins(editor: Editor) -> None:
@@ -1086,15 +1086,16 @@ def test_a_lost_connection_is_reported_and_restored(drafting: Editor, server: Se
 def test_every_option_has_a_control(editor: Editor) -> None:
     editor.open_settings()
     editor.page.get_by_role("button", name="Advanced").click()
-    for option in options():
-        if option["kind"] == "bool":
-            expect(editor.page.get_by_role("switch", name=option["label"])).to_be_checked(checked=option["default"])
-        elif option["kind"] == "choice":
-            expect(editor.page.get_by_role("combobox", name=option["label"])).to_have_value(option["default"])
+    for control in PAGE_CONTROLS:
+        if control.kind == "bool":
+            switch = editor.page.get_by_role("switch", name=control.label)
+            expect(switch).to_be_checked(checked=bool(control.default))
+        elif control.kind == "choice":
+            expect(editor.page.get_by_role("combobox", name=control.label)).to_have_value(str(control.default))
         else:
-            slider = editor.page.get_by_role("slider", name=option["label"])
-            expect(slider).to_have_value(f"{option['default']:g}")
-            expect(slider).to_have_attribute("max", f"{option['max']:g}")
+            slider = editor.page.get_by_role("slider", name=control.label)
+            expect(slider).to_have_value(f"{control.default:g}")
+            expect(slider).to_have_attribute("max", f"{control.slider or control.high:g}")
 
 
 def test_sliders_act_at_once(drafting: Editor) -> None:

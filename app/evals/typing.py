@@ -209,9 +209,10 @@ def drafted(
 ) -> list[TextDraft]:
     """Returns the drafts after `before`, computed only as far as they affect writing `rest`: they stop growing when
     none agrees with it."""
-    mode = {} if way.mode is None else {"mode": Mode(way.mode)}
-    kept = rows if way.refill and rows else []
-    completion = session.complete(before, kept=kept, **mode, **way.settings.drafting())
+    options = way.settings.drafting()
+    if way.mode is not None:
+        options["mode"] = Mode(way.mode)
+    completion = session.complete(before, kept=rows if way.refill and rows else [], **options)
     while not completion.done:
         completion.advance(autocomplete.model.forward(completion.rows()))
         # Beam search may still drop a draft in favour of another one's continuation.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
-from typing import Any
 
 import httpx
 
@@ -63,7 +62,7 @@ class Connection:
         """Clears the failure to start a server, so that the next request tries again."""
         self._failure = None
 
-    async def _post(self, settings: EditorSettings, path: str, body: dict[str, Any]) -> httpx.Response:
+    async def _post(self, settings: EditorSettings, path: str, body: dict[str, object]) -> httpx.Response:
         await self._reach(settings)
         headers = {"Authorization": f"Bearer {access.token()}"}
         try:

@@ -41,7 +41,7 @@ class EditorSettings(BaseModel):
     comments: bool = True
     port: int = Field(PORT, ge=1, le=65535)
     start: bool = True
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
 
     @model_validator(mode="after")
     def _drafting(self) -> EditorSettings:
