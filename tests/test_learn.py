@@ -664,7 +664,7 @@ def test_the_strength_and_the_switch_of_an_adapter_act_at_once(
 @pytest.mark.parametrize("said", ["nan", "two", "-1"])
 def test_a_store_with_a_wrong_strength_is_refused(store: PersonalStore, said: str) -> None:
     with store._writing():
-        store._set("strength", said)
+        store._file.set("strength", said)
     with pytest.raises(StoreError, match="its strength is"):
         PersonalStore.open(store.path)
 

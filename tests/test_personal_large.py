@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from app.personal import PersonalStores
 from core.errors import InputError
-from core.ngram import StoreError, personal, tally
+from core.ngram import StoreError, personal, personal_counts, tally
 from core.ngram.counts import Counts, windows_of
-from core.ngram.personal import FRESH, PHRASE, PersonalStore
+from core.ngram.personal import PHRASE, PersonalStore
+from core.ngram.personal_counts import FRESH
 from core.ngram.shelf import Shelf
 from core.ngram.tally import Tally
 from core.ngram.windows import Windows
@@ -328,7 +329,7 @@ def test_a_file_system_without_a_write_ahead_log_is_refused_in_words(
     def without(path: Path, **options: Any) -> sqlite3.Connection:
         return connect(f"file:{path}?vfs=unix-dotfile", uri=True, **options)
 
-    monkeypatch.setattr("core.ngram.personal.sqlite3.connect", without)
+    monkeypatch.setattr("core.ngram.personal_file.sqlite3.connect", without)
     with pytest.raises(StoreError, match=r"has no write-ahead log there.*network drive.*XDG_DATA_HOME"):
         PersonalStore.open(tmp_path / "me.sqlite", TOKENIZER, create=True)
 
@@ -336,7 +337,7 @@ def test_a_file_system_without_a_write_ahead_log_is_refused_in_words(
 def test_the_first_look_up_and_the_one_after_a_removal_wait_for_no_thread_where_the_store_is_small(
     store: PersonalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(personal, "Following", None)  # nothing beside
+    monkeypatch.setattr(personal_counts, "Following", None)  # nothing beside
     store.add("letter", ["1 2 3 4"])
     store.add("other", ["1 2 5"])
     with PersonalStore.open(store.path, TOKENIZER, beside=True) as drafting:

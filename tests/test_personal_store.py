@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from core.errors import InputError
 from core.ngram.counts import Counts
 from core.ngram.errors import StoreError
-from core.ngram.personal import FRESH, PARAGRAPH, PHRASE, TYPED, PersonalStore
+from core.ngram.personal import PARAGRAPH, PHRASE, TYPED, PersonalStore
+from core.ngram.personal_counts import FRESH
 from core.ngram.tally import Tally
 from tests.kill_writers import TOKENIZER as WIDE
 from tests.kill_writers import phrase
@@ -259,7 +260,7 @@ def test_forgetting_takes_whole_words_in_any_case(tmp_path: Path) -> None:
 
 
 def test_forgetting_reports_an_open_reader_and_completes_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.ngram.personal.PATIENCE", 0.05)
+    monkeypatch.setattr("core.ngram.personal_file.PATIENCE", 0.05)
     path = tmp_path / "me.sqlite"
     with PersonalStore.open(path, WIDE, create=True) as store:
         store.add("file", ["4321 1234"])
@@ -332,7 +333,7 @@ def test_only_its_owner_may_read_it(store: PersonalStore) -> None:
 
 def test_it_is_kept_as_it_promises(store: PersonalStore) -> None:
     wanted = {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "foreign_keys": 1}
-    assert {name: store._query(f"PRAGMA {name}")[0][0] for name in wanted} == wanted
+    assert {name: store._file.query(f"PRAGMA {name}")[0][0] for name in wanted} == wanted
 
 
 def test_what_is_no_store_is_refused_in_words(tmp_path: Path) -> None:

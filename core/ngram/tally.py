@@ -21,7 +21,8 @@ from core.ngram.windows import NOWHERE, Windows
 BREAK = 0xFFFFFFFF  # between the parts of a passage's ids, which no n-gram crosses
 CHUNK = 1 << 20  # tokens sorted at a time
 
-_NEW = (
+# Passages after a number, with their multiplicity and ids
+NEW = (
     "SELECT passages.id, times, ids FROM passages JOIN documents ON document = documents.id "
     "WHERE passages.id > ? ORDER BY passages.id"
 )
@@ -69,7 +70,7 @@ class Tally:
             present = None
             if removals != self.removals and len(self.numbers):
                 present = np.array(file.execute("SELECT id FROM passages").fetchall(), dtype=np.int64).ravel()
-            rows = file.execute(_NEW, [self.last]).fetchall()
+            rows = file.execute(NEW, [self.last]).fetchall()
         finally:
             file.execute("COMMIT")
         alive()

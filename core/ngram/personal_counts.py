@@ -1,0 +1,118 @@
+"""The counts of a personal store's passages, updated after every commit of any process.
+
+A few new passages are counted at once. More of them are merged into the sorted counts of `tally.py`; if the store is
+opened `beside`, a thread does that, and look-ups use the previous counts meanwhile (`following.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from core.errors import InputError
+from core.ngram.counts import Counts
+from core.ngram.errors import StoreError
+from core.ngram.following import Following
+from core.ngram.passages import runs
+from core.ngram.personal_file import PersonalFile, reported
+from core.ngram.tally import NEW, Tally
+
+FRESH = 8192  # tokens counted individually before they are merged into the sorted counts
+_MOMENT = 0.02  # seconds that a look-up waits for counts that a thread is updating
+
+
+class PersonalCounts:
+    """The counts of one open file. Nothing is counted before the first look-up; commands that only list documents need
+    no counts."""
+
+    def __init__(self, file: PersonalFile, beside: bool) -> None:
+        """`beside`: a look-up never waits for the counting of more than FRESH tokens."""
+        self._file, self._beside = file, beside
+        self._counts: Counts | None = None
+        self._tally = Tally.empty()
+        self._last = 0  # number of the last counted passage
+        self._following: Following | None = None
+
+    def stop(self) -> None:
+        """Ends the thread, if there is one."""
+        if self._following:
+            self._following.stop()
+
+    @property
+    def arrived(self) -> bool:
+        """Whether a thread has counted, so that `update` has new counts although the file is unchanged."""
+        return self._following is not None and self._following.done.is_set()
+
+    def started(self) -> bool:
+        """Begins counting, with the next `update`. Returns whether it had begun before."""
+        if self._counts is not None:
+            return True
+        self._take(self._tally)
+        return False
+
+    @property
+    def latest(self) -> Counts:
+        """The counts as of the last `update`, after `started`."""
+        assert self._counts is not None, "`started` comes first"
+        return self._counts
+
+    def update(self) -> None:
+        """Counts what was committed since, or starts a thread that does.
+
+        Raises: StoreError when the file is damaged, or memory is short.
+        """
+        try:
+            with reported(self._file.path):
+                self._update()
+        except InputError as error:
+            raise StoreError(f"{self._file.path} is damaged: {error}") from error
+
+    def _update(self) -> None:
+        if self._following is not None and self._following.done.is_set():
+            self._follow(self._following)
+        if self._counts is None or self._counted_at_once(self._counts):
+            return
+        if not self._beside:
+            self._take(self._tally.brought_up_to_date(self._file.db.conn, self._vocab_size))
+        elif self._following is None:
+            self._following = Following(self._file.path, self._tally, self._vocab_size)
+            if self._following.done.wait(_MOMENT):
+                self._follow(self._following)
+
+    def _counted_at_once(self, counts: Counts) -> bool:
+        """Counts new passages, or all of them after a removal, if they are few; returns whether the counts are
+        complete."""
+        tally, last = self._tally, self._last
+        removals = int(self._file.settings["removals"])
+        if removals != tally.removals:
+            tally, last = replace(Tally.empty(), removals=removals), 0
+            counts = Counts(self._vocab_size, tally.windows)
+        new, tokens = [], counts.fresh
+        for row in self._file.db.execute(NEW, [last]):
+            tokens += len(row[2]) // 4
+            if tokens > FRESH:
+                return False
+            new.append(row)
+        for number, times, ids in new:
+            for run in runs(ids):
+                counts.add(run.tolist(), times)
+            last = number
+        self._tally, self._counts, self._last = tally, counts, last
+        return True
+
+    def _follow(self, following: Following) -> None:
+        """Takes over a thread's counts."""
+        self._following = None
+        try:
+            self._take(following.tally())
+        except MemoryError as error:
+            raise StoreError(
+                f"{self._file.path} needs more memory for its counts than is free. Switch it off."
+            ) from error
+
+    def _take(self, tally: Tally) -> None:
+        self._tally, self._last = tally, tally.last
+        self._counts = Counts(self._vocab_size, tally.windows)
+
+    @property
+    def _vocab_size(self) -> int:
+        return int(self._file.settings["vocab_size"])

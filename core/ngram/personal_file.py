@@ -1,0 +1,225 @@
+"""The SQLite file of a personal store: opening it, its settings, and transactions.
+
+Durable: write-ahead log, every commit synced to the disk. Private: only its owner can read it, deleted content is
+overwritten with zeros (secure_delete), and the log is truncated after a removal.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlite_utils import Database
+
+from core.ngram.errors import StoreError
+
+VERSION = 1  # PRAGMA user_version
+PATIENCE = 10.0  # seconds to wait for another program's write
+
+Row = tuple[Any, ...]  # of SQLite, whose columns have the types of their values
+
+# The index alone gives the number of tokens of a document, without reading the texts.
+_INDEX = "CREATE INDEX IF NOT EXISTS passages_tokens ON passages(document, tokens)"
+
+
+class PersonalFile:
+    """One connection. Use it from one thread at a time.
+
+    Attributes:
+        path: the file.
+        settings: the values of the table `about` by key, as of the last `read_settings`.
+        db: its database; changes belong into `writing`.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        """Use `PersonalFile.open`."""
+        self.path, self.db = path, Database(connection)
+        self.settings: dict[str, str] = {}
+        self._identity, self._written = _identity(path), 0
+
+    @classmethod
+    def open(cls, path: Path, first: dict[str, str] | None) -> PersonalFile:
+        """Opens a file.
+
+        Args:
+            first: creates the file if it does not exist, with these settings; None does not.
+        Raises: StoreError if it does not exist, or is not a personal store of this version.
+        """
+        try:
+            if first is not None:
+                path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            elif not path.is_file():
+                raise StoreError(f"There is no personal store at {path}.")
+        except OSError as error:
+            raise StoreError(f"{path} cannot be opened: {error.strerror or error}.") from error
+        with reported(path):
+            connection = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None, check_same_thread=False)
+        file = cls(path, connection)
+        try:
+            file._prepare(first)
+        except BaseException:
+            connection.close()
+            raise
+        return file
+
+    def close(self) -> None:
+        self.db.close()
+
+    def in_place(self) -> bool:
+        """Whether the file still exists and is the same one; another program may have deleted or replaced it."""
+        return self._identity is not None and _identity(self.path) == self._identity
+
+    def files(self) -> list[Path]:
+        """The file and, if it exists, its log, which holds the latest commits."""
+        log = self.path.with_name(self.path.name + "-wal")
+        return [self.path, log] if log.exists() else [self.path]
+
+    def changed(self) -> float:
+        """When the file or its log last changed, seconds since 1970."""
+        return max(file.stat().st_mtime for file in self.files())
+
+    # ---------------------------------------------------------------- reading
+
+    def state(self) -> tuple[int, int]:
+        """A value that differs after every commit, of this connection or another; some microseconds."""
+        with reported(self.path):
+            return self.db.execute("PRAGMA data_version").fetchone()[0], self._written
+
+    def query(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+        with reported(self.path):
+            return self.db.execute(sql, values).fetchall()
+
+    def rows(self, sql: str) -> Iterator[Row]:
+        """Rows one by one, so that not all texts are in memory."""
+        with reported(self.path):
+            yield from self.db.execute(sql)
+
+    def read_settings(self) -> dict[str, str]:
+        """Reads `settings` again, and returns them."""
+        self.settings = dict(self.query("SELECT key, value FROM about"))
+        return self.settings
+
+    def setting(self, key: str) -> str:
+        """One setting as it is now."""
+        return self.query("SELECT value FROM about WHERE key = ?", [key])[0][0]
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """One state of the file for several queries."""
+        with reported(self.path):
+            self.db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self.db.execute("COMMIT")
+
+    def check(self) -> list[str]:
+        """The errors that SQLite's own check of the whole file finds; [] if there are none."""
+        found = [row[0] for row in self.query("PRAGMA integrity_check")]
+        return [] if found == ["ok"] else found
+
+    # ---------------------------------------------------------------- writing
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """One durable transaction; waits for other writers up to PATIENCE."""
+        with reported(self.path):
+            self.db.execute("BEGIN IMMEDIATE")  # not deferred: a read that becomes a write cannot wait
+            try:
+                yield
+                self.db.execute("COMMIT")
+            except BaseException:
+                if self.db.conn.in_transaction:
+                    self.db.execute("ROLLBACK")
+                raise
+            finally:
+                self._written += 1  # data_version changes only for commits of others
+
+    def set(self, key: str, value: str) -> None:
+        """Stores a setting, within `writing`."""
+        self.db.table("about").upsert({"key": key, "value": value}, pk="key")
+
+    def scrub(self) -> bool:
+        """Truncates the log, which still contains deleted text. False while another program keeps it open."""
+        with reported(self.path):
+            busy = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if busy:
+            return False
+        with self.writing():
+            self.set("scrub", "0")
+        return True
+
+    def _prepare(self, first: dict[str, str] | None) -> None:
+        with reported(self.path):
+            version = self.db.execute("PRAGMA user_version").fetchone()[0]
+            made = bool(self.db.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone())
+            if version > VERSION:
+                raise StoreError(
+                    f"{self.path} has format version {version}; this program reads version {VERSION}. Update it."
+                )
+            if version == 0 and (made or first is None):
+                raise StoreError(f"{self.path} is not a personal store.")
+            self.db.execute("PRAGMA secure_delete = ON")
+            self.db.execute("PRAGMA synchronous = FULL")
+            self.db.execute("PRAGMA foreign_keys = ON")
+            # Not every file system supports a write-ahead log, which needs memory shared between programs.
+            mode = self.db.execute("PRAGMA journal_mode").fetchone()[0]
+            if mode != "wal":  # read first: setting it takes a lock
+                mode = self.db.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise StoreError(
+                    f"{self.path.parent} does not support personal stores: SQLite has no write-ahead log there, only "
+                    f"{mode!r}. A network drive is the usual reason. Put your data folder on a disk of this machine "
+                    "(on Linux: set XDG_DATA_HOME)."
+                )
+            if version == 0 and first is not None:
+                self._create(first)
+            elif not self.db.execute("SELECT 1 FROM sqlite_master WHERE name = 'passages_tokens'").fetchone():
+                self.db.execute(_INDEX)
+        self.read_settings()
+
+    def _create(self, settings: dict[str, str]) -> None:
+        with self.writing():
+            if self.db.execute("PRAGMA user_version").fetchone()[0]:
+                return  # another program was first
+            self.db.create_table("about", {"key": str, "value": str}, pk="key")
+            # AUTOINCREMENT: a number is never reused, so "larger than the last one read" means new.
+            self.db.execute(
+                "CREATE TABLE documents (id INTEGER PRIMARY KEY AUTOINCREMENT, origin TEXT NOT NULL, "
+                "added TEXT NOT NULL, times INTEGER NOT NULL)"
+            )
+            self.db.execute(
+                "CREATE TABLE passages (id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL REFERENCES "
+                "documents(id) ON DELETE CASCADE, text TEXT NOT NULL, tokens INTEGER NOT NULL, ids BLOB NOT NULL)"
+            )
+            self.db.table("documents").create_index(["origin"])
+            self.db.execute(_INDEX)
+            for key, value in settings.items():
+                self.set(key, value)
+            self.db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+@contextmanager
+def reported(path: Path) -> Iterator[None]:
+    """Turns SQLite's errors into StoreError, with a remedy."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if "locked" in str(error) or "busy" in str(error):
+            raise StoreError(f"{path} is being written by another program; try again in a moment.") from error
+        raise StoreError(f"{path} cannot be used: {error}.") from error
+    except sqlite3.DatabaseError as error:
+        raise StoreError(f"{path} is damaged or not a personal store: {error}.") from error
