@@ -148,13 +148,16 @@ class Knowing(Drafter):
 
     def __init__(self, model: TableModel, choice: TargetSampling) -> None:
         self.model, self.choice = model, choice
+        self.known: dict[tuple[int, ...], np.ndarray] = {}  # by the last two tokens, on which alone they depend
 
     def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
         assert moment.dice is not None
         ids = list(moment.ids)
         for _ in range(depth):
-            q = self.choice.probabilities(self.model.after(ids), ids)
-            ids.append(moment.dice.draw(q, len(ids)))
+            last = tuple(ids[-2:])
+            if last not in self.known:
+                self.known[last] = self.choice.probabilities(self.model.after(ids), ids)
+            ids.append(moment.dice.draw(self.known[last], len(ids)))
         return chain(ids[len(moment.ids) :], [0.5] * depth)
 
 

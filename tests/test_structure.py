@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,24 +27,27 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {
-    module_name(path): ast.parse(path.read_text(encoding="utf-8"))
-    for package in PACKAGES
-    for path in (ROOT / package).rglob("*.py")
-}
+@cache
+def modules() -> dict[str, ast.Module]:
+    """Every module of the product, by name. Parsing takes two seconds, so collecting the tests does not."""
+    return {
+        module_name(path): ast.parse(path.read_text(encoding="utf-8"))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*.py")
+    }
 
 
 def imports_of_modules() -> Imports:
     """The modules that each module imports: at its head, inside functions and for types alone, which only hide a
     circle."""
-    found: Imports = {name: set() for name in MODULES}
-    for name, tree in MODULES.items():
+    found: Imports = {name: set() for name in modules()}
+    for name, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 found[name] |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
                 inner = {alias.name: f"{node.module}.{alias.name}" for alias in node.names}
-                found[name] |= {inner[n] if inner[n] in MODULES else node.module for n in inner}
+                found[name] |= {inner[n] if inner[n] in found else node.module for n in inner}
         found[name] -= {name}
     return found
 
@@ -66,9 +71,9 @@ def circle(imports: Imports) -> list[str]:
             del imports[name]
 
 
-@pytest.mark.parametrize("imports", [imports_of_modules(), imports_of_scripts()], ids=["modules", "scripts"])
-def test_no_module_imports_itself_by_a_detour(imports: Imports) -> None:
-    assert circle(imports) == []
+@pytest.mark.parametrize("imports", [imports_of_modules, imports_of_scripts], ids=["modules", "scripts"])
+def test_no_module_imports_itself_by_a_detour(imports: Callable[[], Imports]) -> None:
+    assert circle(imports()) == []
 
 
 def test_a_circle_is_found() -> None:
@@ -114,14 +119,14 @@ def private_names_of_others(tree: ast.Module) -> set[str]:
 
 
 def test_no_module_reaches_into_anothers_private_names() -> None:
-    found = {name: private_names_of_others(tree) for name, tree in MODULES.items()}
+    found = {name: private_names_of_others(tree) for name, tree in modules().items()}
     assert {name: names for name, names in found.items() if names} == {}
     assert private_names_of_others(ast.parse("from a import _b\nc._d()\nself._e()")) == {"_b", "c._d"}
 
 
 def test_a_public_class_has_a_name_of_its_own() -> None:
     places: dict[str, list[str]] = {}
-    for module, tree in MODULES.items():
+    for module, tree in modules().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places.setdefault(node.name, []).append(module)
