@@ -358,6 +358,8 @@ class StaticModel(LanguageModel):
 class StaticSequence(Sequence):
     """A sequence: one line of the block, for as long as it is open."""
 
+    model: StaticModel
+
     def __init__(self, model: StaticModel, line: int) -> None:
         super().__init__(model)
         self.line = line
@@ -370,12 +372,10 @@ class StaticSequence(Sequence):
     def _keep(self, path: list[int]) -> None:
         """Of a tree that was fed after the end, moves the columns of one path together."""
         if path and path != list(range(len(path))):
-            assert isinstance(self.model, StaticModel)
-            self.model._move(self.line, path, self.length)
+                self.model._move(self.line, path, self.length)
 
     def _fork(self) -> StaticSequence:
         model = self.model
-        assert isinstance(model, StaticModel)
         if self.closed:
             raise InputError("The sequence is closed; open a new one.")
         child = StaticSequence(model, model._take_line())

@@ -293,6 +293,8 @@ class TorchModel(LanguageModel):
 class TorchSequence(Sequence):
     """A sequence and its place in a store: columns `start` to `end` of line `line`."""
 
+    model: TorchModel
+
     def __init__(self, model: TorchModel) -> None:
         super().__init__(model)
         self.store: KeyValueStore | None = None  # None: nothing cached yet
@@ -322,7 +324,6 @@ class TorchSequence(Sequence):
         """`end` follows `length`, which the caller reduces; nothing else changes."""
 
     def _fork(self) -> TorchSequence:
-        assert isinstance(self.model, TorchModel)
         if self.closed:
             raise InputError("The sequence is closed; open a new one.")
         child = TorchSequence(self.model)
@@ -333,7 +334,6 @@ class TorchSequence(Sequence):
         """Leaves a store of several lines, which keeps the memory of all of them as long as one is in use."""
         if self.store is None or len(self.store.tenants) == 1 or self.store.tenants[self.line] > 1:
             return
-        assert isinstance(self.model, TorchModel)
         store, line, end = self.model.new_store([self], 0)
         self.move(store, line, end - self.length)
 

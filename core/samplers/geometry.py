@@ -38,12 +38,11 @@ class Geometry:
             given = "none" if embeddings is None else f"shape {tuple(embeddings.shape)}"
             raise InputError(f"Embeddings: {given} given; the model's (V, D) expected for the metric {metric!r}.")
         self.metric: Metric = metric
-        self.embeddings = None if metric == "uniform" or embeddings is None else embeddings.detach()
+        self.embeddings = torch.empty(0, 0) if metric == "uniform" or embeddings is None else embeddings.detach()
         self._whitening: tuple[Tensor, Tensor] | None = None
 
     def vectors(self, ids: Tensor) -> Tensor:
         """Unit vectors (…, D) float32 of token ids (…)."""
-        assert self.embeddings is not None
         if self._whitening is None or self._whitening[0].device != self.embeddings.device:
             self._whitening = self._statistics()
         mean, scale = self._whitening
@@ -59,16 +58,14 @@ class Geometry:
 
     def to(self, device: torch.device) -> Geometry:
         """This geometry with its embeddings on another device."""
-        return Geometry(None if self.embeddings is None else self.embeddings.to(device), self.metric)
+        return Geometry(self.embeddings.to(device), self.metric)
 
     def _rows(self, ids: Tensor | slice) -> Tensor:
-        assert self.embeddings is not None
         rows = self.embeddings[ids].float()
         return _unit(rows) if self.metric == "l2" else rows
 
     def _statistics(self) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation (D,) over the vocabulary; variances of at least 1e-6 (ε, in l2's units)."""
-        assert self.embeddings is not None
         n, width = self.embeddings.shape
         total, squares = torch.zeros(2, width, dtype=torch.float64, device=self.embeddings.device)
         for start in range(0, n, _CHUNK):

@@ -196,8 +196,7 @@ class TopW(Rule):
         return ids, S, rounds
 
     def _on(self, device: torch.device) -> Geometry:
-        embeddings = self.geometry.embeddings
-        if embeddings is not None and embeddings.device != device:
+        if self.geometry.embeddings.device != device:
             self.geometry = self.geometry.to(device)
         return self.geometry
 
@@ -282,7 +281,6 @@ class _Nearest:
 
     def _look_up(self, places: np.ndarray) -> Tensor:
         if not len(self._vectors):
-            assert self._geometry.embeddings is not None
             self._vectors = torch.empty(len(self._ids), self._geometry.embeddings.shape[1])
         new = places[~self._have[places]]
         if len(new):
