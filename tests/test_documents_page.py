@@ -395,7 +395,7 @@ def test_documents_kept_as_files_are_found_by_another_browser_at_another_port(
     other = Server(create_app(fake, documents=folder.folder))
     with browser.new_context() as stranger:
         elsewhere = Editor(stranger.new_page(), fake).open(other.url)
-        assert sorted(titles(elsewhere)) == ["Dear Ms Hollis,", STORY + " Again."]
+        elsewhere.wait(lambda: sorted(titles(elsewhere)) == ["Dear Ms Hollis,", STORY + " Again."], "the documents")
         panel(elsewhere).get_by_text("Dear Ms Hollis,").click()
         expect(elsewhere.box).to_have_value(LETTER)
     other.stop()
