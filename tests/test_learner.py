@@ -246,10 +246,10 @@ def test_a_store_that_is_deleted_is_no_longer_trained(trained: Callable[..., Tra
 
 
 def test_the_server_takes_the_process_with_it(trained: Callable[..., Trained]) -> None:
-    one = trained(WAITS)
+    one, others = trained(WAITS), psutil.Process().children()  # a browser of other tests
     one.learner.start("me")
     one.until(lambda row: row["share"])
-    (child,) = psutil.Process().children()
+    (child,) = {*psutil.Process().children()} - {*others}
     one.learner.close()
     assert not child.is_running()
     assert one.gave_up == []  # the next server goes on
@@ -391,12 +391,13 @@ def test_the_real_process_trains_an_adapter_that_drafts_can_use(
         quickly = "from app import learner_child; learner_child.NICE = 1; learner_child._main()"  # the machine is busy
         command = (*COMMAND[:2], "-c", quickly)
         learner = Learner(lambda _: (Order(str(store.path), str(folder), minutes=0.02), 0), command=command)
+        others = psutil.Process().children()  # a browser of other tests
         learner.start("me")
         deadline = time.monotonic() + 120
         nice = None
         while learner.trainings()[0]["state"] != "ended":
             assert time.monotonic() < deadline
-            for child in psutil.Process().children():
+            for child in {*psutil.Process().children()} - {*others}:
                 if os.name == "posix" and learner.trainings()[0]["share"]:
                     nice = child.nice()
             time.sleep(0.02)
