@@ -190,11 +190,11 @@ def test_llama_cpp_trees(llama_model: LanguageModel, data: st.DataObject) -> Non
         output = llama_model.forward([Row(sequence, ids, parents=parents), Row(other, [5])])[0]
         before = llama_model.open()
         before.feed(past)  # type: ignore[arg-type]
-        for leaf in {*range(len(ids))} - {*parents}:
-            path, plain = path_to(leaf, parents), before.fork()
-            logits = plain.feed_every([ids[p] for p in path])
+        paths = [path_to(leaf, parents) for leaf in {*range(len(ids))} - {*parents}]
+        plain = [Row(before.fork(), [ids[p] for p in path], every=True) for path in paths]
+        for path, row, logits in zip(paths, plain, llama_model.forward(plain), strict=True):
             assert (logits - output[path]).abs().max() < close
-            plain.close()
+            row.sequence.close()
         before.close()
         kept = path_to(data.draw(st.integers(-1, len(ids) - 1)), parents)
         sequence.keep(kept)
