@@ -372,7 +372,7 @@ class StaticSequence(Sequence):
     def _keep(self, path: list[int]) -> None:
         """Of a tree that was fed after the end, moves the columns of one path together."""
         if path and path != list(range(len(path))):
-                self.model._move(self.line, path, self.length)
+            self.model._move(self.line, path, self.length)
 
     def _fork(self) -> StaticSequence:
         model = self.model
