@@ -78,7 +78,7 @@ def panel(editor: Editor) -> Locator:
     panel = editor.page.get_by_role("complementary", name="Documents")
     if not panel.is_visible():
         editor.page.get_by_role("button", name="Documents", exact=True).click()
-        expect(panel).to_be_visible()
+        panel.locator(".dc-none:not([hidden]), .dc-list b").first.wait_for()
     return panel
 
 
@@ -88,6 +88,11 @@ def button(editor: Editor, name: str) -> Locator:
 
 def titles(editor: Editor, where: str = ".dc-list") -> list[str]:
     return panel(editor).locator(f"{where} b").all_text_contents()
+
+
+def lists(editor: Editor, *expected: str, where: str = ".dc-list") -> None:
+    """Waits until the panel lists these documents, in any order."""
+    editor.wait(lambda: sorted(titles(editor, where)) == sorted(expected), f"the list {expected}")
 
 
 def write_new(editor: Editor, text: str) -> None:
@@ -122,7 +127,7 @@ def test_a_reload_at_once_loses_nothing(editor: Editor) -> None:
     editor.write(STORY)
     editor.reload()
     assert editor.text == STORY
-    assert titles(editor) == [STORY]
+    lists(editor, STORY)
 
 
 def test_closing_the_tab_at_once_loses_nothing(tab: Callable[..., Editor]) -> None:
@@ -159,7 +164,7 @@ def test_clear_and_reload_loses_nothing(editor: Editor) -> None:
     editor.reload()
     assert editor.text == ""
     panel(editor).locator("summary").click()
-    assert titles(editor, ".dc-binned") == [STORY]
+    lists(editor, STORY, where=".dc-binned")
     button(editor, f"Put “{STORY}” back").click()
     editor.wait(lambda: STORY in titles(editor), "the text to be back")
 
@@ -174,9 +179,9 @@ def test_the_text_of_older_versions_becomes_a_document_once(
     )
     first.reload()
     assert first.text == STORY
-    assert sorted(titles(first)) == ["Dear Ms Hollis,", STORY]
+    lists(first, "Dear Ms Hollis,", STORY)
     first.reload()
-    assert len(titles(first)) == 2
+    first.wait(lambda: len(titles(first)) == 2, "two documents")
     assert first.page.evaluate("localStorage['polydraft.text']") is None
 
 
@@ -196,7 +201,7 @@ def test_a_text_that_cannot_be_saved_shows_a_notice(editor: Editor) -> None:
 def test_documents_have_titles_and_open_with_a_click(editor: Editor) -> None:
     write_new(editor, LETTER)
     write_new(editor, STORY)
-    assert titles(editor) == [STORY, "Dear Ms Hollis,"]
+    editor.wait(lambda: titles(editor) == [STORY, "Dear Ms Hollis,"], "the list in this order")
     expect(panel(editor).locator("[aria-current] b")).to_have_text(STORY)
     expect(panel(editor).locator("small").first).to_have_text("10 words · just now")
     panel(editor).get_by_text("Dear Ms Hollis,").click()
@@ -233,7 +238,7 @@ def test_a_document_can_be_renamed(editor: Editor, which: int) -> None:
     editor.press("Enter")
     editor.wait(lambda: titles(editor)[:1] == ["Storm"] or titles(editor)[1:] == ["Storm"], "the new title")
     editor.reload()
-    assert "Storm" in titles(editor)
+    editor.wait(lambda: "Storm" in titles(editor), "the new title")
     assert editor.text == STORY
 
 
@@ -255,10 +260,10 @@ def test_the_bin_keeps_a_document_and_undo_brings_it_back(editor: Editor) -> Non
     button_in.click()
     expect(editor.page.locator(".pd-toast")).to_contain_text(f"“{STORY}” is in the bin.")
     expect(editor.box).to_have_value("")
-    assert titles(editor) == ["Dear Ms Hollis,"]
+    editor.wait(lambda: titles(editor) == ["Dear Ms Hollis,"], "the list in this order")
     editor.page.locator(".pd-toast button").click()
     expect(editor.box).to_have_value(STORY)
-    assert titles(editor) == [STORY, "Dear Ms Hollis,"]
+    editor.wait(lambda: titles(editor) == [STORY, "Dear Ms Hollis,"], "the list in this order")
 
 
 def test_what_is_in_the_bin_is_deleted_only_by_a_second_click(editor: Editor) -> None:
@@ -272,14 +277,14 @@ def test_what_is_in_the_bin_is_deleted_only_by_a_second_click(editor: Editor) ->
     delete.click()
     sure = button(editor, "This cannot be undone. Delete?")
     expect(sure).to_be_visible()
-    assert len(titles(editor, ".dc-binned")) == 2
+    editor.wait(lambda: len(titles(editor, ".dc-binned")) == 2, "two documents")
     sure.click()
     editor.wait(lambda: titles(editor, ".dc-binned") == [STORY], "one deletion")
     button(editor, "Empty the bin").click()
     sure.click()
     expect(panel(editor).locator(".dc-bin")).to_be_hidden()
     editor.reload()
-    assert titles(editor) == ["Dear Ms Hollis,"]
+    editor.wait(lambda: titles(editor) == ["Dear Ms Hollis,"], "the list in this order")
 
 
 # ---------------------------------------------------------------- several tabs
@@ -315,7 +320,7 @@ def test_a_document_that_is_open_elsewhere_can_be_copied(tab: Callable[..., Edit
     two.write(" Otherwise.")
     saved(two)
     assert one.text == STORY
-    assert sorted(titles(two)) == [STORY, f"{STORY} (copy)"]
+    lists(two, STORY, f"{STORY} (copy)")
     expect(panel(two).locator("li", has_text="open in another tab")).to_have_count(1)
 
 
@@ -511,7 +516,7 @@ def test_a_file_dropped_onto_the_page_opens(editor: Editor) -> None:
     assert drawn == '"Drop to open"'
     editor.box.dispatch_event("drop", {"dataTransfer": transfer})
     expect(editor.box).to_have_value(LETTER)
-    assert titles(editor) == ["Letter", STORY]
+    editor.wait(lambda: titles(editor) == ["Letter", STORY], "the list in this order")
 
 
 def test_a_message_leaves_the_buttons_below_it_usable(editor: Editor) -> None:
@@ -543,7 +548,7 @@ def test_all_documents_as_one_file_come_back_in_another_browser(
         open_files(other, payload("All.json", data))
         expect(other.page.locator(".pd-toast")).to_contain_text("Added 3 documents.")
         other.wait(lambda: sorted(titles(other)) == ["Dear Ms Hollis,", STORY], "the documents")
-        assert titles(other, ".dc-binned") == ["Binned."]
+        lists(other, "Binned.", where=".dc-binned")
         panel(other).get_by_text(STORY).click()
         expect(other.box).to_have_value(STORY)
         other.press("Control+End")
