@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from typer.testing import CliRunner
 
 from app.bench import BENCHES, drafts, healing, keystroke, stillness, text
@@ -51,7 +53,25 @@ def test_the_shape_of_a_report() -> None:
             {"name": "nothing seen", "value": None, "target": "<= 6", "met": False},
         ],
     }
-    assert len(table(report)) == 2
+    assert len(table(report, Console(width=80))) == 2
+
+
+def test_a_wide_report_is_shown_whole_in_several_tables() -> None:
+    report = Report("wide")
+    for method in ("plain", "drafted [1]"):
+        report.rows.append({"T": 0.5, "method": method} | {f"figure_number_{n}": 100.0 + n for n in range(20)})
+    report.rows[1]["left out"] = "A long sentence that is broken into lines, because nothing else can be. " * 3
+    report.rows.append({"method": "cost", "tokens": 4, "ms": 7.25})
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(*table(report, console))
+    shown = console.export_text()
+    assert "…" not in shown
+    for n in range(20):
+        assert f"{100 + n}" in shown
+    assert "drafted [1]" in shown and "7.25" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+    columns = [[str(column.header) for column in made.columns] for made in table(report, console)]
+    assert all(each[:2] == ["T", "method"] for each in columns[:-1]) and columns[-1] == ["method", "tokens", "ms"]
 
 
 def test_rounds_are_interleaved_and_ratios_paired() -> None:

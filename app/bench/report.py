@@ -7,13 +7,15 @@ import math
 import operator
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
-from rich.console import Console, RenderableType
+from rich.console import Console
+from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from app.uses import Use
@@ -119,21 +121,81 @@ def _plain(value: Any) -> Any:
     return round(value, 4) if math.isfinite(value) else None
 
 
-def table(report: Report) -> list[RenderableType]:
-    """Returns the report as tables: the results, and the targets below them."""
-    columns = list(dict.fromkeys(key for row in report.rows for key in row))
-    seen = Table(title=report.name, title_justify="left")
-    for column in columns:
-        numeric = all(isinstance(row.get(column, 0), int | float) for row in report.rows)
-        seen.add_column(column.replace("_", " "), justify="right" if numeric else "left")
-    for row in report.rows:
-        seen.add_row(*(_shown(row.get(column)) for column in columns))
-    judged = Table(title="targets", title_justify="left")
-    for column in ("", "measured", "target", "met"):
-        judged.add_column(column, justify="right" if column == "measured" else "left")
-    for t in report.targets:
-        judged.add_row(t.name, _shown(t.value), t.target, "[green]yes[/]" if t.met else "[red]no[/]")
-    return [seen, judged] if report.targets else [seen]
+def table(report: Report, console: Console) -> list[Table]:
+    """Returns the results, in as many tables as the console's width needs, and a table of the targets."""
+    tables = list(_results(report, console))
+    if report.targets:
+        judged = Table(title="targets", title_justify="left")
+        for column in ("", "measured", "target", "met"):
+            judged.add_column(column, justify="right" if column == "measured" else "left")
+        for t in report.targets:
+            judged.add_row(t.name, _shown(t.value), t.target, "[green]yes[/]" if t.met else "[red]no[/]")
+        tables.append(judged)
+    return tables
+
+
+def _results(report: Report, console: Console) -> Iterator[Table]:
+    """Columns that are too many for the width go into further tables, beside the columns that name the rows."""
+    unlimited = console.options.update(max_width=10_000)
+    for rows in _alike(report.rows):
+        columns = _columns(rows)
+        names = _naming(columns, rows)
+        rest = [c for c in columns if c not in names]
+        while rest or names:
+            fitting = len(rest)
+            made = _result_table(report.name, rows, names, rest)
+            while fitting > 1 and Measurement.get(console, unlimited, made).maximum > console.width:
+                fitting -= 1
+                made = _result_table(report.name, rows, names, rest[:fitting])
+            yield made
+            rest = rest[fitting:]
+            if not rest:
+                break
+
+
+def _result_table(title: str, rows: list[dict[str, Any]], names: list[str], columns: list[str]) -> Table:
+    """The rows that have a value in any of the columns."""
+    made = Table(title=title, title_justify="left")
+    for column in names + columns:
+        numeric = all(isinstance(row.get(column, 0), int | float | None) for row in rows)
+        made.add_column(column.replace("_", "\n"), justify="right" if numeric else "left")
+    for row in rows:
+        if not columns or any(row.get(column) is not None for column in columns):
+            made.add_row(*(escape(_shown(row.get(column))) for column in names + columns))
+    return made
+
+
+def _alike(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """The rows, in groups that have half of their columns in common."""
+    groups: list[tuple[set[str], list[dict[str, Any]]]] = []
+    for row in rows:
+        for keys, group in groups:
+            if 2 * len(keys & row.keys()) >= min(len(keys), len(row)):
+                keys |= row.keys()
+                group.append(row)
+                break
+        else:
+            groups.append((set(row), [row]))
+    return [group for _, group in groups]
+
+
+def _columns(rows: list[dict[str, Any]]) -> list[str]:
+    """The keys of all rows. A key that only later rows have comes after the one that precedes it there."""
+    columns: list[str] = []
+    for row in rows:
+        at = 0
+        for key in row:
+            if key not in columns:
+                columns.insert(at, key)
+            at = columns.index(key) + 1
+    return columns
+
+
+def _naming(columns: list[str], rows: list[dict[str, Any]]) -> list[str]:
+    """The first columns, up to the last short text among the first five: they name the rows."""
+    first = [c for c in columns[:5] if all(len(_shown(row.get(c))) <= 30 for row in rows)]
+    texts = [n for n, c in enumerate(first, 1) if any(isinstance(row.get(c), str) for row in rows)]
+    return first[: max(texts, default=1)]
 
 
 def _shown(value: Any) -> str:
@@ -195,4 +257,5 @@ def show(report: Report, as_json: bool) -> None:
         json.dump(report.as_dict(), sys.stdout, ensure_ascii=False, indent=2)
         sys.stdout.write("\n")
     else:
-        Console().print(*table(report))
+        console = Console()
+        console.print(*table(report, console))
