@@ -219,7 +219,7 @@ def create_app(
                 fake.begun.append(body["n"])  # a request that is cancelled on its way never comes this far
                 async for line in fake.lines(body):
                     yield json.dumps(line).encode() + b"\n"
-            except asyncio.CancelledError:
+            except (asyncio.CancelledError, GeneratorExit):  # cancelled while it waited, or while a line was being sent
                 fake.stopped.append(body["n"])
                 raise
 
