@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import math
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -185,12 +187,17 @@ def test_rows_of_drafts() -> None:
 
 
 def test_percentiles_of_keystrokes() -> None:
-    counters = {"keys": 20, "requests": 10, "alongMs": [], "seconds": 6.0, "typed": 10.0}
-    times = {"firstMs": [20.0] * 9 + [90.0], "doneMs": [110.0, 121.0, 112.0], "fillMs": [101.0]}
-    report = keystroke.summary(counters | times, counters | {"seconds": 2.0, "requests": 3})
+    times = {
+        "firstMs": [20.0] * 9 + [90.0],
+        "doneMs": [110.0, 121.0, 112.0],
+        "fillMs": [101.0],
+        "alongMs": list[float](),
+    }
+    ours = keystroke.Typing(20, 10.0, 6.0, Counter(requests=10), times)
+    report = keystroke.summary(ours, keystroke.Typing(20, 10.0, 2.0, Counter(requests=3)))
     judged = [(t.value, t.met) for t in report.targets]
     assert judged == [(20.0, True), (112.0, True), (101.0, False), (pytest.approx(0.4), True)]
-    assert not keystroke.summary(counters | times | {"firstMs": []}).targets[0].met
+    assert not keystroke.summary(replace(ours, times=times | {"firstMs": []})).targets[0].met
 
 
 def test_stillness_counts_rows_vanishings_and_movements() -> None:

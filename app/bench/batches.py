@@ -16,7 +16,7 @@ from statistics import median
 
 from app.bench import text
 from app.bench.drafters import best_drafter
-from app.bench.report import BenchOptions, Report
+from app.bench.report import BenchOptions, Report, ReportRow
 from core.dice import Dice
 from core.models import LanguageModel, load_model
 from core.speculative import Drafter
@@ -115,9 +115,7 @@ def together(
     return run
 
 
-def row(
-    name: str, batch: int, most: int, runs: list[Generated], plain: list[Generated]
-) -> dict[str, str | int | float]:
+def row(name: str, batch: int, most: int, runs: list[Generated], plain: list[Generated]) -> ReportRow:
     """Returns one line of the table: medians over rounds, ratios within a round."""
     tau = runs[0].accept_length
     return {

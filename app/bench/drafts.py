@@ -7,13 +7,12 @@ superposed drafts, one greedy draft, k sampled sequences in one batch, k sampled
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report, Timings, interleaved
+from app.bench.report import BenchOptions, Report, ReportRow, Timings, interleaved
 from core.autocomplete import load_autocomplete
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence
@@ -72,7 +71,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     return report
 
 
-def rows(timings: Timings, backend: str) -> list[dict[str, Any]]:
+def rows(timings: Timings, backend: str) -> list[ReportRow]:
     return [
         {
             "backend": backend,

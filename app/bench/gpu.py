@@ -23,7 +23,7 @@ from torch import Tensor
 
 from app.bench import text
 from app.bench.lookups import Timed
-from app.bench.report import BenchOptions, Report, interleaved, percentile
+from app.bench.report import BenchOptions, Report, ReportRow, interleaved, number_in, percentile, text_in
 from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
 from core.drafting.candidates import likeliest
 from core.errors import BackendUnavailable
@@ -321,7 +321,8 @@ def _samplers(report: Report, model: TorchModel, options: BenchOptions, progress
         _row(report, model, f"{name}, V={vocabulary}, ms", timings.median(name) * 1000 / CALLS, synchronises=waits)
         if waits is not None:
             report.target(f"{model.name}: {name} synchronises", float(waits), "<= 0")
-    steps = [row["value"] for row in report.rows if row["model"] == model.name and ", k=1, ms" in row["what"]]
+    of_model = [row for row in report.rows if row["model"] == model.name]
+    steps = [number_in(row, "value") for row in of_model if ", k=1, ms" in text_in(row, "what")]
     if steps:
         difference = (timings.median("Top-W") - timings.median("top-p")) * 1000 / CALLS
         report.target(f"{model.name}: Top-W's overhead per token against top-p", difference / min(steps), "<= 0.01")
@@ -405,7 +406,7 @@ def _empty(device: torch.device) -> None:
 
 
 def _row(report: Report, model: TorchModel, what: str, value: float | None, **more: Any) -> None:
-    row: dict[str, Any] = {"model": model.name, "what": what}
+    row: ReportRow = {"model": model.name, "what": what}
     if value is not None:
         row["value"] = value
     report.rows.append(row | {key: x for key, x in more.items() if x is not None})

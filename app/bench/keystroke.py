@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 import sys
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -94,6 +96,23 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     return summary(ours, seldom, theirs)
 
 
+@dataclass
+class Typing:
+    """What a page counted while passages were typed.
+
+    Attributes:
+        typed: seconds of typing.
+        cpu: the server's CPU seconds meanwhile; 0 if they were not measured.
+        counts, times: increases of the page's counters, and the times in ms that it recorded, by name.
+    """
+
+    keys: int = 0
+    typed: float = 0.0
+    cpu: float = 0.0
+    counts: Counter[str] = field(default_factory=Counter[str])
+    times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+
 def passages(files: list[list[str]], count: int) -> list[tuple[str, str]]:
     """Pairs (existing text, typed text) of plain prose that every keyboard can type."""
     found: list[tuple[str, str]] = []
@@ -118,13 +137,13 @@ def type_at_rate(
     chosen: list[tuple[str, str]],
     progress: Callable[[str], None],
     server: int | None = None,
-) -> dict[str, Any]:
+) -> Typing:
     """Returns the increase of `window[name].counters` while the passages were typed at `RATE`.
 
     Args:
-        server: the process whose CPU `seconds` are counted, too, while keys are `typed`.
+        server: the process whose CPU seconds are counted, too, while keys are typed.
     """
-    seen: dict[str, Any] = {"keys": 0, "seconds": 0.0, "typed": 0.0}
+    seen = Typing()
     for number, (before, typed) in enumerate(chosen, 1):
         progress(f"{name}: typing passage {number} of {len(chosen)}")
         box.fill(before)
@@ -132,13 +151,15 @@ def type_at_rate(
         page.wait_for_timeout(SETTLE)
         earlier = page.evaluate(f"structuredClone({name}.counters)")
         spent = cpu_seconds(server)
-        seen["typed"] += press_at_rate(page, typed, RATE)
-        seen["seconds"] += cpu_seconds(server) - spent
+        seen.typed += press_at_rate(page, typed, RATE)
+        seen.cpu += cpu_seconds(server) - spent
         page.wait_for_timeout(SETTLE)
         for counter, value in page.evaluate(f"structuredClone({name}.counters)").items():
-            gained = value[len(earlier[counter]) :] if isinstance(value, list) else value - earlier[counter]
-            seen[counter] = seen[counter] + gained if counter in seen else gained
-        seen["keys"] += len(typed)
+            if isinstance(value, list):
+                seen.times[counter] += value[len(earlier[counter]) :]
+            else:
+                seen.counts[counter] += value - earlier[counter]
+        seen.keys += len(typed)
     return seen
 
 
@@ -159,7 +180,7 @@ def cpu_seconds(process: int | None) -> float:
     return times.user + times.system
 
 
-def summary(ours: dict[str, Any], seldom: dict[str, Any] | None = None, theirs: dict[str, Any] | None = None) -> Report:
+def summary(ours: Typing, seldom: Typing | None = None, theirs: Typing | None = None) -> Report:
     """Reports percentiles of the times that the pages recorded.
 
     Args:
@@ -169,34 +190,34 @@ def summary(ours: dict[str, Any], seldom: dict[str, Any] | None = None, theirs: 
     """
     report = Report("keystroke")
     lines = [
-        ("key to first draft, if none agreed", ours["firstMs"]),
-        ("key to the last freed row filled", ours["fillMs"]),
-        ("key to all drafts", ours["doneMs"]),
-        ("key to trimmed drafts", ours["alongMs"]),
+        ("key to first draft, if none agreed", ours.times["firstMs"]),
+        ("key to the last freed row filled", ours.times["fillMs"]),
+        ("key to all drafts", ours.times["doneMs"]),
+        ("key to trimmed drafts", ours.times["alongMs"]),
     ]
     if theirs is not None:
         lines += [
-            ("gr.Textbox: key to first draft", theirs["firstMs"]),
-            ("gr.Textbox: key to all drafts", theirs["doneMs"]),
+            ("gr.Textbox: key to first draft", theirs.times["firstMs"]),
+            ("gr.Textbox: key to all drafts", theirs.times["doneMs"]),
         ]
     for what, times in lines:
         shares = {f"p{p}_ms": percentile(times, p) for p in (50, 90, 99)}
         report.rows.append({"what": what, "count": len(times)} | shares)
-    report.rows.append({"what": "keys typed", "count": ours["keys"]})
-    report.rows.append({"what": "requests", "count": ours["requests"]})
+    report.rows.append({"what": "keys typed", "count": ours.keys})
+    report.rows.append({"what": "requests", "count": ours.counts["requests"]})
     core = share_of_a_core(ours)
     report.rows.append({"what": "server's share of a core while typing", "share": core})
-    report.target("p90 key to first draft, ms", percentile(ours["firstMs"], 90), "<= 60")
-    report.target("p50 key to all drafts, ms", percentile(ours["doneMs"], 50), "<= 120")
-    report.target("p90 filling a freed row, ms", percentile(ours["fillMs"], 90), "<= 100")
+    report.target("p90 key to first draft, ms", percentile(ours.times["firstMs"], 90), "<= 60")
+    report.target("p50 key to all drafts, ms", percentile(ours.times["doneMs"], 50), "<= 120")
+    report.target("p90 filling a freed row, ms", percentile(ours.times["fillMs"], 90), "<= 100")
     if seldom is not None:
         less = share_of_a_core(seldom)
         report.rows.append({"what": "the same, with requests only if no row agrees", "share": less})
-        report.rows.append({"what": "requests then", "count": seldom["requests"]})
+        report.rows.append({"what": "requests then", "count": seldom.counts["requests"]})
         report.target("additional share of a core for a request at every key", core - less, "<= 0.5")
     return report
 
 
-def share_of_a_core(counted: dict[str, Any]) -> float:
+def share_of_a_core(typing: Typing) -> float:
     """Returns the CPU seconds of the server per second of typing."""
-    return counted["seconds"] / counted["typed"] if counted["typed"] else float("nan")
+    return typing.cpu / typing.typed if typing.typed else float("nan")

@@ -21,7 +21,7 @@ from app.bench import ngram_peers
 from app.bench.child import COMMAND
 from app.bench.lookups import of_a_step
 from app.bench.ngram_peers import Peer
-from app.bench.report import BenchOptions, Report, interleaved
+from app.bench.report import BenchOptions, Report, ReportRow, interleaved
 from core.errors import PolydraftError
 from core.ngram import NgramStore
 from ngram_builder.readers import documents, expand
@@ -167,7 +167,7 @@ def _opening(path: Path) -> float:
     return median(taken)
 
 
-def _row(peer: Peer, things: int, us: float) -> dict[str, object]:
+def _row(peer: Peer, things: int, us: float) -> ReportRow:
     if peer.note:
         return {"store": peer.name, "note": peer.note}
     each = peer.bytes / things if peer.bytes > 0 else math.nan  # nan if it is too little to measure

@@ -8,7 +8,7 @@ response to the move's request has been drawn. The text does not change, so no p
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app.bench import keystroke, text
 from app.bench.child import running_app
@@ -79,8 +79,8 @@ def _moved(page: Page, rule: str, control: str, progress: Callable[[str], None])
 
 def summary(
     moved: dict[str, tuple[list[float], list[float]]],
-    closed: dict[str, Any],
-    opened: dict[str, Any],
+    closed: keystroke.Typing,
+    opened: keystroke.Typing,
     charts: list[float],
     frames: list[float],
 ) -> Report:
@@ -90,8 +90,8 @@ def summary(
     for rule, (chart, drafts) in moved.items():
         lines += [(f"{rule}: slider to chart", chart), (f"{rule}: slider to drafts", drafts)]
     lines += [
-        ("typing, closed: key to first draft", closed["firstMs"]),
-        ("typing, open: key to first draft", opened["firstMs"]),
+        ("typing, closed: key to first draft", closed.times["firstMs"]),
+        ("typing, open: key to first draft", opened.times["firstMs"]),
         ("typing, open: chart request to chart drawn", charts),
         ("typing, open: from one frame to the next", frames),
     ]

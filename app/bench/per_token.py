@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from statistics import fmean, median
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report
+from app.bench.report import BenchOptions, Report, ReportRow, number_in
 from core.autocomplete import load_autocomplete
 from core.controls import PRESETS
 from core.models import LanguageModel
@@ -45,7 +45,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
                 taken[name].append(ms_per_token(model, rules[name], prefix, number))
         report.rows += [row(t, name, taken) for name in RULES]
     model.close()
-    overheads = [float(one["over_top_p_percent"]) for one in report.rows if one["rule"] == OURS]
+    overheads = [number_in(one, "over_top_p_percent") for one in report.rows if one["rule"] == OURS]
     report.target(f"{OURS}: more time per token than {BASE}, %", fmean(overheads), "<= 5.4")
     return report
 
@@ -66,7 +66,7 @@ def ms_per_token(model: LanguageModel, rule: Rule, prefix: list[int], seed: int,
     return 1000 * (time.perf_counter() - began) / count
 
 
-def row(t: float, name: str, taken: Mapping[str, list[float]]) -> dict[str, str | int | float]:
+def row(t: float, name: str, taken: Mapping[str, list[float]]) -> ReportRow:
     """Returns the median time of a rule, and the medians of its overhead at the same places, in percent."""
 
     def over(other: str) -> float:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.console import Console
 from rich.markup import escape
@@ -21,6 +21,26 @@ from rich.table import Table
 from app.uses import Use
 from core.errors import InputError
 from core.options import Backend, Precision
+
+Figure = str | float | None  # int and bool are floats to a type checker
+ReportRow = dict[str, Figure]
+
+
+def number_in(row: ReportRow, key: str) -> float:
+    """Returns a number of a row. Raises TypeError if it is none."""
+    value = row[key]
+    if not isinstance(value, int | float):
+        raise TypeError(f"{key} is {value!r}, not a number.")
+    return value
+
+
+def text_in(row: ReportRow, key: str) -> str:
+    """Returns a text of a row. Raises TypeError if it is none."""
+    value = row[key]
+    if not isinstance(value, str):
+        raise TypeError(f"{key} is {value!r}, not a text.")
+    return value
+
 
 _COMPARE = {"<=": operator.le, ">=": operator.ge}
 
@@ -100,13 +120,13 @@ class Report:
     """One measurement: `rows` are the results, one flat dict each; `targets` compare some of them with bounds."""
 
     name: str
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    rows: list[ReportRow] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
 
     def target(self, name: str, value: float, target: str) -> None:
         self.targets.append(Target(name, value, target))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         return {
             "name": self.name,
             "rows": [{key: _plain(value) for key, value in row.items()} for row in self.rows],
@@ -114,7 +134,7 @@ class Report:
         }
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Figure) -> Figure:
     """Returns a value that JSON can represent."""
     if not isinstance(value, float):
         return value
@@ -153,7 +173,7 @@ def _results(report: Report, console: Console) -> Iterator[Table]:
                 break
 
 
-def _result_table(title: str, rows: list[dict[str, Any]], names: list[str], columns: list[str]) -> Table:
+def _result_table(title: str, rows: list[ReportRow], names: list[str], columns: list[str]) -> Table:
     """The rows that have a value in any of the columns."""
     made = Table(title=title, title_justify="left")
     for column in names + columns:
@@ -165,9 +185,9 @@ def _result_table(title: str, rows: list[dict[str, Any]], names: list[str], colu
     return made
 
 
-def _alike(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+def _alike(rows: list[ReportRow]) -> list[list[ReportRow]]:
     """The rows, in groups that have half of their columns in common."""
-    groups: list[tuple[set[str], list[dict[str, Any]]]] = []
+    groups: list[tuple[set[str], list[ReportRow]]] = []
     for row in rows:
         for keys, group in groups:
             if 2 * len(keys & row.keys()) >= min(len(keys), len(row)):
@@ -179,7 +199,7 @@ def _alike(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
     return [group for _, group in groups]
 
 
-def _columns(rows: list[dict[str, Any]]) -> list[str]:
+def _columns(rows: list[ReportRow]) -> list[str]:
     """The keys of all rows. A key that only later rows have comes after the one that precedes it there."""
     columns: list[str] = []
     for row in rows:
@@ -191,14 +211,14 @@ def _columns(rows: list[dict[str, Any]]) -> list[str]:
     return columns
 
 
-def _naming(columns: list[str], rows: list[dict[str, Any]]) -> list[str]:
+def _naming(columns: list[str], rows: list[ReportRow]) -> list[str]:
     """The first columns, up to the last short text among the first five: they name the rows."""
     first = [c for c in columns[:5] if all(len(_shown(row.get(c))) <= 30 for row in rows)]
     texts = [n for n, c in enumerate(first, 1) if any(isinstance(row.get(c), str) for row in rows)]
     return first[: max(texts, default=1)]
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Figure) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)

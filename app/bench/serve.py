@@ -22,7 +22,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -30,7 +29,7 @@ from app.access import token
 from app.bench import text
 from app.bench.child import COMMAND, Child, free_port, running
 from app.bench.editors import Answered, Bodies, Editor
-from app.bench.report import BenchOptions, Report, percentile
+from app.bench.report import BenchOptions, Report, ReportRow, number_in, percentile
 from app.bench.typists import Server
 from core.errors import InputError, PolydraftError, last_line
 from core.models.load import default_model_path, locate
@@ -79,7 +78,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
                 progress(f"{server.name}, {clients} clients")
                 row = measured(server, words, clients, seconds)
                 report.rows.append(row)
-                goodput[server.name, clients] = row["goodput_per_s"]
+                goodput[server.name, clients] = number_in(row, "goodput_per_s")
     for peer in servers[1:]:
         if (ours.name, JUDGED) in goodput:
             least = 1 / seconds  # the goodput of one key in the whole run, if the peer has none in time
@@ -88,7 +87,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     return report
 
 
-def measured(server: Contestant, words: str, clients: int, seconds: float) -> dict[str, Any]:
+def measured(server: Contestant, words: str, clients: int, seconds: float) -> ReportRow:
     """Returns the row of one server with so many clients."""
     before = server.counts() if server.counts else {}
     typed = Answered()
@@ -104,7 +103,7 @@ def measured(server: Contestant, words: str, clients: int, seconds: float) -> di
     else:
         computed, dropped = typed.received, typed.late
     first = [key for key in typed.keys if key is not None]
-    row: dict[str, Any] = {"server": server.name, "clients": clients, "keys": len(typed.keys)}
+    row: ReportRow = {"server": server.name, "clients": clients, "keys": len(typed.keys)}
     row |= {"goodput_per_s": typed.good / seconds, "keys_in_time": typed.good / max(len(typed.keys), 1)}
     row |= {"keys_with_a_draft": len(first) / max(len(typed.keys), 1)}
     row |= {f"wait_p{p}_ms": 1000 * percentile(typed.waits, p) for p in (50, 95, 99)}
@@ -153,8 +152,8 @@ def llama_server() -> Iterator[Contestant]:
     with running(command, port) as child:
         child.wait(lambda: child.get("/v1/models") is not None)
 
-        def bodies(prompt: str) -> list[dict[str, Any]]:
-            body = {"prompt": prompt, "max_tokens": TOKENS, "stream": True, "temperature": 0.8}
+        def bodies(prompt: str) -> list[dict[str, object]]:
+            body: dict[str, object] = {"prompt": prompt, "max_tokens": TOKENS, "stream": True, "temperature": 0.8}
             return [body | {"seed": seed} for seed in range(N)]
 
         yield Contestant("llama-cpp-python", child, bodies)

@@ -13,12 +13,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, median, stdev
-from typing import Any
 
 import numpy as np
 
 from app.bench.drafters import eagle3
-from app.bench.report import BenchOptions, Report
+from app.bench.report import BenchOptions, Report, ReportRow
 from app.evals import plots
 from app.evals.prompts import prompts
 from app.evals.verified import logprobs
@@ -118,7 +117,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     return report
 
 
-def costs(curve: CostCurve) -> list[dict[str, Any]]:
+def costs(curve: CostCurve) -> list[ReportRow]:
     """Returns the cost curve as t(n) = α_t + n·β_t(n): α_t, the time of a pass that does not depend on n, is fitted by
     least squares of the relative error, and β_t(n) is the rest for each token."""
     n, ms = np.array(curve.sizes, dtype=float), np.array(curve.ms)
@@ -201,7 +200,7 @@ def off_cost(method: SpeculativeMethod, plain: SpeculativeMethod) -> float | Non
     return 100 * (median(ratios) - 1)
 
 
-def table(kinds: Sequence[str], made: Sequence[SpeculativeMethod]) -> list[dict[str, Any]]:
+def table(kinds: Sequence[str], made: Sequence[SpeculativeMethod]) -> list[ReportRow]:
     """Returns the rows of all methods, by kind of prompt and over all prompts, and another row for the best α of
     pruning by depth."""
     rows = [row(kind, method, made[0]) for kind in (*kinds, ALL) for method in made]
@@ -256,7 +255,7 @@ def _sweep(
         options.plots.write_text(plots.page(drawn), encoding="utf-8")
 
 
-def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> dict[str, Any]:
+def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> ReportRow:
     """Returns one line of the paper's Tables 1, 2 and 4."""
     statistics = _statistics(method, kind)
     lengths = [s.accept_length for s in statistics if s.cycles]  # an answer of one token takes no cycle

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow, number_in, text_in
 from app.evals.options import EvalOptions
 from app.evals.plots import heat, lines, page, series
 from app.evals.scores import half_interval
@@ -22,6 +22,7 @@ from app.evals.templated import KINDS, Question, questions
 from core.autocomplete import load_autocomplete
 from core.controls import PRESETS
 from core.modes import draft
+from core.options import Value
 
 QUESTIONS = 16  # per kind
 N = 8
@@ -31,12 +32,14 @@ SIGMAS = (0.3, 0.5, 0.8, 1.3, 2.0, 3.0)  # n of Top-nσ, beside its default
 NEVER = frozenset[int]()  # no token ends an answer
 
 
-def settings() -> dict[str, tuple[str, dict[str, Any]]]:
+def settings() -> dict[str, tuple[str, dict[str, Value]]]:
     """Rules by the names in the table: the rule's name and its values."""
     paper = next(preset for preset in PRESETS if preset.name == "Top-W, the paper's")
-    found: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")}
+    found: dict[str, tuple[str, dict[str, Value]]] = {name: (name, {}) for name in ("none", "top-p", "min-p", "top-h")}
     found |= {"top-n-sigma": ("top-n-sigma", {}), "top-w": ("top-w", {}), paper.name: ("top-w", dict(paper.values))}
-    return found | {f"n = {n:g}": ("top-n-sigma", {"n": n}) for n in SIGMAS}
+    for n in SIGMAS:
+        found[f"n = {n:g}"] = ("top-n-sigma", {"n": n})
+    return found
 
 
 def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
@@ -71,9 +74,7 @@ def answer_of(text: str) -> str:
     return found[1] if found else ""
 
 
-def row(
-    kind: str, rule: str, temperature: float, sample: list[Question], answers: list[list[str]]
-) -> dict[str, str | int | float]:
+def row(kind: str, rule: str, temperature: float, sample: list[Question], answers: list[list[str]]) -> ReportRow:
     """Returns one line of the table. `answers[i]` are the answers to `sample[i]`."""
     shares = [fmean(text == question.answer for text in found) for question, found in zip(sample, answers, strict=True)]
     ballots = [Counter(found).most_common(1)[0][0] for found in answers]
@@ -93,10 +94,14 @@ def plots(report: Report) -> str:
     charts = []
     for kind in KINDS:
         rows = [r for r in report.rows if r["kind"] == kind and r["rule"] != "greedy"]
-        rules = [r for r in rows if not r["rule"].startswith("n =")]
+        rules = [r for r in rows if not text_in(r, "rule").startswith("n =")]
         for figure in ("exact_match", "majority"):
             title = f"{kind}: {figure.replace('_', ' ')}"
             charts.append(lines(title, "temperature", series(rules, "rule", "T", figure)))
-        of_n = {(float(r["rule"][4:]), r["T"]): r["exact_match"] for r in rows if r["rule"].startswith("n =")}
+        of_n = {
+            (float(text_in(r, "rule")[4:]), number_in(r, "T")): number_in(r, "exact_match")
+            for r in rows
+            if text_in(r, "rule").startswith("n =")
+        }
         charts.append(heat(f"{kind}: exact match of Top-nσ", "n", "T", of_n))
     return page(charts, across=3)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from statistics import fmean
 
 from app.bench.drafters import best_drafter
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow
 from app.evals.answers import answer_of
 from app.evals.options import EvalOptions
 from app.evals.scores import half_interval
@@ -80,9 +80,7 @@ def answered(
     return fmean(right), counts
 
 
-def row(
-    kind: str, drafter: str, name: str, shares: dict[str, list[float]], counts: list[Statistics]
-) -> dict[str, str | int | float]:
+def row(kind: str, drafter: str, name: str, shares: dict[str, list[float]], counts: list[Statistics]) -> ReportRow:
     """Returns one line of the table. `shares[name]` are the shares of correct answers, by question."""
     apart = [ours - theirs for ours, theirs in zip(shares[name], shares[LOSSLESS], strict=True)]
     tokens = sum(s.tokens for s in counts)

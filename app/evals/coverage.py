@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import fmean
 
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow, number_in, text_in
 from app.evals.methods import SHIPPED, Method, by_the_paper, methods, nucleus, superposed
 from app.evals.options import EvalOptions
 from app.evals.plots import lines, page
@@ -82,12 +82,12 @@ def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: 
     return found
 
 
-def _precision(kind: str, method: str, found: list[list[bool]]) -> dict[str, str | int | float]:
+def _precision(kind: str, method: str, found: list[list[bool]]) -> ReportRow:
     figures = {f"P@{k}": fmean(any(each[:k]) for each in found) for k in KS}
     return {"kind": kind, "method": method, "questions": len(found)} | figures
 
 
-def _coverage(kind: str, method: str, found: list[list[bool]]) -> dict[str, str | int | float]:
+def _coverage(kind: str, method: str, found: list[list[bool]]) -> ReportRow:
     figures = {f"n={n}": fmean(any(each[:n]) for each in found) for n in BUDGETS}
     return {"kind": kind, "method": method, "questions": len(found)} | figures
 
@@ -97,8 +97,9 @@ def plots(report: Report) -> str:
     charts = []
     for kind in KINDS:
         for prefix, x_label in (("P@", "k"), ("n=", "n")):
-            of_kind = {row["method"]: row for row in report.rows if row["kind"] == kind and f"{prefix}1" in row}
+            rows = [row for row in report.rows if row["kind"] == kind and f"{prefix}1" in row]
+            of_kind = {text_in(row, "method"): row for row in rows}
             columns = [name for name in next(iter(of_kind.values())) if name.startswith(prefix)]
-            drawn = {method: [(int(c[2:]), row[c]) for c in columns] for method, row in of_kind.items()}
+            drawn = {method: [(int(c[2:]), number_in(row, c)) for c in columns] for method, row in of_kind.items()}
             charts.append(lines(f"{kind}: share with a correct draft", x_label, drawn))
     return page(charts)

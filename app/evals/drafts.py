@@ -13,10 +13,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean, median
-from typing import Any
 
 from app.bench import text
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow, number_in, text_in
 from app.bench.text import words as places_of
 from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, Going, NamedMethod, methods
 from app.evals.options import LENGTH, PREFIX, EvalOptions, places, texts
@@ -75,9 +74,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     return report
 
 
-def inside_words(
-    autocomplete: Autocomplete, options: EvalOptions, progress: Callable[[str], None]
-) -> list[dict[str, Any]]:
+def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Callable[[str], None]) -> list[ReportRow]:
     """Returns rows for places inside a word of which 1 to 4 letters are typed: the number of following characters in
     the best draft, and how often one draft restores the word, with the page's settings except for forks. More drafts
     than the page's most are omitted."""
@@ -146,7 +143,7 @@ def judged(results: Results) -> Report:
     measured = {k for _, ngrams, k in results if ngrams}  # the targets are with n-grams
 
     def match(method: str, ngrams: bool, k: int) -> float:
-        return summary(results[method, ngrams, k])["match"]
+        return number_in(summary(results[method, ngrams, k]), "match")
 
     def slower(one: str, other: str, k: int) -> float:
         """Returns the median over places of the ratio of two times at the same place, both with n-grams."""
@@ -171,19 +168,19 @@ def plots(report: Report) -> str:
     more than two k, the perplexity of the best draft against k (Superposed Decoding, Figure 9)."""
     charts = []
     timed = [row for row in report.rows if "ms" in row]
-    for k in sorted({row["k"] for row in timed}):
+    for k in sorted({number_in(row, "k") for row in timed}):
         groups: dict[str, list[PlotPoint]] = {}
         for row in timed:
             if row["kind"] != timed[-1]["kind"] or row["k"] != k:
                 continue
-            name, label = row["method"].replace("superposed, the ", "the "), ""
+            name, label = text_in(row, "method").replace("superposed, the ", "the "), ""
             for setting in (", r=", "forks="):  # one line for all its values
                 before, found, value = name.partition(setting)
                 if found:
                     name, label = f"{before}{setting.replace('=', ' = ')}…", value
-            point = PlotPoint(row["ms"], row["match"], label, filled=row["ngrams"] == "yes")
+            point = PlotPoint(number_in(row, "ms"), number_in(row, "match"), label, filled=row["ngrams"] == "yes")
             groups.setdefault(name, []).append(point)
-        charts.append(scatter(f"Tokens that match, best of {k} drafts", "ms for the drafts", groups))
+        charts.append(scatter(f"Tokens that match, best of {k:g} drafts", "ms for the drafts", groups))
     if len({row["k"] for row in timed}) > 2:
         compared = [
             row for row in timed if row["kind"] == timed[-1]["kind"] and (row["method"], row["ngrams"]) in JUDGED

@@ -23,7 +23,7 @@ from statistics import fmean
 from typing import Any
 
 from app.bench import text as own_text
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow
 from app.evals.options import EvalOptions
 from app.evals.scores import half_interval
 from app.settings import DraftSettings
@@ -145,7 +145,7 @@ def _cut(autocomplete: Autocomplete, draft: TextDraft, tokens: int) -> str:
     return tokenizer.decode(tokenizer.encode(draft.text)[:tokens]).rstrip("\ufffd")
 
 
-def _row(places: str, k: int, answers: Sequence[CaseScore]) -> dict[str, Any]:
+def _row(places: str, k: int, answers: Sequence[CaseScore]) -> ReportRow:
     insert = [a for a in answers if a.case.acceptable]
     cut = [acceptable(a.cut, a.case.acceptable) for a in insert]
     best = [at_best_cut(a.drafts[:1], a.case.acceptable) for a in insert]

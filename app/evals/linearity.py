@@ -23,9 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow, number_in, text_in
 from app.evals.options import EvalOptions, Place, places, texts
-from app.evals.plots import lines, page
+from app.evals.plots import lines, page, points
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence, load_model
 
@@ -136,7 +136,7 @@ def _of_layers(model: LanguageModel, mixed: Sequence, own: list[Sequence], gamma
     return cosine_similarity(states[0], of_drafts, dim=1)
 
 
-def _row(drafts: str, step: int, where: str, cosines: list[float]) -> dict[str, str | int | float]:
+def _row(drafts: str, step: int, where: str, cosines: list[float]) -> ReportRow:
     return {
         "drafts": drafts,
         "step": step,
@@ -152,14 +152,16 @@ def plots(report: Report) -> str:
     16)."""
     logits = [row for row in report.rows if row["where"] == "logits"]
     charts = [
-        lines(label, "step", {name: [(r["step"], r[key]) for r in logits if r["drafts"] == name] for name in SEARCHES})
+        lines(label, "step", {n: points((r for r in logits if r["drafts"] == n), "step", key) for n in SEARCHES})
         for label, key in (("Cosine of the logits", "cosine"), ("Agreement", "agreement"))
     ]
     for name in SEARCHES:
         series: dict[str, list[tuple[float, float]]] = {}
         for row in report.rows:
             if row["drafts"] == name and row["where"] != "logits":
-                series.setdefault(f"step {row['step']}", []).append((int(row["where"].split()[1]), row["cosine"]))
+                series.setdefault(f"step {row['step']}", []).append(
+                    (int(text_in(row, "where").split()[1]), number_in(row, "cosine"))
+                )
         if series:
             charts.append(lines(f"Cosine of each layer's input, {name}", "layer", series))
     return page(charts)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol, TypedDict, Unpack, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from app.settings import DraftSettings
 from core.controls import PAPER_METHOD
+from core.drafting.drafts import SuperposeOptions
 from core.models import Row, Sequence
 from core.ngram import Interpolation, NgramStore
 from core.superposed import superpose
@@ -104,15 +105,31 @@ def methods(base: NgramStore | None, rule: Interpolation | None, exact_steps: ra
     return found
 
 
+class OfOurs(TypedDict, total=False):
+    """Further fields of `core.drafting.drafts.Options` for our method."""
+
+    end_below: float
+    min_branch: float
+    reset_every: int | None
+
+
+class OfThePaper(TypedDict, total=False):
+    """Fields of `core.drafting.drafts.Options` that differ from the paper's values."""
+
+    alpha: float | None
+    tau: float
+    reset_every: int | None
+
+
 def superposed(
-    rule: Interpolation | None, r: int | None = None, one: bool = False, forks: int = 0, **changes: Any
+    rule: Interpolation | None, r: int | None = None, one: bool = False, forks: int = 0, **changes: Unpack[OfOurs]
 ) -> Method:
     """Returns our method. With r = length - 1 every draft is independent, which is branching greedy; with one draft it
-    is greedy. `changes`: further fields of `core.drafting.drafts.Options`."""
+    is greedy."""
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         steps = length - 1 if r is None else r
-        options: dict[str, Any] = {"ngrams": rule, "exact_steps": steps, "forks": forks, **changes}
+        options: SuperposeOptions = {"stop_ids": NEVER, "ngrams": rule, "exact_steps": steps, "forks": forks, **changes}
         if one:
             options["candidates"] = 3 * k  # as many as for the other methods
         return _superposed(sequence, prefix, 1 if one else k, length, going, options)
@@ -120,10 +137,9 @@ def superposed(
     return draft
 
 
-def by_the_paper(ngrams: NgramStore | Interpolation | None, **changes: Any) -> Method:
-    """Returns Superposed Decoding as in its paper. `changes`: fields of `core.drafting.drafts.Options`, such as α and
-    τ."""
-    options: dict[str, Any] = {**PAPER_METHOD, "ngrams": ngrams, **changes}
+def by_the_paper(ngrams: NgramStore | Interpolation | None, **changes: Unpack[OfThePaper]) -> Method:
+    """Returns Superposed Decoding as in its paper, except for `changes`."""
+    options: SuperposeOptions = {**cast(SuperposeOptions, PAPER_METHOD), "stop_ids": NEVER, "ngrams": ngrams, **changes}
 
     def draft(sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end) -> list[list[int]]:
         return _superposed(sequence, prefix, k, length, going, options)
@@ -132,9 +148,9 @@ def by_the_paper(ngrams: NgramStore | Interpolation | None, **changes: Any) -> M
 
 
 def _superposed(
-    sequence: Sequence, prefix: list[int], k: int, length: int, going: Going, options: dict[str, Any]
+    sequence: Sequence, prefix: list[int], k: int, length: int, going: Going, options: SuperposeOptions
 ) -> list[list[int]]:
-    growing = superpose(sequence.model, prefix, k, length, sequence=sequence, stop_ids=NEVER, **options)
+    growing = superpose(sequence.model, prefix, k, length, sequence=sequence, **options)
     with closing(growing):
         last = next(growing)
         while not (last.settled and not going(last.ids)) and not last.done:

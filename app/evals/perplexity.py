@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable
 from statistics import fmean, stdev
 
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow, number_in, text_in
 from app.evals.methods import SHIPPED, Going, Method, by_the_paper, methods, nucleus, superposed, to_the_end
 from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.plots import heat, page
@@ -116,11 +116,11 @@ def perplexity(sequence: Sequence, before: list[int], ids: list[int]) -> float:
     return math.exp(-fmean(logprobs(sequence, before, ids)))
 
 
-def row(method: str, found: list[list[float]]) -> dict[str, str | int | float]:
+def row(method: str, found: list[list[float]]) -> ReportRow:
     """Returns a row of the table from each place's perplexities in the order of the drafts. Places without drafts are
     left out."""
     found = [of_place for of_place in found if of_place]
-    columns: dict[str, str | int | float] = {"method": method, "places": len(found)}
+    columns: ReportRow = {"method": method, "places": len(found)}
     for n in range(K):
         of_draft = [of_place[n] for of_place in found if len(of_place) > n]
         columns[f"draft_{n + 1}"] = fmean(of_draft) if of_draft else math.nan
@@ -142,7 +142,7 @@ def plots(report: Report) -> str:
                 f"perplexity, {figure} of {K}",
                 "τ",
                 "α",
-                {GRID[r["method"]]: r[figure] for r in report.rows if r["method"] in GRID},
+                {GRID[text_in(r, "method")]: number_in(r, figure) for r in report.rows if r["method"] in GRID},
             )
             for figure in ("average", "best")
         ]

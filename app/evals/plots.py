@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+
+from app.bench.report import ReportRow, number_in
 
 WIDE, HIGH = 540, 300  # of one chart
 LEFT, RIGHT, TOP, BOTTOM = 52, 208, 34, 40
@@ -50,11 +51,16 @@ class _Axes:
         return [*parts, f'<text x="{middle}" y="{HIGH - 8}" text-anchor="middle">{escape(x_label)}</text>']
 
 
-def series(rows: Iterable[Mapping[str, Any]], name: str, x: str, y: str) -> Series:
+def points(rows: Iterable[ReportRow], x: str, y: str) -> list[tuple[float, float]]:
+    """Returns the points in columns `x` and `y` of a table."""
+    return [(number_in(row, x), number_in(row, y)) for row in rows]
+
+
+def series(rows: Iterable[ReportRow], name: str, x: str, y: str) -> Series:
     """Returns the points in columns `x` and `y` of a table, by the value in its column `name`, in the order of rows."""
     found: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
-        found.setdefault(row[name], []).append((row[x], row[y]))
+        found.setdefault(str(row[name]), []).append((number_in(row, x), number_in(row, y)))
     return found
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from statistics import fmean
 
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow
 from app.evals.methods import SHIPPED, Method, by_the_paper, nucleus, superposed
 from app.evals.options import EvalOptions, places, texts
 from app.evals.plots import lines, page, series
@@ -80,9 +80,9 @@ def unique(ids: list[int], n: int) -> float:
     return len(set(grams)) / len(grams) if grams else 1.0
 
 
-def _row(method: str, length: int, groups: list[list[list[int]]]) -> dict[str, str | int | float]:
+def _row(method: str, length: int, groups: list[list[list[int]]]) -> ReportRow:
     """Returns the figures of each place's drafts, which have `length` tokens."""
-    row: dict[str, str | int | float] = {"method": method, "length": length, "places": len(groups)}
+    row: ReportRow = {"method": method, "length": length, "places": len(groups)}
     for n in (1, 2, 3):
         shares = [fmean(unique(draft, n) for draft in drafts) for drafts in groups]
         row |= {f"unique_{n}": fmean(shares)} | ({f"unique_{n}_ci": half_interval(shares)} if n == 1 else {})

@@ -14,20 +14,20 @@ import math
 from collections import Counter
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report
+from app.bench.report import BenchOptions, Report, number_in
 from app.evals.plots import lines, page, series
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import CATALOG, PRESETS
 from core.errors import InputError
 from core.models import Sequence
 from core.modes import draft
+from core.options import Value
 from core.samplers import Mirostat, Rule
 
 RUNS = 30  # texts
@@ -72,7 +72,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
         means["kept"] = float(np.median([one["kept"] for one in found]))
         report.rows.append({"rule": key[0], "T": key[1]} | means | _variety(drawn[key]))
     for name in ("top-n-sigma", "top-w (the paper's)", "top-w (ours)", "top-p", "min-p"):
-        prefix = {row["T"]: row["prefix"] for row in report.rows if row["rule"] == name}
+        prefix = {row["T"]: number_in(row, "prefix") for row in report.rows if row["rule"] == name}
         # The claim concerns the papers' rules; the others are listed for comparison.
         bound = ">= 0.9" if name.startswith(("top-n", "top-w")) else "<= 0.9"
         report.target(f"{name}: prefix at T = 3 / at T = 1", prefix[3.0] / max(prefix[1.0], 1e-9), bound)
@@ -125,9 +125,9 @@ def plots(report: Report) -> str:
     )
 
 
-def _settings() -> dict[str, tuple[str, dict[str, Any]]]:
+def _settings() -> dict[str, tuple[str, dict[str, Value]]]:
     """Returns every rule with its defaults, and Top-W's presets."""
-    found: dict[str, tuple[str, dict[str, Any]]] = {n: (n, {}) for n in CATALOG if n not in ("greedy", "top-w")}
+    found: dict[str, tuple[str, dict[str, Value]]] = {n: (n, {}) for n in CATALOG if n not in ("greedy", "top-w")}
     found["top-k"] = ("top-k", {"top_k": 20})
     found["top-w (the paper's)"] = ("top-w", dict(next(p for p in PRESETS if p.name == "Top-W, the paper's").values))
     found["top-w (ours)"] = ("top-w", {})

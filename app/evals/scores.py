@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
-from typing import Any
 
+from app.bench.report import ReportRow
 from core.models import Tokenizer
 from core.models.base import common
 
@@ -43,7 +43,7 @@ def scored(
     return Score(kind, match, characters, 1 - distinct / max(len(drafts), 1) if whole else math.nan, ms)
 
 
-def summary(scores: Sequence[Score], exact: range = EXACT) -> dict[str, Any]:
+def summary(scores: Sequence[Score], exact: range = EXACT) -> ReportRow:
     """Means over sets of drafts; `match_ci` is half of the mean's 95 % confidence interval. Duplicates are those of the
     complete drafts, ms the median of the timed ones, `perplexity` the mean of the best drafts'."""
     matches = [score.match for score in scores]

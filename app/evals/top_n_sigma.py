@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from statistics import fmean
-from typing import Any
 
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report
-from app.evals.plots import lines, page
+from app.bench.report import BenchOptions, Report, ReportRow
+from app.evals.plots import lines, page, points
 from app.evals.positions import RUN, positions
 from app.evals.scores import half_interval
 from core.models import load_model
@@ -36,7 +35,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     return Report("eval top-n-sigma", [*spread(logits), *nuclei(logits), *along(logits[:RUN], best)])
 
 
-def spread(logits: Tensor) -> list[dict[str, Any]]:
+def spread(logits: Tensor) -> list[ReportRow]:
     """Returns the share of logits (n, V) in each interval of one σ from μ, up to the greatest (Figure 2)."""
     z = ((logits - logits.mean(1, keepdim=True)) / logits.std(1, keepdim=True)).floor().int().flatten()
     values, counts = z.unique(return_counts=True)
@@ -44,9 +43,9 @@ def spread(logits: Tensor) -> list[dict[str, Any]]:
     return [{"figure": 2, "sigmas": value, "share": count / len(z)} for value, count in found]
 
 
-def nuclei(logits: Tensor) -> list[dict[str, Any]]:
+def nuclei(logits: Tensor) -> list[ReportRow]:
     """Returns means of BOUNDS over the rows of logits (n, V), for each p of MASSES (Figure 3)."""
-    rows: list[dict[str, Any]] = []
+    rows: list[ReportRow] = []
     ordered = logits.double().sort(descending=True).values
     mass = ordered.softmax(1).cumsum(1)
     mu, sigma, top = ordered.mean(1), ordered.std(1), ordered[:, 0]
@@ -54,7 +53,7 @@ def nuclei(logits: Tensor) -> list[dict[str, Any]]:
         last = (mass < p).sum(1).clamp(max=ordered.shape[1] - 2)  # place of the least token inside
         inside, outside = (ordered.gather(1, (last + n)[:, None])[:, 0] for n in (0, 1))
         values = (inside - mu, outside - mu, top - inside, top - outside)
-        row: dict[str, Any] = {"figure": 3, "p": p, "positions": len(logits)}
+        row: ReportRow = {"figure": 3, "p": p, "positions": len(logits)}
         for name, value in zip(BOUNDS, values, strict=True):
             found = (value / sigma).tolist()
             row |= {name: fmean(found), f"{name} ci": half_interval(found)}
@@ -62,7 +61,7 @@ def nuclei(logits: Tensor) -> list[dict[str, Any]]:
     return rows
 
 
-def along(logits: Tensor, best: list[str]) -> list[dict[str, Any]]:
+def along(logits: Tensor, best: list[str]) -> list[ReportRow]:
     """Returns σ and the number of tokens within one σ of the greatest at each place of a text (Figure 6).
 
     Args:
@@ -78,11 +77,9 @@ def plots(report: Report) -> str:
     """Draws the three figures."""
     two, three, six = ([row for row in report.rows if row["figure"] == n] for n in (2, 3, 6))
     charts = [
-        lines(
-            "Share of the logits", "distance from μ, σ", {"logits": [(r["sigmas"], r["share"]) for r in two]}, log=True
-        ),
-        lines("Bounds of the nucleus, σ", "p of top-p", {name: [(r["p"], r[name]) for r in three] for name in BOUNDS}),
-        lines("σ of the logits", "place", {"σ": [(r["place"], r["sigma"]) for r in six]}),
-        lines("Tokens within one σ of the greatest", "place", {"tokens": [(r["place"], r["within"]) for r in six]}),
+        lines("Share of the logits", "distance from μ, σ", {"logits": points(two, "sigmas", "share")}, log=True),
+        lines("Bounds of the nucleus, σ", "p of top-p", {name: points(three, "p", name) for name in BOUNDS}),
+        lines("σ of the logits", "place", {"σ": points(six, "place", "sigma")}),
+        lines("Tokens within one σ of the greatest", "place", {"tokens": points(six, "place", "within")}),
     ]
     return page(charts)

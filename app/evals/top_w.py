@@ -10,14 +10,13 @@ that keeps more tokens always matches more, so rules are comparable only at equa
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report
+from app.bench.report import BenchOptions, Report, ReportRow
 from app.evals.positions import positions
 from core.autocomplete import load_autocomplete
 from core.samplers import Geometry, Temperature, TopW
@@ -63,7 +62,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
 
 def _settings(
     logits: Tensor, chosen: Tensor, cuts: np.ndarray, geometry: Geometry, t: float, warm: float
-) -> list[dict[str, Any]]:
+) -> list[ReportRow]:
     rows = []
     for lam, beta in WEIGHTS:
         plain: dict[str, float] | None = None

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report
+from app.bench.report import BenchOptions, Report, ReportRow, number_in, text_in
 from app.evals.plots import heat, page
 from app.evals.positions import positions
 from app.evals.top_w import judged, mass_cuts
@@ -56,7 +55,7 @@ def rows(
     geometries: dict[str, Geometry],
     t: float,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[dict[str, Any]]:
+) -> list[ReportRow]:
     """Returns a row for each pair of the grid and for each of POINTS.
 
     Args:
@@ -65,7 +64,7 @@ def rows(
     """
     equal = mass_cuts(logits, chosen)
     pairs = [("grid", *pair) for pair in product(GRID, GRID)] + [(name, *pair) for name, pair in POINTS.items()]
-    found: list[dict[str, Any]] = []
+    found: list[ReportRow] = []
     for point, lam, beta in pairs:
         progress(f"T = {t:g}, λ = {lam:g}, β = {beta:g}")
         (rule,) = cuts("top-w", {"lam": lam, "beta": beta}, embeddings=geometries)
@@ -94,7 +93,11 @@ def plots(report: Report) -> str:
     for t in TEMPERATURES:
         of_t = [row for row in report.rows if row["T"] == t]
         for figure, title in (("match_percent", "match, %"), ("gain_over_mass_cut", "gain over a mass cut")):
-            values = {(r["beta"], r["lam"]): r[figure] for r in of_t if r["point"] == "grid"}
-            marks = {r["point"]: (r["beta"], r["lam"]) for r in of_t if r["point"] != "grid"}
+            values = {_place(row): number_in(row, figure) for row in of_t if row["point"] == "grid"}
+            marks = {text_in(row, "point"): _place(row) for row in of_t if row["point"] != "grid"}
             charts.append(heat(f"T = {t:g}: {title}", "β", "λ", values, marks))
     return page(charts)
+
+
+def _place(row: ReportRow) -> tuple[float, float]:
+    return number_in(row, "beta"), number_in(row, "lam")

@@ -11,12 +11,11 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
 
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow
 from app.evals.options import EvalOptions
 from app.evals.personal import learn_and_test
 from core.autocomplete import load_autocomplete
@@ -43,7 +42,7 @@ class Setting:
     weight: float = PERSONAL_WEIGHT
     trust: Trust = WHOLE
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> ReportRow:
         t = self.trust
         shares = " ".join(f"{share:g}" for share in t.shares)
         return {
@@ -148,7 +147,7 @@ def places(
     return found
 
 
-def judge(chosen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting) -> dict[str, Any]:
+def judge(chosen: Sequence[TunedPlace], base: NgramStore | None, setting: Setting) -> dict[str, float]:
     """Returns the mean ln p of the writer's next token, and the shares of places at which it ranks first, and among the
     first three."""
     logs, first, among = 0.0, 0, 0

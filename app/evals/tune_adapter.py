@@ -16,13 +16,13 @@ from hashlib import sha256
 from itertools import pairwise
 from pathlib import Path
 from statistics import NormalDist, fmean
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow
 from app.evals.options import EvalOptions, texts
 from app.evals.personal import newest
 from core.errors import InputError
@@ -264,7 +264,7 @@ def judged(results: Results, every: Sequence[AdapterSetting]) -> Report:
     named = {setting.name: setting for setting in every}
     for setting in every:
         found = {fold: each for (other, fold), each in results.items() if other == setting}
-        row: dict[str, Any] = {"setting": setting.name, "folds": len(found)}
+        row: ReportRow = {"setting": setting.name, "folds": len(found)}
         report.rows.append(row)
         if not found:
             continue

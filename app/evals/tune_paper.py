@@ -13,9 +13,8 @@ import math
 from collections.abc import Callable
 from itertools import product
 from statistics import fmean
-from typing import Any
 
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow, number_in
 from app.evals.methods import by_the_paper
 from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.scores import half_interval
@@ -75,10 +74,12 @@ def judged(found: dict[tuple[float, float], list[tuple[int, float]]], part: str)
                 "best": "",
             }
         )
-    rows: list[dict[str, Any]] = list(report.rows)
-    report.rows.append(min(rows, key=lambda row: row["perplexity"]) | {"best": "perplexity, as in the paper"})
-    best = max(rows, key=lambda row: row["match"])
+    rows: list[ReportRow] = list(report.rows)
+    surest = min(rows, key=lambda row: number_in(row, "perplexity"))
+    report.rows.append(surest | {"best": "perplexity, as in the paper"})
+    best = max(rows, key=lambda row: number_in(row, "match"))
     report.rows.append(best | {"best": "match"})
     paper = next(r for r in rows if (r["alpha"], r["tau"]) == (PAPER_METHOD["alpha"], PAPER_METHOD["tau"]))
-    report.target("match, best found / the paper's α and τ", best["match"] / max(paper["match"], 1e-9), ">= 1.0")
+    ratio = number_in(best, "match") / max(number_in(paper, "match"), 1e-9)
+    report.target("match, best found / the paper's α and τ", ratio, ">= 1.0")
     return report

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from app.bench.report import Report
+from app.bench.report import Report, ReportRow
 from app.evals.options import EvalOptions, texts
 from app.evals.scores import half_interval
 from app.settings import DraftSettings
@@ -120,7 +120,7 @@ def judged(results: dict[Way, list[tuple[str, Typed, float]]]) -> Report:
     return report
 
 
-def _row(kind: str, way: Way, found: list[tuple[str, Typed, float]]) -> dict[str, Any]:
+def _row(kind: str, way: Way, found: list[tuple[str, Typed, float]]) -> ReportRow:
     saved = [t.saved for _, t, _ in found]
     keys = sum((t.keys for _, t, _ in found), Counter[str]())
     return {
