@@ -64,6 +64,7 @@ def test_a_wide_report_is_shown_whole_in_several_tables() -> None:
         report.rows.append({"T": 0.5, "method": method} | {f"figure_number_{n}": 100.0 + n for n in range(20)})
     report.rows[1]["left out"] = "A long sentence that is broken into lines, because nothing else can be. " * 3
     report.rows.append({"method": "cost", "tokens": 4, "ms": 7.25})
+    report.rows.append({"method": "a name that fills half of the width", "tokens": 5, "share": 0.5})
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(*table(report, console))
     shown = console.export_text()
@@ -73,7 +74,8 @@ def test_a_wide_report_is_shown_whole_in_several_tables() -> None:
     assert "drafted [1]" in shown and "7.25" in shown
     assert max(map(len, shown.splitlines())) <= 80
     columns = [[str(column.header) for column in made.columns] for made in table(report, console)]
-    assert all(each[:2] == ["T", "method"] for each in columns[:-1]) and columns[-1] == ["method", "tokens", "ms"]
+    assert all(each[:2] == ["T", "method"] for each in columns[:-1])
+    assert columns[-1] == ["method", "tokens", "share", "ms"]
 
 
 def test_rounds_are_interleaved_and_ratios_paired() -> None:

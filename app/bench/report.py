@@ -42,6 +42,7 @@ def text_in(row: ReportRow, key: str) -> str:
     return value
 
 
+LONGEST_NAME = 60  # characters of a text that names a row; longer ones are explanations
 _COMPARE = {"<=": operator.le, ">=": operator.ge}
 
 
@@ -213,9 +214,9 @@ def _columns(rows: list[ReportRow]) -> list[str]:
 
 def _naming(columns: list[str], rows: list[ReportRow]) -> list[str]:
     """The first columns, up to the last short text among the first five: they name the rows."""
-    first = [c for c in columns[:5] if all(len(_shown(row.get(c))) <= 30 for row in rows)]
+    first = [c for c in columns[:5] if all(len(_shown(row.get(c))) <= LONGEST_NAME for row in rows)]
     texts = [n for n, c in enumerate(first, 1) if any(isinstance(row.get(c), str) for row in rows)]
-    return first[: max(texts, default=1)]
+    return first[: max(texts)] if texts else columns[:1]
 
 
 def _shown(value: Figure) -> str:
