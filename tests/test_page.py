@@ -841,8 +841,8 @@ def test_two_tabs_do_not_disturb_each_other(context: BrowserContext, server: Ser
 
 def test_a_closed_tab_notifies_the_server(editor: Editor) -> None:
     editor.write(BEFORE)
-    editor.wait(lambda: editor.fake.requests)
-    tab = editor.fake.requests[0]["tab"]
+    editor.wait(editor.drafts, "drafts")
+    tab = editor.fake.requests[-1]["tab"]  # the first may be a late one of the page of the test before
     editor.page.close(run_before_unload=True)
     deadline = time.monotonic() + ENOUGH / 1000
     while tab not in editor.fake.left and time.monotonic() < deadline:
