@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from core.errors import InputError
 from core.files import write_whole
@@ -46,6 +46,35 @@ def shelf_of(options: Sequence[str] | None) -> Callable[[str], BaseShelf]:
     return lambda fingerprint: BaseShelf(fingerprint, fixed)
 
 
+class StoreDescription(TypedDict):
+    """A base store by its file. `orders` are the least and the greatest."""
+
+    bytes: int
+    fingerprint: str
+    tokenizer: str
+    tokens: int
+    documents: int
+    ngrams: int
+    orders: list[int]
+    sources: list[str]
+
+
+class ChosenRow(TypedDict):
+    """A chosen base store: its file and name, whether it comes with Polydraft and is on, its weight, and why it cannot
+    be used."""
+
+    file: str
+    name: str
+    own: bool
+    on: bool
+    weight: float
+    problem: NotRequired[str]
+
+
+class DescribedRow(ChosenRow, StoreDescription):
+    """A chosen base store that can be read."""
+
+
 class BaseStores:
     """The page's operations on the choice.
 
@@ -65,9 +94,8 @@ class BaseStores:
         """Whether --base-store made the choice, which the page then cannot change."""
         return self._shelf is not None and self._shelf.fixed
 
-    def list(self) -> list[dict[str, Any]]:
-        """One entry per chosen store: file, name, whether it is the app's own and on, weight, and its description or
-        "problem"."""
+    def list(self) -> list[ChosenRow | DescribedRow]:
+        """One entry per chosen store."""
         return [self._about(one) for one in self._choice()]
 
     def add(self, file: str) -> None:
@@ -117,16 +145,18 @@ class BaseStores:
                 return at
         raise InputError(f"{file} is not among the stores; reload the page.")
 
-    def _about(self, one: ChosenStore) -> dict[str, Any]:
+    def _about(self, one: ChosenStore) -> ChosenRow | DescribedRow:
         from core.ngram import NgramStore
         from core.ngram.base import BASE_STORE
 
-        found: dict[str, Any] = {"file": str(one.path), "name": one.path.stem, "on": one.on, "weight": one.weight}
-        found["own"] = one.path == BASE_STORE
+        found: ChosenRow | DescribedRow = ChosenRow(
+            file=str(one.path), name=one.path.stem, own=one.path == BASE_STORE, on=one.on, weight=one.weight
+        )
         try:
             state = one.path.stat()
-            found |= _described(one.path, state.st_mtime_ns, state.st_size)
-            if found["fingerprint"] != self._fingerprint:
+            description = _described(one.path, state.st_mtime_ns, state.st_size)
+            found = DescribedRow(**found, **description)
+            if description["fingerprint"] != self._fingerprint:
                 NgramStore.open(one.path, self._fingerprint)  # raises the reason
         except OSError as error:
             found["problem"] = f"{one.path} cannot be read: {error.strerror or error}."
@@ -166,7 +196,7 @@ class _Changing:
 
 
 @lru_cache(maxsize=2 * MOST)
-def _described(path: Path, changed: int, size: int) -> dict[str, Any]:
+def _described(path: Path, changed: int, size: int) -> StoreDescription:
     """The description of a store in its file, which has this time of change and size."""
     from core.ngram import NgramStore
 

@@ -20,11 +20,14 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from tempfile import TemporaryFile
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from app import learner_child
 from app.learner_child import Order
 from core.errors import PolydraftError, last_line
+
+if TYPE_CHECKING:
+    from app.personal import StoreState, UnusableStore
 
 COMMAND = (sys.executable, "-P", "-m", learner_child.__name__)  # -P: a package of the working folder may be called app
 QUIET = 3.0  # seconds without a request for drafts until training goes on
@@ -152,11 +155,11 @@ class Learner:
                 del self._tasks[store]
             self._changed.notify_all()
 
-    def follow(self, rows: Iterable[dict[str, Any]]) -> None:
+    def follow(self, rows: Iterable[StoreState | UnusableStore]) -> None:
         """Starts the trainings that the removal of text makes necessary.
 
         Args:
-            rows: of stores: "store", the number of its "removals", and whether it is "relearning"; or a "problem".
+            rows: of all stores, or of those that changed.
         """
         for row in rows:
             if "problem" in row:

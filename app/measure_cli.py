@@ -22,8 +22,8 @@ from core.files import write_whole
 class Measurement(Protocol):
     """The module of a measurement or an evaluation."""
 
-    def measure(self, options: Any, progress: Callable[[str], None]) -> Report:
-        """Measures. `progress` is called with a description of each phase."""
+    def measure(self, options: BenchOptions, progress: Callable[[str], None]) -> Report:
+        """Measures; an evaluation needs `EvalOptions`. `progress` is called with a description of each phase."""
         ...
 
     def plots(self, report: Report) -> str:

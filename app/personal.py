@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from core.errors import InputError
 from core.ngram.errors import StoreError
 from core.ngram.learned import LEAST
 from core.ngram.shelf import Shelf
+from core.ngram.summaries import StoreSummary
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
@@ -27,17 +28,73 @@ FOLLOWING = 8  # next words that a search lists
 ENDING = 5  # length of the suffix that is looked up if the store has no continuation of the whole text
 
 
+class AdapterRow(TypedDict):
+    """The adapter of a store.
+
+    Attributes:
+        description: its effect, in a sentence.
+        finished: whether its training was completed.
+        better, on: whether drafts may use it, and whether they do.
+        strength, usual: the share of its change that drafts use, and the one found in training.
+    """
+
+    description: str
+    finished: bool
+    better: bool
+    on: bool
+    strength: float
+    usual: float
+
+
+class StoreState(TypedDict):
+    """What decides on a training: how often text was removed, and whether an adapter was removed with it."""
+
+    store: str
+    removals: int
+    relearning: bool
+
+
+class StoreRow(StoreSummary, StoreState):
+    """A store in the page's list."""
+
+    adapter: AdapterRow | None
+
+
+class UnusableStore(TypedDict):
+    """A store in the page's list that cannot be opened, and why."""
+
+    store: str
+    problem: str
+
+
+NextWord = TypedDict("NextWord", {"text": str, "count": int, "from": dict[str, int]})  # "from": how often, by origin
+
+
+class FoundInStore(TypedDict):
+    """The result of a search in one store, in texts, not tokens.
+
+    Attributes:
+        places: number of occurrences by origin.
+        after: the longest suffix of the searched words with a continuation.
+        following: the most frequent next words.
+    """
+
+    store: str
+    places: dict[str, int]
+    after: str
+    following: list[NextWord]
+
+
 class PersonalStores:
     """The stores in the user's data folder, or in `folder`."""
 
     def __init__(self, tokenizer: Tokenizer, folder: Path | None = None) -> None:
         self._shelf = Shelf(tokenizer, folder)
 
-    def list(self) -> list[dict[str, Any]]:
-        """One entry per store: name, switches, bytes, last change, tokens, documents, "adapter" (see `about_adapter`),
-        "removals", "relearning"; or name and "problem"."""
+    def list(self) -> list[StoreRow | UnusableStore]:
+        """One entry per store."""
         self._shelf.active()
-        rows = []
+        rows: list[StoreRow | UnusableStore] = []
         try:
             for name in self._shelf.names():
                 problem = self._shelf.problems.get(name)
@@ -45,7 +102,7 @@ class PersonalStores:
                     rows.append({"store": name, "problem": problem})
                     continue
                 store = self._shelf.named([name])[0]
-                rows.append(store.summary() | {"adapter": about_adapter(store)} | _state(store))
+                rows.append({**store.summary(), **_state(store), "adapter": about_adapter(store)})
         finally:
             self._shelf.close()
         return rows
@@ -54,10 +111,9 @@ class PersonalStores:
         """One store, open until the end of a `with` block."""
         return closing(self._open(name))
 
-    def state(self, name: str) -> dict[str, Any]:
-        """The entries "store", "removals" and "relearning" of one store in `list`."""
+    def state(self, name: str) -> StoreState:
         with self.at(name) as store:
-            return {"store": name} | _state(store)
+            return _state(store)
 
     def create(self, name: str) -> None:
         """Creates an empty store; an existing one of that name is not changed."""
@@ -120,12 +176,9 @@ class PersonalStores:
         with self.at(name) as store:
             return personal.add_file(store, File.at(path), origin, progress)
 
-    def search(self, text: str) -> list[dict[str, Any]]:
-        """Searches words in the stores. One entry for each store that contains them: "store"; "places", the number of
-        occurrences per origin; "after", the longest suffix of the words with a continuation; "following", the most
-        frequent next words as {"text", "count", "from": {origin: count}}. The entries contain texts, not tokens.
-        """
-        rows = []
+    def search(self, text: str) -> list[FoundInStore]:
+        """Searches words in the stores; returns an entry for each store that contains them."""
+        rows: list[FoundInStore] = []
         self._shelf.active()
         try:
             for name in self._shelf.names():
@@ -155,27 +208,23 @@ class PersonalStores:
         return self._shelf.open(name, create)
 
 
-def about_adapter(store: PersonalStore) -> dict[str, Any] | None:
-    """Returns the effect of the adapter that was trained on a store's text: "description", a sentence; "finished",
-    whether the training was completed; "better", whether drafts may use it; "on", whether they do; "strength", and
-    "usual", the one found in training. None without an adapter."""
+def about_adapter(store: PersonalStore) -> AdapterRow | None:
+    """Returns the effect of the adapter that was trained on a store's text; None without an adapter."""
     from core.models.adapter import WEIGHTS, AdapterError, load
 
     if not store.learned.is_dir():
         return None
-    about = {"finished": True, "better": False, "on": store.adapting, "strength": 0.0, "usual": 0.0}
+    about = AdapterRow(description="", finished=True, better=False, on=store.adapting, strength=0.0, usual=0.0)
     if not (store.learned / WEIGHTS).exists():
-        return about | {
-            "finished": False,
-            "description": "The model has begun to learn this text, and has not finished.",
-        }
+        unfinished = "The model has begun to learn this text, and has not finished."
+        return {**about, "finished": False, "description": unfinished}
     try:
         result = load(store.learned).result
     except AdapterError as error:
-        return about | {"description": f"What the model has learned cannot be used: {error}"}
+        return {**about, "description": f"What the model has learned cannot be used: {error}"}
     learned = f"The model has learned {result.tokens:,} tokens"
     if not result.better:
-        return about | {"description": f"{learned}; that is not enough yet to help, so drafts do not use it."}
+        return {**about, "description": f"{learned}; that is not enough yet to help, so drafts do not use it."}
     strength = result.strength if store.strength is None else store.strength
     newest = "your newest text, which it has not read,"
     if result.characters:
@@ -187,19 +236,21 @@ def about_adapter(store: PersonalStore) -> dict[str, Any] | None:
         loss = max(result.loss, 0.0)
         description += f", and its loss on text by others {f'grew by {loss:.1%}' if loss >= 0.0005 else 'did not grow'}"
     description += "." if strength == result.strength else f" (measured at the strength {result.strength:g})."
-    return about | {"description": description, "better": True, "strength": strength, "usual": result.strength}
+    return {**about, "description": description, "better": True, "strength": strength, "usual": result.strength}
 
 
-def _state(store: PersonalStore) -> dict[str, Any]:
-    return {"removals": store.removals, "relearning": store.relearning}
+def _state(store: PersonalStore) -> StoreState:
+    return {"store": store.name, "removals": store.removals, "relearning": store.relearning}
 
 
-def _known_after(store: PersonalStore, text: str) -> tuple[str, list[dict[str, Any]]]:
+def _known_after(store: PersonalStore, text: str) -> tuple[str, list[NextWord]]:
     """The longest suffix of the text with a continuation, and its continuations, most frequent first."""
     words = text.split()
     for length in [len(words), *range(min(len(words) - 1, ENDING), 0, -1)]:
         after = " ".join(words[len(words) - length :])
         if found := store.following(after):
-            rows = [{"text": word, "count": sum(origins.values()), "from": origins} for word, origins in found.items()]
+            rows: list[NextWord] = [
+                {"text": word, "count": sum(origins.values()), "from": origins} for word, origins in found.items()
+            ]
             return after, sorted(rows, key=lambda row: (-row["count"], row["text"]))[:FOLLOWING]
     return "", []

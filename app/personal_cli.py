@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from core.models import Tokenizer
     from core.ngram import NgramStore
     from core.ngram.personal import PersonalStore
+    from core.ngram.summaries import StoreSummary
 
 Store = Annotated[str, typer.Option("--store", help="The personal store, by name.", metavar="NAME")]
 ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.", metavar="NAME")]
@@ -250,11 +251,12 @@ def continuations(
     return rows
 
 
-def stats(store: str | None) -> list[dict[str, Any]]:
+def stats(store: str | None) -> list[StoreSummary]:
     """The contents of a personal store, or of each: size, last change, whether it is on, its documents."""
     from core.ngram.personal import PersonalStore
 
-    folder, rows = stores_folder(), []
+    folder = stores_folder()
+    rows: list[StoreSummary] = []
     paths = [Shelf.path_in(folder, store)] if store else sorted(folder.glob("*.sqlite"))
     for path in paths:
         with closing(PersonalStore.open(path)) as opened:
@@ -262,7 +264,7 @@ def stats(store: str | None) -> list[dict[str, Any]]:
     return rows
 
 
-def print_stats(rows: list[dict[str, Any]]) -> None:
+def print_stats(rows: list[StoreSummary]) -> None:
     for row in rows:
         state = f"{'on' if row['enabled'] else 'off'}, learning {'on' if row['learning'] else 'off'}"
         table = Table(

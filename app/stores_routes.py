@@ -27,7 +27,7 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
@@ -41,6 +41,7 @@ from app.settings import Strict
 from core.errors import InputError, PolydraftError
 
 if TYPE_CHECKING:  # sqlite-utils takes a while to import
+    from app.personal import StoreRow
     from core.ngram.personal import PersonalStore
 
 MAX_FILE = 1 << 30  # bytes of one added file
@@ -233,17 +234,28 @@ async def _call(method: Callable[..., Answer], *arguments: Any) -> Answer:
     return await run_in_threadpool(method, *arguments)
 
 
-def _by_origin(row: dict[str, Any]) -> dict[str, object]:
+class OriginRow(TypedDict):
+    """The documents of one origin: their number, their tokens, and when the last was added (UTC, ISO 8601)."""
+
+    origin: str
+    documents: int
+    tokens: int
+    added: str
+
+
+def _by_origin(row: StoreRow) -> dict[str, object]:
     """A store with its documents grouped by origin, the last added first."""
-    origins: OrderedDict[str, dict[str, Any]] = OrderedDict()
-    for document in row.pop("documents"):
-        found = origins.setdefault(document["origin"], {"origin": document["origin"], "documents": 0, "tokens": 0})
+    origins: OrderedDict[str, OriginRow] = OrderedDict()
+    for document in row["documents"]:
+        none = OriginRow(origin=document["origin"], documents=0, tokens=0, added="")
+        found = origins.setdefault(document["origin"], none)
         found["documents"] += 1
         found["tokens"] += document["tokens"]
         found["added"] = document["added"]
         origins.move_to_end(document["origin"])
     newest = list(reversed(origins.values()))
-    return {**row, "origins": newest[:LISTED], "unlisted": max(len(newest) - LISTED, 0)}
+    others = {key: value for key, value in row.items() if key != "documents"}
+    return {**others, "origins": newest[:LISTED], "unlisted": max(len(newest) - LISTED, 0)}
 
 
 # ---------------------------------------------------------------- files

@@ -23,6 +23,7 @@ from core.ngram.passages import SHORT, StoredPassage, encoded, occurrences, runs
 from core.ngram.personal_counts import PersonalCounts
 from core.ngram.personal_file import PersonalFile
 from core.ngram.store import CandidateIds, Contexts, Evidence
+from core.ngram.summaries import DocumentRow, StoreSummary
 from core.ngram.windows import ORDER
 
 if TYPE_CHECKING:  # its module imports torch
@@ -246,8 +247,8 @@ class PersonalStore:
         """The share of its adapter's change that drafts use, 0 to 1; None: that of the adapter's own result."""
         return self._strength
 
-    def summary(self) -> dict[str, Any]:
-        """Name, size in bytes, last change, switches and documents, for lists of stores."""
+    def summary(self) -> StoreSummary:
+        """The entry of this store in lists of stores."""
         self.refresh()
         documents = self.documents()
         return {
@@ -257,7 +258,7 @@ class PersonalStore:
             "bytes": sum(file.stat().st_size for file in self._file.files()),
             "changed": datetime.fromtimestamp(self._file.changed(), UTC).isoformat(timespec="seconds"),
             "tokens": sum(document.tokens for document in documents),
-            "documents": [asdict(document) for document in documents],
+            "documents": [DocumentRow(**asdict(document)) for document in documents],
         }
 
     def documents(self) -> list[LearnedText]:

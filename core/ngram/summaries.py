@@ -1,0 +1,28 @@
+"""The entries of personal stores in lists, as the page and the command line show them."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+
+class DocumentRow(TypedDict):
+    """A `LearnedText` in a `StoreSummary`."""
+
+    number: int
+    origin: str
+    added: str
+    passages: int
+    characters: int
+    tokens: int
+
+
+class StoreSummary(TypedDict):
+    """A store in a list of stores: its name, switches, bytes, last change (UTC, ISO 8601), tokens and documents."""
+
+    store: str
+    enabled: bool
+    learning: bool
+    bytes: int
+    changed: str
+    tokens: int
+    documents: list[DocumentRow]
