@@ -100,7 +100,7 @@ def forget(
     from ngram_builder.personal import origin_of
 
     with closing(_opened(store, tokenizer)) as opened:
-        origins = {document.origin for document in opened.documents()}
+        origins = {document["origin"] for document in opened.documents()}
         path = origin_of(what)
         done = opened.forget(path if what not in origins and path in origins else what)
     row = {"store": store, "documents": done.documents, "places": done.places, "complete": done.complete}

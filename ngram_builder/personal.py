@@ -195,7 +195,7 @@ def compile_store(store: PersonalStore, out: Path, min_count: int = 1, exact: bo
 
     Raises: InputError when the store is empty; OSError when the disk refuses.
     """
-    if not any(document.tokens for document in store.documents()):
+    if not any(document["tokens"] for document in store.documents()):
         raise InputError(f"The store {store.name} is empty; add text to it before compiling.")
     return merge([cast("NgramStore", store)], out, min_count=min_count, exact=exact)
 

@@ -252,7 +252,7 @@ def test_more_than_a_store_may_hold_is_refused_before_it_is_added(store: Persona
         with pytest.raises(InputError, match=r"would have 10\d tokens or more; at most 100 .* Nothing was added"):
             adding()
     assert len(read) == 3, "it is refused as soon as it is too much"
-    assert [(document.origin, document.tokens) for document in store.documents()] == [("a", 90)]
+    assert [(document["origin"], document["tokens"]) for document in store.documents()] == [("a", 90)]
     assert store.learn(text_of([4] * 10)) == 10
 
 

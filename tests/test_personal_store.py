@@ -178,7 +178,9 @@ def test_much_new_text_is_counted_anew(store: PersonalStore) -> None:
 def test_adding_a_file_again_replaces_it(store: PersonalStore) -> None:
     assert store.add("file", ["1 2 3", " ", "4 5"]) == 5
     assert store.add("file", ["1 2"]) == 2
-    assert [(d.origin, d.passages, d.tokens, d.characters) for d in store.documents()] == [("file", 1, 2, 3)]
+    assert [(d["origin"], d["passages"], d["tokens"], d["characters"]) for d in store.documents()] == [
+        ("file", 1, 2, 3)
+    ]
     store.refresh()
     assert store.count([2, 3]) == 0
     assert store.count([1, 2]) == 2 * PHRASE
@@ -382,7 +384,7 @@ def test_a_damaged_store_is_reported(tmp_path: Path) -> None:
 def test_without_a_tokenizer_one_can_look_but_not_add(store: PersonalStore) -> None:
     store.add("file", ["1 2 3"])
     with PersonalStore.open(store.path) as bare:
-        assert bare.documents()[0].tokens == 3
+        assert bare.documents()[0]["tokens"] == 3
         assert bare.where([1, 2]) == {"file": 1}
         with pytest.raises(InputError, match="without a tokenizer"):
             bare.learn("4 5")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -109,8 +108,8 @@ class Typing:
     keys: int = 0
     typed: float = 0.0
     cpu: float = 0.0
-    counts: Counter[str] = field(default_factory=Counter[str])
-    times: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    counts: dict[str, int] = field(default_factory=dict[str, int])
+    times: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
 
 
 def passages(files: list[list[str]], count: int) -> list[tuple[str, str]]:
@@ -156,9 +155,9 @@ def type_at_rate(
         page.wait_for_timeout(SETTLE)
         for counter, value in page.evaluate(f"structuredClone({name}.counters)").items():
             if isinstance(value, list):
-                seen.times[counter] += value[len(earlier[counter]) :]
+                seen.times.setdefault(counter, []).extend(value[len(earlier[counter]) :])
             else:
-                seen.counts[counter] += value - earlier[counter]
+                seen.counts[counter] = seen.counts.get(counter, 0) + value - earlier[counter]
         seen.keys += len(typed)
     return seen
 

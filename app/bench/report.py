@@ -22,6 +22,8 @@ from app.uses import Use
 from core.errors import InputError
 from core.options import Backend, Precision
 
+LONGEST_NAME = 60  # characters of a text that names a row; longer ones are explanations
+
 Figure = str | float | None  # int and bool are floats to a type checker
 ReportRow = dict[str, Figure]
 
@@ -42,7 +44,6 @@ def text_in(row: ReportRow, key: str) -> str:
     return value
 
 
-LONGEST_NAME = 60  # characters of a text that names a row; longer ones are explanations
 _COMPARE = {"<=": operator.le, ">=": operator.ge}
 
 
@@ -161,17 +162,15 @@ def _results(report: Report, console: Console) -> Iterator[Table]:
     for rows in _alike(report.rows):
         columns = _columns(rows)
         names = _naming(columns, rows)
-        rest = [c for c in columns if c not in names]
-        while rest or names:
-            fitting = len(rest)
-            made = _result_table(report.name, rows, names, rest)
-            while fitting > 1 and Measurement.get(console, unlimited, made).maximum > console.width:
-                fitting -= 1
-                made = _result_table(report.name, rows, names, rest[:fitting])
+        first, columns = 0, [column for column in columns if column not in names]
+        while first < max(len(columns), 1):  # a table of the names alone, if there is nothing else
+            last = len(columns)
+            made = _result_table(report.name, rows, names, columns[first:last])
+            while last > first + 1 and Measurement.get(console, unlimited, made).maximum > console.width:
+                last -= 1
+                made = _result_table(report.name, rows, names, columns[first:last])
             yield made
-            rest = rest[fitting:]
-            if not rest:
-                break
+            first = max(last, 1)
 
 
 def _result_table(title: str, rows: list[ReportRow], names: list[str], columns: list[str]) -> Table:

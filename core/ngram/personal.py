@@ -23,7 +23,7 @@ from core.ngram.passages import SHORT, StoredPassage, encoded, occurrences, runs
 from core.ngram.personal_counts import PersonalCounts
 from core.ngram.personal_file import PersonalFile
 from core.ngram.store import CandidateIds, Contexts, Evidence
-from core.ngram.summaries import DocumentRow, StoreSummary
+from core.ngram.summaries import LearnedText, StoreSummary
 from core.ngram.windows import ORDER
 
 if TYPE_CHECKING:  # its module imports torch
@@ -40,24 +40,6 @@ _TEXTS = "SELECT origin, text FROM passages JOIN documents ON document = documen
 # that a long text contains once, one in five occurs again (measured, docs/evaluation.md); an added phrase is certainly
 # wanted.
 PHRASE, PARAGRAPH = 4, 2
-
-
-@dataclass(frozen=True)
-class LearnedText:
-    """One addition: a file's document, or all typed text.
-
-    Attributes:
-        number: its own in this store.
-        origin: where it came from; several documents may share one.
-        added: UTC, ISO 8601.
-    """
-
-    number: int
-    origin: str
-    added: str
-    passages: int
-    characters: int
-    tokens: int
 
 
 @dataclass(frozen=True)
@@ -257,8 +239,8 @@ class PersonalStore:
             "learning": self.learning,
             "bytes": sum(file.stat().st_size for file in self._file.files()),
             "changed": datetime.fromtimestamp(self._file.changed(), UTC).isoformat(timespec="seconds"),
-            "tokens": sum(document.tokens for document in documents),
-            "documents": [DocumentRow(**asdict(document)) for document in documents],
+            "tokens": sum(document["tokens"] for document in documents),
+            "documents": documents,
         }
 
     def documents(self) -> list[LearnedText]:
@@ -268,7 +250,10 @@ class PersonalStore:
             "coalesce(sum(passages.tokens), 0) FROM documents LEFT JOIN passages ON document = documents.id "
             "GROUP BY documents.id ORDER BY documents.id"
         )
-        return [LearnedText(*row) for row in rows]
+        return [
+            LearnedText(number=n, origin=origin, added=added, passages=passages, characters=characters, tokens=tokens)
+            for n, origin, added, passages, characters, tokens in rows
+        ]
 
     def texts(self) -> Iterator[StoredText]:
         """Every document with its words, oldest first."""
@@ -339,7 +324,7 @@ class PersonalStore:
     def manifest(self) -> dict[str, Any]:
         """The manifest entries of a trie store, for merging and compiling."""
         documents = self.documents()
-        tokens = sum(document.tokens for document in documents)
+        tokens = sum(document["tokens"] for document in documents)
         source = {"name": self.name, "files": 1, "bytes": self.path.stat().st_size}
         return {
             "tokenizer": {

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import TypedDict
 
 
-class DocumentRow(TypedDict):
-    """A `LearnedText` in a `StoreSummary`."""
+class LearnedText(TypedDict):
+    """One addition to a store: a file's document, or all typed text.
+
+    Attributes:
+        number: its own in this store.
+        origin: where it came from; several documents may share one.
+        added: UTC, ISO 8601.
+    """
 
     number: int
     origin: str
@@ -25,4 +31,4 @@ class StoreSummary(TypedDict):
     bytes: int
     changed: str
     tokens: int
-    documents: list[DocumentRow]
+    documents: list[LearnedText]
