@@ -1,12 +1,14 @@
 """`bench drafts`: the time of k drafts of 10 tokens, after a prefix of 32 tokens whose logits are cached.
 
 All runs use the same model interface and are interleaved round by round, each round with another prefix:
-superposed drafts, one greedy draft, k sampled sequences in one batch, k sampled sequences in a row.
+superposed drafts that branch at their first token, as in the paper, with r exact steps; superposed drafts with the
+app's default forks and exact steps; one greedy draft; k sampled sequences in one batch; k sampled sequences in a row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -17,7 +19,7 @@ from core.autocomplete import load_autocomplete
 from core.errors import BackendUnavailable
 from core.models import LanguageModel, Row, Sequence
 from core.ngram import NgramStore
-from core.options import Backend
+from core.options import DEFAULT, Backend
 from core.superposed import superpose
 
 LENGTH = 10
@@ -104,14 +106,14 @@ def _measure(
         prefix = prefixes[number % len(prefixes)]
         sequence.sync(prefix)
 
-    def superposed(k: int, exact_steps: int, with_ngrams: bool) -> None:
-        table = ngrams if with_ngrams else None
+    def superposed(k: int, forks: int, exact_steps: int, table: NgramStore | None) -> None:
         for _ in superpose(
             model,
             prefix,
             k=k,
             length=LENGTH,
             ngrams=table,
+            forks=forks,
             exact_steps=exact_steps,
             sequence=sequence,
             stop_ids=NEVER,
@@ -120,10 +122,10 @@ def _measure(
 
     runs: dict[str, Callable[[], object]] = {GREEDY: lambda: greedy(sequence, prefix)}
     for k in KS:
-        for r in (0, 1):
-            runs[f"superposed r={r} k={k}"] = lambda k=k, r=r: superposed(k, r, False)
+        for name, forks, r in (("r=0", 0, 0), ("r=1", 0, 1), ("with forks", DEFAULT["forks"], DEFAULT["exact_steps"])):
+            runs[f"superposed {name} k={k}"] = partial(superposed, k, forks, r, None)
             if ngrams is not None:
-                runs[f"superposed r={r} k={k} with n-grams"] = lambda k=k, r=r: superposed(k, r, True)
+                runs[f"superposed {name} k={k} with n-grams"] = partial(superposed, k, forks, r, ngrams)
         if k > 1:
             runs[f"sampled in one batch k={k}"] = lambda k=k: sampled(sequence, prefix, k, chance)
             runs[f"sampled in a row k={k}"] = lambda k=k: [sampled(sequence, prefix, 1, chance) for _ in range(k)]
