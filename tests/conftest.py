@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, CDPSession, Frame, ViewportSize
+    from playwright.sync_api import Browser, BrowserContext
 
     from core.autocomplete import Autocomplete
     from core.models import LanguageModel
     from core.models.torch_model import TorchModel
+    from tests.browser_profile import Profile
 
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -158,36 +159,11 @@ def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
         yield browser
 
 
-VIEWPORT: ViewportSize = {"width": 1280, "height": 800}
-
-
-class Profile:
-    """A browser's profile that can be emptied. Its cache keeps the page's some 80 files, which load faster from it."""
-
-    def __init__(self, browser: Browser) -> None:
-        self.context = browser.new_context(viewport=VIEWPORT)
-        self._blank = self.context.new_page()
-        self._session: CDPSession = self.context.new_cdp_session(self._blank)
-        self._origins: set[str] = set()
-        self.context.on("page", lambda page: page.on("framenavigated", self._note))
-
-    def _note(self, frame: Frame) -> None:
-        self._origins.add("/".join(frame.url.split("/")[:3]))
-
-    def empty(self) -> None:
-        """Closes the pages; removes what they have stored and what they were allowed."""
-        for page in self.context.pages:
-            if page is not self._blank:
-                page.close()
-        self.context.clear_permissions()
-        for origin in self._origins:
-            self._session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
-        self._origins.clear()
-
-
 @pytest.fixture(scope="module")
 def _profile(pytestconfig: pytest.Config, browser: Browser) -> Iterator[Profile | None]:
     """None in Firefox, which cannot empty one."""
+    from tests.browser_profile import Profile
+
     profile = None if pytestconfig.getoption("--firefox") else Profile(browser)
     yield profile
     if profile:
@@ -201,7 +177,7 @@ def context(browser: Browser, _profile: Profile | None) -> Iterator[BrowserConte
         yield _profile.context
         _profile.empty()
     else:
-        with browser.new_context(viewport=VIEWPORT) as context:
+        with browser.new_context(viewport={"width": 1280, "height": 800}) as context:
             yield context
 
 

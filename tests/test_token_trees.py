@@ -174,11 +174,17 @@ def load_static(plain: LanguageModel) -> StaticModel:
     return STATIC[id(plain)]
 
 
-@settings(max_examples=12, deadline=None)
+@pytest.fixture
+def collected() -> None:
+    """No sequence that another test dropped is still open."""
+    gc.collect()
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
+@pytest.mark.usefixtures("collected")
 def test_llama_cpp_trees(llama_model: LanguageModel, data: st.DataObject) -> None:
     """The same, within the rounding of llama.cpp's order of cells; every sequence id is released."""
-    gc.collect()  # sequences that other tests dropped
     free = len(llama_model._free_ids)  # type: ignore[attr-defined]
     sequence, other = llama_model.open(), llama_model.open()
     sequence.feed(IDS)
