@@ -14,7 +14,7 @@ from table_model import TableModel
 from core.drafting.drafts import Kept, Options
 from core.drafting.driver import Driven
 from core.drafting.forks import Continuations, Node, branches, choose
-from core.drafting.rows import first_drafts
+from core.drafting.rows import first_drafts, forked_drafts
 from core.superposed import superpose, superposed
 
 LETTERS = [bytes([97 + i]) for i in range(26)]
@@ -70,6 +70,24 @@ def test_branches_are_disjoint_events(tree, k):
     found = branches(tree.nodes(), [leaf.row for leaf in chosen])
     assert all(0 < p <= 1 for p in found)
     assert sum(found) <= 1 + 1e-9
+
+
+def test_drafts_branch_where_a_word_differs_although_it_begins_alike():
+    """The drafts "a story" and "an essay" branch at "a" and "an", not after the letter with which both begin."""
+    pieces = [b"ing", b" a", b" an", b" story", b" essay"]
+    tree = Continuations([([0], math.log(0.5), math.log(0.5))], pieces, NEVER)
+
+    def expand(node: Node, next_tokens: dict[int, float]) -> list[Node]:
+        scores = np.log(list(next_tokens.values()))
+        tree.expand(node, np.array(list(next_tokens)), scores, scores)
+        return node.children
+
+    a, an = expand(tree.roots[0], {1: 0.4, 2: 0.2})
+    expand(a, {3: 0.1})
+    expand(an, {4: 0.3})
+    drafts = forked_drafts(tree, Options(k=2), [])
+    found = {tree.row(draft.ids).text: draft.branch for draft in drafts}
+    assert found == {b"ing a story": pytest.approx(0.2), b"ing an essay": pytest.approx(0.1)}
 
 
 def test_no_row_is_spent_on_what_hardly_ever_comes():

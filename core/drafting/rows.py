@@ -9,8 +9,7 @@ import math
 from collections.abc import Sequence as Ids
 
 from core.drafting.drafts import Draft, Kept, Options
-from core.drafting.forks import Continuations, Node, branches, choose, replaceable
-from core.models.base import common
+from core.drafting.forks import Continuations, Node, Path, branches, choose, replaceable
 
 STAYS = 0.7  # least value of a kept row that stays, as a fraction of the best omitted path's
 UNSEEN = math.log(0.5)  # assumed ln p of a kept row's token that no pass has computed
@@ -149,9 +148,10 @@ def _is_personal(node: Node, siblings: Ids[Node], places: int) -> bool:
 
 def _set_branches(drafts: list[Draft], tree: Continuations) -> None:
     """Sets each draft's `branch`: the probability of the token at which it branches from the others."""
-    texts = [tree.row(draft.ids).text for draft in drafts]
-    for draft, text in zip(drafts, texts, strict=True):
-        shared = max((common(text, other) for other in texts if other is not text), default=0)
-        ends = tree.ends(draft.ids)[draft.start :]
-        at = next((n for n, end in enumerate(ends) if end > shared), draft.tokens - 1)
-        draft.branch = math.exp(draft.totals[at])
+    rows = [tree.row(draft.ids) for draft in drafts]
+    for draft, row in zip(drafts, rows, strict=True):
+        others = [other for other in rows if other is not row]
+        ends = tree.ends(draft.ids)
+        beginnings = [Path(draft.ids[: n + 1], row.text[: ends[n]]) for n in range(draft.start, len(ends))]
+        alone = (n for n, beginning in enumerate(beginnings) if not any(other.passes(beginning) for other in others))
+        draft.branch = math.exp(draft.totals[next(alone, draft.tokens - 1)])
