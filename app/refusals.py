@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from core.errors import PolydraftError
@@ -75,6 +76,22 @@ def of_programs(path: str) -> bool:
     """Whether the path belongs to the interfaces for other programs, whose errors have OpenAI's
     form."""
     return path.startswith("/v1/") or path in ("/infill", "/health")
+
+
+def post(
+    app: FastAPI, path: str, kind: type[Body], limit: int = MAX_BODY
+) -> Callable[[Callable[[Body], object]], None]:
+    """Decorator: adds a POST route that calls a function with the body as `kind`, in a thread. The result is the
+    response; None is an empty object."""
+
+    def add(respond: Callable[[Body], object]) -> None:
+        @app.post(path, response_model=None)
+        async def route(request: Request) -> object:
+            body = await parsed(request, kind, limit)
+            result = await run_in_threadpool(respond, body)
+            return {} if result is None else result
+
+    return add
 
 
 async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> Body:
