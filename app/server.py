@@ -235,7 +235,7 @@ def serve(
         return
     bound: int = listener.getsockname()[1]
 
-    def load(name: str = model_name) -> Autocomplete:
+    def load(name: str) -> Autocomplete:
         from core.autocomplete import load_autocomplete
         from core.models.memory import return_freed
 
@@ -266,7 +266,7 @@ def serve(
         # later. Torch is imported and the model loaded while the page is built and the server starts.
         if page:
             prepare_gradio()
-        service = DraftService(load, model_name, by_name=load)
+        service = DraftService(load, model_name)
         learner = learner_for(service) if page else None
         if learner:
             go_on = partial(_go_on_learning, learner, service)
