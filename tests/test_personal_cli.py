@@ -132,3 +132,12 @@ def test_errors_are_reported_in_one_sentence() -> None:
     assert "no personal store called 'none'" in ngram("forget", "x", "--store", "none", status=1)
     assert "Nothing to add" in ngram("add", "--store", "me", status=1)
     assert "name of a store" in ngram("add", "--store", "../x", "--phrase", "1", status=1)
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1 2 3 4")
+    ngram("add", str(tmp_path / "a.txt"), "--store", "me")
+    said = ngram("export", "--store", "me", "--out", str(tmp_path / "a.txt" / "me.zst"), status=1)
+    assert said.startswith("Error: ")
+    assert said.count("\n") == 1
+    assert "a.txt" in said
