@@ -20,7 +20,7 @@ TOKENIZER = WordTokenizer(64)
 
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(personal_cli, "_words", lambda name: TOKENIZER)
+    monkeypatch.setattr(personal_cli, "load_tokenizer", lambda name: TOKENIZER)
     folder = tmp_path / "data"
     monkeypatch.setattr(personal_cli, "stores_folder", lambda: folder)
     return folder
