@@ -274,13 +274,11 @@ def print_stats(row: StoreSummary) -> None:
 
 def merge(stores: list[str], into: str) -> int:
     """Merges several personal stores into one; returns the number of tokens added."""
-    from ngram_builder import personal
-
     words = load_tokenizer("default")
     opened = [_opened(name, words) for name in stores]
     try:
         with closing(_opened(into, words, create=True)) as one:
-            return personal.gather(opened, one)
+            return sum(one.restore(store.texts()) for store in opened)
     finally:
         for store in opened:
             store.close()

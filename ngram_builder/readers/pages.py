@@ -77,10 +77,8 @@ class _Page:
 
     def __init__(self) -> None:
         self.out: list[str] = []
-        self._silent, self._within = (
-            "",
-            0,
-        )  # the outermost tag with invisible content, and how many of its name are open
+        self._silent = ""  # the outermost tag with invisible content
+        self._within = 0  # how many tags of its name are open
         self._verbatim = 0
         self._newlines = 2  # at the end of the text so far
         self._space = False  # whether a space is due before the next word
