@@ -450,7 +450,7 @@ def doctor(model: Model = "default", as_json: Json = False) -> None:
     raise typer.Exit(doctor.run(model, as_json))
 
 
-learn_cli.register(app)
+app.command()(learn_cli.learn)
 measure_cli.register(app)
 
 

@@ -40,7 +40,7 @@ class Refused(Exception):
 
 def format_errors(app: FastAPI) -> None:
     """Makes our errors responses with a sentence."""
-    app.add_exception_handler(Refused, refuse)
+    app.add_exception_handler(Refused, _refuse)
     app.add_exception_handler(PolydraftError, _conflict)
 
 
@@ -48,7 +48,7 @@ async def _conflict(_: Request, error: Exception) -> Response:
     return JSONResponse({"message": str(error), "fix": ""}, 409)
 
 
-async def refuse(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     # The unread body must not be parsed as the next request on this connection.
     headers = {"Connection": "close"} if error.status == 413 else {}

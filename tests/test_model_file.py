@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from app.models import offered
+from app.model_routes import offered
 from app.server import create_app
 from app.service import DraftService
 from core.autocomplete import Autocomplete
@@ -114,7 +114,7 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
     service = DraftService(by_name, "default", pace=0)
     service.start()
     with pytest.MonkeyPatch.context() as patch, browser.new_context() as context:
-        patch.setattr("app.models.models_folder", lambda: tmp_path)
+        patch.setattr("app.model_routes.models_folder", lambda: tmp_path)
         server = Server(create_app(service))
         editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
         page = editor.page
