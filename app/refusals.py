@@ -30,8 +30,8 @@ EXPECTED = {  # by pydantic's name of the error
 
 
 class Refused(Exception):
-    """An error response: a sentence and a remedy. `param` names the invalid field, and
-    `code` the kind of error, for programs."""
+    """An error response: a sentence and a remedy. `param` names the invalid field, and `code` the kind of error, for
+    programs."""
 
     def __init__(self, status: int, message: str, fix: str = "", param: str | None = None, code: str = "") -> None:
         super().__init__(message)
@@ -73,8 +73,7 @@ def error_of(error: Refused) -> dict[str, Any]:
 
 
 def of_programs(path: str) -> bool:
-    """Whether the path belongs to the interfaces for other programs, whose errors have OpenAI's
-    form."""
+    """Whether the path belongs to the interfaces for other programs, whose errors have OpenAI's form."""
     return path.startswith("/v1/") or path in ("/infill", "/health")
 
 

@@ -31,6 +31,7 @@ from app.presets import OwnPresets
 from app.refusals import parsed, post
 from app.service import DraftService
 from app.settings import Strict
+from app.speculation import control_fields
 from core.chains import notes
 from core.controls import (
     CATALOG,
@@ -48,7 +49,7 @@ from core.controls import (
     entries_of,
 )
 from core.errors import InputError
-from core.options import DRAFTING, SEED, Control, Value
+from core.options import DRAFTING, SEED, Value
 
 if TYPE_CHECKING:
     from app.sampling_view import Charts
@@ -176,7 +177,7 @@ def catalogue() -> dict[str, object]:
                 "plain": e.plain,
                 "description": e.description,
                 "alone": e.alone,
-                "controls": [_control(c) for c in e.controls],
+                "controls": [control_fields(c) for c in e.controls],
                 "tie": e.tie and asdict(e.tie),
             }
             for e in CATALOG.values()
@@ -186,23 +187,19 @@ def catalogue() -> dict[str, object]:
                 "name": name,
                 "title": MODE_LABELS[name],
                 "description": description,
-                "controls": [_control(c) for c in MODE_CONTROLS.get(name, ())],
+                "controls": [control_fields(c) for c in MODE_CONTROLS.get(name, ())],
             }
             for name, description in MODES.items()
         ],
         "rule": DEFAULT_RULE,
         "mode": DEFAULT_MODE,
         "drawn": DRAWN,
-        "seed": _control(SEED),
+        "seed": control_fields(SEED),
         "tied": TIED,
         "temperature": {"default": _TEMPERATURE.default, "low": _TEMPERATURE.low, "high": _TEMPERATURE.high},
         "styles": [{"name": name, "description": description} for name, description in STYLES.items()],
         "presets": [preset.as_dict() for preset in PRESETS],
     }
-
-
-def _control(control: Control) -> dict[str, object]:
-    return {**asdict(control), "whole": isinstance(control.step, int) and not control.choices}
 
 
 def _listed(own: OwnPresets) -> list[dict[str, object]]:

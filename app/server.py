@@ -45,9 +45,8 @@ from core.options import Backend, Precision
 if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
 
-ONCE_LOADED = (
-    "POLYDRAFT_ONCE_LOADED"  # a command to run once the model is loaded: `make run` compiles llama.cpp this way
-)
+# A command to run once the model is loaded: `make run` compiles llama.cpp this way.
+ONCE_LOADED = "POLYDRAFT_ONCE_LOADED"
 
 
 class LeaveRequest(Strict):

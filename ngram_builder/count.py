@@ -150,10 +150,8 @@ class _Groups:
 
 @dataclass(frozen=True)
 class Entries:
-    """The n-grams of one order: words (W, N) sorted, counts and continuation totals (N,) uint64.
-
-    A context that was pruned itself but has stored continuations has count 0.
-    """
+    """The n-grams of one order: words (W, N) sorted, counts and continuation totals (N,) uint64. A context that was
+    pruned itself but has stored continuations has count 0."""
 
     words: np.ndarray
     counts: np.ndarray
@@ -192,8 +190,8 @@ def join(parts: Sequence[list[Entries]]) -> list[Entries]:
 def with_totals(kept: list[KeptGrams], packing: Packing, orders: range) -> list[Entries]:
     """Adds to the n-grams of order 0, 1, … the sums of their stored continuations.
 
-    Contexts that are missing are added with count 0. Orders between single tokens and the lowest requested
-    order keep only contexts.
+    Contexts that are missing are added with count 0. Orders between single tokens and the lowest requested order keep
+    only contexts.
     """
     entries: list[Entries] = []
     contexts: KeptGrams = np.zeros((packing.words, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)

@@ -266,7 +266,8 @@ def train(
     state = _State(head, scale)
     optimisers = _optimisers(state, recipe.rate)
     done, spent = _resume(state, optimisers, recipe, folder, windows)
-    lines = _kept_lines(folder / "loss.jsonl", done)
+    written = folder / "loss.jsonl"
+    lines = written.read_text(encoding="utf-8").splitlines()[:done] if done and written.is_file() else []
     began = clock() - spent
     state.train()
     for step, batch in enumerate(batches(windows, recipe, done), start=done):
@@ -394,7 +395,3 @@ def _resume(
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
         raise HeadError(f"{path} cannot be read ({str(error).splitlines()[0]}); remove it to start again.") from error
     return done, spent
-
-
-def _kept_lines(path: Path, done: int) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()[:done] if done and path.is_file() else []

@@ -142,7 +142,8 @@ class CompiledTeacher(ModuleTeacher):
             for some in ids.split(FEW):  # keys and values of a text take as much memory as its features
                 self._remember(some, self._pass(some, _Rows(self._compiled, *some.shape))[1])
         found = torch.stack([self._remembered[key] for key in keys])
-        self._forget()
+        while len(self._remembered) > self._most:
+            self._remembered.popitem(last=False)
         d = self.embeddings.shape[1]
         return found[..., : 3 * d], found[..., 3 * d :]
 
@@ -161,10 +162,6 @@ class CompiledTeacher(ModuleTeacher):
         """Caches the states (B, T, 4·D_t) of texts (B, T)."""
         rows = (row.clone() for row in features)  # separate copies, so that each can be freed alone
         self._remembered.update(zip((row.numpy().tobytes() for row in ids), rows, strict=True))
-
-    def _forget(self) -> None:
-        while len(self._remembered) > self._most:
-            self._remembered.popitem(last=False)
 
 
 class _Rows:

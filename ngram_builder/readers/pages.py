@@ -1,8 +1,8 @@
 """Web pages: their visible text, one line per paragraph.
 
-One regular expression that never backtracks divides a page into tags and text, and no tree is
-built: time and memory are linear in the length of a page, whatever it contains. (lxml takes 30 s for 560 KB of `<b>`
-and `</i>`, the standard library 7.5 s for 40 KB of `<a x=`.)
+One regular expression that never backtracks divides a page into tags and text, and no tree is built: time and memory
+are linear in the length of a page, whatever it contains. (lxml takes 30 s for 560 KB of `<b>` and `</i>`, the standard
+library 7.5 s for 40 KB of `<a x=`.)
 """
 
 from __future__ import annotations
