@@ -43,7 +43,7 @@ def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], 
         try:
             guarded("", _check_size, shard.metadata.row_group(group))
             batches: Any = shard.iter_batches(_ROWS, row_groups=[group], columns=[names[0]], use_threads=False)
-            while (batch := guarded("", next, batches, None)) is not None:
+            while (batch := guarded("", _next, batches)) is not None:
                 source.going()
                 for value in batch.column(0):
                     row += 1
@@ -52,6 +52,10 @@ def parquet_documents(file: BinaryIO, source: Source, consumed: Callable[[int], 
             source.damaged(f"rows up to {first + rows} cannot be read{error}", row + 1)
         row = first + rows
         consumed(size // shard.num_row_groups)
+
+
+def _next(batches: Iterator[Any]) -> Any:
+    return next(batches, None)
 
 
 def _columns_of_text(shard: Any) -> list[str] | str:
