@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from app.base_stores import BaseStores
-from app.refusals import parsed
+from app.refusals import post
 from app.settings import Strict
 
 
@@ -34,22 +33,18 @@ def add_routes(app: FastAPI, stores: Callable[[], BaseStores]) -> None:
     """Adds these routes. `stores` returns the choice, for one call; it raises InputError while there is none yet."""
 
     @app.get("/api/base-stores")
-    async def listed() -> dict[str, object]:
+    def listed() -> dict[str, object]:
         found = stores()
-        return {"stores": await run_in_threadpool(found.list), "fixed": found.fixed}
+        return {"stores": found.list(), "fixed": found.fixed}
 
-    @app.post("/api/base-stores/add")
-    async def add(request: Request) -> dict[str, object]:
-        await run_in_threadpool(stores().add, (await parsed(request, NamedFile)).file)
-        return {}
+    @post(app, "/api/base-stores/add", NamedFile)
+    def add(body: NamedFile) -> None:
+        stores().add(body.file)
 
-    @app.post("/api/base-stores/change")
-    async def change(request: Request) -> dict[str, object]:
-        body = await parsed(request, ChangedStore)
-        await run_in_threadpool(stores().change, body.file, body.on, body.weight)
-        return {}
+    @post(app, "/api/base-stores/change", ChangedStore)
+    def change(body: ChangedStore) -> None:
+        stores().change(body.file, body.on, body.weight)
 
-    @app.post("/api/base-stores/remove")
-    async def remove(request: Request) -> dict[str, object]:
-        await run_in_threadpool(stores().remove, (await parsed(request, NamedFile)).file)
-        return {}
+    @post(app, "/api/base-stores/remove", NamedFile)
+    def remove(body: NamedFile) -> None:
+        stores().remove(body.file)

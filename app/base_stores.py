@@ -8,7 +8,8 @@ applies to the next drafts. Calls may come from any thread.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -133,10 +134,21 @@ class BaseStores:
 
         return self._shelf.choice() if self.fixed and self._shelf is not None else read_choice(self._file)
 
-    def _changing(self) -> _Changing:
+    @contextmanager
+    def _changing(self) -> Iterator[list[ChosenStore]]:
+        """Yields the choice as a list, and writes it when the block ends without an error."""
+        from core.ngram.base import choice_as_json, read_choice
+
         if self.fixed:
             raise InputError("--base-store chose the stores at the start; start Polydraft without it to choose here.")
-        return _Changing(self._file)
+        with _writing:
+            choice = list(read_choice(self._file))
+            yield choice
+            try:
+                self._file.parent.mkdir(parents=True, exist_ok=True)
+                write_whole(self._file, choice_as_json(choice).encode())
+            except OSError as error:
+                raise InputError(f"The choice cannot be saved in {self._file}: {error.strerror or error}.") from error
 
     @staticmethod
     def _place(choice: Sequence[ChosenStore], file: str) -> int:
@@ -163,36 +175,6 @@ class BaseStores:
         except StoreError as error:
             found["problem"] = str(error)
         return found
-
-
-class _Changing:
-    """The choice as a list, which is written when the block ends without an error."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __enter__(self) -> list[ChosenStore]:
-        from core.ngram.base import read_choice
-
-        _writing.acquire()
-        try:
-            self._stores = list(read_choice(self._file))
-        except BaseException:
-            _writing.release()
-            raise
-        return self._stores
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        from core.ngram.base import choice_as_json
-
-        try:
-            if kind is None:
-                self._file.parent.mkdir(parents=True, exist_ok=True)
-                write_whole(self._file, choice_as_json(self._stores).encode())
-        except OSError as error:
-            raise InputError(f"The choice cannot be saved in {self._file}: {error.strerror or error}.") from error
-        finally:
-            _writing.release()
 
 
 @lru_cache(maxsize=2 * MOST)

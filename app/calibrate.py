@@ -8,7 +8,7 @@ from pathlib import Path
 
 from app.bench.text import load as load_text
 from core.errors import InputError
-from core.models import LanguageModel, Tokenizer, load_model
+from core.models import Tokenizer, load_model
 from core.options import Backend
 from core.speculative.calibration import Calibration, user_file
 from training.calibration import calibrate, collect
@@ -33,36 +33,24 @@ def run(
         raise InputError(f"delta {delta} given; between 0 and 1 expected.")
     progress("loading the model")
     model = load_model(model_name, backend)
-    made = measured(model, cut(model.tokenizer, text, prompts), delta, temperature, budget, buckets, progress)
-    file = out or user_file(model, temperature)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    made.save(file)
-    model.close()
-    return made, file
-
-
-def measured(
-    model: LanguageModel,
-    prompts: list[list[int]],
-    delta: float,
-    temperature: float,
-    budget: float | None,
-    buckets: int,
-    progress: Callable[[str], None],
-) -> Calibration:
+    passages = cut(model.tokenizer, text, prompts)
     samples = collect(
-        model, prompts, temperature=temperature, progress=lambda n: progress(f"prompt {n} of {len(prompts)}")
+        model, passages, temperature=temperature, progress=lambda n: progress(f"prompt {n} of {len(passages)}")
     )
-    return calibrate(
+    made = calibrate(
         model,
         samples,
         delta=delta,
         budget=budget,
         buckets=buckets,
-        prompts=len(prompts),
+        prompts=len(passages),
         temperature=temperature,
-        top_k=64,
     )
+    file = out or user_file(model, temperature)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    made.save(file)
+    model.close()
+    return made, file
 
 
 def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0) -> list[list[int]]:

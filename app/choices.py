@@ -117,7 +117,7 @@ def whole_words(text: str) -> str:
 
 
 def _within(chances: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:
-    """The number of tokens before the end of a text."""
+    """The tokens that lie before the end of a text."""
     found, at = [], 0
     for chance in chances:
         at += len(chance["text"])

@@ -39,13 +39,16 @@ if TYPE_CHECKING:
 
 
 class Sentences(TyperGroup):
-    """Turns our own errors into one sentence on stderr and exit code 1; Ctrl+C exits silently with 130."""
+    """Turns our own errors, and those of files, into one sentence on stderr and exit code 1; Ctrl+C exits silently with
+    130."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except PolydraftError as error:
-            typer.echo(f"Error: {_one_line(str(error))}", err=True)
+        except BrokenPipeError:
+            raise  # the program that reads the output has ended: click exits silently
+        except (PolydraftError, OSError) as error:
+            typer.echo(f"Error: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(1) from error
         except KeyboardInterrupt:
             raise typer.Exit(130) from None
@@ -447,7 +450,7 @@ def doctor(model: Model = "default", as_json: Json = False) -> None:
     raise typer.Exit(doctor.run(model, as_json))
 
 
-learn_cli.register(app)
+app.command()(learn_cli.learn)
 measure_cli.register(app)
 
 
@@ -493,10 +496,6 @@ def _tokens(draft: TextDraft) -> list[dict[str, object]]:
 def _visible(text: str) -> str:
     """Escapes control characters, so that a draft cannot control the terminal."""
     return "".join(c if c.isprintable() or c in "\u200d\u200c" else ascii(c)[1:-1] for c in text)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 if __name__ == "__main__":

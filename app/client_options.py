@@ -22,7 +22,6 @@ from core.options import DRAFTING, LONGEST, SEED, Value
 
 COMMON = ("k", "length", "temperature", "seed")  # flags for which the interfaces have their own names
 FIELDS = {flag.replace("-", "_"): flag for flag in flags.ALL_FLAGS if flag not in COMMON}
-MOST_TOKENS = LONGEST  # of a draft without resets
 
 _FLAG = re.compile(r"--([a-z][a-z0-9-]*)")
 _NUMBER = re.compile(r"^([a-z][a-z0-9-]*)(?= .* given;)")
@@ -53,7 +52,7 @@ class ClientOptions(BaseModel):
     @property
     def most_tokens(self) -> int:
         """The most tokens of a draft with these fields."""
-        return int(DRAFTING["length"].high) if (self.model_extra or {}).get("reset_every") else MOST_TOKENS
+        return int(DRAFTING["length"].high) if (self.model_extra or {}).get("reset_every") else LONGEST
 
     def settings(
         self,

@@ -39,8 +39,8 @@ def draft_request(before: str, settings: DraftSettings, user: str | None = None,
 
 
 def cropped(text: str) -> str:
-    """The end of the text. It begins at 0 or at a multiple of STRIDE, so that the
-    beginning, and with it the cache, stays the same while the user types."""
+    """The end of the text. It begins at 0 or at a multiple of STRIDE, so that the beginning, and with it the cache,
+    stays the same while the user types."""
     return text[max(len(text) - WINDOW + STRIDE, 0) // STRIDE * STRIDE if len(text) > WINDOW else 0 :]
 
 

@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -31,10 +31,7 @@ Status = Literal["ok", "warn", "fail"]
 
 MARKS = {"ok": "[green]✓[/]", "warn": "[yellow]![/]", "fail": "[red]✗[/]"}
 MEMORY_WANTED = 2.0  # GB free: both backends with the default model, the n-gram store and the page
-TIMEOUTS: dict[Backend, float] = {
-    "llama.cpp": 60.0,
-    "torch": 180.0,
-}  # s; torch converts the weights as it loads
+TIMEOUTS: dict[Backend, float] = {"llama.cpp": 60.0, "torch": 180.0}  # s; torch converts the weights as it loads
 SLOW = 0.05  # s per token: beyond it, ten tokens of drafts take longer than a pause in typing
 
 
@@ -81,7 +78,9 @@ def diagnose(model: str, progress: Callable[[str], None] = lambda _: None) -> Di
     checks += [_gradio(), _browser(), *_folders()]
     works = any(result.ok for result in results.values())
     if works:  # one backend is enough, so a problem of the other is not a failure
-        checks = [_softened(check) for check in checks]
+        for at, check in enumerate(checks):
+            if check.status == "fail" and check.name.endswith("this model"):
+                checks[at] = replace(check, status="warn")
     return Diagnosis(model, tuple(checks), works)
 
 
@@ -172,12 +171,6 @@ def _backend(backend: Backend, result: ProbeResult) -> Check:
     else:
         advice = "Try the default model; if that fails too, run make clean, then make setup."
     return Check(name, "fail", result.reason, advice)
-
-
-def _softened(check: Check) -> Check:
-    if check.status == "fail" and check.name.endswith("this model"):
-        return Check(check.name, "warn", check.found, check.advice)
-    return check
 
 
 def _gradio() -> Check:

@@ -106,7 +106,7 @@ class DocumentFolder:
         if not self.notes.exists():
             return []
         with self._alone():
-            entries = {entry.id: entry for entry in map(self._noted, self._note_files()) if entry}
+            entries = {entry.id: entry for entry in map(self._noted, sorted(self.notes.glob("*.json"))) if entry}
             missing = [entry for entry in entries.values() if not self._path(entry).is_file()]
             claimed = {self._path(entry) for entry in entries.values()}
             for path in self._text_files():
@@ -204,9 +204,6 @@ class DocumentFolder:
         if not ID.fullmatch(id):
             raise InputError(f"{id[:40]!r} given as a document's id; a UUID is expected.")
         return self.notes / f"{id}.json"
-
-    def _note_files(self) -> list[Path]:
-        return sorted(self.notes.glob("*.json"))
 
     def _text_files(self) -> list[Path]:
         found: list[Path] = []

@@ -12,24 +12,21 @@ A text that was changed elsewhere is not replaced: the response has status 409 a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
-from typing import Literal, ParamSpec, TypeVar
+from typing import Literal
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from app.documents import Changed, DocumentFolder, Entry
-from app.refusals import parsed
+from app.refusals import post
 from app.settings import Strict
 from core.errors import InputError
 
 MAX_DOCUMENT = 32 << 20  # bytes of one request; a novel is 1 MB
-
-Result = TypeVar("Result")
-Arguments = ParamSpec("Arguments")
 
 
 class Keep(Strict):
@@ -59,52 +56,51 @@ class Written(One):
 def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
     """Adds these routes for one folder to the app."""
 
-    async def call(
-        method: Callable[Arguments, Result], *arguments: Arguments.args, **named: Arguments.kwargs
-    ) -> Result:
-        """Runs disk work outside the event loop, and turns its errors into messages for the user."""
+    @contextmanager
+    def usable() -> Iterator[None]:
+        """Turns errors of the disk into messages for the user."""
         try:
-            return await run_in_threadpool(method, *arguments, **named)
+            yield
         except OSError as error:
             raise InputError(f"{folder.folder} could not be used: {error.strerror or error}.") from error
 
     @app.get("/api/documents")
-    async def listed() -> dict[str, object]:
-        kept = await call(lambda: folder.kept)
-        entries = await call(folder.entries) if kept else []
+    @usable()
+    def listed() -> dict[str, object]:
+        kept = folder.kept
+        entries = folder.entries() if kept else []
         where = "files" if kept else "browser"
         return {"kept": where, "folder": str(folder.folder), "documents": list(map(_shown, entries))}
 
     @app.get("/api/documents/{id}")
-    async def read(id: str) -> dict[str, object]:
-        entry, text = await call(folder.read, id)
+    @usable()
+    def read(id: str) -> dict[str, object]:
+        entry, text = folder.read(id)
         return {**_shown(entry), "text": text}
 
-    @app.post("/api/documents/keep")
-    async def keep(request: Request) -> dict[str, object]:
-        await call(folder.keep, (await parsed(request, Keep)).where == "files")
-        return {}
+    @post(app, "/api/documents/keep", Keep)
+    @usable()
+    def keep(body: Keep) -> None:
+        folder.keep(body.where == "files")
 
-    @app.post("/api/documents/write")
-    async def write(request: Request) -> Response:
-        body = await parsed(request, Written, MAX_DOCUMENT)
+    @post(app, "/api/documents/write", Written, MAX_DOCUMENT)
+    @usable()
+    def write(body: Written) -> dict[str, object] | Response:
         entry = Entry(**body.model_dump(exclude={"text", "base"}))
         try:
-            written = await call(folder.write, entry, body.text, body.base)
+            return _shown(folder.write(entry, body.text, body.base))
         except Changed as error:
             return JSONResponse({"message": str(error), "fix": "Keep your text as a copy.", "changed": True}, 409)
-        return JSONResponse(_shown(written))
 
-    @app.post("/api/documents/bin")
-    async def bin(request: Request) -> dict[str, object]:
-        body = await parsed(request, Bin)
-        await call(folder.put_in_bin, body.id, body.on)
-        return {}
+    @post(app, "/api/documents/bin", Bin)
+    @usable()
+    def bin(body: Bin) -> None:
+        folder.put_in_bin(body.id, body.on)
 
-    @app.post("/api/documents/remove")
-    async def remove(request: Request) -> dict[str, object]:
-        await call(folder.remove, (await parsed(request, One)).id)
-        return {}
+    @post(app, "/api/documents/remove", One)
+    @usable()
+    def remove(body: One) -> None:
+        folder.remove(body.id)
 
 
 def _shown(entry: Entry) -> dict[str, object]:

@@ -130,7 +130,7 @@ class Engine:
             logits = None if completion is None else completion.next_logits
             if logits is None:
                 raise InputError("There are no drafts yet. Write something first.")
-            visit.run(Position(n, logits, self.autocomplete))
+            visit.set_result(visit.look(Position(n, logits, self.autocomplete)))
         except Exception as error:  # noqa: BLE001 an error in one visit must not end the engine
             visit.fail(error)
 

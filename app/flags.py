@@ -82,18 +82,14 @@ def with_flags(flags: Mapping[str, Flag]) -> Callable[[Callable[..., Any]], Call
                 **arguments, given={flag: v for flag, v in values.items() if was_given(ctx, _argument(flag))}
             )
 
-        made = [
-            inspect.Parameter(
-                _argument(name),
-                inspect.Parameter.KEYWORD_ONLY,
-                default=None if flag.kind else flag.control.default,
-                annotation=_annotation(flag),
-            )
-            for name, flag in flags.items()
-        ]
+        def parameter(flag: Flag) -> inspect.Parameter:
+            default = None if flag.kind else flag.control.default
+            name, annotation = _argument(flag.control.flag), _annotation(flag)
+            return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
         kept = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own if p.name != "given"]
-        drafting = [p for p, flag in zip(made, flags.values(), strict=True) if not flag.kind]
-        rest = [p for p, flag in zip(made, flags.values(), strict=True) if flag.kind]
+        drafting = [parameter(flag) for flag in flags.values() if not flag.kind]
+        rest = [parameter(flag) for flag in flags.values() if flag.kind]
         context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
         parameters = [context, *kept[:1], *drafting, *kept[1:], *rest]
         wrapped.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess]
@@ -136,25 +132,19 @@ def settings_of(
     if drafter is not None and not speculating:
         raise InputError("--drafter changes nothing without --speculate lossless or --speculate arc; add one of them.")
     for name, value in given.items():
-        _refuse_useless(ALL_FLAGS[name], name, value, given, chosen)
+        _refuse_useless(name, value, given, chosen)
     of: dict[str, dict[str, Value]] = {"": {}, "rule": {}, "mode": {}, "speculate": {}}
     for name, value in given.items():
         flag = ALL_FLAGS[name]
         of[flag.kind][flag.control.name] = flag.control.checked(value)
-    seed = {"seed": of[""].pop("seed")} if "seed" in of[""] else {}
-    speculation = {
+    sampling: dict[str, object] = {"rule": rule, "values": of["rule"], "mode": mode, "mode_values": of["mode"]}
+    sampling["speculation"] = {
         "mode": chosen["speculate"],
         "drafter": drafter or DEFAULT_DRAFTER,
         "values": of["speculate"],
     }
-    sampling = {
-        "rule": rule,
-        "values": of["rule"],
-        "mode": mode,
-        "mode_values": of["mode"],
-        "speculation": speculation,
-        **seed,
-    }
+    if "seed" in of[""]:
+        sampling["seed"] = of[""].pop("seed")
     return DraftSettings.model_validate(of[""] | {"sampling": sampling})
 
 
@@ -206,46 +196,40 @@ def of_rules(given: Given, temperature: float, chain: str = DEFAULT_RULE) -> dic
     return {name: checked_rule(name, values, temperature) for name, values in found.items()}
 
 
-def _refuse_useless(flag: Flag, name: str, value: Value, given: Given, chosen: Mapping[str, str]) -> None:
+def _refuse_useless(name: str, value: Value, given: Given, chosen: Mapping[str, str]) -> None:
     """Raises InputError if this flag would have no effect with the others."""
-    control, mode, rule = flag.control, chosen["mode"], chosen["rule"]
-    if flag.kind and not set(names_of(chosen["rule"]) if flag.kind == "rule" else [chosen[flag.kind]]) & {*flag.owners}:
+    flag, mode, rule = ALL_FLAGS[name], chosen["mode"], chosen["rule"]
+    control, speculating = flag.control, chosen["speculate"] != DEFAULT_SPECULATION
+    if flag.kind and not set(names_of(rule) if flag.kind == "rule" else [chosen[flag.kind]]) & {*flag.owners}:
         of, now = " or ".join(flag.owners), f"the {flag.kind} is {chosen[flag.kind].replace(JOIN, ', then ')}"
         if flag.kind == "speculate":
-            now = (
-                "there is no --speculate"
-                if chosen["speculate"] == DEFAULT_SPECULATION
-                else f"--speculate is {chosen['speculate']}"
-            )
+            now = f"--speculate is {chosen['speculate']}" if speculating else "there is no --speculate"
         raise InputError(f"--{name} is a flag of {of}, and {now}; add --{flag.kind} {flag.owners[0]}.")
     drawn_resets = name == "seed" and mode == DEFAULT_MODE and given.get("reset-every")
     if control.modes and mode not in control.modes and not drawn_resets:
         raise InputError(_useless(name, mode, control.modes))
-    if control.needs and given.get(control.needs, True) is False:
-        raise InputError(f"--{name} changes nothing with --no-{control.needs}; leave one of them out.")
-    if name == "personal-weight" and given.get("mixing") == "geometric":
-        raise InputError(
-            "--personal-weight changes nothing with --mixing geometric, which uses the base store alone; leave one of "
-            "them out."
-        )
     if name == "k" and mode == "greedy" and float(value) > 1:
         raise InputError("--k changes nothing in greedy drafts, because there is only one; leave it out.")
-    if name == "temperature" and rule == "greedy":
-        raise InputError("--temperature changes nothing with --rule greedy; leave one of them out.")
     if control.beyond and float(value) > (most := control.on_page.high) and not given.get(_flag(control.beyond)):
         more = f"--{_flag(control.beyond)}"
         raise InputError(f"--{name} {value} given; at most {most:g} is accepted without {more}. Add {more} 10.")
+    if name == "reset-every" and float(value) >= float(given.get("length", DRAFTING["length"].default)):
+        raise InputError("--reset-every changes nothing in drafts that are not longer; raise --length or lower it.")
+    excluded = {
+        f"--no-{control.needs}": control.needs and given.get(control.needs, True) is False,
+        "--mixing geometric, which uses the base store alone": name == "personal-weight"
+        and given.get("mixing") == "geometric",
+        "--rule greedy": name == "temperature" and rule == "greedy",
+        "--reset-every": name in ("end-below", "verify") and given.get("reset-every"),
+        "--speculate": name == "end-below" and speculating,
+    }
     for entry in entries_of(rule):
         if (tie := entry.tie) and control == entry.control(tie.control):
             by = entry.control(tie.by).flag
-            if given.get(by) == TIED:
-                raise InputError(f"--{name} changes nothing with --{by} {TIED}; leave one of them out.")
-    if name == "reset-every" and float(value) >= float(given.get("length", DRAFTING["length"].default)):
-        raise InputError("--reset-every changes nothing in drafts that are not longer; raise --length or lower it.")
-    if name in ("end-below", "verify") and given.get("reset-every"):
-        raise InputError(f"--{name} changes nothing with --reset-every; leave one of them out.")
-    if name == "end-below" and chosen["speculate"] != DEFAULT_SPECULATION:
-        raise InputError("--end-below changes nothing with --speculate; leave one of them out.")
+            excluded[f"--{by} {TIED}"] = given.get(by) == TIED
+    for other, useless in excluded.items():
+        if useless:
+            raise InputError(f"--{name} changes nothing with {other}; leave one of them out.")
 
 
 def _useless(flag: str, mode: str, modes: Iterable[str]) -> str:
@@ -268,18 +252,11 @@ def _annotation(flag: Flag) -> Any:
         names = f"--{control.flag}/--no-{control.flag}"
         return Annotated[bool, typer.Option(names, metavar="", help=control.explain)]
     kind: Any = {"int": int, "float": float, "choice": str}[control.kind]
-    if not flag.kind and control.choices:
-        option = typer.Option(f"--{control.flag}", metavar="|".join(control.choices), help=control.explain)
-        return Annotated[kind, option]
-    if not flag.kind:
-        option = typer.Option(
-            f"--{control.flag}",
-            min=control.low,
-            max=control.high,
-            metavar="N",
-            help=control.explain,
-        )
-        return Annotated[kind, option]
-    reach = "|".join(control.choices) if control.choices else f"{control.low:g}-{control.high:g}"
-    help_ = f"{' or '.join(flag.owners)}: {control.explain} ({reach}; {control.default})"
-    return Annotated[kind | None, typer.Option(f"--{control.flag}", metavar="N", help=help_, show_default=False)]
+    name, choices = f"--{control.flag}", "|".join(control.choices)
+    if flag.kind:
+        reach = choices or f"{control.low:g}-{control.high:g}"
+        help_ = f"{' or '.join(flag.owners)}: {control.explain} ({reach}; {control.default})"
+        return Annotated[kind | None, typer.Option(name, metavar="N", help=help_, show_default=False)]
+    if choices:
+        return Annotated[kind, typer.Option(name, metavar=choices, help=control.explain)]
+    return Annotated[kind, typer.Option(name, min=control.low, max=control.high, metavar="N", help=control.explain)]

@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -70,23 +71,22 @@ class Position:
     autocomplete: Autocomplete
 
 
-class Visit(Generic[Result]):
+class Pending(Future[Result]):
+    """The result of work in another thread, which goes on even if its caller no longer waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.set_running_or_notify_cancel()
+
+    def fail(self, error: Exception) -> None:
+        """Raises the error in the caller, unless the work has ended."""
+        if not self.done():
+            self.set_exception(error)
+
+
+class Visit(Pending[Result]):
     """A call of `look` on a tab's position, which the engine thread runs."""
 
     def __init__(self, tab: str, look: Callable[[Position], Result]) -> None:
-        self.tab, self._look = tab, look
-        self._loop = asyncio.get_running_loop()
-        self.result: asyncio.Future[Result] = self._loop.create_future()
-
-    def run(self, position: Position) -> None:
-        """Runs the call, and passes its result to the caller. Raises the exceptions of the call."""
-        result = self._look(position)
-        self._end(lambda: self.result.set_result(result))
-
-    def fail(self, error: Exception) -> None:
-        """Raises the error in the caller."""
-        self._end(lambda: self.result.set_exception(error))
-
-    def _end(self, end: Callable[[], None]) -> None:
-        with suppress(RuntimeError):  # that loop is closed
-            self._loop.call_soon_threadsafe(lambda: None if self.result.done() else end())
+        super().__init__()
+        self.tab, self.look = tab, look

@@ -16,10 +16,6 @@ if TYPE_CHECKING:
     from training.personal import Outcome
 
 
-def register(app: typer.Typer) -> None:
-    app.command()(learn)
-
-
 def learn(
     store: Annotated[str, typer.Argument(help="The personal store, by name.", metavar="STORE", show_default=False)],
     minutes: Annotated[float, typer.Option(help="End after this many minutes.", min=0.1, metavar="N")] = MINUTES,

@@ -309,12 +309,8 @@ class Learner:
             with self._changed:
                 if stage := answer.get("stage"):
                     training = task.training
-                    training.description, training.share, training.left = (
-                        stage["description"],
-                        stage["share"],
-                        stage["left"],
-                    )
-                    training.curve = stage["curve"] or training.curve
+                    training.description, training.share = stage["description"], stage["share"]
+                    training.left, training.curve = stage["left"], stage["curve"] or training.curve
                 else:
                     task.answer = answer
         with self._changed:

@@ -1,4 +1,5 @@
-"""The HTTP routes that list models and load another one.
+"""The models that the page offers: the default one, and the files and folders in the models folder; and the HTTP routes
+that list them and load another one.
 
     GET  /api/models   the models folder, the models to choose from, and the one that is being loaded, if any
     POST /api/model    {"model"}: a file, a folder or a name. Loads it while the present one, if any, continues to
@@ -9,14 +10,41 @@ Errors are returned as {"message", "fix"}, with status 409.
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import platformdirs
 from fastapi import FastAPI, Request
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
-from app import models as known
 from app.refusals import parsed
 from app.service import DraftService
 from app.settings import Strict
+
+DEFAULT = "default"
+
+
+def models_folder() -> Path:
+    return platformdirs.user_data_path("polydraft", appauthor=False) / "models"
+
+
+def offered(serving: str, folder: Path | None = None) -> list[dict[str, object]]:
+    """One entry per model: the name or path that loads it, a name to show, bytes (0 if unknown), and whether it is the
+    one that drafts.
+
+    Args:
+        serving: the name or path of the model that drafts; "" for none. It is listed wherever its file lies.
+        folder: None is the one in the user's data folder.
+    """
+    found = [(DEFAULT, "Default model", 0)]
+    folder = folder or models_folder()
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        if path.suffix.lower() == ".gguf" and path.is_file():
+            found.append((str(path), path.stem, path.stat().st_size))
+        elif (path / "config.json").is_file():
+            found.append((str(path), path.name, sum(f.stat().st_size for f in path.iterdir() if f.is_file())))
+    if serving and serving not in [model for model, _, _ in found]:
+        found.append((serving, Path(serving).stem if serving.endswith(".gguf") else serving, 0))
+    return [{"model": model, "name": name, "bytes": size, "serving": model == serving} for model, name, size in found]
 
 
 class ModelRequest(Strict):
@@ -25,10 +53,9 @@ class ModelRequest(Strict):
 
 def add_routes(app: FastAPI, service: DraftService) -> None:
     @app.get("/api/models")
-    async def models() -> dict[str, object]:
+    def models() -> dict[str, object]:
         serving, loading = service.names()
-        found = await run_in_threadpool(known.offered, serving)
-        return {"folder": str(known.models_folder()), "models": found, "loading": loading}
+        return {"folder": str(models_folder()), "models": offered(serving), "loading": loading}
 
     @app.post("/api/model")
     async def model(request: Request) -> dict[str, object]:

@@ -6,12 +6,12 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,7 +20,8 @@ from rich.table import Table
 
 import ngram_builder
 from app import personal_cli
-from core.errors import InputError, PolydraftError
+from app.personal_cli import Json, ModelName, load_tokenizer
+from core.errors import InputError
 from core.ngram import NgramStore
 from ngram_builder import pipeline
 from ngram_builder.cluster import cluster
@@ -36,14 +37,10 @@ Orders = Annotated[str, typer.Option(help="Orders of n-grams, a range within 1-8
 MinCount = Annotated[
     str, typer.Option(help="Drop n-grams seen less often: one number, or one per order, as in 2,2,2,3,3.")
 ]
-ModelName = Annotated[str, typer.Option("--tokenizer", help="The model whose tokenizer to use.")]
 Exact = Annotated[bool, typer.Option("--exact", help="Store every count exactly.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StorePath = Annotated[Path, typer.Option("--store", help="The store: a file, or a personal store by name.")]
 
 personal_cli.register(app)
-
-T = TypeVar("T")
 
 _SHOWN = 20  # damaged places that are listed individually
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
@@ -83,17 +80,17 @@ def build(
     To resume after an interruption, run the same command again.
     """
 
-    def run() -> ngram_builder.BuildReport:
-        wanted = _range(orders)
-        at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), _bytes(memory)
-        chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
-        if dask not in (None, "local") or (dask and scheduler):
-            raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
-        words, name = _tokenizer(tokenizer)
-        address = dask or scheduler
-        there = cluster(address, partial(load_tokenizer, tokenizer), workers or None) if address else nullcontext()
+    wanted = _range(orders)
+    at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), _bytes(memory)
+    chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
+    if dask not in (None, "local") or (dask and scheduler):
+        raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
+    words, name = _tokenizer(tokenizer)
+    address = dask or scheduler
+    there = cluster(address, partial(load_tokenizer, tokenizer), workers or None) if address else nullcontext()
+    try:
         with there as machines, _bar() as bar:
-            return ngram_builder.build(
+            report = ngram_builder.build(
                 sources,
                 out,
                 words,
@@ -110,8 +107,10 @@ def build(
                 progress=_Shown(bar),
                 notify=lambda text: typer.echo(text, err=True),
             )
-
-    _print_report(_or_exit(run), out, as_json)
+    except ngram_builder.TooMuchDamage as error:
+        _print_damage(error.damage)
+        raise
+    _print_report(report, out, as_json)
 
 
 @app.command()
@@ -124,16 +123,13 @@ def merge(
 ) -> None:
     """Add up several stores: files, or personal stores by name."""
     if personal_cli.named(out) and all(personal_cli.named(path) for path in stores):
-        tokens = _or_exit(lambda: personal_cli.merge([path.name for path in stores], out.name, "default"))
+        tokens = personal_cli.merge([path.name for path in stores], out.name)
         typer.echo(f"{out}: {tokens:,} tokens added.")
         return
-
-    def run() -> ngram_builder.BuildReport:
-        opened = [NgramStore.open(path, verify=True) for path in stores]
-        orders = range(max(s.orders[0] for s in opened), min(s.orders[-1] for s in opened) + 1)
-        return ngram_builder.merge(opened, out, min_count=_per_order(min_count, orders), exact=exact)
-
-    _print_report(_or_exit(run), out, as_json)
+    opened = [NgramStore.open(path, verify=True) for path in stores]
+    orders = range(max(s.orders[0] for s in opened), min(s.orders[-1] for s in opened) + 1)
+    report = ngram_builder.merge(opened, out, min_count=_per_order(min_count, orders), exact=exact)
+    _print_report(report, out, as_json)
 
 
 @app.command()
@@ -145,15 +141,12 @@ def query(
     as_json: Json = False,
 ) -> None:
     """Show the tokens that followed these words, and how often, for every length of context in the store."""
-
-    def run() -> list[dict[str, Any]]:
-        if personal_cli.named(store):
-            return personal_cli.query(store.name, text, tokenizer, top)
-        words, _ = _tokenizer(tokenizer)
+    if personal_cli.named(store):
+        rows = personal_cli.query(store.name, text, tokenizer, top)
+    else:
+        words = load_tokenizer(tokenizer)
         opened = NgramStore.open(store, fingerprint=words.fingerprint)
-        return personal_cli.continuations(opened, words, text, top)
-
-    rows = _or_exit(run)
+        rows = personal_cli.continuations(opened, words, text, top)
     if as_json:
         typer.echo(json.dumps({"name": "ngram query", "rows": rows}, ensure_ascii=False))
         return
@@ -179,35 +172,31 @@ def stats(
 ) -> None:
     """Show the contents of a store: n-grams per order, sizes, sources; of a personal store, by name, its documents."""
     if personal_cli.named(store):
-        rows = _or_exit(lambda: personal_cli.stats(store.name))
+        row = personal_cli.stats(store.name)
         if as_json:
-            typer.echo(json.dumps({"name": "ngram stats", "rows": rows}, ensure_ascii=False))
+            typer.echo(json.dumps({"name": "ngram stats", "rows": [row]}, ensure_ascii=False))
         else:
-            personal_cli.print_stats(rows)
+            personal_cli.print_stats(row)
         return
-
-    def run() -> dict[str, Any]:
-        opened = NgramStore.open(store, verify=verify)
-        manifest = opened.manifest
-        size = opened.path.stat().st_size
-        return {
-            "store": str(store),
-            "verified": verify,
-            "bytes": size,
-            "ngrams": len(opened),
-            "bytes_per_ngram": size / len(opened),
-            "parts": opened.sizes,
-            "tokenizer": manifest["tokenizer"],
-            "per_order": manifest["ngrams"],
-            "contexts": manifest["contexts"],
-            "min_count": manifest["min_count"],
-            "max_relative_error": manifest["records"]["max_relative_error"],
-            "documents": manifest["documents"],
-            "tokens": manifest["tokens"],
-            "sources": manifest["sources"],
-        }
-
-    found = _or_exit(run)
+    opened = NgramStore.open(store, verify=verify)
+    manifest = opened.manifest
+    size = opened.path.stat().st_size
+    found: dict[str, Any] = {
+        "store": str(store),
+        "verified": verify,
+        "bytes": size,
+        "ngrams": len(opened),
+        "bytes_per_ngram": size / len(opened),
+        "parts": opened.sizes,
+        "tokenizer": manifest["tokenizer"],
+        "per_order": manifest["ngrams"],
+        "contexts": manifest["contexts"],
+        "min_count": manifest["min_count"],
+        "max_relative_error": manifest["records"]["max_relative_error"],
+        "documents": manifest["documents"],
+        "tokens": manifest["tokens"],
+        "sources": manifest["sources"],
+    }
     if as_json:
         typer.echo(json.dumps({"name": "ngram stats", "rows": [found]}, ensure_ascii=False))
         return
@@ -257,16 +246,6 @@ class _Shown:
         self._bar.update(self._tasks[phase], completed=share, tokens=tokens)
 
 
-def _or_exit(run: Callable[[], T]) -> T:
-    try:
-        return run()
-    except (PolydraftError, OSError) as error:
-        if isinstance(error, ngram_builder.TooMuchDamage):
-            _print_damage(error.damage)
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(1) from error
-
-
 def _print_report(report: ngram_builder.BuildReport, out: Path, as_json: bool) -> None:
     _print_damage(report.damage)
     if as_json:
@@ -296,11 +275,6 @@ def _print_damage(damage: Sequence[ngram_builder.Damage]) -> None:
         typer.echo(f"Warning: {place}", err=True)
     if len(damage) > _SHOWN:
         typer.echo(f"Warning: {len(damage) - _SHOWN} more damaged places; --json lists all.", err=True)
-
-
-def load_tokenizer(name: str) -> Tokenizer:
-    """Loads a model's tokenizer; workers of a cluster call this."""
-    return _tokenizer(name)[0]
 
 
 def _tokenizer(name: str) -> tuple[Tokenizer, str]:

@@ -1,8 +1,7 @@
 """The page: one Gradio Blocks with the editor component, and the code that mounts it.
 
 The editor is a real component (`gr.HTML` with its own markup, style and script under `app/static/`). The browser holds
-all its state; it requests `/api/drafts` directly, because a Gradio event per keystroke costs
-more than a draft.
+all its state; it requests `/api/drafts` directly, because a Gradio event per keystroke costs more than a draft.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class PersonalStores:
 
     def at(self, name: str) -> closing[PersonalStore]:
         """One store, open until the end of a `with` block."""
-        return closing(self._open(name))
+        return closing(self._shelf.open(name))
 
     def state(self, name: str) -> StoreState:
         with self.at(name) as store:
@@ -117,7 +117,7 @@ class PersonalStores:
 
     def create(self, name: str) -> None:
         """Creates an empty store; an existing one of that name is not changed."""
-        self._open(name, create=True).close()
+        self._shelf.open(name, create=True).close()
 
     def delete(self, name: str) -> None:
         """Deletes a store with its contents, even an unusable one. Raises StoreError when it does not exist."""
@@ -125,7 +125,7 @@ class PersonalStores:
 
         path = self._shelf.path_in(self._shelf.folder, name)
         try:
-            store = self._open(name)
+            store = self._shelf.open(name)
         except StoreError:
             if not path.is_file():
                 raise
@@ -203,9 +203,6 @@ class PersonalStores:
                     f"The store {name} has {tokens:,} tokens; learning needs at least {LEAST:,}. Add text to it first."
                 )
             return store.path, store.removals
-
-    def _open(self, name: str, create: bool = False) -> PersonalStore:
-        return self._shelf.open(name, create)
 
 
 def about_adapter(store: PersonalStore) -> AdapterRow | None:

@@ -224,7 +224,7 @@ def delete(
 
 def query(store: str, text: str, tokenizer: str, top: int) -> list[dict[str, Any]]:
     """Tokens that follow these words, how often and from which document, for every length of context in the store."""
-    words = _words(tokenizer)
+    words = load_tokenizer(tokenizer)
     with closing(_opened(store, words)) as opened:
         opened.refresh()
         return continuations(opened, words, text, top, lambda ids: {"from": opened.where(ids)})
@@ -251,44 +251,34 @@ def continuations(
     return rows
 
 
-def stats(store: str | None) -> list[StoreSummary]:
-    """The contents of a personal store, or of each: size, last change, whether it is on, its documents."""
-    from core.ngram.personal import PersonalStore
-
-    folder = stores_folder()
-    rows: list[StoreSummary] = []
-    paths = [Shelf.path_in(folder, store)] if store else sorted(folder.glob("*.sqlite"))
-    for path in paths:
-        with closing(PersonalStore.open(path)) as opened:
-            rows.append(opened.summary())
-    return rows
+def stats(store: str) -> StoreSummary:
+    """The contents of a personal store: size, last change, whether it is on, its documents."""
+    with closing(_opened(store, None)) as opened:
+        return opened.summary()
 
 
-def print_stats(rows: list[StoreSummary]) -> None:
-    for row in rows:
-        state = f"{'on' if row['enabled'] else 'off'}, learning {'on' if row['learning'] else 'off'}"
-        table = Table(
-            title=f"{row['store']} · {row['tokens']:,} tokens, {row['bytes']:,} bytes, {state}", title_justify="left"
-        )
-        table.add_column("document")
-        table.add_column("added")
-        table.add_column("tokens", justify="right")
-        for origin in row["documents"][:_SHOWN]:
-            table.add_row(origin["origin"], origin["added"], f"{origin['tokens']:,}")
-        if len(row["documents"]) > _SHOWN:
-            table.add_row(f"… and {len(row['documents']) - _SHOWN} more", "", "")
-        Console().print(table)
+def print_stats(row: StoreSummary) -> None:
+    state = f"{'on' if row['enabled'] else 'off'}, learning {'on' if row['learning'] else 'off'}"
+    table = Table(
+        title=f"{row['store']} · {row['tokens']:,} tokens, {row['bytes']:,} bytes, {state}", title_justify="left"
+    )
+    table.add_column("document")
+    table.add_column("added")
+    table.add_column("tokens", justify="right")
+    for origin in row["documents"][:_SHOWN]:
+        table.add_row(origin["origin"], origin["added"], f"{origin['tokens']:,}")
+    if len(row["documents"]) > _SHOWN:
+        table.add_row(f"… and {len(row['documents']) - _SHOWN} more", "", "")
+    Console().print(table)
 
 
-def merge(stores: list[str], into: str, tokenizer: str) -> int:
+def merge(stores: list[str], into: str) -> int:
     """Merges several personal stores into one; returns the number of tokens added."""
-    from ngram_builder import personal
-
-    words = _words(tokenizer)
+    words = load_tokenizer("default")
     opened = [_opened(name, words) for name in stores]
     try:
         with closing(_opened(into, words, create=True)) as one:
-            return personal.gather(opened, one)
+            return sum(one.restore(store.texts()) for store in opened)
     finally:
         for store in opened:
             store.close()
@@ -296,13 +286,14 @@ def merge(stores: list[str], into: str, tokenizer: str) -> int:
 
 def _opened(name: str, tokenizer: str | Tokenizer | None, create: bool = False) -> PersonalStore:
     path = (Shelf.path_in if create else Shelf.existing)(stores_folder(), name)
-    words = _words(tokenizer) if isinstance(tokenizer, str) else tokenizer
+    words = load_tokenizer(tokenizer) if isinstance(tokenizer, str) else tokenizer
     from core.ngram.personal import PersonalStore
 
     return PersonalStore.open(path, words, create=create)
 
 
-def _words(name: str) -> Tokenizer:
+def load_tokenizer(name: str) -> Tokenizer:
+    """Loads a model's tokenizer; workers of a cluster call this, too."""
     from core.models import load_model  # imports torch
 
     return load_model(name).tokenizer

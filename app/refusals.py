@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from core.errors import PolydraftError
@@ -29,8 +30,8 @@ EXPECTED = {  # by pydantic's name of the error
 
 
 class Refused(Exception):
-    """An error response: a sentence and a remedy. `param` names the invalid field, and
-    `code` the kind of error, for programs."""
+    """An error response: a sentence and a remedy. `param` names the invalid field, and `code` the kind of error, for
+    programs."""
 
     def __init__(self, status: int, message: str, fix: str = "", param: str | None = None, code: str = "") -> None:
         super().__init__(message)
@@ -39,7 +40,7 @@ class Refused(Exception):
 
 def format_errors(app: FastAPI) -> None:
     """Makes our errors responses with a sentence."""
-    app.add_exception_handler(Refused, refuse)
+    app.add_exception_handler(Refused, _refuse)
     app.add_exception_handler(PolydraftError, _conflict)
 
 
@@ -47,7 +48,7 @@ async def _conflict(_: Request, error: Exception) -> Response:
     return JSONResponse({"message": str(error), "fix": ""}, 409)
 
 
-async def refuse(request: Request, error: Exception) -> Response:
+async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     # The unread body must not be parsed as the next request on this connection.
     headers = {"Connection": "close"} if error.status == 413 else {}
@@ -72,9 +73,24 @@ def error_of(error: Refused) -> dict[str, Any]:
 
 
 def of_programs(path: str) -> bool:
-    """Whether the path belongs to the interfaces for other programs, whose errors have OpenAI's
-    form."""
+    """Whether the path belongs to the interfaces for other programs, whose errors have OpenAI's form."""
     return path.startswith("/v1/") or path in ("/infill", "/health")
+
+
+def post(
+    app: FastAPI, path: str, kind: type[Body], limit: int = MAX_BODY
+) -> Callable[[Callable[[Body], object]], None]:
+    """Decorator: adds a POST route that calls a function with the body as `kind`, in a thread. The result is the
+    response; None is an empty object."""
+
+    def add(respond: Callable[[Body], object]) -> None:
+        @app.post(path, response_model=None)
+        async def route(request: Request) -> object:
+            body = await parsed(request, kind, limit)
+            result = await run_in_threadpool(respond, body)
+            return {} if result is None else result
+
+    return add
 
 
 async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> Body:

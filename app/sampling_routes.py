@@ -28,9 +28,10 @@ from starlette.concurrency import run_in_threadpool
 from app import speculation
 from app.jobs import Position
 from app.presets import OwnPresets
-from app.refusals import parsed
+from app.refusals import parsed, post
 from app.service import DraftService
 from app.settings import Strict
+from app.speculation import control_fields
 from core.chains import notes
 from core.controls import (
     CATALOG,
@@ -48,7 +49,7 @@ from core.controls import (
     entries_of,
 )
 from core.errors import InputError
-from core.options import DRAFTING, SEED, Control, Value
+from core.options import DRAFTING, SEED, Value
 
 if TYPE_CHECKING:
     from app.sampling_view import Charts
@@ -59,7 +60,7 @@ SWEPT = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, float(_TEMPERA
 SWEEPS = 200  # cached
 
 
-class _Rules(Strict):
+class SweepRequest(Strict):
     tab: str = Field(min_length=1, max_length=64)
     rules: dict[str, dict[str, Any]]  # by name, with values of its controls
 
@@ -72,13 +73,9 @@ class _Rules(Strict):
             raise ValueError(str(error)) from None
 
 
-class ViewRequest(_Rules):
+class ViewRequest(SweepRequest):
     temperature: float = Field(float(_TEMPERATURE.default), ge=_TEMPERATURE.low, le=_TEMPERATURE.high)
     map: bool = False
-
-
-class SweepRequest(_Rules):
-    pass
 
 
 class ChainRequest(Strict):
@@ -118,17 +115,12 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
     sweeps: OrderedDict[Any, list[int]] = OrderedDict()
 
     @app.get("/api/sampling")
-    async def sampling() -> dict[str, object]:
-        return {
-            **catalogue(),
-            "speculation": await run_in_threadpool(speculation.catalogue, service.loaded),
-            "own": await run_in_threadpool(_listed, own),
-        }
+    def sampling() -> dict[str, object]:
+        return {**catalogue(), "speculation": speculation.catalogue(service.loaded), "own": _listed(own)}
 
-    @app.post("/api/chain")
-    async def chain(request: Request) -> dict[str, object]:
-        rule = (await parsed(request, ChainRequest)).rule
-        return {"notes": notes([entry.title for entry in entries_of(rule)])}
+    @post(app, "/api/chain", ChainRequest)
+    def chain(body: ChainRequest) -> dict[str, object]:
+        return {"notes": notes([entry.title for entry in entries_of(body.rule)])}
 
     @app.post("/api/view")
     async def view(request: Request) -> dict[str, object]:
@@ -155,26 +147,24 @@ def add_routes(app: FastAPI, service: DraftService) -> None:
             found[name] = sweeps[key]
         return {"n": position.n, "temperatures": SWEPT, "counts": found}
 
-    @app.post("/api/presets/save")
-    async def save(request: Request) -> dict[str, object]:
-        body = await parsed(request, SavedPreset)
-        await run_in_threadpool(lambda: own.save(Preset(**body.model_dump())))
-        return {"own": await run_in_threadpool(_listed, own)}
+    @post(app, "/api/presets/save", SavedPreset)
+    def save(body: SavedPreset) -> dict[str, object]:
+        own.save(Preset(**body.model_dump()))
+        return {"own": _listed(own)}
 
-    @app.post("/api/presets/delete")
-    async def delete(request: Request) -> dict[str, object]:
-        await run_in_threadpool(own.delete, (await parsed(request, NamedPreset)).name)
-        return {"own": await run_in_threadpool(_listed, own)}
+    @post(app, "/api/presets/delete", NamedPreset)
+    def delete(body: NamedPreset) -> dict[str, object]:
+        own.delete(body.name)
+        return {"own": _listed(own)}
 
     @app.get("/api/presets/export")
-    async def export() -> Response:
+    def export() -> Response:
         headers = {"Content-Disposition": 'attachment; filename="polydraft-presets.json"'}
-        return Response(await run_in_threadpool(own.exported), media_type="application/json", headers=headers)
+        return Response(own.exported(), media_type="application/json", headers=headers)
 
-    @app.post("/api/presets/import")
-    async def import_(request: Request) -> dict[str, object]:
-        names = await run_in_threadpool(own.imported, (await parsed(request, Imported)).text)
-        return {"names": names, "own": await run_in_threadpool(_listed, own)}
+    @post(app, "/api/presets/import", Imported)
+    def import_(body: Imported) -> dict[str, object]:
+        return {"names": own.imported(body.text), "own": _listed(own)}
 
 
 def catalogue() -> dict[str, object]:
@@ -187,7 +177,7 @@ def catalogue() -> dict[str, object]:
                 "plain": e.plain,
                 "description": e.description,
                 "alone": e.alone,
-                "controls": [_control(c) for c in e.controls],
+                "controls": [control_fields(c) for c in e.controls],
                 "tie": e.tie and asdict(e.tie),
             }
             for e in CATALOG.values()
@@ -197,23 +187,19 @@ def catalogue() -> dict[str, object]:
                 "name": name,
                 "title": MODE_LABELS[name],
                 "description": description,
-                "controls": [_control(c) for c in MODE_CONTROLS.get(name, ())],
+                "controls": [control_fields(c) for c in MODE_CONTROLS.get(name, ())],
             }
             for name, description in MODES.items()
         ],
         "rule": DEFAULT_RULE,
         "mode": DEFAULT_MODE,
         "drawn": DRAWN,
-        "seed": _control(SEED),
+        "seed": control_fields(SEED),
         "tied": TIED,
         "temperature": {"default": _TEMPERATURE.default, "low": _TEMPERATURE.low, "high": _TEMPERATURE.high},
         "styles": [{"name": name, "description": description} for name, description in STYLES.items()],
         "presets": [preset.as_dict() for preset in PRESETS],
     }
-
-
-def _control(control: Control) -> dict[str, object]:
-    return {**asdict(control), "whole": isinstance(control.step, int) and not control.choices}
 
 
 def _listed(own: OwnPresets) -> list[dict[str, object]]:

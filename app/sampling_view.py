@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
+from dataclasses import asdict
 
 from app.jobs import Position
-from core.controls import title_of
 from core.samplers.view import Point, RuleView, Settings, View, look, top_w_map
 
 TABS = 12  # tabs whose positions are cached
@@ -73,25 +73,13 @@ class _Known:
             "temperature": temperature,
             "entropy": seen.entropy,
             "possible": seen.possible,
-            "tokens": [{"id": t.id, "text": t.text, "probability": t.probability} for t in seen.tokens],
-            "choices": [_plain(choice) for choice, _ in choices.values()],
+            "tokens": [asdict(token) for token in seen.tokens],
+            "choices": [asdict(choice) for choice, _ in choices.values()],
             "top_w": choices["top-w"][1] if "top-w" in choices else None,
             "map": [_point(p) for p in top_w_map(self._logits, tokenizer, temperature, settings["top-w"], geometries)]
             if plane and "top-w" in settings
             else None,
         }
-
-
-def _plain(choice: RuleView) -> dict[str, object]:
-    return {
-        "rule": choice.rule,
-        "title": title_of(choice.rule),
-        "count": choice.count,
-        "mass": choice.mass,
-        "entropy": choice.entropy,
-        "kept": choice.kept,
-        "last": choice.last,
-    }
 
 
 def _point(point: Point) -> dict[str, object]:

@@ -31,7 +31,7 @@ from app.learner import Learner
 from app.learner_child import Order
 from app.offline import stay_offline
 from app.private import gradio_folder
-from app.refusals import Refused, format_errors, parsed, refuse
+from app.refusals import format_errors, parsed
 from app.requests import DraftRequest
 from app.running import PORT
 from app.service import DraftService, load_failure
@@ -43,13 +43,10 @@ from core.errors import InputError, PolydraftError
 from core.options import Backend, Precision
 
 if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
-
     from core.autocomplete import Autocomplete
 
-ONCE_LOADED = (
-    "POLYDRAFT_ONCE_LOADED"  # a command to run once the model is loaded: `make run` compiles llama.cpp this way
-)
+# A command to run once the model is loaded: `make run` compiles llama.cpp this way.
+ONCE_LOADED = "POLYDRAFT_ONCE_LOADED"
 
 
 class LeaveRequest(Strict):
@@ -70,7 +67,13 @@ def create_app(service: DraftService, access: Access | None = None, learner: Lea
     app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
     format_errors(app)
 
-    app.add_route("/api/drafts", _Drafts(service), ["POST"])  # type: ignore[arg-type]
+    # A route of Starlette: every key of every tab sends a request, and FastAPI's handling of a route would be a large
+    # part of its cost.
+    async def drafts(request: Request) -> Response:
+        events = service.stream(await parsed(request, DraftRequest))
+        return Streamed(events, as_line, "application/x-ndjson")
+
+    app.add_route("/api/drafts", drafts, ["POST"])
 
     @app.post("/api/leave")
     async def leave(request: Request) -> dict[str, bool]:
@@ -152,24 +155,6 @@ def prepare_gradio() -> None:
     import_gradio()
 
 
-class _Drafts:
-    """The route of drafts: a plain ASGI app. Every key of every tab sends a request, and FastAPI's handling of a route
-    would be a large part of its cost."""
-
-    def __init__(self, service: DraftService) -> None:
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
-        try:
-            response = Streamed(
-                self._service.stream(await parsed(request, DraftRequest)), as_line, "application/x-ndjson"
-            )
-        except Refused as error:
-            response = await refuse(request, error)
-        await response(scope, receive, send)
-
-
 class _PageFiles(StaticFiles):
     """Static files that the browser revalidates every time, as after an update the page must not run old scripts."""
 
@@ -235,7 +220,7 @@ def serve(
         return
     bound: int = listener.getsockname()[1]
 
-    def load(name: str = model_name) -> Autocomplete:
+    def load(name: str) -> Autocomplete:
         from core.autocomplete import load_autocomplete
         from core.models.memory import return_freed
 
@@ -266,7 +251,7 @@ def serve(
         # later. Torch is imported and the model loaded while the page is built and the server starts.
         if page:
             prepare_gradio()
-        service = DraftService(load, model_name, by_name=load)
+        service = DraftService(load, model_name)
         learner = learner_for(service) if page else None
         if learner:
             go_on = partial(_go_on_learning, learner, service)

@@ -12,13 +12,12 @@ import logging
 import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.base_stores import BaseStores
 from app.engine import Engine, named_line, request_failure
-from app.jobs import Event, Job, Position, Result, Visit
+from app.jobs import Event, Job, Pending, Position, Result, Visit
 from app.personal import PersonalStores
 from app.requests import DraftRequest
 from app.threads import leave_cores_to
@@ -37,12 +36,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Loaded:
-    """A loaded model, and a callback: called with None once the model drafts, or with the error that prevented it; and
-    the name by which it was loaded."""
+    """A loaded model, the name by which it was loaded, and `done`, which ends once the model drafts."""
 
     autocomplete: Autocomplete
-    report: Callable[[Exception | None], None]
     name: str
+    done: Pending[None]
 
 
 @dataclass
@@ -62,30 +60,22 @@ class _Inbox:
         for visit in self.visits:
             visit.fail(error)
         if self.model:
-            self.model.report(error)
+            self.model.done.fail(error)
 
 
 class DraftService:
-    """Serves requests for drafts with one model, which `load` returns.
+    """Serves requests for drafts with one model.
 
     Requests wait until the model is loaded. If it cannot be loaded they end with the reason, and `change` can load
     another one.
     """
 
-    def __init__(
-        self,
-        load: Callable[[], Autocomplete],
-        name: str = "",
-        pace: float = PACE,
-        by_name: Callable[[str], Autocomplete] | None = None,
-    ) -> None:
+    def __init__(self, load: Callable[[str], Autocomplete], name: str = "", pace: float = PACE) -> None:
         """Args:
-        load: called in a separate thread.
-        name: of the model that `load` loads, for the status line.
-        by_name: loads another model, for `change`; None if there is no choice.
+        load: loads a model by its name; called in a separate thread.
+        name: of the first model.
         """
-        self._first, self._by_name = load, by_name
-        self._pace = pace
+        self._load_model, self._pace = load, pace
         self._wake = threading.Condition()
         # Guarded by _wake:
         self._inbox = _Inbox()
@@ -106,7 +96,7 @@ class DraftService:
         """Begins to load the model."""
         self._thread.start()
         with self._wake:
-            self._load(self._name, self._first, lambda error: None)
+            self._load(self._name)
 
     def stop(self) -> None:
         """Ends every request and refuses new ones; the model stays open for threads that still use its tokenizer."""
@@ -187,25 +177,21 @@ class DraftService:
                 raise InputError(" ".join(refusal).strip())
             self._inbox.visits.append(visit)
             self._wake.notify()
-        return await visit.result
+        return await asyncio.wrap_future(visit)
 
     async def change(self, name: str) -> dict[str, Any]:
         """Loads another model, which then replaces the present one. The present one, if any, drafts meanwhile.
 
         Returns: the new status.
-        Raises: InputError while another model is being loaded, if there is no choice, or if loading fails.
+        Raises: InputError while another model is being loaded, or if loading fails.
         """
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         with self._wake:
             if self._stopping:
                 raise InputError(CLOSING[0])
-            if self._by_name is None:
-                raise InputError("This server has one model, and cannot load another.")
             if self._loading is not None:
                 raise InputError(f"A model is being loaded; wait until it is loaded, then load {name}.")
-            load = self._by_name
-            self._load(name, lambda: load(name), _resolving(done))
-        await done
+            done = self._load(name)
+        await asyncio.wrap_future(done)
         return self.status()
 
     def stores(self) -> PersonalStores:
@@ -274,36 +260,38 @@ class DraftService:
 
     # ---------------------------------------------------------------- loading, in a separate thread
 
-    def _load(self, name: str, load: Callable[[], Autocomplete], report: Callable[[Exception | None], None]) -> None:
-        """Begins to load. The caller has locked `_wake`."""
+    def _load(self, name: str) -> Pending[None]:
+        """Begins to load. The caller has locked `_wake`. The result ends once the model drafts, or with the reason why
+        it does not."""
+        done = Pending[None]()
         if self._engine is None:
             self._name, self._failure = name, None  # requests wait again
         self._loading_name = name
         self._loading = threading.Thread(
-            target=self._run_load, args=(name, load, report), name="polydraft-loading", daemon=True
+            target=self._run_load, args=(name, done), name="polydraft-loading", daemon=True
         )
         self._loading.start()
+        return done
 
-    def _run_load(
-        self, name: str, load: Callable[[], Autocomplete], report: Callable[[Exception | None], None]
-    ) -> None:
+    def _run_load(self, name: str, done: Pending[None]) -> None:
         try:
-            loaded = load()
+            loaded = self._load_model(name)
         except Exception as error:
             if not isinstance(error, PolydraftError):
                 log.warning("The model %s could not be loaded: %r", name, error, exc_info=error)
-            self._load_failed(name, load_failure(error), report)
+            self._load_failed(name, load_failure(error), done)
             return
         with self._wake:
             self._loading = None
             late = self._closing
             if not late:
-                self._inbox.model = _Loaded(loaded, report, name)
+                self._inbox.model = _Loaded(loaded, name, done)
                 self._wake.notify()
         if late:
+            done.fail(InputError(CLOSING[0]))
             loaded.close()
 
-    def _load_failed(self, name: str, reason: tuple[str, str], report: Callable[[Exception | None], None]) -> None:
+    def _load_failed(self, name: str, reason: tuple[str, str], done: Pending[None]) -> None:
         """Reports the reason; if there is no other model, every waiting request ends with it too."""
         with self._wake:
             self._loading = None
@@ -312,7 +300,7 @@ class DraftService:
                 self._name, self._failure = name, reason
                 waiting, self._inbox = self._inbox, _Inbox()
         waiting.refuse(reason)
-        report(InputError(" ".join(reason).strip()))
+        done.fail(InputError(" ".join(reason).strip()))
 
     # ---------------------------------------------------------------- the engine thread
 
@@ -337,7 +325,7 @@ class DraftService:
         if engine is not None:
             engine.close()
         if late is not None:
-            late.report(InputError(CLOSING[0]))
+            late.done.fail(InputError(CLOSING[0]))
             late.autocomplete.close()
 
     def _take(self) -> _Inbox | None:
@@ -378,29 +366,10 @@ class DraftService:
         engine = Engine(loaded.autocomplete, self._pace)
         with self._wake:
             self._engine, self._failure, self._name = engine, None, loaded.name
-        loaded.report(None)
+        loaded.done.set_result(None)
         self.adopted()
         for job in jobs:
             engine.begin(job.request.tab, job)
-
-
-def _resolving(done: asyncio.Future[None]) -> Callable[[Exception | None], None]:
-    """A callback for any thread that resolves the future: with None, or with an error."""
-    loop = done.get_loop()
-
-    def end(error: Exception | None) -> None:
-        if done.done():  # the caller no longer waits
-            return
-        if error is None:
-            done.set_result(None)
-        else:
-            done.set_exception(error)
-
-    def resolve(error: Exception | None) -> None:
-        with suppress(RuntimeError):  # that loop is closed
-            loop.call_soon_threadsafe(end, error)
-
-    return resolve
 
 
 def load_failure(error: Exception) -> tuple[str, str]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from core.autocomplete import Autocomplete
     from core.drafting.speculated import Speculation, Speculator
     from core.ngram.interpolation import Store
-    from core.options import Backend, Precision
+    from core.options import Backend, Control, Precision
     from core.speculative import Drafter
     from core.speculative.calibration import Calibration
     from core.speculative.cost import CostCurve
@@ -203,6 +203,11 @@ def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | No
             pass
 
 
+def control_fields(control: Control) -> dict[str, object]:
+    """A control for the page."""
+    return {**asdict(control), "whole": isinstance(control.step, int) and not control.choices}
+
+
 def catalogue(autocomplete: Autocomplete | None) -> dict[str, object]:
     """The choices for the page: modes with their controls, drafters, and the reason if ARC is unavailable."""
     missing = ""
@@ -220,7 +225,7 @@ def catalogue(autocomplete: Autocomplete | None) -> dict[str, object]:
             {
                 "name": name,
                 "description": description,
-                "controls": [asdict(c) | {"whole": isinstance(c.step, int)} for c in controls],
+                "controls": [control_fields(control) for control in controls],
             }
             for name, (description, controls) in SPECULATIONS.items()
         ],

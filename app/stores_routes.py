@@ -27,16 +27,15 @@ from collections import OrderedDict, deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, TypedDict
 
 from fastapi import FastAPI, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 
 from app.learner import Learner
 from app.personal import PersonalStores
-from app.refusals import parsed
+from app.refusals import post
 from app.settings import Strict
 from core.errors import InputError, PolydraftError
 
@@ -48,8 +47,6 @@ MAX_FILE = 1 << 30  # bytes of one added file
 LISTED = 200  # the number of listed origins of a store, newest first; and of listed damaged places of a file
 TICKETS = 64  # remembered stops
 STEP = 0.01  # share of a file between two reports of progress
-
-Answer = TypeVar("Answer")
 
 
 class NamedStore(Strict):
@@ -101,60 +98,49 @@ def add_routes(
     add_learning_routes(app, stores)
     stopped = deque[str](maxlen=TICKETS)  # a stop may arrive before its file has been received
 
-    async def on_store(name: str, run: Callable[[PersonalStore], Answer]) -> Answer:
-        known = stores()
-
-        def opened() -> Answer:
-            with known.at(name) as store:
-                return run(store)
-
-        return await run_in_threadpool(opened)
-
     def follow(store: str) -> None:
         learner.follow([stores().state(store)])
 
     @app.get("/api/stores")
-    async def listed() -> dict[str, object]:
-        found = await _call(stores().list)
-        await _call(learner.follow, found)
+    def listed() -> dict[str, object]:
+        found = stores().list()
+        learner.follow(found)
         return {
             "stores": [row if "problem" in row else _by_origin(row) for row in found],
             "trainings": learner.trainings(),
         }
 
-    @app.post("/api/stores/create")
-    async def create(request: Request) -> dict[str, object]:
-        await _call(stores().create, (await parsed(request, NamedStore)).store)
-        return {}
+    @post(app, "/api/stores/create", NamedStore)
+    def create(body: NamedStore) -> None:
+        stores().create(body.store)
 
-    @app.post("/api/stores/delete")
-    async def delete(request: Request) -> dict[str, object]:
-        store = (await parsed(request, NamedStore)).store
-        learner.drop(store)
-        await _call(stores().delete, store)
-        return {}
+    @post(app, "/api/stores/delete", NamedStore)
+    def delete(body: NamedStore) -> None:
+        learner.drop(body.store)
+        stores().delete(body.store)
 
     def add_switch(path: str, switched: Callable[[PersonalStore, bool], None]) -> None:
-        @app.post(path)
-        async def switch(request: Request) -> dict[str, object]:
-            body = await parsed(request, Switched)
-            await on_store(body.store, lambda store: switched(store, body.on))
-            return {}
+        @post(app, path, Switched)
+        def switch(body: Switched) -> None:
+            with stores().at(body.store) as store:
+                switched(store, body.on)
 
     add_switch("/api/stores/switch", lambda store, on: store.switch(on))
     add_switch("/api/stores/switch-learning", lambda store, on: store.switch_learning(on))
     add_switch("/api/stores/switch-adapter", lambda store, on: store.switch_adapter(on))
 
-    @app.post("/api/stores/add-phrase")
-    async def add_phrase(request: Request) -> dict[str, object]:
-        body = await parsed(request, Phrase)
-        return {"tokens": await on_store(body.store, lambda store: _learn_phrase(store, body.text))}
+    @post(app, "/api/stores/add-phrase", Phrase)
+    def add_phrase(body: Phrase) -> dict[str, object]:
+        from core.ngram.personal import PHRASE
 
-    @app.post("/api/stores/forget")
-    async def forget(request: Request) -> dict[str, object]:
-        body = await parsed(request, Forget)
-        done = await on_store(body.store, lambda store: store.forget(body.what))
-        await _call(follow, body.store)
+        with stores().at(body.store) as store:
+            return {"tokens": store.learn(body.text, PHRASE)}
+
+    @post(app, "/api/stores/forget", Forget)
+    def forget(body: Forget) -> dict[str, object]:
+        with stores().at(body.store) as store:
+            done = store.forget(body.what)
+        follow(body.store)
         return {
             "documents": done.documents,
             "places": done.places,
@@ -167,28 +153,26 @@ def add_routes(
         return {"trainings": learner.trainings()}
 
     def add_training(path: str, action: Callable[[str], None]) -> None:
-        @app.post(path)
-        async def train(request: Request) -> dict[str, object]:
-            await _call(action, (await parsed(request, NamedStore)).store)
+        @post(app, path, NamedStore)
+        def train(body: NamedStore) -> dict[str, object]:
+            action(body.store)
             return {"trainings": learner.trainings()}
 
     add_training("/api/stores/train", learner.start)
     add_training("/api/stores/stop-training", learner.stop)
 
-    @app.post("/api/stores/strength")
-    async def strength(request: Request) -> dict[str, object]:
-        body = await parsed(request, Strength)
-        await on_store(body.store, lambda store: store.set_strength(body.strength))
-        return {}
+    @post(app, "/api/stores/strength", Strength)
+    def strength(body: Strength) -> None:
+        with stores().at(body.store) as store:
+            store.set_strength(body.strength)
 
-    @app.post("/api/stores/search")
-    async def search(request: Request) -> dict[str, object]:
-        return {"found": await _call(stores().search, (await parsed(request, Search)).text)}
+    @post(app, "/api/stores/search", Search)
+    def search(body: Search) -> dict[str, object]:
+        return {"found": stores().search(body.text)}
 
-    @app.post("/api/stores/stop")
-    async def stop(request: Request) -> dict[str, object]:
-        stopped.append((await parsed(request, Stop)).ticket)
-        return {}
+    @post(app, "/api/stores/stop", Stop)
+    def stop(body: Stop) -> None:
+        stopped.append(body.ticket)
 
     @app.post("/api/stores/add")
     async def add(request: Request, store: str, name: str, ticket: str = "") -> Response:
@@ -214,24 +198,12 @@ def add_learning_routes(app: FastAPI, stores: Callable[[], PersonalStores]) -> N
     """Adds the routes by which stores learn, for the page and for editors; for the arguments see `add_routes`."""
 
     @app.get("/api/stores/learning")
-    async def learning() -> dict[str, object]:
-        return {"learning": await _call(stores().learning)}
+    def learning() -> dict[str, object]:
+        return {"learning": stores().learning()}
 
-    @app.post("/api/stores/learn")
-    async def learn(request: Request) -> dict[str, object]:
-        body = await parsed(request, Learn)
-        return {"stores": await _call(stores().take_in, body.text, body.finished)}
-
-
-def _learn_phrase(store: PersonalStore, text: str) -> int:
-    from core.ngram.personal import PHRASE
-
-    return store.learn(text, PHRASE)
-
-
-async def _call(method: Callable[..., Answer], *arguments: Any) -> Answer:
-    """Runs blocking disk work outside the event loop."""
-    return await run_in_threadpool(method, *arguments)
+    @post(app, "/api/stores/learn", Learn)
+    def learn(body: Learn) -> dict[str, object]:
+        return {"stores": stores().take_in(body.text, body.finished)}
 
 
 class OriginRow(TypedDict):

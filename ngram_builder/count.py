@@ -114,7 +114,6 @@ class _Groups:
 
     def __init__(self, packing: Packing, n: int, min_count: int) -> None:
         self.packing, self.n, self.min_count = packing, n, min_count
-        self.distinct = 0  # before pruning
         self._words: list[np.ndarray] = []
         self._counts: list[np.ndarray] = []
         self._open: tuple[np.ndarray, np.ndarray] | None = None  # the last group so far: (W, 1), (1,)
@@ -136,7 +135,6 @@ class _Groups:
         self._emit(rows[:, :-1], sums[:-1])
 
     def _emit(self, rows: np.ndarray, sums: np.ndarray) -> None:
-        self.distinct += len(sums)
         kept = sums >= self.min_count
         self._words.append(rows[:, kept])
         self._counts.append(sums[kept])
@@ -152,16 +150,12 @@ class _Groups:
 
 @dataclass(frozen=True)
 class Entries:
-    """The n-grams of one order: words (W, N) sorted, counts and continuation totals (N,) uint64.
-
-    A context that was pruned itself but has stored continuations has count 0. `distinct` counts before
-    pruning.
-    """
+    """The n-grams of one order: words (W, N) sorted, counts and continuation totals (N,) uint64. A context that was
+    pruned itself but has stored continuations has count 0."""
 
     words: np.ndarray
     counts: np.ndarray
     totals: np.ndarray
-    distinct: int
 
 
 # n-grams of one order: words (W, N) sorted and distinct, counts (N,) uint64
@@ -177,8 +171,7 @@ def count(blocks: Iterator[KeptGrams], packing: Packing, orders: range, min_coun
     for words, counts in blocks:
         for group in groups:
             group.feed(words, counts)
-    kept = [group.finish() for group in groups]
-    return with_totals(kept, packing, orders, [group.distinct for group in groups])
+    return with_totals([group.finish() for group in groups], packing, orders)
 
 
 def join(parts: Sequence[list[Entries]]) -> list[Entries]:
@@ -188,19 +181,17 @@ def join(parts: Sequence[list[Entries]]) -> list[Entries]:
         words = np.concatenate([level.words for level in levels], axis=1)
         counts = np.concatenate([level.counts for level in levels])
         totals = np.concatenate([level.totals for level in levels])
-        distinct = sum(level.distinct for level in levels)
         if n == 0 and len(counts):  # the empty n-gram is the only one that all ranges share
-            words, distinct = words[:, :1], 1
-            counts, totals = counts.sum(keepdims=True), totals.sum(keepdims=True)
-        joined.append(Entries(words, counts, totals, distinct))
+            words, counts, totals = words[:, :1], counts.sum(keepdims=True), totals.sum(keepdims=True)
+        joined.append(Entries(words, counts, totals))
     return joined
 
 
-def with_totals(kept: list[KeptGrams], packing: Packing, orders: range, distinct: list[int]) -> list[Entries]:
+def with_totals(kept: list[KeptGrams], packing: Packing, orders: range) -> list[Entries]:
     """Adds to the n-grams of order 0, 1, … the sums of their stored continuations.
 
-    Contexts that are missing are added with count 0. Orders between single tokens and the lowest requested
-    order keep only contexts.
+    Contexts that are missing are added with count 0. Orders between single tokens and the lowest requested order keep
+    only contexts.
     """
     entries: list[Entries] = []
     contexts: KeptGrams = np.zeros((packing.words, 0), dtype=np.uint64), np.zeros(0, dtype=np.uint64)
@@ -212,7 +203,7 @@ def with_totals(kept: list[KeptGrams], packing: Packing, orders: range, distinct
         if n not in orders and n > 1:
             used = totals > 0
             words, all_counts, totals = words[:, used], all_counts[used], totals[used]
-        entries.append(Entries(words, all_counts, totals, distinct[n]))
+        entries.append(Entries(words, all_counts, totals))
         prefixes = packing.prefix(rows, n - 1) if n in orders else contexts[0][:, :0]
         starts = starts_of_groups(prefixes)
         sums = np.add.reduceat(counts, starts) if len(starts) else contexts[1][:0]

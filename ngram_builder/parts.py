@@ -79,7 +79,7 @@ def count_part(
     memory: int,
     workers: int,
     signals: Signals | None = None,
-    advance: Advance | None = None,
+    advance: Advance = lambda *_: None,
     alone: bool = True,
 ) -> Counted:
     """Counts the windows of all documents in `files` into sorted runs in `folder`; continues from existing runs.
@@ -115,7 +115,7 @@ def count_part(
                 counted.files.append([0, 0])
             progress = counted.files[number]
             damage: list[Damage] = []
-            reading = Reading(damage.append, _advance_tokens(advance), signals)
+            reading = Reading(damage.append, lambda size: advance(size, 0), signals)
             # Documents of this file that the runs already contain are read again, to report their damage, and skipped.
             documents = islice(read_file(files[number], reading), progress[0], None)
             for ids, n in _tokenised(documents, tokenizer, pool, workers):
@@ -125,8 +125,7 @@ def count_part(
                 size += len(ids)
                 progress[0] += n
                 progress[1] += len(ids) - n
-                if advance:
-                    advance(0, len(ids) - n)
+                advance(0, len(ids) - n)
             counted.finished = number + 1
             counted.damage += [(place.path, place.line, place.reason) for place in damage]
             counted.left_out += reading.left_out
@@ -154,7 +153,7 @@ def merge_range(
     low, high = (None if token is None else packing.first(token) for token in tokens)
     blocks = merged(list(runs), packing, rows_within(memory, packing), low, high)
     entries = count(blocks, packing, orders, min_counts)
-    arrays = {"distinct": np.array([level.distinct for level in entries])}
+    arrays: dict[str, np.ndarray] = {}
     for n, level in enumerate(entries):
         arrays |= {f"words{n}": level.words, f"counts{n}": level.counts, f"totals{n}": level.totals}
     with replacing(range_path(folder, number), private=False) as file:
@@ -169,11 +168,8 @@ def range_path(folder: Path, number: int) -> Path:
 def load_range(folder: Path, number: int) -> list[Entries]:
     """Reads the file that `merge_range` wrote, order by order from 0."""
     with np.load(range_path(folder, number), allow_pickle=False) as found:
-        distinct = found["distinct"].tolist()
-        return [
-            Entries(found[f"words{n}"], found[f"counts{n}"], found[f"totals{n}"], seen)
-            for n, seen in enumerate(distinct)
-        ]
+        orders = sum(name.startswith("words") for name in found.files)
+        return [Entries(found[f"words{n}"], found[f"counts{n}"], found[f"totals{n}"]) for n in range(orders)]
 
 
 def range_size(folder: Path, number: int) -> int | None:
@@ -182,7 +178,7 @@ def range_size(folder: Path, number: int) -> int | None:
     if not path.exists():
         return None
     with np.load(path, allow_pickle=False) as found:
-        return sum(len(found[f"counts{n}"]) for n in range(len(found["distinct"])))
+        return sum(len(found[name]) for name in found.files if name.startswith("counts"))
 
 
 def _tokenised(
@@ -247,7 +243,3 @@ def _sweep(folder: Path, counted: Counted) -> None:
     for path in folder.iterdir():
         if path.name not in named:
             path.unlink()
-
-
-def _advance_tokens(advance: Advance | None) -> Callable[[int], None]:
-    return (lambda n: advance(n, 0)) if advance else lambda _: None

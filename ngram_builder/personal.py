@@ -102,10 +102,10 @@ class _NothingRead(Exception):
     """Raised to roll the store's transaction back."""
 
 
-def origin_of(file: Any) -> str:
+def origin_of(file: File | str) -> str:
     """The origin under which a store keeps a file: its absolute path, so that any working directory finds it; a URL
     unchanged."""
-    name = file.address if isinstance(file, File) else str(file)
+    name = file.address if isinstance(file, File) else file
     return spelled(name if "://" in name else str(Path(name).resolve()))
 
 
@@ -185,19 +185,14 @@ def adopt(store: PersonalStore, adapter: Adapter, model: LanguageModel) -> str:
     return ""
 
 
-def gather(stores: Iterable[PersonalStore], into: PersonalStore) -> int:
-    """Adds the documents of several stores to one, each once. Returns the number of tokens added."""
-    return sum(into.restore(store.texts()) for store in stores)
-
-
-def compile_store(store: PersonalStore, out: Path, min_count: int = 1, exact: bool = True) -> BuildReport:
+def compile_store(store: PersonalStore, out: Path, min_count: int = 1) -> BuildReport:
     """Writes a store's counts, without its texts, as a trie store; forgotten text is not in it.
 
     Raises: InputError when the store is empty; OSError when the disk refuses.
     """
     if not any(document["tokens"] for document in store.documents()):
         raise InputError(f"The store {store.name} is empty; add text to it before compiling.")
-    return merge([cast("NgramStore", store)], out, min_count=min_count, exact=exact)
+    return merge([cast("NgramStore", store)], out, min_count=min_count, exact=True)
 
 
 def _line(entry: dict[str, Any]) -> bytes:

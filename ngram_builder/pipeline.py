@@ -70,7 +70,7 @@ class BuildReport:
         documents, tokens: numbers read; tokens without the boundaries between documents.
         left_out: documents excluded by their quality signals.
         damage: everything that could not be read.
-        ngrams: number stored, per order; distinct: number before pruning, per order.
+        ngrams: number stored, per order.
         seconds: wall clock of this call; size: of the store in bytes.
     """
 
@@ -79,7 +79,6 @@ class BuildReport:
     left_out: int = 0
     damage: list[Damage] = field(default_factory=list)
     ngrams: dict[int, int] = field(default_factory=dict)
-    distinct: dict[int, int] = field(default_factory=dict)
     seconds: float = 0.0
     size: int = 0
 
@@ -173,7 +172,7 @@ def build(
     workers: int | None = None,
     work: str | Path | None = None,
     machines: Machines | None = None,
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
     notify: Callable[[str], None] = lambda _: None,
 ) -> BuildReport:
     """Counts the n-grams of all documents in `sources` and writes them to `out`.
@@ -227,13 +226,13 @@ def build(
     memory = _resident() + (2 << 30) if memory is None else memory
     sorting = _for_sorting(memory)
     folder = Path(work) if work else out.with_name(f".{out.name}.work")
-    with work_folder(folder, identity) as (folder, state):
-        if state == "discarded":
+    with work_folder(folder, identity) as discarded:
+        if discarded:
             notify(f"The files in {folder} are of a build with other input or another tokenizer; they were discarded.")
         plan = Plan(folder, packing, orders, at_least, sorting, workers or os.cpu_count() or 1, signals)
         check_room(folder, _room(files, packing, at_least))
         report = BuildReport()
-        counted = _count(plan, parts, machines, report, progress, notify if state == "resumed" else lambda _: None)
+        counted = _count(plan, parts, machines, report, progress, notify)
         problem = _problem(report, max_bad, sources)
         if problem:
             discard(folder)
@@ -251,14 +250,12 @@ def build(
             "closed": _rises(at_least),
             "sources": _summary(parts, counted, source_of),
         }
-        if progress:
-            progress(WRITING, 0.0, report)
+        progress(WRITING, 0.0, report)
         for litter in unfinished(out):
             litter.unlink(missing_ok=True)
         _finish(report, out, entries, packing, orders, about, exact, began)
         discard(folder)
-    if progress:
-        progress(WRITING, 1.0, report)
+    progress(WRITING, 1.0, report)
     return report
 
 
@@ -300,7 +297,6 @@ def merge(
         words, (sums,) = sum_rows(words, np.array([counts[n]], dtype=np.uint64))
         stays = sums >= (at_least.get(n, 1) if n > 1 else 1)
         kept.append((words[:, stays], sums[stays]))
-    distinct = [len(level) for _, level in kept]
     manifests = [store.manifest for store in stores]
     about = {
         "tokenizer": first["tokenizer"],
@@ -313,9 +309,7 @@ def merge(
         "sources": [source for m in manifests for source in m["sources"]],
     }
     report = BuildReport(documents=about["documents"], tokens=about["tokens"])
-    return _finish(
-        report, Path(out), with_totals(kept, packing, orders, distinct), packing, orders, about, exact, began
-    )
+    return _finish(report, Path(out), with_totals(kept, packing, orders), packing, orders, about, exact, began)
 
 
 def _finish(
@@ -329,7 +323,6 @@ def _finish(
     began: float,
 ) -> BuildReport:
     report.ngrams = {n: int((level.counts > 0).sum()) for n, level in enumerate(entries) if n}
-    report.distinct = {n: level.distinct for n, level in enumerate(entries) if n}
     contexts = {str(n): int((level.totals > 0).sum()) for n, level in enumerate(entries)}
     ngrams = {str(n): found for n, found in report.ngrams.items()}
     manifest = {**about, "orders": list(orders), "ngrams": ngrams, "contexts": contexts}
@@ -356,7 +349,7 @@ def _count(
     parts: Sequence[Sequence[File]],
     machines: Machines,
     report: BuildReport,
-    progress: Progress | None,
+    progress: Progress,
     notify: Callable[[str], None],
 ) -> list[Counted]:
     """The map step: turns every file into runs."""
@@ -367,8 +360,7 @@ def _count(
         nonlocal read
         read += consumed
         report.tokens += tokens
-        if progress:
-            progress(READING, min(read / total, 1.0), report)
+        progress(READING, min(read / total, 1.0), report)
 
     for number, files in enumerate(parts):
         before = journal_of(part_folder(plan, number), plan.packing)
@@ -380,8 +372,7 @@ def _count(
     report.tokens = sum(part.tokens for part in counted)
     report.left_out = sum(part.left_out for part in counted)
     report.damage = [Damage(*place) for part in counted for place in part.damage]
-    if progress:
-        progress(READING, 1.0, report)
+    progress(READING, 1.0, report)
     return counted
 
 
@@ -403,7 +394,7 @@ def _merge(
     counted: Sequence[Counted],
     machines: Machines,
     report: BuildReport,
-    progress: Progress | None,
+    progress: Progress,
     memory: int,
 ) -> list[Entries]:
     """The merge step: turns all runs into n-grams, range by range of first tokens."""
@@ -424,8 +415,7 @@ def _merge(
                 f"{human(memory)} of memory given: raise --min-count or --memory. The counts are kept, and the "
                 "same command resumes from them."
             )
-        if progress:
-            progress(MERGING, done / len(wanted), report)
+        progress(MERGING, done / len(wanted), report)
     return join([load_range(plan.ranges, number) for number in wanted])
 
 

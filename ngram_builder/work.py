@@ -50,8 +50,8 @@ def read_json(path: Path) -> Any:
 
 
 @contextmanager
-def work_folder(folder: Path, identity: dict[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yields the locked folder, which contains only work of this identity, and "new", "resumed" or "discarded".
+def work_folder(folder: Path, identity: dict[str, Any]) -> Iterator[bool]:
+    """Locks the folder, and discards work of another identity in it. Yields whether there was some.
 
     The folder is kept when the block ends; `discard` removes it. Raises InputError when another process works there, or
     when the folder contains other files.
@@ -71,12 +71,11 @@ def work_folder(folder: Path, identity: dict[str, Any]) -> Iterator[tuple[Path, 
     try:
         identity = json.loads(json.dumps({**identity, "version": VERSION}))
         found = _identity(folder)
-        state = "new" if found is None else "resumed" if found == identity else "discarded"
-        if state != "resumed":
+        if found != identity:
             discard(folder, keep_lock=True)
             folder.mkdir(exist_ok=True)
             write_json(folder / "identity.json", identity)
-        yield folder, state
+        yield found not in (None, identity)
     finally:
         lock.release()
 

@@ -21,9 +21,8 @@ _BLOCK = 1 << 18
 
 def write_store(
     path: Path, entries: list[Entries], packing: Packing, about: Mapping[str, Any], exact: bool = False
-) -> int:
-    """Writes the store; `about` goes into the manifest. Returns the number of n-grams. The same entries give the same
-    bytes."""
+) -> None:
+    """Writes the store; `about` goes into the manifest. The same entries give the same bytes."""
     single = entries[1]
     tokens = packing.column(single.words, 0).astype(np.int64) - 1
     by_rank = tokens[np.lexsort((tokens, -single.counts.astype(np.int64)))]
@@ -51,7 +50,6 @@ def write_store(
         "records": records,
     }
     write_container(path, manifest, {"tokens": by_rank.astype("<u4").tobytes(), "trie": trie.tobytes(), **sections})
-    return total
 
 
 def _keys(

@@ -88,7 +88,7 @@ class FakeAutocomplete:
         self.sessions.append(FakeSession(self))
         return self.sessions[-1]
 
-    def real(self) -> Autocomplete:
+    def real(self, name: str = "") -> Autocomplete:
         return cast(Autocomplete, self)
 
 

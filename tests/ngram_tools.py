@@ -89,7 +89,7 @@ def store_of(path: Path, ngrams: Mapping[Gram, int], vocab_size: int, orders: ra
         ids = np.array(list(level), dtype=np.uint64).reshape(len(level), n)
         words, (counts,) = sum_rows(packing.pack(ids), np.array([list(level.values())], dtype=np.uint64))
         kept.append((words, counts))
-    entries = with_totals(kept, packing, orders, [0] * len(kept))
+    entries = with_totals(kept, packing, orders)
     about = {"orders": list(orders), "closed": False, "tokenizer": {"fingerprint": "f", "name": "test"}}
     write_store(path, entries, packing, about, exact=True)
     return NgramStore.open(path, verify=True)

@@ -152,7 +152,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
     file = tmp_path / "base-stores.json"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("core.ngram.base.choice_file", lambda: file)
-        service = DraftService(lambda: Autocomplete(model, bases=BaseShelf(WORDS.fingerprint)), "table", pace=0)
+        service = DraftService(lambda _: Autocomplete(model, bases=BaseShelf(WORDS.fingerprint)), "table", pace=0)
         service.start()
         with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
             while not service.loaded:

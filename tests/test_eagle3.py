@@ -231,9 +231,10 @@ def test_training_teaches(teacher: ModuleTeacher, tmp_path: Path) -> None:
     pieces = texts_of(teacher)
     vocabulary = draft_vocabulary(pieces, V, V_D)
     torch.manual_seed(0)
-    head = new_head(teacher.config(V_D), teacher, vocabulary, teacher.output)
+    head = new_head(teacher, vocabulary)
     test = torch.from_numpy(texts_of(teacher, 96)[64:].astype(np.int64))
     with torch.no_grad():
+        head.norm.weight.fill_(1.0)  # worse than the target's, so that there is more to learn
         before = unrolled(head, teacher, test, 3)
     steps = train(head, teacher, pieces, Recipe(steps=60, batch=16, unroll=3, rate=1e-2, warm_up=5), tmp_path)
     with torch.no_grad():
@@ -250,7 +251,7 @@ def test_training_that_was_interrupted_goes_on_to_the_same_weights(teacher: Modu
 
     def head() -> Eagle3Head:
         torch.manual_seed(0)
-        return new_head(teacher.config(V_D), teacher, vocabulary)
+        return new_head(teacher, vocabulary)
 
     recipe = Recipe(steps=9, batch=4, unroll=2, save_every=4)
     whole = head()
@@ -330,7 +331,7 @@ def test_fitted_weights_are_a_head_before_any_training(teacher: ModuleTeacher, c
     test, learnt = pieces[:40], pieces[40:]
     vocabulary = draft_vocabulary(learnt.numpy(), V, V_D)
     torch.manual_seed(0)
-    head = new_head(teacher.config(V_D), teacher, vocabulary, teacher.output, teacher.norm)
+    head = new_head(teacher, vocabulary)
     with torch.no_grad():
         before = unrolled(head, teacher, test, 1)
         parts = [compiled.hidden(some) for some in learnt.split(3)]
@@ -357,7 +358,7 @@ def test_own_texts_go_on_where_they_stopped(teacher: ModuleTeacher, tmp_path: Pa
     assert np.array_equal(whole[:, :4], pieces[:, :4])
     assert not np.array_equal(whole, pieces)
 
-    def stop(done: int, _: int) -> None:
+    def stop(done: int) -> None:
         if done:
             raise KeyboardInterrupt
 
@@ -378,7 +379,7 @@ def test_answers_begin_with_their_prompts_and_go_on_where_they_stopped(teacher: 
     for row, ids, kept in zip(begins, sorted(prompts, key=len), (2, 2, 5, 5, 7), strict=True):
         assert row[:kept] == ids[-kept:]
 
-    def stop(done: int, _: int) -> None:
+    def stop(done: int) -> None:
         if done > 2:
             raise KeyboardInterrupt
 

@@ -68,7 +68,7 @@ def texts(events: list[dict[str, Any]]) -> list[str]:
 
 
 def test_errors_anywhere_leave_other_tabs_drafts_unchanged(model: TorchModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    service = DraftService(lambda: Autocomplete(model), pace=0)
+    service = DraftService(lambda _: Autocomplete(model), pace=0)
     monkeypatch.setattr(TorchModel, "close", lambda self: None)  # the fixture's
     service.start()
     calm = [answers(service, n) for n in range(len(TEXTS))]

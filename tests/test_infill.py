@@ -197,7 +197,7 @@ def test_health_tells_when_the_model_is_there() -> None:
             from tests.fake_drafts import Server
 
             self.autocomplete = fake
-            self.service = DraftService(lambda: (gate.wait(), fake.real())[1], "scripted")
+            self.service = DraftService(lambda _: (gate.wait(), fake.real())[1], "scripted")
             self.service.start()
             self.access = Access(secrets.token_urlsafe(32))
             self.server = Server(create_service_app(self.service, self.access))

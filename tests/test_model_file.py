@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 
-from app.models import offered
+from app.model_routes import offered
 from app.server import create_app
 from app.service import DraftService
 from core.autocomplete import Autocomplete
@@ -34,7 +34,7 @@ def load(name: str) -> Autocomplete:
 @pytest.fixture
 def server() -> Iterator[Server]:
     """A server whose model is not there."""
-    service = DraftService(lambda: load("/models/gone.gguf"), "gone.gguf", pace=0, by_name=load)
+    service = DraftService(load, "gone.gguf", pace=0)
     service.start()
     server = Server(create_app(service))
     yield server
@@ -102,6 +102,8 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
     ready = threading.Event()
 
     def by_name(name: str) -> Autocomplete:
+        if name == "default":
+            return FakeAutocomplete().real()
         if name.endswith("broken.gguf"):
             raise ModelNotFound(f"{name} is no model file.")
         ready.wait(20)
@@ -109,10 +111,10 @@ def test_a_model_from_the_folder_is_loaded_while_the_old_one_drafts(browser: Bro
         newer.model.name = "Newer"
         return newer.real()
 
-    service = DraftService(FakeAutocomplete().real, "default", pace=0, by_name=by_name)
+    service = DraftService(by_name, "default", pace=0)
     service.start()
     with pytest.MonkeyPatch.context() as patch, browser.new_context() as context:
-        patch.setattr("app.models.models_folder", lambda: tmp_path)
+        patch.setattr("app.model_routes.models_folder", lambda: tmp_path)
         server = Server(create_app(service))
         editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
         page = editor.page
@@ -141,9 +143,7 @@ def test_the_field_loads_another_model_and_goes(browser: Browser, server: Server
         editor = Editor(context.new_page(), FakeDrafts()).open(server.url)
         field = editor.page.get_by_role("textbox", name="Model file")
         expect(field).to_be_visible()
-        expect(editor.page.get_by_role("group", name="Status")).to_contain_text(
-            "There is no model at /models/gone.gguf."
-        )
+        expect(editor.page.get_by_role("group", name="Status")).to_contain_text("There is no model at gone.gguf.")
         field.fill("/models/bad.gguf")
         field.press("Enter")
         expect(editor.page.get_by_text("There is no model at /models/bad.gguf.")).to_be_visible()

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import ngram_builder
 from app import ngram_cli
+from app.cli import app
 from core.errors import InputError
 from core.ngram import NgramStore
 from ngram_builder import readers
@@ -219,9 +220,10 @@ def test_too_much_damage_writes_nothing(tmp_path):
 @pytest.fixture
 def cli(monkeypatch):
     monkeypatch.setattr(ngram_cli, "_tokenizer", lambda name: (WordTokenizer(), name))
+    monkeypatch.setattr(ngram_cli, "load_tokenizer", lambda name: WordTokenizer())
 
     def run(*arguments: object):
-        return RUNNER.invoke(ngram_cli.app, [str(argument) for argument in arguments])
+        return RUNNER.invoke(app, ["ngram", *map(str, arguments)])
 
     return run
 

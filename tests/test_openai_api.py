@@ -29,7 +29,7 @@ class Site:
 
     def __init__(self, autocomplete: Any, page: bool = False) -> None:
         self.autocomplete = autocomplete
-        self.service = DraftService(lambda: autocomplete, "scripted")
+        self.service = DraftService(lambda _: autocomplete, "scripted")
         self.service.start()
         self.access = Access(secrets.token_urlsafe(32))
         made = create_app(self.service, self.access) if page else create_service_app(self.service, self.access)

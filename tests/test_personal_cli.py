@@ -20,7 +20,7 @@ TOKENIZER = WordTokenizer(64)
 
 @pytest.fixture(autouse=True)
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(personal_cli, "_words", lambda name: TOKENIZER)
+    monkeypatch.setattr(personal_cli, "load_tokenizer", lambda name: TOKENIZER)
     folder = tmp_path / "data"
     monkeypatch.setattr(personal_cli, "stores_folder", lambda: folder)
     return folder
@@ -132,3 +132,12 @@ def test_errors_are_reported_in_one_sentence() -> None:
     assert "no personal store called 'none'" in ngram("forget", "x", "--store", "none", status=1)
     assert "Nothing to add" in ngram("add", "--store", "me", status=1)
     assert "name of a store" in ngram("add", "--store", "../x", "--phrase", "1", status=1)
+
+
+def test_a_file_that_cannot_be_written_is_explained(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("1 2 3 4")
+    ngram("add", str(tmp_path / "a.txt"), "--store", "me")
+    said = ngram("export", "--store", "me", "--out", str(tmp_path / "a.txt" / "me.zst"), status=1)
+    assert said.startswith("Error: ")
+    assert said.count("\n") == 1
+    assert "a.txt" in said

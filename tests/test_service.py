@@ -348,7 +348,7 @@ def test_a_full_cache_makes_room_or_lets_a_request_wait() -> None:
 def test_requests_wait_for_the_model() -> None:
     fake, loaded = FakeAutocomplete(), threading.Event()
 
-    def load() -> Any:
+    def load(_: str) -> Any:
         loaded.wait(10)
         return fake.real()
 
@@ -383,7 +383,7 @@ def test_requests_wait_for_the_model() -> None:
 def test_a_model_that_cannot_be_loaded_is_told_to_everybody(error: Exception, words: str) -> None:
     go = threading.Event()
 
-    def load() -> Any:
+    def load(_: str) -> Any:
         go.wait(10)
         raise error
 
@@ -555,7 +555,7 @@ def test_after_a_model_that_cannot_be_loaded_another_one_drafts() -> None:
             raise ModelNotFound(f"No model is called {name}; give a file.")
         return fake.real()
 
-    service = DraftService(lambda: by_name("bad"), "bad", pace=0, by_name=by_name)
+    service = DraftService(by_name, "bad", pace=0)
     service.start()
 
     async def choose() -> None:
@@ -579,12 +579,14 @@ def test_another_model_takes_the_place_of_one_that_drafts_and_no_request_is_lost
     loaded, failing = threading.Event(), [True]
 
     def by_name(name: str) -> Any:
+        if name == "old":
+            return old.real()
         if failing.pop():
             raise OSError("disk gone")
         loaded.wait(10)
         return new.real()
 
-    service = DraftService(old.real, "old", pace=0, by_name=by_name)
+    service = DraftService(by_name, "old", pace=0)
     service.start()
 
     async def change() -> None:

@@ -43,7 +43,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def service(model: LanguageModel) -> Iterator[DraftService]:
-    made = DraftService(lambda: Autocomplete(model), pace=0)
+    made = DraftService(lambda _: Autocomplete(model), pace=0)
     made.start()
     yield made
     made.close()

@@ -47,7 +47,7 @@ def test_the_page_needs_no_torch_and_gradio_writes_no_stubs(tmp_path: Path) -> N
 import sys
 from app.server import create_app
 from app.service import DraftService
-create_app(DraftService(lambda: None))
+create_app(DraftService(lambda _: None))
 sys.path.insert(0, {str(tmp_path)!r})
 import own
 """

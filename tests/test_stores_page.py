@@ -106,7 +106,7 @@ def sure(page: Page, answer: str) -> None:
 
 def typed(stores: PersonalStores, name: str = "me") -> list[str]:
     """The texts learned from use, oldest first."""
-    with stores._open(name) as opened:
+    with stores.at(name) as opened:
         return ["".join(text.passages) for text in opened.texts() if text.origin == "typed"]
 
 
@@ -119,7 +119,7 @@ def adapted(stores: PersonalStores, gain: float = 0.25) -> None:
     add_text(stores, "me", "a.txt", "abc " * 1500)
     add_text(stores, "me", "b.txt", "a secret")
     result = Result(96_000, 2400, gain, 0.1, 0.8, -0.02, -4.0)
-    with stores._open("me") as opened_store:
+    with stores.at("me") as opened_store:
         save(replace(adapter_for(SHAPES, ["q_proj"]), result=result), opened_store.learned)
 
 
@@ -143,7 +143,7 @@ def test_a_click_trains_a_store_and_another_one_stops_it(page: Page, stores: Per
     expect(me.locator(".ps-ended")).to_contain_text("Stopped. What is learned so far is kept")
     expect(me.get_by_role("progressbar")).to_be_hidden()
     expect(learn).to_be_visible()
-    with stores._open("me") as opened_store:
+    with stores.at("me") as opened_store:
         opened_store.learned.mkdir()  # the state of the training
     page.reload()
     page.get_by_role("tab", name="My writing").click()
@@ -183,13 +183,13 @@ def test_the_tab_says_what_an_adapter_brought_and_sets_its_strength(editor: Edit
     strength.press("ArrowLeft")
     expect(me.locator(".ps-adapter")).to_contain_text("(measured at the strength 0.8)")
     expect(me.locator("output")).to_have_text("0.75")
-    with stores._open("me") as opened_store:
+    with stores.at("me") as opened_store:
         assert opened_store.strength == 0.75
     strength.press("ArrowRight")
     expect(me.locator("output")).to_have_text("0.80, as measured")
     me.get_by_role("switch", name="me: write in my style").click()
     expect(strength).to_be_disabled()
-    with stores._open("me") as opened_store:
+    with stores.at("me") as opened_store:
         assert (opened_store.strength, opened_store.adapting) == (None, False)
 
 

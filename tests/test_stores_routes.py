@@ -164,7 +164,7 @@ def test_a_store_that_is_deleted_is_trained_no_longer(stores: Stores) -> None:
 def test_the_strength_and_the_switch_of_an_adapter_are_kept_with_the_store(stores: Stores) -> None:
     stores.post("strength", store="me", strength=0.5)
     stores.post("switch-adapter", store="me", on=False)
-    with stores.disk._open("me") as store:
+    with stores.disk.at("me") as store:
         assert (store.strength, store.adapting) == (0.5, False)
         stores.post("strength", store="me", strength=None)
         store.refresh()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from table_model import TableModel
 
-from app.calibrate import cut, measured
+from app.calibrate import cut
 from app.evals import arc_risk, lossless
 from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
@@ -36,6 +36,7 @@ from core.speculative.eagle3 import Eagle3Head
 from core.speculative.generate import How
 from core.speculative.target import softmax
 from core.superposed import superpose
+from training.calibration import calibrate, collect
 
 MODEL = TableModel(spread=3)
 TEXT = [0, 1, 2]
@@ -304,7 +305,7 @@ def test_a_calibration_is_measured_on_passages_of_a_text(tmp_path: Path) -> None
     passages = cut(MODEL.tokenizer, file, 5)
     assert len(passages) == 5
     assert all(32 <= len(p) <= 128 for p in passages)
-    made = measured(MODEL, passages, 0.05, 1.0, None, 0, lambda _: None)
+    made = calibrate(MODEL, collect(MODEL, passages), prompts=len(passages))
     assert made.check(MODEL).prompts == 5
     file.write_text("ab")
     with pytest.raises(InputError, match="longer text"):

@@ -305,7 +305,7 @@ class Trainer:
         tensors: dict[str, Tensor] = {}
         for name, x in self._named():
             tensors[name] = x.detach().clone()
-            for moment, value in self._moments(x).items():
+            for moment, value in self._optimiser.state.get(x, {}).items():
                 tensors[f"{name}.{moment}"] = value.clone()
         return State(tensors, list(self._times), learnt, self.steps, self.spent, list(self.curve))
 
@@ -400,9 +400,6 @@ class Trainer:
         for (layer, name), adapted in self._student.places.items():
             yield f"{layer}.{name}.a", adapted.a
             yield f"{layer}.{name}.b", adapted.b
-
-    def _moments(self, x: nn.Parameter) -> dict[str, Tensor]:
-        return self._optimiser.state.get(x, {})
 
     def _restore(self, state: State) -> None:
         for name, x in self._named():

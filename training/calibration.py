@@ -29,6 +29,8 @@ TINY = 1e-12  # lower limit of every constant
 BUDGET = 0.5  # bits of JS that are tolerated: 0 for the same distribution, 1 for disjoint ones
 CELLS = (100, 200, 400, 800, 1600)  # sizes of the classes of ‖W Δe‖²: the nearest 100 pairs, then the next 200, …
 NEAREST = 3  # near candidates sampled per position
+EVERY = 2  # tokens from one sampled position to the next
+TOP_K = 64  # most probable tokens of either distribution that enter the divergence
 
 
 @dataclass(frozen=True)
@@ -72,10 +74,7 @@ def collect(
     *,
     temperature: float = 1.0,
     per_prompt: int = 16,
-    every: int = 2,
     candidates: int = 10,
-    top_k: int = 64,
-    seed: int = 0,
     batch: int = 8,
     progress: Callable[[int], None] = lambda _: None,
 ) -> list[Sample]:
@@ -93,11 +92,9 @@ def collect(
     never = exact_only(model.tokenizer)
     found: list[Sample] = []
     for at in range(0, len(order), batch):
-        running = [_Text(model, listed[i], np.random.default_rng([seed, i])) for i in order[at : at + batch]]
+        running = [_Text(model, listed[i], np.random.default_rng([0, i])) for i in order[at : at + batch]]
         try:
-            found += _continue(
-                model, running, w, never, TargetSampling(temperature), per_prompt * every, every, candidates, top_k
-            )
+            found += _continue(model, running, w, never, TargetSampling(temperature), per_prompt, candidates)
         finally:
             for text in running:
                 text.sequence.close()
@@ -119,14 +116,12 @@ def _continue(
     w: np.ndarray,
     never: frozenset[int],
     choice: TargetSampling,
-    steps: int,
-    every: int,
+    positions: int,
     candidates: int,
-    top_k: int,
 ) -> list[Sample]:
-    """Continues the texts for `steps` tokens, and samples pairs at every `every`-th."""
+    """Continues the texts, and samples pairs at so many positions of each."""
     found: list[Sample] = []
-    for step in range(steps):
+    for step in range(positions * EVERY):
         if not running:
             break
         logits = model.forward([Row(text.sequence, text.ids[text.fed :]) for text in running])
@@ -135,7 +130,7 @@ def _continue(
         for text, after in zip(running, logits, strict=True):
             p = choice.probabilities(after, text.ids)
             text.fed = len(text.ids)
-            if step % every == 0:
+            if step % EVERY == 0:
                 pairs = _candidates(model.embeddings, w, p, candidates, never, text.chance)
                 drawn += [(text, p, pairs)] if len(pairs) > 1 else []
             token = draw(p, text.chance)
@@ -149,7 +144,7 @@ def _continue(
             for number, t_d in enumerate(pairs[1:]):
                 found.append(
                     Sample(
-                        divergence(after[1 + number], after[0], choice.temperature, top_k),
+                        divergence(after[1 + number], after[0], choice.temperature, TOP_K),
                         whitened_distance(model.embeddings, w, t_m, t_d),
                         math.log(p[t_m] / max(p[t_d], 1e-9)) ** 2,
                         normalised_entropy(p),
@@ -190,16 +185,14 @@ def fit_constants(samples: Sequence[Sample], delta: float = 0.05, corrected: boo
     if len(samples) < 20:
         raise InputError(f"{len(samples)} samples given; at least 20 expected, to compute quantiles.")
     js, emb, logit = (np.array([getattr(s, name) for s in samples]) for name in ("js", "emb", "logit"))
-    level = 1 - delta
-    if corrected:
-        level = corrected_level(len(samples), delta)
+    level = corrected_level(len(samples), delta) if corrected else 1 - delta
     c_s = _quantile(js / np.maximum(emb, 1e-12), level)
     alpha_kappa = _quantile(js / np.maximum(logit, 1e-6), level)
     u = np.minimum(c_s * emb, alpha_kappa * logit)
     # U is the smaller of two bounds that each hold at level 1 - δ, so it holds less often than either. α raises both
     # until U holds at this level (the paper does not fix α ≥ 1).
     alpha = max(1.0, _quantile(js / np.maximum(u, 1e-12), level)) if corrected else 1.0
-    return Constants(c_s * alpha, alpha_kappa * alpha, _quantile(u, 1 - delta) * (alpha if corrected else 1.0))
+    return Constants(c_s * alpha, alpha_kappa * alpha, _quantile(u, 1 - delta) * alpha)
 
 
 def fit_accepted(
@@ -249,7 +242,7 @@ def calibrate(
     budget: float | None = None,
     buckets: int = 0,
     prompts: int = 0,
-    **about: float,
+    temperature: float = 1.0,
 ) -> Calibration:
     """Computes the constants, and returns them with the model's fingerprint.
 
@@ -258,24 +251,13 @@ def calibrate(
             paper's constants.
         buckets: with the paper's constants, the number of entropy classes, each divided into early and late depths,
             with separate constants and the finite-sample correction; 0 for one set of constants.
-        about: temperature and top_k of the samples.
+        prompts, temperature: of the samples.
     """
-    made: list[Bucket] = []
-    drawn = [s for s in samples if s.drawn]
     if budget is not None:
         overall, made = fit_accepted(samples, delta, budget)
     else:
-        overall = fit_constants(drawn, delta)
-    if buckets and budget is None:
-        edges = np.quantile([s.entropy for s in drawn], np.linspace(0, 1, buckets + 1)[1:])
-        edges[-1] = 2.0  # beyond every normalised entropy
-        low = -1.0
-        for high in edges.tolist():
-            for first, last in ((0, 3), (3, 1_000)):
-                inside = [s for s in drawn if low <= s.entropy < high and first <= s.depth < last]
-                if len(inside) >= 60:
-                    made.append(Bucket(high, last, fit_constants(inside, delta, corrected=True)))
-            low = high
+        drawn = [s for s in samples if s.drawn]
+        overall, made = fit_constants(drawn, delta), _fit_classes(drawn, delta, buckets)
     return Calibration(
         fingerprint(model),
         model.name,
@@ -283,11 +265,28 @@ def calibrate(
         overall,
         made,
         delta,
-        samples=len(samples),
-        prompts=prompts,
-        budget=budget,
-        **about,  # pyright: ignore[reportArgumentType]
+        temperature,
+        TOP_K,
+        len(samples),
+        prompts,
+        budget,
     )
+
+
+def _fit_classes(samples: Sequence[Sample], delta: float, classes: int) -> list[Bucket]:
+    """Computes constants for classes of entropy, each divided into early and late depths."""
+    made: list[Bucket] = []
+    if classes:
+        edges = np.quantile([s.entropy for s in samples], np.linspace(0, 1, classes + 1)[1:])
+        edges[-1] = 2.0  # beyond every normalised entropy
+        low = -1.0
+        for high in edges.tolist():
+            for first, last in ((0, 3), (3, 1_000)):
+                inside = [s for s in samples if low <= s.entropy < high and first <= s.depth < last]
+                if len(inside) >= 60:
+                    made.append(Bucket(high, last, fit_constants(inside, delta, corrected=True)))
+            low = high
+    return made
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from pickle import UnpicklingError  # torch raises it for a file with more than tensors; nothing is unpickled
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,21 +27,11 @@ from torch import Tensor
 
 from core.errors import InputError
 from core.files import replacing, write_whole
-from core.speculative.eagle3 import Eagle3Head, HeadConfig, HeadError
+from core.speculative.eagle3 import Eagle3Head, HeadError
+from training.teacher import ModuleTeacher
 
 RECENT = 250  # earlier batches from which replays are sampled
 DECAY = 0.8  # of a step's weight in the loss, from one step to the next
-
-
-class Teacher(Protocol):
-    """The target's interface for training."""
-
-    embeddings: Tensor  # (V, D_t)
-
-    def __call__(self, ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Returns, for texts (B, T), the logits (B, T, V), or (B, T, V_d) of only these tokens, and the features
-        (B, T, 3·D_t)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -114,35 +104,33 @@ def draft_vocabulary(windows: np.ndarray, vocab_size: int, size: int) -> Tensor:
     return torch.from_numpy(np.sort(np.argsort(-counts, kind="stable")[:size]))
 
 
-def new_head(
-    config: HeadConfig,
-    teacher: Teacher,
-    vocabulary: Tensor,
-    output: Tensor | None = None,
-    norm: Tensor | None = None,
-) -> Eagle3Head:
-    """Returns an untrained head. If the widths agree, it passes the high feature through, and uses the rows of the
-    target's `output` (V, D) after the target's last `norm` (D,). It is a poor draft model, but far better than a random
-    one. `training.first_weights` improves it."""
+def new_head(teacher: ModuleTeacher, vocabulary: Tensor) -> Eagle3Head:
+    """Returns an untrained head for a vocabulary (V_d,). It passes the high feature through, and uses the rows of the
+    target's output layer after the target's last norm. It is a poor draft model, but far better than a random one.
+    `training.first_weights` improves it."""
+    config = teacher.config(len(vocabulary))
     head = Eagle3Head(config)
     head.set_vocabulary(vocabulary)
     d = config.hidden_size
     with torch.no_grad():
-        output = teacher.embeddings if output is None else output
-        if output.shape[1] == d:
-            head.lm_head.weight.copy_(output[vocabulary])
-            if norm is not None:
-                head.norm.weight.copy_(norm)
-        if config.target_width == d:
-            head.fc.weight.mul_(0.1)
-            head.fc.weight[:, 2 * d :] += torch.eye(d)
+        head.lm_head.weight.copy_(teacher.output[vocabulary])
+        if teacher.norm is not None:
+            head.norm.weight.copy_(teacher.norm)
+        head.fc.weight.mul_(0.1)
+        head.fc.weight[:, 2 * d :] += torch.eye(d)
         head.midlayer.self_attn.o_proj.weight.mul_(0.1)
         head.midlayer.mlp.down_proj.weight.mul_(0.1)
     return head
 
 
 def unrolled(
-    head: Eagle3Head, teacher: Teacher, ids: Tensor, steps: int, whole: bool = True, share: float = 1.0
+    head: Eagle3Head,
+    teacher: ModuleTeacher,
+    ids: Tensor,
+    steps: int,
+    whole: bool = True,
+    share: float = 1.0,
+    scale: Tensor | float = 1.0,
 ) -> Unrolled:
     """Runs the training-time test on texts (B, T), T > steps + 1.
 
@@ -150,6 +138,7 @@ def unrolled(
         whole: whether to use the target's distribution over its whole vocabulary, for exact figures; else its
             restriction to the draft vocabulary, which costs a sixth and trains equally well.
         share: the share of positions that are unrolled beyond step 0, sampled by torch's generator.
+        scale: the features are divided by it, a number or (3·D_t,).
     """
     vocabulary = head.vocabulary
     logits, features = teacher(ids, None if whole else vocabulary)
@@ -161,7 +150,7 @@ def unrolled(
     else:
         best = vocabulary[best]
     x = teacher.embeddings[ids[:, 1:]]  # (B, n, D_t)
-    f = head.fuse(features[:, :-1])
+    f = head.fuse(features[:, :-1] / scale)
     chains = _Chains(head, x)
     at = torch.arange(n, device=ids.device)  # the positions that are continued
     found = Unrolled([], [], [])
@@ -247,7 +236,7 @@ class _CrossEntropy(torch.autograd.Function):
 
 def train(
     head: Eagle3Head,
-    teacher: Teacher,
+    teacher: ModuleTeacher,
     windows: np.ndarray,
     recipe: Recipe,
     folder: Path,
@@ -277,23 +266,18 @@ def train(
     state = _State(head, scale)
     optimisers = _optimisers(state, recipe.rate)
     done, spent = _resume(state, optimisers, recipe, folder, windows)
-    lines = _kept_lines(folder / "loss.jsonl", done)
+    written = folder / "loss.jsonl"
+    lines = written.read_text(encoding="utf-8").splitlines()[:done] if done and written.is_file() else []
     began = clock() - spent
     state.train()
-
-    def sized(ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        logits, features = teacher(ids, vocabulary)
-        return logits, features / state.scale
-
     for step, batch in enumerate(batches(windows, recipe, done), start=done):
         passed = (clock() - began) / (60 * minutes)
         for group in (group for optimiser in optimisers for group in optimiser.param_groups):
             group["lr"] = recipe.rate_at(step, passed)
         torch.manual_seed(recipe.seed + step)
         with torch.autocast(head.fc.weight.device.type, torch.bfloat16, enabled=rounded):
-            found = unrolled(
-                head, _Given(teacher.embeddings, sized), torch.from_numpy(batch), recipe.unroll, False, recipe.share
-            )
+            ids = torch.from_numpy(batch)
+            found = unrolled(head, teacher, ids, recipe.unroll, False, recipe.share, state.scale)
         state.zero_grad()
         found.loss.backward()
         norm = float(torch.nn.utils.clip_grad_norm_(state.parameters(), recipe.clip))
@@ -320,17 +304,6 @@ def train(
     state.leave()
     head.eval()
     return done
-
-
-@dataclass
-class _Given:
-    """A teacher that calls a function."""
-
-    embeddings: Tensor
-    call: Callable[..., tuple[Tensor, Tensor]]
-
-    def __call__(self, ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return self.call(ids, vocabulary)
 
 
 class _State(torch.nn.Module):
@@ -422,7 +395,3 @@ def _resume(
     except (OSError, RuntimeError, ValueError, KeyError, TypeError, EOFError, UnpicklingError) as error:
         raise HeadError(f"{path} cannot be read ({str(error).splitlines()[0]}); remove it to start again.") from error
     return done, spent
-
-
-def _kept_lines(path: Path, done: int) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines()[:done] if done and path.is_file() else []

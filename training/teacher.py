@@ -25,18 +25,14 @@ FEW = 8  # texts that are processed at once
 class ModuleTeacher:
     """A teacher that is a transformers module. Features are the hidden states that enter three of its layers."""
 
-    def __init__(self, module: PreTrainedModel, layers: tuple[int, int, int] | None = None) -> None:
-        """
-        Args:
-            module: any causal model.
-            layers: the layers of the features; None for those of `HeadConfig.feature_layers`.
-        """
+    def __init__(self, module: PreTrainedModel) -> None:
+        """`module` is any causal model."""
         self.module: Any = module.eval().requires_grad_(False)
         config: Any = module.config
         inputs: Any = module.get_input_embeddings()
         outputs: Any = module.get_output_embeddings()
         self.depth = int(config.num_hidden_layers)
-        self.layers = layers or (min(2, self.depth - 1), self.depth // 2, max(self.depth - 3, 0))
+        self.layers = min(2, self.depth - 1), self.depth // 2, max(self.depth - 3, 0)
         self.embeddings = inputs.weight.detach()  # (V, D_t)
         self.output = outputs.weight.detach()  # (V, D_t)
         norm = getattr(getattr(self.module, "model", None), "norm", None)
@@ -44,11 +40,13 @@ class ModuleTeacher:
 
     @torch.no_grad()
     def __call__(self, ids: Tensor, vocabulary: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Returns, for texts (B, T), the logits (B, T, V), or (B, T, V_d) of only these tokens, and the features
+        (B, T, 3·D_t)."""
         out = self.module(input_ids=ids, output_hidden_states=True, use_cache=False)
         logits = out.logits if vocabulary is None else out.logits[..., vocabulary]
         return logits, torch.cat([out.hidden_states[n] for n in self.layers], -1)
 
-    def config(self, draft_vocab_size: int, intermediate_size: int | None = None) -> HeadConfig:
+    def config(self, draft_vocab_size: int) -> HeadConfig:
         """Returns the configuration of a head with the target's width, number of heads and rotation.
 
         The chosen token reaches the output only through the attention's values, so each head has its own values, even
@@ -59,12 +57,12 @@ class ModuleTeacher:
         rope = getattr(c, "rope_parameters", None) or {}
         return HeadConfig(
             hidden_size=c.hidden_size,
-            intermediate_size=intermediate_size or max(c.intermediate_size * 2 // 3, 1),
+            intermediate_size=max(c.intermediate_size * 2 // 3, 1),
             num_attention_heads=c.num_attention_heads,
             num_key_value_heads=c.num_attention_heads,
             head_dim=getattr(c, "head_dim", None),
             vocab_size=len(self.embeddings),
-            draft_vocab_size=min(draft_vocab_size, len(self.embeddings)),
+            draft_vocab_size=draft_vocab_size,
             rms_norm_eps=c.rms_norm_eps,
             rope_theta=float(rope.get("rope_theta", getattr(c, "rope_theta", 10000.0))),
             layers=self.layers,
@@ -93,15 +91,13 @@ class CompiledTeacher(ModuleTeacher):
     """A teacher in compiled code with weights in bfloat16, which is several times as fast. It caches the features of
     the latest texts, including generated ones, so that training on them needs no second pass."""
 
-    def __init__(
-        self, module: PreTrainedModel, layers: tuple[int, int, int] | None = None, remembered: int = 2000
-    ) -> None:
+    def __init__(self, module: PreTrainedModel, remembered: int = 2000) -> None:
         """
         Args:
             module: `core.models.llama.why_not(module)` must be "".
             remembered: the number of cached texts, 1.2 MB each for 256 tokens of the default model.
         """
-        super().__init__(module, layers)
+        super().__init__(module)
         self._compiled = NativeLlama.of(module, torch.bfloat16)
         self._output_rows: tuple[Tensor, Tensor] | None = None  # a draft vocabulary and its rows of the output layer
         self._remembered: OrderedDict[bytes, Tensor] = OrderedDict()  # ids -> (T, 4·D_t) bfloat16
@@ -146,7 +142,8 @@ class CompiledTeacher(ModuleTeacher):
             for some in ids.split(FEW):  # keys and values of a text take as much memory as its features
                 self._remember(some, self._pass(some, _Rows(self._compiled, *some.shape))[1])
         found = torch.stack([self._remembered[key] for key in keys])
-        self._forget()
+        while len(self._remembered) > self._most:
+            self._remembered.popitem(last=False)
         d = self.embeddings.shape[1]
         return found[..., : 3 * d], found[..., 3 * d :]
 
@@ -165,10 +162,6 @@ class CompiledTeacher(ModuleTeacher):
         """Caches the states (B, T, 4·D_t) of texts (B, T)."""
         rows = (row.clone() for row in features)  # separate copies, so that each can be freed alone
         self._remembered.update(zip((row.numpy().tobytes() for row in ids), rows, strict=True))
-
-    def _forget(self) -> None:
-        while len(self._remembered) > self._most:
-            self._remembered.popitem(last=False)
 
 
 class _Rows:
@@ -212,7 +205,7 @@ def own_texts(
     prompt: int,
     folder: Path,
     batch: int = 128,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
     """Returns the first `prompt` tokens of the pieces (N, T), continued by the target.
 
@@ -228,7 +221,7 @@ def answers(
     length: int,
     folder: Path,
     batch: int = 128,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> np.ndarray:
     """Returns texts (N, length) that begin with the prompts, the shorter ones first, stored in `folder/answers.npy`
     likewise.
@@ -242,7 +235,7 @@ def answers(
 
 
 def _written(
-    teacher: ModuleTeacher, prompts: list[np.ndarray], length: int, path: Path, progress: Callable[[int, int], None]
+    teacher: ModuleTeacher, prompts: list[np.ndarray], length: int, path: Path, progress: Callable[[int], None]
 ) -> np.ndarray:
     """Returns texts (N, length): batches of prompts (b, m), continued by the target."""
     total = sum(map(len, prompts))
@@ -259,7 +252,7 @@ def _written(
         begun += len(some)
         if len(before) == len(some):
             continue
-        progress(len(made), total)
+        progress(len(made))
         made = np.concatenate((made, teacher.continued(some[len(before) :], length, seed=len(made))))
         with replacing(path) as file:
             np.save(file, made)

@@ -22,7 +22,6 @@ class OwnServer:
     """`polydraft serve` at a port, as a child process."""
 
     def __init__(self, port: int) -> None:
-        self.port = port
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 - the child writes to it until it ends
         # -P, because the editor's folder may contain a package with the same name as ours.
         command = [sys.executable, "-P", "-m", __name__, str(port)]

@@ -4,8 +4,7 @@ not learned."""
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 CONTEXT = 6  # words before a draft that are learned with it, as on the page
 
@@ -26,9 +25,6 @@ class Picked:
         line = before[before.rfind("\n") + 1 :]
         words = _LAST_WORDS.search(line)
         return cls(uri, len(before), text, ((words[0] if words else "") + text).strip())
-
-    def as_argument(self) -> dict[str, Any]:
-        return asdict(self)
 
     def is_in(self, text: str) -> bool:
         return text.startswith(self.text, self.at)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
 
@@ -82,7 +83,7 @@ class DraftingLanguageServer(LanguageServer):
                 insert_text=chosen + draft,
                 range=replaced,
                 command=types.Command(
-                    "Accept the draft", ACCEPTED, arguments=[Picked.of(document.uri, before, draft).as_argument()]
+                    "Accept the draft", ACCEPTED, arguments=[asdict(Picked.of(document.uri, before, draft))]
                 ),
             )
             for draft in found

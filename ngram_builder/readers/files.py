@@ -1,6 +1,5 @@
 """Resolves sources to files: local ones by path, others by any URL that fsspec supports. If a connection breaks,
-reading
-a remote file resumes at the same position."""
+reading a remote file resumes at the same position."""
 
 from __future__ import annotations
 

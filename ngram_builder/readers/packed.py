@@ -104,8 +104,7 @@ def until_cut(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 def lines(pieces: Iterable[bytes], source: Source) -> Iterator[tuple[int, bytes]]:
     """Yields (line number, line without its end). A line longer than LONGEST is reported and skipped; a truncated line
-    is
-    skipped."""
+    is skipped."""
     number, held, skipping = 1, bytearray(), False
     try:
         for piece in pieces:

@@ -1,8 +1,8 @@
 """Web pages: their visible text, one line per paragraph.
 
-One regular expression that never backtracks divides a page into tags and text, and no tree is
-built: time and memory are linear in the length of a page, whatever it contains. (lxml takes 30 s for 560 KB of `<b>`
-and `</i>`, the standard library 7.5 s for 40 KB of `<a x=`.)
+One regular expression that never backtracks divides a page into tags and text, and no tree is built: time and memory
+are linear in the length of a page, whatever it contains. (lxml takes 30 s for 560 KB of `<b>` and `</i>`, the standard
+library 7.5 s for 40 KB of `<a x=`.)
 """
 
 from __future__ import annotations
@@ -77,10 +77,8 @@ class _Page:
 
     def __init__(self) -> None:
         self.out: list[str] = []
-        self._silent, self._within = (
-            "",
-            0,
-        )  # the outermost tag with invisible content, and how many of its name are open
+        self._silent = ""  # the outermost tag with invisible content
+        self._within = 0  # how many tags of its name are open
         self._verbatim = 0
         self._newlines = 2  # at the end of the text so far
         self._space = False  # whether a space is due before the next word

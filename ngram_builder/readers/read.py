@@ -62,22 +62,18 @@ def read_file(file: File, reading: Reading) -> Iterator[Document]:
 
 
 def _documents(file: File, reading: Reading) -> Iterator[Document]:
-    found = kind_of(file.name)
-    kind, packing = found or ("text", "")
-    path, report = spelled(file.address), reading.report
-    source = Source(path, report, lambda: reading.consumed(0))
-    selection = reading.signals.selection(file, report) if reading.signals else None
+    kind, packing = kind_of(file.name) or ("text", "")
+    source = Source(spelled(file.address), reading.report, lambda: reading.consumed(0))
+    selection = reading.signals.selection(file, reading.report) if reading.signals else None
     with closing(file.open()) as opened:
+        pieces = unpacked(opened, packing, source, reading.consumed)
         if kind == "parquet":
             yield from parquet_documents(opened, source, reading.consumed, file.size)
-            return
-        if kind == "docx":
+        elif kind == "docx":
             yield from docx_documents(opened, source, reading.consumed, file.size)
-            return
-        pieces = unpacked(opened, packing, source, reading.consumed)
-        if kind != "json":
+        elif kind == "json":
+            yield from json_documents(pieces, source, selection.wanted if selection else None)
+        else:
             yield from _READERS[kind](pieces, source)
-            return
-        yield from json_documents(pieces, source, selection.wanted if selection else None)
     if selection:
         reading.left_out += selection.left_out

@@ -67,7 +67,7 @@ class Signals:
         places = _places(file.address) if kind and kind[0] == "json" else []
         for place in places:
             try:
-                return expand_signals(place)
+                return _file_at(place)
             except (InputError, OSError):
                 continue
         looked = f": looked for {' and '.join(places)}" if places else ""
@@ -123,7 +123,7 @@ class SelectedDocuments:
         try:
             with closing(self._file.open()) as file:
                 source = Source(path, self._report)
-                for number, line in lines(unpacked(file, kind[1] if kind else "", source, _ignore), source):
+                for number, line in lines(unpacked(file, kind[1] if kind else "", source, lambda _: None), source):
                     if not line.strip():
                         continue
                     found, reason = parse(line)
@@ -137,12 +137,10 @@ class SelectedDocuments:
             self._report(Damage(path, 0, f"cannot be read: {error.strerror or error}"))
 
 
-def expand_signals(address: str) -> File:
-    """The file at this address. Raises InputError or OSError when there is none."""
-    return File.at(address) if "://" not in address else _remote_signals(address)
-
-
-def _remote_signals(address: str) -> File:
+def _file_at(address: str) -> File:
+    """The file at this path or URL. Raises InputError or OSError when there is none."""
+    if "://" not in address:
+        return File.at(address)
     import fsspec
 
     system, path = fsspec.url_to_fs(address)
@@ -194,7 +192,3 @@ def _bound(text: str) -> Bound:
     if name not in ("language", "bucket"):
         raise InputError(f"Quality signal {text!r} given; a range of numbers such as {name}=50-1000 expected.")
     return Bound(signal, values)
-
-
-def _ignore(_: int) -> None:
-    pass
