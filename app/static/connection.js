@@ -3,7 +3,7 @@
 
 import { offerModel } from "./model.js";
 import { Timers } from "./timers.js";
-import { ConnectionLost, ServerError, serverStatus } from "./transport.js";
+import { ConnectionLost, ServerError, getJson } from "./transport.js";
 
 const LOADING = 500; // ms between status requests while the model loads
 
@@ -30,7 +30,8 @@ export class Connection {
 
   async check() {
     try {
-      const status = await serverStatus();
+      /** @type {{model: string, backend: string, device: string, notice: string | null}} */
+      const status = await getJson("/api/status");
       const { model, backend, device, notice } = status;
       this.root.dispatchEvent(new CustomEvent("pd-status", { detail: status }));
       const where = device && device !== "cpu" ? `${backend} on ${device}` : backend;

@@ -53,7 +53,7 @@ async function load(model, form, loaded) {
     loaded();
   } catch (error) {
     if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
-    setText(form, "span", error instanceof ServerError ? error.message : "No connection to the Polydraft server.");
+    setText(form, "span", error.message);
   } finally {
     for (const button of buttons) button.disabled = false;
   }
