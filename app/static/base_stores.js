@@ -4,7 +4,7 @@
  * and off, weighs, adds and removes them.
  */
 
-import { drawSlider } from "./sliders.js";
+import { drawSlider } from "./dom.js";
 import { getJson, postJson } from "./transport.js";
 import { field, newElement, plural, setText, size } from "./wording.js";
 

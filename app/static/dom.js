@@ -24,3 +24,17 @@ export function disclose(button, open = button.getAttribute("aria-expanded") !==
 export function keyCaps(keys) {
   return keys.map((key) => `<kbd>${key}</kbd>`).join(" ");
 }
+
+/**
+ * Set a slider to a value, and write the value beside it.
+ * @param {HTMLInputElement} input
+ * @param {number} place
+ * @param {string} shown
+ */
+export function drawSlider(input, place, shown) {
+  if (Number(input.value) !== Math.min(place, Number(input.max))) input.value = String(place);
+  setText(input.parentElement?.querySelector("output") ?? null, shown);
+  input.setAttribute("aria-valuetext", shown);
+  const fraction = Math.min((place - Number(input.min)) / (Number(input.max) - Number(input.min)), 1);
+  input.style.setProperty("--filled", `${fraction * 100}%`);
+}

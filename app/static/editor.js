@@ -48,7 +48,7 @@ import { Layout } from "./layout.js";
 import { Learning } from "./learning.js";
 import { isIncognito } from "./memory.js";
 import { Notices } from "./notices.js";
-import { setUpFocus } from "./focus.js";
+import { Options } from "./options.js";
 import { setUpSampling } from "./panel.js";
 import { Places } from "./places.js";
 import { ANDROID } from "./platform.js";
@@ -56,7 +56,6 @@ import { PrivateText } from "./privacy.js";
 import { Requests } from "./requests.js";
 import { Revisiting } from "./revisiting.js";
 import { DraftList } from "./rows.js";
-import { SettingsBar } from "./settings_bar.js";
 import { setUpModels } from "./model.js";
 import { setUpTabs } from "./tabs.js";
 import { insertAsTyped } from "./taking.js";
@@ -169,7 +168,7 @@ export class Editor {
     this.settingsSentAt = -1e9;
     /** Whether settings have changed since the running request was sent. */
     this.settingsWait = false;
-    this.bar = new SettingsBar(root, () => {
+    this.options = new Options(root, () => {
       this.map.reset();
       this.layout.reserveRoom();
       this.settingsChanged();
@@ -190,7 +189,7 @@ export class Editor {
   }
 
   get settings() {
-    return this.bar.values;
+    return this.options.values;
   }
 
   /** @returns {Row[]} */
@@ -692,7 +691,7 @@ export class Editor {
 
   resetSettings() {
     this.emit("pd-reset");
-    this.bar.reset();
+    this.options.reset();
   }
 
   /**
@@ -743,6 +742,5 @@ export function mount(element) {
   setUpFind(root, editor);
   setUpAppearance(root, editor);
   setUpCounts(root, editor, documents);
-  setUpFocus(root, editor.textarea);
   documents.start().then(() => Object.assign(window, { polydraft: { counters: editor.counters, editor, documents } }));
 }

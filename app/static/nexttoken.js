@@ -148,7 +148,7 @@ export class NextToken {
       const names = new Set([...alone, choice.rule]); // a chain is compared with every rule
       const rules = Object.fromEntries([...names].map((name) => [name, choice.valuesOf(name)]));
       this.counters.views++;
-      const request = { tab: TAB, temperature: Number(options.temperature.value), rules, map: this.shown === "map" };
+      const request = { tab: TAB, temperature: options.values.temperature, rules, map: this.shown === "map" };
       const view = await postJson("/api/view", request);
       for (const one of view.choices) one.title = choice.titleOf(one.rule);
       this.view = view;
@@ -180,7 +180,7 @@ export class NextToken {
     try {
       const found = await postJson("/api/sweep", { tab: TAB, rules });
       const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.choice.titleOf(rule)]));
-      const temperature = Number(this.panel.options.temperature.value);
+      const temperature = Number(this.panel.options.values.temperature);
       drawSweep(this.find("#sm-sweep"), found, { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 });
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;

@@ -4,7 +4,7 @@
  * has set something. A closed panel sends no requests.
  */
 
-import { isKept } from "./kept.js";
+import { SAMPLING, recall } from "./memory.js";
 
 /**
  * @param {HTMLElement} root
@@ -28,6 +28,6 @@ export function setUpSampling(root, editor) {
     if (/[#&](rule|mode|temperature|seed|k|length|speculate)=/.test(location.hash)) (await panel())?.followLink();
   };
   addEventListener("hashchange", follow);
-  if (isKept()) panel();
+  if (recall(SAMPLING)) panel();
   follow();
 }

@@ -10,13 +10,13 @@
 
 import { Chain } from "./chain.js";
 import { Choice, problem } from "./choice.js";
-import { setText } from "./dom.js";
-import { keep, recall } from "./kept.js";
+import { disclose, drawSlider, setText } from "./dom.js";
 import { address, readLink } from "./links.js";
+import { SAMPLING, keep, recall } from "./memory.js";
 import { NextToken } from "./nexttoken.js";
-import { Options, allows, mostOf } from "./options.js";
+import { allows, mostOf } from "./options.js";
 import { Presets } from "./presets.js";
-import { drawControl, drawSlider, newControl } from "./sliders.js";
+import { drawControl, newControl } from "./sliders.js";
 import { Speculation } from "./speculation.js";
 import { Styles } from "./styles.js";
 import { getJson } from "./transport.js";
@@ -50,7 +50,7 @@ export class Sampling {
     this.catalogue = catalogue;
     this.box = /** @type {HTMLElement} */ (root.querySelector("#pd-sampling"));
     this.choice = new Choice(catalogue);
-    this.options = new Options(root);
+    this.options = editor.options;
 
     this.build();
     this.chain = new Chain(this.find(".sm-rules-box"), this);
@@ -58,8 +58,8 @@ export class Sampling {
     this.styles = new Styles(this.find(".sm-style-box"), this);
     this.speculation = new Speculation(this.find(".sm-speculation"), catalogue.speculation, this);
     this.see = new NextToken(this.find(".sm-see"), this);
-    const kept = recall();
-    if (kept && typeof kept === "object") {
+    const kept = recall(SAMPLING);
+    if (kept) {
       this.choice.recall(kept);
       this.speculation.takeOver(kept.speculation, problem);
     }
@@ -140,8 +140,7 @@ export class Sampling {
       this.changed();
     });
     on(".sm-rest", "click", (event) => {
-      const open = event.currentTarget.getAttribute("aria-expanded") !== "true";
-      event.currentTarget.setAttribute("aria-expanded", String(open));
+      disclose(event.currentTarget);
       this.buildControls();
     });
     this.box.addEventListener("keydown", (event) => {
@@ -239,7 +238,7 @@ export class Sampling {
     this.editor.sampling = choice.isUsual() ? {} : { sampling: fields };
     if (redraft) this.editor.settingsChanged();
     const [kept, speculating] = [choice.kept(), speculation.kept()];
-    keep(kept || speculating ? { ...kept, speculation: speculating } : null);
+    keep(SAMPLING, kept || speculating ? { ...kept, speculation: speculating } : null);
     this.nameButton();
   }
 
@@ -259,7 +258,7 @@ export class Sampling {
     this.find("#sm-mode").value = mode.name;
     setText(this.find("#sm-mode-description"), mode.description);
     const box = this.find(".sm-controls");
-    const temperature = Number(this.options.temperature.value);
+    const temperature = Number(this.options.values.temperature);
     for (const rule of choice.parts()) {
       for (const control of rule.controls) {
         const tie = choice.tieOf(rule, control);
@@ -289,8 +288,7 @@ export class Sampling {
 
   /** @param {boolean} open */
   toggle(open = !this.isOpen()) {
-    this.box.hidden = !open;
-    this.button.setAttribute("aria-expanded", String(open));
+    disclose(this.button, open);
     if (!open) {
       this.button.focus();
       return;
@@ -311,8 +309,7 @@ export class Sampling {
 
   /** @param {boolean} open whether to show the papers' rules and methods, or only the styles */
   advance(open) {
-    this.find(".sm-advanced").hidden = !open;
-    this.find(".sm-advanced-button").setAttribute("aria-expanded", String(open));
+    disclose(this.find(".sm-advanced-button"), open);
     this.box.toggleAttribute("data-advanced", open);
     this.see.render();
     this.see.refresh();

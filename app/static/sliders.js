@@ -2,7 +2,7 @@
 /** Builds labelled fields for the controls of rules, modes and speculation, and draws their values. */
 
 import { counted } from "./chart.js";
-import { setText } from "./dom.js";
+import { drawSlider } from "./dom.js";
 
 /** @typedef {import("./choice.js").Control} Control */
 
@@ -48,20 +48,6 @@ export function drawControl(box, control, value, shown = control.choices.length 
   input.disabled = fixed;
   if (control.choices.length) input.value = value;
   else drawSlider(input, placeOf(control, value), shown);
-}
-
-/**
- * @param {HTMLInputElement} input
- * @param {number} place
- * @param {string} shown
- */
-export function drawSlider(input, place, shown) {
-  if (Number(input.value) !== Math.min(place, Number(input.max))) input.value = String(place);
-  const output = input.parentElement?.querySelector("output");
-  if (output) setText(output, shown);
-  input.setAttribute("aria-valuetext", shown);
-  const fraction = Math.min((place - Number(input.min)) / (Number(input.max) - Number(input.min)), 1);
-  input.style.setProperty("--filled", `${fraction * 100}%`);
 }
 
 /**

@@ -26,10 +26,10 @@ export function setUpTools(root, editor) {
   for (const button of root.querySelectorAll(".pd-invite button")) {
     button.addEventListener("click", () => editor.insert(button.textContent ?? ""));
   }
-  // After a click on a tool the text keeps the focus, and a phone its keyboard.
+  // After a click on a tool the text keeps the focus, and a phone its keyboard. A tool reached by Tab keeps the focus.
+  const tools = ".pd-tools button, .pd-line button, .pd-toast button, .pd-unlikely button";
   root.addEventListener("mousedown", (event) => {
-    const tool = event.target instanceof Element && event.target.closest(".pd-tools button, .pd-line > button, .pd-unlikely button");
-    if (!tool) return;
+    if (!(event.target instanceof Element && event.target.closest(tools))) return;
     event.preventDefault();
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
   });

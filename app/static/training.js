@@ -4,7 +4,7 @@
  * and the adapter's switch and strength. The server trains; this file requests the progress.
  */
 
-import { drawSlider } from "./sliders.js";
+import { drawSlider } from "./dom.js";
 import { getJson, postJson } from "./transport.js";
 import { newElement, setText } from "./wording.js";
 
