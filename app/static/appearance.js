@@ -4,7 +4,7 @@
  * the line shown in place of drafts while drafts are paused or the model loads.
  */
 
-import { drawSlider, keyCaps } from "./dom.js";
+import { drawSlider, finder, keyCaps } from "./dom.js";
 import { VIEW, attempt, keep, recall } from "./memory.js";
 import { MAC } from "./platform.js";
 import { Popup } from "./popup.js";
@@ -19,8 +19,7 @@ const PAUSE_KEYS = [ALT, "0"];
  * @param {import("./editor.js").Editor} editor
  */
 export function setUpAppearance(root, editor) {
-  /** @type {<T extends HTMLElement>(selector: string) => T} */
-  const find = (selector) => /** @type {any} */ (root.querySelector(selector));
+  const find = finder(root);
   const box = find("#pd-view");
   const inputs = /** @type {HTMLInputElement[]} */ ([...box.querySelectorAll("input")]);
   const popup = new Popup(find("[data-do=view]"), box, { back: () => editor.textarea.focus() });

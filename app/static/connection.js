@@ -1,6 +1,7 @@
 // @ts-check
 /** The status line. While the server cannot be reached, shows a notice and tries to reconnect. */
 
+import { finder } from "./dom.js";
 import { offerModel } from "./model.js";
 import { Timers } from "./timers.js";
 import { ConnectionLost, ServerError, getJson } from "./transport.js";
@@ -15,17 +16,13 @@ export class Connection {
    */
   constructor(root, notices, callbacks) {
     this.root = root;
+    this.find = finder(root);
     this.notices = notices;
     this.callbacks = callbacks;
     this.timers = new Timers();
     this.offline = false;
     addEventListener("online", () => this.offline && this.check());
     addEventListener("focus", () => this.offline && this.check());
-  }
-
-  /** @param {string} selector */
-  find(selector) {
-    return /** @type {HTMLElement} */ (this.root.querySelector(selector));
   }
 
   async check() {

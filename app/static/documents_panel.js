@@ -2,6 +2,7 @@
 /** The panel of the button “Documents”: the list of documents, the bin, files, and where documents are kept. */
 
 import { titleOf } from "./document.js";
+import { finder, newElement, setText } from "./dom.js";
 import { whereKept } from "./file_documents.js";
 import { exportAll, exportText, readFile } from "./files.js";
 import { Popup } from "./popup.js";
@@ -21,8 +22,7 @@ const BIN = "M5 7h14M9 7V4h6v3M7 7l1 13h8l1-13";
  * @param {Documents} documents
  */
 export function setUpDocumentsPanel(root, editor, documents) {
-  /** @type {<T extends HTMLElement>(selector: string) => T} */
-  const find = (selector) => /** @type {any} */ (root.querySelector(selector));
+  const find = finder(root);
   const panel = find("#pd-documents");
   const chooser = /** @type {HTMLInputElement} */ (find(".dc-file"));
   const elsewhere = find(".pd-elsewhere");
@@ -104,13 +104,9 @@ export function setUpDocumentsPanel(root, editor, documents) {
    */
   function item(row, buttons) {
     const li = document.createElement("li");
-    const name = document.createElement(row.binned === null ? "a" : "span");
-    name.className = "dc-name";
-    const title = document.createElement("b");
-    title.textContent = titleOf(row);
-    const about = document.createElement("small");
-    about.textContent = description(row);
-    name.append(title, about);
+    const name = newElement(row.binned === null ? "a" : "span", "dc-name", "<b></b><small></small>");
+    setText(name.querySelector("b"), titleOf(row));
+    setText(name.querySelector("small"), description(row));
     if (name instanceof HTMLAnchorElement) {
       name.href = `#document=${row.id}`; // so that it can be opened in a new tab
       if (row.here) name.setAttribute("aria-current", "true");

@@ -2,6 +2,28 @@
 /** Helpers for elements, shared by several parts of the page. */
 
 /**
+ * Returns a function that finds elements inside `root` by their selector.
+ * @param {ParentNode} root
+ * @returns {<T extends HTMLElement>(selector: string) => T}
+ */
+export function finder(root) {
+  return (selector) => /** @type {any} */ (root.querySelector(selector));
+}
+
+/**
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {string} className
+ * @param {string} markup constant HTML, never with data in it
+ */
+export function newElement(tag, className = "", markup = "") {
+  const element = document.createElement(tag);
+  element.className = className;
+  element.innerHTML = markup;
+  return element;
+}
+
+/**
  * Set an element's text if it differs: even setting the same text costs a layout.
  * @param {Element | null} element
  * @param {string} text

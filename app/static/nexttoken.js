@@ -5,7 +5,7 @@
  */
 
 import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens } from "./chart.js";
-import { setText } from "./dom.js";
+import { finder, setText } from "./dom.js";
 import { Timers } from "./timers.js";
 import { ConnectionLost, ServerError, TAB, postJson } from "./transport.js";
 
@@ -21,6 +21,7 @@ export class NextToken {
    */
   constructor(box, panel) {
     this.box = box;
+    this.find = finder(box);
     this.panel = panel;
     this.editor = panel.editor;
     /** The name of the visible drawing. */
@@ -52,11 +53,6 @@ export class NextToken {
       panel.root.addEventListener(event, () => this.positionChanged(event));
     }
     addEventListener("visibilitychange", () => this.refresh());
-  }
-
-  /** @type {<T extends HTMLElement>(selector: string) => T} */
-  find(selector) {
-    return /** @type {any} */ (this.box.querySelector(selector));
   }
 
   get rule() {

@@ -1,7 +1,7 @@
 // @ts-check
 /** The presets of the sampling panel: chooses, saves, deletes, exports and imports them. */
 
-import { disclose } from "./dom.js";
+import { disclose, finder } from "./dom.js";
 import { ConnectionLost, ServerError, postJson } from "./transport.js";
 
 /** @typedef {import("./choice.js").Preset} Preset */
@@ -32,6 +32,8 @@ export class Presets {
    */
   constructor(box, panel) {
     this.box = box;
+    /** @type {(selector: string) => any} */
+    this.find = finder(box);
     this.panel = panel;
     this.known = panel.catalogue.presets;
     this.own = panel.catalogue.own;
@@ -52,11 +54,6 @@ export class Presets {
     on(".sm-import", "click", () => this.find(".sm-files input").click());
     on(".sm-files input", "change", (event) => this.import(event.target));
     on(".sm-delete", "click", () => this.delete());
-  }
-
-  /** @param {string} selector @returns {any} */
-  find(selector) {
-    return this.box.querySelector(selector);
   }
 
   render() {

@@ -10,7 +10,7 @@
 
 import { Chain } from "./chain.js";
 import { Choice, problem } from "./choice.js";
-import { disclose, drawSlider, setText } from "./dom.js";
+import { disclose, drawSlider, finder, newElement, setText } from "./dom.js";
 import { address, readLink } from "./links.js";
 import { SAMPLING, keep, recall } from "./memory.js";
 import { NextToken } from "./nexttoken.js";
@@ -49,6 +49,8 @@ export class Sampling {
     this.button = button;
     this.catalogue = catalogue;
     this.box = /** @type {HTMLElement} */ (root.querySelector("#pd-sampling"));
+    /** @type {(selector: string) => any} */
+    this.find = finder(this.box);
     this.choice = new Choice(catalogue);
     this.options = editor.options;
 
@@ -71,11 +73,6 @@ export class Sampling {
       this.changed();
     });
     Object.assign(window, { polydraftSampling: this });
-  }
-
-  /** @param {string} selector @returns {any} */
-  find(selector) {
-    return this.box.querySelector(selector);
   }
 
   // ---------------------------------------------------------------- building
@@ -171,7 +168,7 @@ export class Sampling {
       ...rules.flatMap((rule) => {
         const shown = rule.controls.filter((control) => control.main || all).map(built(choice.values, rule.name));
         if (rules.length < 2 || !shown.length) return shown;
-        return [Object.assign(document.createElement("h3"), { className: "sm-of", textContent: rule.title }), ...shown];
+        return [newElement("h3", "sm-of", rule.title), ...shown];
       }),
       this.newTemperature(),
       ...choice.presentMode().controls.map(built(choice.modeValues, choice.mode)),
@@ -190,13 +187,11 @@ export class Sampling {
   newTemperature() {
     const { min, max, step } = this.options.temperature;
     const most = mostOf(this.options.temperature);
-    const field = document.createElement("div");
-    field.className = "pd-option";
-    field.innerHTML =
-      `<span><label for="sm-temperature">Temperature</label>` +
-      `<input type="number" id="sm-temperature-exact" min="${min}" max="${most}" step="${step}" aria-label="Temperature, ${min} to ${most}"></span>` +
-      `<input type="range" id="sm-temperature" min="${min}" max="${max}" step="${step}" aria-describedby="sm-temperature-how">` +
-      `<small id="sm-temperature-how">Higher: more surprising words.</small>`;
+    const field = newElement("div", "pd-option", `
+      <span><label for="sm-temperature">Temperature</label>
+        <input type="number" id="sm-temperature-exact" min="${min}" max="${most}" step="${step}" aria-label="Temperature, ${min} to ${most}"></span>
+      <input type="range" id="sm-temperature" min="${min}" max="${max}" step="${step}" aria-describedby="sm-temperature-how">
+      <small id="sm-temperature-how">Higher: more surprising words.</small>`);
     const [exact, slider] = /** @type {HTMLInputElement[]} */ ([...field.querySelectorAll("input")]);
     slider.addEventListener("input", () => this.options.set("temperature", Number(slider.value)));
     exact.addEventListener("change", () => {

@@ -2,7 +2,7 @@
 /** Builds labelled fields for the controls of rules, modes and speculation, and draws their values. */
 
 import { counted } from "./chart.js";
-import { drawSlider } from "./dom.js";
+import { drawSlider, newElement } from "./dom.js";
 
 /** @typedef {import("./choice.js").Control} Control */
 
@@ -16,8 +16,7 @@ const STEPS = 1000; // positions of a logarithmic slider
  */
 export function newControl(owner, control, changed) {
   const id = `sm-${owner}-${control.name}`;
-  const field = document.createElement("div");
-  field.className = "pd-option";
+  const field = newElement("div", "pd-option");
   const how = `<small id="${id}-how">${control.explain}</small>`;
   if (control.choices.length) {
     field.innerHTML =

@@ -4,7 +4,7 @@
  * speedup, and, on demand, how each token was produced. Shown in those modes only.
  */
 
-import { setText } from "./dom.js";
+import { finder, setText } from "./dom.js";
 import { drawControl, newControl } from "./sliders.js";
 
 /**
@@ -25,6 +25,8 @@ export class Speculation {
    */
   constructor(box, offered, panel) {
     this.box = box;
+    /** @type {(selector: string) => any} */
+    this.find = finder(box);
     this.offered = offered;
     this.panel = panel;
     this.ways = new Map(offered.ways.map((way) => [way.name, way]));
@@ -69,11 +71,6 @@ export class Speculation {
       Object.assign(this.find(`#sm-drafter [value="${name}"]`), { disabled: Boolean(missing), title: missing });
     }
     panel.root.addEventListener("pd-figures", (event) => this.show(/** @type {CustomEvent<Figures | null>} */ (event).detail));
-  }
-
-  /** @param {string} selector @returns {any} */
-  find(selector) {
-    return this.box.querySelector(selector);
   }
 
   usual() {
