@@ -109,8 +109,8 @@ export function setUpAppearance(root, editor) {
 
   // ---------------------------------------------------------------- keys
 
-  editor.addKey({ keys: PAUSE_KEYS, does: "Pause drafts, or bring them back" });
-  editor.addKey({ keys: FOCUS_KEYS, does: "Focus mode: text and drafts only" });
+  editor.keys.add({ keys: PAUSE_KEYS, does: "Pause drafts, or bring them back" });
+  editor.keys.add({ keys: FOCUS_KEYS, does: "Focus mode: text and drafts only" });
   addEventListener("keydown", (event) => {
     const { altKey, ctrlKey, metaKey, shiftKey, code } = event;
     if (!altKey || ctrlKey || metaKey || shiftKey || event.isComposing || root.dataset.tab === "stores") return;

@@ -1,7 +1,7 @@
 // @ts-check
 /** The status line. While the server cannot be reached, shows a notice and tries to reconnect. */
 
-import { finder } from "./dom.js";
+import { emit, finder } from "./dom.js";
 import { offerModel } from "./model.js";
 import { Timers } from "./timers.js";
 import { ConnectionLost, ServerError, getJson } from "./transport.js";
@@ -30,7 +30,7 @@ export class Connection {
       /** @type {{model: string, backend: string, device: string, notice: string | null}} */
       const status = await getJson("/api/status");
       const { model, backend, device, notice } = status;
-      this.root.dispatchEvent(new CustomEvent("pd-status", { detail: status }));
+      emit(this.root, "pd-status", status);
       const where = device && device !== "cpu" ? `${backend} on ${device}` : backend;
       this.find(".pd-model").textContent = `${model} · ${where}`;
       this.find(".pd-remark").textContent = backend === "loading" ? "" : notice ?? "";

@@ -45,7 +45,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     try {
       await action();
     } catch (error) {
-      editor.toast(error instanceof Error ? error.message : String(error), { long: true });
+      editor.notices.toast(error instanceof Error ? error.message : String(error), { long: true });
     }
   }
 
@@ -59,7 +59,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     "close-documents": () => popup.close(),
     download: () => save("txt"),
     "download-md": () => save("md"),
-    "export-all": async () => editor.toast(`Saved as “${exportAll(await documents.all())}”.`),
+    "export-all": async () => editor.notices.toast(`Saved as “${exportAll(await documents.all())}”.`),
     "copy-elsewhere": () => documents.openCopy(elsewhere.dataset.id ?? ""),
     "list-elsewhere": () => popup.open(),
   };
@@ -74,9 +74,9 @@ export function setUpDocumentsPanel(root, editor, documents) {
 
   /** @param {"txt" | "md"} kind */
   function save(kind) {
-    if (!editor.text) return editor.toast("There is nothing to save yet.");
+    if (!editor.text) return editor.notices.toast("There is nothing to save yet.");
     const { title } = documents;
-    editor.toast(`Saved as “${exportText({ title, opening: "" }, editor.text, kind)}”.`);
+    editor.notices.toast(`Saved as “${exportText({ title, opening: "" }, editor.text, kind)}”.`);
   }
 
   // ---------------------------------------------------------------- the list
@@ -159,7 +159,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     const button = iconButton(BIN, `Move “${titleOf(row)}” to the bin`, () =>
       run(async () => {
         await documents.putInBin(row.id, true);
-        editor.toast(`“${titleOf(row)}” is in the bin.`, {
+        editor.notices.toast(`“${titleOf(row)}” is in the bin.`, {
           undo: () => run(async () => {
             await documents.putInBin(row.id, false);
             if (row.here) await documents.open(row.id);
@@ -209,7 +209,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
       try {
         await documents.moveTo(/** @type {"browser" | "files"} */ (radio.value));
         const { where, folder } = await whereKept();
-        editor.toast(where === "files" ? `Your documents are now files in ${folder}.` : "Your documents are now kept in this browser.", { long: true });
+        editor.notices.toast(where === "files" ? `Your documents are now files in ${folder}.` : "Your documents are now kept in this browser.", { long: true });
       } finally {
         await draw();
       }
@@ -227,7 +227,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
         if ("text" in read) return documents.createFrom(read.title, read.text);
         const { added, present } = await documents.add(read.documents);
         const left = present ? ` ${plural(present, "document")} ${present === 1 ? "was" : "were"} here already.` : "";
-        editor.toast(`Added ${plural(added, "document")}.${left}`, { long: true });
+        editor.notices.toast(`Added ${plural(added, "document")}.${left}`, { long: true });
       });
     }
   }

@@ -24,6 +24,17 @@ export function newElement(tag, className = "", markup = "") {
 }
 
 /**
+ * Dispatch an event of the page: see editor.js, documents.js and connection.js.
+ * @param {HTMLElement} root
+ * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-reset" | "pd-taken" | "pd-figures" | "pd-settled" |
+ *   "pd-document" | "pd-documents" | "pd-elsewhere" | "pd-status"} event
+ * @param {unknown} [detail]
+ */
+export function emit(root, event, detail) {
+  root.dispatchEvent(new CustomEvent(event, { detail }));
+}
+
+/**
  * Set an element's text if it differs: even setting the same text costs a layout.
  * @param {Element | null} element
  * @param {string} text

@@ -18,9 +18,9 @@
  *   editor.settings, editor.sampling      the settings in requests; editor.settingsChanged() requests drafts with them
  *   editor.pause(on)                      stops or resumes drafting
  *   editor.forgetAnswers()                clears the cache of answers
- *   editor.notice(kind, problem)          shows a problem until it is solved (problem: null)
- *   editor.toast(message, options)        shows a sentence for a moment
- *   editor.addKey(key)                    adds a key for the text, with its line in the key help: see keys.js
+ *   editor.notices.notice(kind, problem)  shows a problem until it is solved (problem: null)
+ *   editor.notices.toast(message, how)    shows a sentence for a moment
+ *   editor.keys.add(key)                  adds a key for the text, with its line in the key help: see keys.js
  *   editor.root                           receives these events:
  *     pd-text      the text has changed; detail: {opened: boolean}, whether by setText
  *     pd-taken     a draft was taken; detail: {before, text}
@@ -39,7 +39,7 @@ import { Connection } from "./connection.js";
 import { setUpCounts } from "./counts.js";
 import { Documents } from "./documents.js";
 import { setUpDocumentsPanel } from "./documents_panel.js";
-import { setText } from "./dom.js";
+import { emit, setText } from "./dom.js";
 import { firstWord, fitted, hasEnoughLeft, hasHugeParagraph, isWritingPlace, restOf, wordStem } from "./drafting.js";
 import { setUpFind } from "./find.js";
 import { Ghost } from "./ghost.js";
@@ -143,7 +143,7 @@ export class Editor {
       figures: (line) => this.connection.showFigures(line),
       problem: (problem) => {
         this.settingsWait = false;
-        this.notice("server", problem);
+        this.notices.notice("server", problem);
         this.settle();
       },
       lost: () => {
@@ -277,7 +277,7 @@ export class Editor {
     this.pressed = null;
     this.dismissed = false;
     this.revisiting.end();
-    this.emit("pd-text", { opened });
+    emit(this.root, "pd-text", { opened });
     this.map.oneDirection = hasHugeParagraph(this.text);
     textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
     /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
@@ -327,7 +327,7 @@ export class Editor {
   /** The drafts shown are valid for the new position, without a request. */
   along() {
     this.counters.avoided++;
-    this.emit("pd-along");
+    emit(this.root, "pd-along");
   }
 
   /** The number of rows. */
@@ -441,12 +441,12 @@ export class Editor {
    *          speculation?: object}} line
    */
   receive(request, line) {
-    this.notice("server", null);
+    this.notices.notice("server", null);
     this.connection.found();
-    this.emit("pd-figures", line.speculation ?? null);
+    emit(this.root, "pd-figures", line.speculation ?? null);
     if (!request.answered) {
       this.answered = request;
-      this.emit("pd-drafts");
+      emit(this.root, "pd-drafts");
     }
     if (this.settingsWait) this.settingsChanged();
 
@@ -460,7 +460,7 @@ export class Editor {
     this.list.below.toggleAttribute("data-unlikely", hidden);
     if (hidden) setText(this.list.below.querySelector(".pd-unlikely span"), `${Math.round(100 * Number(this.settings.min_confidence))} %`);
     this.recordTimes(request, line.done, settled);
-    if (settled) this.emit("pd-settled", line.drafts.length);
+    if (settled) emit(this.root, "pd-settled", line.drafts.length);
   }
 
   /**
@@ -489,7 +489,7 @@ export class Editor {
     for (const timer of ["refresh", "grow"]) this.timers.stop(timer);
     this.growWaits = false;
     this.close();
-    this.emit("pd-cleared");
+    emit(this.root, "pd-cleared");
   }
 
   /** Remove all drafts. */
@@ -504,15 +504,6 @@ export class Editor {
     this.places.dropFreed();
     if (this.places.open) this.draw();
     else this.close();
-  }
-
-  /**
-   * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-reset" | "pd-taken" | "pd-figures" |
-   *   "pd-settled"} event
-   * @param {any} detail
-   */
-  emit(event, detail = undefined) {
-    this.root.dispatchEvent(new CustomEvent(event, { detail }));
   }
 
   draw() {
@@ -599,7 +590,7 @@ export class Editor {
     if (!text) return false;
     this.revisiting.taken(before, text);
     this.insert(text);
-    if (length >= row.rest.length) this.emit("pd-taken", { before, text });
+    if (length >= row.rest.length) emit(this.root, "pd-taken", { before, text });
     return true;
   }
 
@@ -670,12 +661,7 @@ export class Editor {
     this.list.show(this.active);
   }
 
-  // ---------------------------------------------------------------- keys, settings, messages
-
-  /** @param {import("./keys.js").Key} key */
-  addKey(key) {
-    this.keys.add(key);
-  }
+  // ---------------------------------------------------------------- settings
 
   /** Request drafts for new settings, at once or when the drafts for the earlier settings have arrived. */
   settingsChanged() {
@@ -690,25 +676,8 @@ export class Editor {
   }
 
   resetSettings() {
-    this.emit("pd-reset");
+    emit(this.root, "pd-reset");
     this.options.reset();
-  }
-
-  /**
-   * Show a problem, or remove it (null).
-   * @param {"server" | "connection" | "storage"} kind
-   * @param {{message: string, fix?: string} | null} problem
-   */
-  notice(kind, problem) {
-    this.notices.notice(kind, problem);
-  }
-
-  /**
-   * @param {string} message
-   * @param {{undo?: () => void, long?: boolean}} options
-   */
-  toast(message, options = {}) {
-    this.notices.toast(message, options);
   }
 }
 

@@ -159,7 +159,7 @@ export function setUpFind(root, editor) {
   textarea.addEventListener("scroll", () => (layer.style.transform = `translateY(${-textarea.scrollTop}px)`), { passive: true });
   textarea.addEventListener("focus", () => document.hasFocus() && layer.replaceChildren());
   root.addEventListener("pd-text", () => layer.replaceChildren());
-  editor.addKey({ keys: MAC ? ["⌘", "F"] : ["Ctrl", "F"], does: "Find and replace" });
+  editor.keys.add({ keys: MAC ? ["⌘", "F"] : ["Ctrl", "F"], does: "Find and replace" });
   addEventListener("keydown", (event) => {
     const { key, altKey, ctrlKey, metaKey, shiftKey } = event;
     const only = (MAC ? metaKey && !ctrlKey : ctrlKey && !metaKey) && !altKey && !shiftKey;

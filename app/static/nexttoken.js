@@ -100,7 +100,7 @@ export class NextToken {
     return this.panel.isOpen() && !document.hidden && this.panel.root.dataset.tab !== "stores";
   }
 
-  /** @param {string} event of the editor; see `Editor.emit` */
+  /** @param {string} event of the editor; see editor.js */
   positionChanged(event) {
     if (!this.visible()) return;
     if (event === "pd-cleared") {

@@ -18,7 +18,7 @@ export function setUpSampling(root, editor) {
     .then(({ openSampling }) => openSampling(root, editor, button))
     .catch(() => {
       loading = null; // the next click tries again
-      editor.toast("The sampling panel could not be loaded. Try again once Polydraft is connected.");
+      editor.notices.toast("The sampling panel could not be loaded. Try again once Polydraft is connected.");
       return null;
     }));
 

@@ -145,7 +145,7 @@ export class Presets {
     await this.attempt(async () => {
       this.own = (await postJson("/api/presets/save", preset)).own;
       this.endNaming();
-      this.panel.editor.toast(`Saved as ${name}.`);
+      this.panel.editor.notices.toast(`Saved as ${name}.`);
     });
   }
 
@@ -154,7 +154,7 @@ export class Presets {
     if (!preset) return;
     await this.attempt(async () => {
       this.own = (await postJson("/api/presets/delete", { name: preset.name })).own;
-      this.panel.editor.toast(`Deleted ${preset.name}.`);
+      this.panel.editor.notices.toast(`Deleted ${preset.name}.`);
     });
   }
 
@@ -180,7 +180,7 @@ export class Presets {
     await this.attempt(async () => {
       const { names, own } = await postJson("/api/presets/import", { text });
       this.own = own;
-      this.panel.editor.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
+      this.panel.editor.notices.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
     });
   }
 

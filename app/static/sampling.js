@@ -323,7 +323,7 @@ export class Sampling {
     const link = address(this);
     try {
       await navigator.clipboard.writeText(link);
-      this.editor.toast("Link copied.");
+      this.editor.notices.toast("Link copied.");
     } catch {
       this.notice(`The browser did not allow copying. The link: ${link}`);
     }

@@ -47,11 +47,11 @@ export function setUpTools(root, editor) {
 async function copy(editor) {
   const { textarea } = editor;
   const text = textarea.value;
-  if (!text) return editor.toast("There is nothing to copy yet.");
+  if (!text) return editor.notices.toast("There is nothing to copy yet.");
   if (!(await copiedByApi(editor)) && !copiedByCommand(textarea)) {
-    return editor.toast("The browser did not allow copying. Select the text and copy it by hand.");
+    return editor.notices.toast("The browser did not allow copying. Select the text and copy it by hand.");
   }
-  return editor.toast("Copied.");
+  return editor.notices.toast("Copied.");
 }
 
 /**
