@@ -48,7 +48,7 @@ export class Documents {
     this.timers = new Timers();
     /** @type {Store | null} */
     this.store = null;
-    /** @type {Document} `text` is the text that was saved last */
+    /** @type {Document} `text` is the text that was saved last, and `privateRanges` are its ranges */
     this.current = newDocument();
     this.renamed = false;
     this.changedAt = 0;
@@ -337,8 +337,8 @@ export class Documents {
   /** The current document with the editor's present text. @returns {Document} */
   written() {
     const { value, selectionStart, selectionEnd } = this.editor.textarea;
-    const privateRanges = this.editor.privacy.ranges;
-    return { ...this.current, text: value, caret: [selectionStart, selectionEnd], privateRanges, changed: Date.now() };
+    const { ranges } = this.editor.privacy;
+    return { ...this.current, text: value, caret: [selectionStart, selectionEnd], privateRanges: ranges, changed: Date.now() };
   }
 
   async save() {
@@ -357,7 +357,7 @@ export class Documents {
       this.renamed = false;
       if (incognito) {
         if (!keepUnsaved(document, true)) throw new Error("This text is too long to be kept for this tab alone.");
-        this.current = { ...this.current, text: document.text };
+        this.current = { ...this.current, text: document.text, privateRanges: document.privateRanges };
       } else {
         if (isMuchLess(document.text, before.text)) await this.binCopy(before);
         const entry = await this.writeOrCopy(document);
@@ -387,8 +387,8 @@ export class Documents {
    * @returns {Document}
    */
   saved(entry, text) {
-    const { title, keys, privateRanges } = this.current;
-    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, privateRanges, text };
+    const { title, keys } = this.current;
+    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, text };
   }
 
   /**

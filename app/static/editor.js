@@ -702,7 +702,6 @@ export function mount(element) {
   viewport?.setAttribute("content", "width=device-width, initial-scale=1, interactive-widget=resizes-content");
   const editor = new Editor(root);
   const documents = new Documents(root, editor);
-  root.addEventListener("pd-text", () => (documents.current.privateRanges = editor.privacy.ranges));
   const learning = new Learning(root, editor);
   setUpTabs(root, editor, learning);
   setUpModels(root, editor);
