@@ -47,7 +47,7 @@ export class Chain {
     const { choice } = this;
     if (this.built !== choice.rule) this.build();
     const several = choice.names.length > 1;
-    this.more.hidden = choice.present().alone || !choice.unused().length;
+    this.more.hidden = choice.parts()[0].alone || !choice.unused().length;
     /** @type {HTMLElement} */ (this.box.querySelector(".sm-order")).hidden = !several;
     this.note();
   }

@@ -25,6 +25,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
   const find = finder(root);
   const panel = find("#pd-documents");
   const chooser = /** @type {HTMLInputElement} */ (find(".dc-file"));
+  const radios = /** @type {NodeListOf<HTMLInputElement>} */ (panel.querySelectorAll("[name=dc-where]"));
   const elsewhere = find(".pd-elsewhere");
   const popup = new Popup(find("[data-do=documents]"), panel, {
     opened: () => run(draw),
@@ -63,9 +64,8 @@ export function setUpDocumentsPanel(root, editor, documents) {
     "copy-elsewhere": () => documents.openCopy(elsewhere.dataset.id ?? ""),
     "list-elsewhere": () => popup.open(),
   };
-  for (const button of root.querySelectorAll("button[data-do]")) {
-    const action = actions[/** @type {HTMLElement} */ (button).dataset.do ?? ""];
-    if (action) button.addEventListener("click", () => run(async () => action()));
+  for (const [name, action] of Object.entries(actions)) {
+    for (const button of root.querySelectorAll(`[data-do=${name}]`)) button.addEventListener("click", () => run(async () => action()));
   }
   twoClicks(find("[data-do=empty-bin]"), async () => {
     const rows = await documents.list();
@@ -92,9 +92,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     find(".dc-bin summary").textContent = `Bin (${binned.length})`;
     find(".dc-binned").replaceChildren(...binned.map((row) => item(row, [restoreButton(row), deleteButton(row)])));
     const { where, folder } = await whereKept();
-    for (const radio of /** @type {NodeListOf<HTMLInputElement>} */ (panel.querySelectorAll("[name=dc-where]"))) {
-      radio.checked = radio.value === where;
-    }
+    for (const radio of radios) radio.checked = radio.value === where;
     find(".dc-folder").textContent = folder;
   }
 
@@ -204,7 +202,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     });
   }
 
-  for (const radio of /** @type {NodeListOf<HTMLInputElement>} */ (panel.querySelectorAll("[name=dc-where]"))) {
+  for (const radio of radios) {
     radio.addEventListener("change", () => run(async () => {
       try {
         await documents.moveTo(/** @type {"browser" | "files"} */ (radio.value));
@@ -302,9 +300,7 @@ function iconButton(path, label, action) {
  */
 function textButton(text, label, action) {
   const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = text;
-  button.setAttribute("aria-label", label);
+  Object.assign(button, { type: "button", textContent: text, ariaLabel: label });
   button.addEventListener("click", action);
   return button;
 }

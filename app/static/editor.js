@@ -282,7 +282,7 @@ export class Editor {
     textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
     /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
     this.layout.growToContent();
-    for (const timer of ["moved", "refresh", "burst", "grow"]) this.timers.stop(timer);
+    this.timers.stop("moved", "refresh", "burst", "grow");
     this.growWaits = false;
 
     const before = this.before();
@@ -359,8 +359,7 @@ export class Editor {
     if (textarea.value !== this.text || this.revisiting.here()) return;
     this.revisiting.end();
     this.caret = textarea.selectionStart;
-    this.timers.stop("moved");
-    this.timers.stop("grow");
+    this.timers.stop("moved", "grow");
     const before = this.before();
     if (before === null || !this.isWritingHere()) {
       this.clear();
@@ -486,7 +485,7 @@ export class Editor {
   /** Cancel the running request and remove all drafts. */
   clear() {
     this.abort();
-    for (const timer of ["refresh", "grow"]) this.timers.stop(timer);
+    this.timers.stop("refresh", "grow");
     this.growWaits = false;
     this.close();
     emit(this.root, "pd-cleared");
@@ -633,7 +632,7 @@ export class Editor {
    */
   showAgain(start, end, rows) {
     this.abort();
-    for (const timer of ["moved", "refresh", "grow"]) this.timers.stop(timer);
+    this.timers.stop("moved", "refresh", "grow");
     this.textarea.setSelectionRange(start, end);
     this.caret = start;
     this.dismissed = false;

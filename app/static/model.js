@@ -27,9 +27,9 @@ export function offerModel(root, unavailable, loaded) {
 
 /** A form with a field for the path of a model. @param {() => void} loaded */
 function newField(loaded) {
-  const form = /** @type {HTMLFormElement} */ (newElement("form", "pd-other-model", `
+  const form = newElement("form", "pd-other-model", `
     <label>Model file <input type="text" required maxlength="4096" spellcheck="false"></label>
-    <button>Load</button> <span role="status"></span>`));
+    <button>Load</button> <span role="status"></span>`);
   const input = /** @type {HTMLInputElement} */ (form.querySelector("input"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -107,6 +107,4 @@ export function setUpModels(root, editor) {
     dialog.showModal();
     show();
   });
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  dialog.addEventListener("close", () => editor.textarea.focus());
 }

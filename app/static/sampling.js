@@ -9,7 +9,7 @@
  */
 
 import { Chain } from "./chain.js";
-import { Choice, problem } from "./choice.js";
+import { Choice } from "./choice.js";
 import { disclose, drawSlider, finder, newElement, setText } from "./dom.js";
 import { address, readLink } from "./links.js";
 import { SAMPLING, keep, recall } from "./memory.js";
@@ -63,7 +63,7 @@ export class Sampling {
     const kept = recall(SAMPLING);
     if (kept) {
       this.choice.recall(kept);
-      this.speculation.takeOver(kept.speculation, problem);
+      this.speculation.takeOver(kept.speculation);
     }
     this.render();
     this.apply({ redraft: !this.choice.isUsual() });
@@ -173,7 +173,7 @@ export class Sampling {
       this.newTemperature(),
       ...choice.presentMode().controls.map(built(choice.modeValues, choice.mode)),
     );
-    this.find(".sm-rest").hidden = choice.present().controls.every((control) => control.main);
+    this.find(".sm-rest").hidden = choice.controls().every((control) => control.main);
     this.built = this.wanted();
     this.render();
   }
@@ -241,7 +241,7 @@ export class Sampling {
   nameButton() {
     const style = this.styles.present();
     setText(this.button, style?.name === USUAL ? "Sampling" : `Sampling · ${style?.name ?? "Custom"}`);
-    this.button.title = style ? "" : `${this.choice.present().title}, ${this.choice.presentMode().title}`;
+    this.button.title = style ? "" : `${this.choice.titleOf(this.choice.rule)}, ${this.choice.presentMode().title}`;
   }
 
   /** Draw all controls with their present values. */
@@ -343,7 +343,7 @@ export class Sampling {
     this.notice("");
     for (const [name, value] of Object.entries(found.options)) this.options.set(name, value);
     this.speculation.reset();
-    this.speculation.takeOver(found.speculation, problem);
+    this.speculation.takeOver(found.speculation);
     this.take(found);
   }
 }

@@ -3,7 +3,7 @@
 
 import { newElement, setText } from "./dom.js";
 import { postJson } from "./transport.js";
-import { plural, sources, sum } from "./wording.js";
+import { plural, sources } from "./wording.js";
 
 /**
  * @typedef {{store: string, places: Record<string, number>, after: string,
@@ -50,7 +50,7 @@ export class Searching {
   result({ store, places, after, following }) {
     const box = newElement("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>");
     setText(box.querySelector("h4"), store);
-    const times = sum(places);
+    const times = Object.values(places).reduce((a, b) => a + b, 0);
     const count = times ? `Found ${plural(times, "time")}: ${sources(places)}.` : "The whole phrase is not in it.";
     const heading = following.length ? ` “${after}” is followed by:` : " Nothing follows it.";
     setText(box.querySelector("p"), count + heading);

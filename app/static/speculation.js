@@ -4,6 +4,7 @@
  * speedup, and, on demand, how each token was produced. Shown in those modes only.
  */
 
+import { problem } from "./choice.js";
 import { finder, setText } from "./dom.js";
 import { drawControl, newControl } from "./sliders.js";
 
@@ -103,11 +104,8 @@ export class Speculation {
     return this.way === "off" ? undefined : { way: this.way, drafter: this.drafter, values: this.values };
   }
 
-  /**
-   * @param {any} kept
-   * @param {(control: Control, value: unknown) => string} problem
-   */
-  takeOver(kept, problem) {
+  /** @param {any} kept by the last visit, or in a link */
+  takeOver(kept) {
     if (!kept || !this.ways.has(kept.way) || (kept.way === "arc" && this.offered.arc_missing)) return;
     this.way = kept.way;
     if (this.offered.drafters.some(({ name, missing }) => name === kept.drafter && !missing)) this.drafter = kept.drafter;

@@ -52,11 +52,6 @@ export function originName(origin) {
   return origin.includes("://") ? origin : origin.replace(/^.*\/(?=[^/]+$)/, "");
 }
 
-/** @param {Record<string, number>} counts */
-export function sum(counts) {
-  return Object.values(counts).reduce((a, b) => a + b, 0);
-}
-
 /** @param {Record<string, number>} from */
 export function sources(from) {
   const most = Object.entries(from).sort((a, b) => b[1] - a[1]);
