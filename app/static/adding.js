@@ -13,10 +13,7 @@ export class Adding {
     this.find = tab.find;
     /** The upload under way. @type {{ticket: string, stopping: boolean} | null} */
     this.upload = null;
-    this.setUpFiles();
-  }
 
-  setUpFiles() {
     const drop = this.find(".ps-drop");
     const files = /** @type {HTMLInputElement} */ (this.find("#ps-files"));
     this.find(".ps-choose").addEventListener("click", () => files.click());

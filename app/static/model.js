@@ -18,11 +18,8 @@ import { size } from "./wording.js";
  */
 export function offerModel(root, unavailable, loaded) {
   const shown = root.querySelector(".pd-foot .pd-other-model");
-  if (!unavailable || shown) {
-    if (!unavailable) shown?.remove();
-    return;
-  }
-  root.querySelector(".pd-remark")?.parentElement?.after(newField(loaded));
+  if (!unavailable) shown?.remove();
+  else if (!shown) root.querySelector(".pd-remark")?.parentElement?.after(newField(loaded));
 }
 
 /** A form with a field for the path of a model. @param {() => void} loaded */

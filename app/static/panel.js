@@ -5,6 +5,7 @@
  */
 
 import { SAMPLING, recall } from "./memory.js";
+import { getJson } from "./transport.js";
 
 /**
  * @param {HTMLElement} root
@@ -15,7 +16,7 @@ export function setUpSampling(root, editor) {
   /** @type {Promise<import("./sampling.js").Sampling | null> | null} */
   let loading = null;
   const panel = () => (loading ??= import("./sampling.js")
-    .then(({ openSampling }) => openSampling(root, editor, button))
+    .then(async ({ Sampling }) => new Sampling(root, editor, button, await getJson("/api/sampling")))
     .catch(() => {
       loading = null; // the next click tries again
       editor.notices.toast("The sampling panel could not be loaded. Try again once Polydraft is connected.");

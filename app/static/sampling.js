@@ -19,22 +19,11 @@ import { Presets } from "./presets.js";
 import { drawControl, newControl } from "./sliders.js";
 import { Speculation } from "./speculation.js";
 import { Styles } from "./styles.js";
-import { getJson } from "./transport.js";
 
 const USUAL = "Balanced"; // the default style, which the button does not name
 
 /** @typedef {import("./choice.js").Catalogue} Catalogue */
 /** @typedef {import("./choice.js").Control} Control */
-
-/**
- * Load the catalogue and build the panel.
- * @param {HTMLElement} root
- * @param {import("./editor.js").Editor} editor
- * @param {HTMLButtonElement} button
- */
-export async function openSampling(root, editor, button) {
-  return new Sampling(root, editor, button, await getJson("/api/sampling"));
-}
 
 export class Sampling {
   /**
@@ -290,12 +279,9 @@ export class Sampling {
     }
     if (!this.styles.present()) this.advance(true);
     // A small screen has room for the settings or the panel, not for both.
-    if (matchMedia("(max-width: 819px)").matches) this.closeSettings();
+    const settings = /** @type {HTMLButtonElement} */ (this.root.querySelector("[data-do=settings]"));
+    if (matchMedia("(max-width: 819px)").matches) disclose(settings, false);
     this.see.refresh();
-  }
-
-  closeSettings() {
-    /** @type {HTMLElement | null} */ (this.root.querySelector("[data-do=settings][aria-expanded=true]"))?.click();
   }
 
   get advanced() {
