@@ -138,6 +138,21 @@ def test_closing_the_tab_at_once_loses_nothing(tab: Callable[..., Editor]) -> No
     two.wait(lambda: titles(two) == [STORY], "the text of the closed tab")
 
 
+def test_text_of_incognito_is_still_private_in_the_bin(editor: Editor) -> None:
+    button(editor, "Incognito").click()
+    editor.write(STORY)
+    button(editor, "Incognito").click()
+    saved(editor)
+    editor.press("Control+a", "Delete")
+    saved(editor)
+    panel(editor).locator("summary").click()
+    button(editor, f"Put “{STORY}” back").click()
+    editor.wait(lambda: STORY in titles(editor), "the text to be back")
+    panel(editor).get_by_text(STORY, exact=True).click()
+    expect(editor.box).to_have_value(STORY)
+    assert editor.page.evaluate("polydraft.editor.privacy.ranges") == [[0, len(STORY)]]
+
+
 def test_a_new_tab_shows_the_document_written_in_last(tab: Callable[..., Editor]) -> None:
     one = tab()
     write_new(one, LETTER)

@@ -1,8 +1,9 @@
 // @ts-check
 /** Adds chosen or dropped files and folders to a personal store: uploads them in turn, shows progress, can be stopped. */
 
+import { setText } from "./dom.js";
 import { ServerError, postJson, streamFile } from "./transport.js";
-import { messageOf, plural, setText } from "./wording.js";
+import { messageOf, plural } from "./wording.js";
 
 export class Adding {
   /** @param {import("./stores.js").StoresTab} tab */
@@ -12,10 +13,7 @@ export class Adding {
     this.find = tab.find;
     /** The upload under way. @type {{ticket: string, stopping: boolean} | null} */
     this.upload = null;
-    this.setUpFiles();
-  }
 
-  setUpFiles() {
     const drop = this.find(".ps-drop");
     const files = /** @type {HTMLInputElement} */ (this.find("#ps-files"));
     this.find(".ps-choose").addEventListener("click", () => files.click());
@@ -68,7 +66,7 @@ export class Adding {
     box.hidden = false;
     try {
       for (const [i, { name, file }] of files.entries()) {
-        setText(box, "label", files.length > 1 ? `${name}, ${i + 1} of ${files.length}` : name);
+        setText(box.querySelector("label"), files.length > 1 ? `${name}, ${i + 1} of ${files.length}` : name);
         if (upload.stopping) {
           damage.push({ name: plural(files.length - i, "file"), reason: "not added: stopped" });
           break;

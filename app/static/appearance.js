@@ -4,12 +4,11 @@
  * the line shown in place of drafts while drafts are paused or the model loads.
  */
 
-import { keyCaps } from "./dom.js";
-import { attempt } from "./memory.js";
+import { drawSlider, finder, keyCaps } from "./dom.js";
+import { VIEW, attempt, keep, recall } from "./memory.js";
 import { MAC } from "./platform.js";
 import { Popup } from "./popup.js";
 
-const KEPT = "polydraft.view";
 const FOCUS = "polydraft.focus"; // in sessionStorage: one value per tab
 const ALT = MAC ? "⌥" : "Alt";
 const FOCUS_KEYS = [ALT, "Enter"];
@@ -20,8 +19,7 @@ const PAUSE_KEYS = [ALT, "0"];
  * @param {import("./editor.js").Editor} editor
  */
 export function setUpAppearance(root, editor) {
-  /** @type {<T extends HTMLElement>(selector: string) => T} */
-  const find = (selector) => /** @type {any} */ (root.querySelector(selector));
+  const find = finder(root);
   const box = find("#pd-view");
   const inputs = /** @type {HTMLInputElement[]} */ ([...box.querySelectorAll("input")]);
   const popup = new Popup(find("[data-do=view]"), box, { back: () => editor.textarea.focus() });
@@ -41,23 +39,20 @@ export function setUpAppearance(root, editor) {
     root.style.setProperty("--measure", `${Number(width) / 2}em`); // `width` is in letters of about half an em
     root.style.setProperty("--leading", spacing);
     for (const [name, shown] of [["size", `${size}\u00a0%`], ["width", `${width} letters`], ["spacing", Number(spacing).toFixed(1)]]) {
-      find(`output[for=vw-${name}]`).textContent = shown;
       const input = /** @type {HTMLInputElement} */ (find(`#vw-${name}`));
-      input.setAttribute("aria-valuetext", shown);
-      const filled = (Number(input.value) - Number(input.min)) / (Number(input.max) - Number(input.min));
-      input.style.setProperty("--filled", `${100 * filled}%`);
+      drawSlider(input, Number(input.value), shown);
     }
     editor.layout.measure();
   }
 
-  const kept = recall();
+  const kept = recall(VIEW) ?? {};
   for (const input of inputs) {
     const value = kept[input.name.replace("vw-", "")];
     if (input.type === "radio") input.checked = value === undefined ? input.defaultChecked : input.value === value;
     else if (value !== undefined) input.value = String(value); // the browser clamps it to min and max
     input.addEventListener("input", () => {
       apply();
-      keep(chosen());
+      keep(VIEW, chosen());
     });
   }
   if (!inputs.some(({ type, checked }) => type === "radio" && checked)) inputs[0].checked = true;
@@ -68,7 +63,7 @@ export function setUpAppearance(root, editor) {
       else input.value = input.defaultValue;
     }
     apply();
-    keep(null);
+    keep(VIEW, null);
   });
 
   // ---------------------------------------------------------------- focus mode
@@ -114,8 +109,8 @@ export function setUpAppearance(root, editor) {
 
   // ---------------------------------------------------------------- keys
 
-  editor.addKey({ keys: PAUSE_KEYS, does: "Pause drafts, or bring them back" });
-  editor.addKey({ keys: FOCUS_KEYS, does: "Focus mode: text and drafts only" });
+  editor.keys.add({ keys: PAUSE_KEYS, does: "Pause drafts, or bring them back" });
+  editor.keys.add({ keys: FOCUS_KEYS, does: "Focus mode: text and drafts only" });
   addEventListener("keydown", (event) => {
     const { altKey, ctrlKey, metaKey, shiftKey, code } = event;
     if (!altKey || ctrlKey || metaKey || shiftKey || event.isComposing || root.dataset.tab === "stores") return;
@@ -126,14 +121,4 @@ export function setUpAppearance(root, editor) {
   });
   find("[data-do=focus] .vw-keys").innerHTML = keyCaps(FOCUS_KEYS);
   find("[data-do=pause] .vw-keys").innerHTML = keyCaps(PAUSE_KEYS);
-}
-
-/** @returns {Record<string, unknown>} */
-function recall() {
-  return attempt(() => JSON.parse(localStorage.getItem(KEPT) ?? "{}")) ?? {};
-}
-
-/** @param {Record<string, string> | null} choice null deletes the kept choice */
-function keep(choice) {
-  attempt(() => (choice ? localStorage.setItem(KEPT, JSON.stringify(choice)) : localStorage.removeItem(KEPT)));
 }

@@ -4,9 +4,9 @@
  * and off, weighs, adds and removes them.
  */
 
-import { drawSlider } from "./sliders.js";
+import { drawSlider, newElement, setText } from "./dom.js";
 import { getJson, postJson } from "./transport.js";
-import { field, newElement, plural, setText, size } from "./wording.js";
+import { field, plural, size } from "./wording.js";
 
 /**
  * A chosen store as the server lists it; one that cannot be read has no description.
@@ -61,7 +61,7 @@ export class BaseStores {
       <p class="ps-error" role="alert" hidden></p>`);
     item.dataset.file = store.file;
     const name = store.own ? OWN : store.name;
-    setText(item, "h4", name);
+    setText(item.querySelector("h4"), name);
     const [on, weight] = this.inputs(item);
     on.setAttribute("aria-label", `${name}: use in drafts`);
     weight.setAttribute("aria-label", `${name}: weight`);
@@ -117,8 +117,8 @@ export class BaseStores {
     /** @type {HTMLElement} */ (item.querySelector(".ps-remove")).hidden = own || this.fixed;
     const known = bytes !== undefined && orders !== undefined;
     const facts = known ? `${plural(ngrams ?? 0, "n-gram")} of ${orders[0]} to ${orders[1]} tokens · ${size(bytes)} · tokenizer of ${tokenizer}` : store.file;
-    setText(item, ".ps-facts", facts);
-    setText(item, ".ps-sources", known ? `From ${plural(documents ?? 0, "document")}, ${plural(tokens ?? 0, "token")}: ${(sources ?? []).join(", ")}` : "");
+    setText(item.querySelector(".ps-facts"), facts);
+    setText(item.querySelector(".ps-sources"), known ? `From ${plural(documents ?? 0, "document")}, ${plural(tokens ?? 0, "token")}: ${(sources ?? []).join(", ")}` : "");
     /** @type {HTMLElement} */ (item.querySelector(".ps-facts")).title = store.file;
     const box = /** @type {HTMLElement} */ (item.querySelector(".ps-problem"));
     box.hidden = !problem;
@@ -131,6 +131,6 @@ export class BaseStores {
  * @param {number} weight
  */
 function drawWeight(item, weight) {
-  setText(item, "output", weight.toFixed(2));
+  setText(item.querySelector("output"), weight.toFixed(2));
   drawSlider(/** @type {HTMLInputElement} */ (item.querySelector("[type=range]")), weight, weight.toFixed(2));
 }

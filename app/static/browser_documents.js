@@ -4,8 +4,7 @@
  * reads no text. A write replaces both in one transaction, if the stored revision is the expected one.
  */
 
-import { Changed, openingOf } from "./document.js";
-import { countWords } from "./counting.js";
+import { Changed, countWords, openingOf } from "./document.js";
 
 /** @typedef {import("./document.js").Document} Document */
 /** @typedef {import("./document.js").Entry} Entry */

@@ -5,7 +5,7 @@
  */
 
 import { chainOf } from "./choice.js";
-import { setText } from "./dom.js";
+import { newElement, setText } from "./dom.js";
 import { ConnectionLost, ServerError, postJson } from "./transport.js";
 
 /** @typedef {import("./choice.js").Rule} Rule */
@@ -47,7 +47,7 @@ export class Chain {
     const { choice } = this;
     if (this.built !== choice.rule) this.build();
     const several = choice.names.length > 1;
-    this.more.hidden = choice.present().alone || !choice.unused().length;
+    this.more.hidden = choice.parts()[0].alone || !choice.unused().length;
     /** @type {HTMLElement} */ (this.box.querySelector(".sm-order")).hidden = !several;
     this.note();
   }
@@ -68,11 +68,10 @@ export class Chain {
   newStep(name, at, names) {
     const { choice } = this;
     const id = at ? `sm-rule-${at + 1}` : "sm-rule";
-    const step = document.createElement("li");
-    step.innerHTML = `
+    const step = newElement("li", "", `
       <div class="sm-step"><label for="${id}">Rule${at ? ` ${at + 1}` : ""}</label> <span class="sm-moves"></span>
         <select id="${id}" aria-describedby="${id}-description"></select></div>
-      <p class="sm-description" id="${id}-description"></p>`;
+      <p class="sm-description" id="${id}-description"></p>`);
     const select = /** @type {HTMLSelectElement} */ (step.querySelector("select"));
     for (const rule of choice.rules.values()) {
       if (names.length > 1 && rule.alone) continue;

@@ -4,7 +4,7 @@
  * keeps, all rules side by side, kept tokens by temperature, and Top-W's candidates on a plane. HTML and SVG, no state.
  */
 
-import { setText } from "./dom.js";
+import { newElement, setText } from "./dom.js";
 
 /**
  * @typedef {{id: number, text: string, probability: number}} Token
@@ -82,11 +82,9 @@ export function drawBars(box, view, chosen) {
 }
 
 function newBar() {
-  const row = document.createElement("tr");
-  row.innerHTML =
-    `<th scope="row" dir="auto"></th><td class="sm-bar"><i></i><span></span></td>` +
-    `<td class="pd-unseen"></td><td class="sm-rules"></td>`;
-  return row;
+  return newElement("tr", "", `
+    <th scope="row" dir="auto"></th><td class="sm-bar"><i></i><span></span></td>
+    <td class="pd-unseen"></td><td class="sm-rules"></td>`);
 }
 
 /**
@@ -98,9 +96,8 @@ function drawToken(cell, text) {
   cell.dataset.token = text;
   cell.replaceChildren(
     ...visible(text).split(/([␣↵⇥∅]+)/).filter(Boolean).map((part) => {
-      const span = document.createElement("span");
+      const span = newElement("span", /[␣↵⇥∅]/.test(part) ? "sm-mark" : "");
       span.textContent = part;
-      if (/[␣↵⇥∅]/.test(part)) span.className = "sm-mark";
       return span;
     }),
   );

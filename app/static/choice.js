@@ -70,15 +70,9 @@ export class Choice {
     return [...this.rules.values()].filter(({ name, alone }) => !alone && !this.names.includes(name));
   }
 
-  /** The rule, or a chain as one rule. @returns {Rule} */
-  present() {
-    const parts = this.parts();
-    if (parts.length === 1) return parts[0];
-    const all = (/** @type {"title" | "plain" | "description"} */ of) => parts.map((rule) => rule[of]);
-    return {
-      name: this.rule, title: this.titleOf(this.rule), plain: all("plain").join(", then "), description: all("description").join(" "),
-      alone: false, tie: null, controls: parts.flatMap(({ controls }) => controls),
-    };
+  /** The controls of the rule, or of all rules of the chain. */
+  controls() {
+    return this.parts().flatMap(({ controls }) => controls);
   }
 
   /** @param {string} rule a name, or several of a chain */
@@ -160,7 +154,7 @@ export class Choice {
     return Boolean(
       preset.rule === this.rule &&
       (!preset.mode || preset.mode === this.mode) &&
-      this.present().controls.every((c) => (preset.values[c.name] ?? c.default) === values[c.name]) &&
+      this.controls().every((c) => (preset.values[c.name] ?? c.default) === values[c.name]) &&
       (!preset.mode || this.presentMode().controls.every((c) => (preset.mode_values[c.name] ?? c.default) === this.modeValues[this.mode][c.name])) &&
       (preset.seed === undefined || preset.seed === this.seed),
     );

@@ -1,9 +1,10 @@
 // @ts-check
 /** The status line. While the server cannot be reached, shows a notice and tries to reconnect. */
 
+import { emit, finder } from "./dom.js";
 import { offerModel } from "./model.js";
 import { Timers } from "./timers.js";
-import { ConnectionLost, ServerError, serverStatus } from "./transport.js";
+import { ConnectionLost, ServerError, getJson } from "./transport.js";
 
 const LOADING = 500; // ms between status requests while the model loads
 
@@ -15,6 +16,7 @@ export class Connection {
    */
   constructor(root, notices, callbacks) {
     this.root = root;
+    this.find = finder(root);
     this.notices = notices;
     this.callbacks = callbacks;
     this.timers = new Timers();
@@ -23,16 +25,12 @@ export class Connection {
     addEventListener("focus", () => this.offline && this.check());
   }
 
-  /** @param {string} selector */
-  find(selector) {
-    return /** @type {HTMLElement} */ (this.root.querySelector(selector));
-  }
-
   async check() {
     try {
-      const status = await serverStatus();
+      /** @type {{model: string, backend: string, device: string, notice: string | null}} */
+      const status = await getJson("/api/status");
       const { model, backend, device, notice } = status;
-      this.root.dispatchEvent(new CustomEvent("pd-status", { detail: status }));
+      emit(this.root, "pd-status", status);
       const where = device && device !== "cpu" ? `${backend} on ${device}` : backend;
       this.find(".pd-model").textContent = `${model} · ${where}`;
       this.find(".pd-remark").textContent = backend === "loading" ? "" : notice ?? "";

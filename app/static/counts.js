@@ -9,7 +9,7 @@
  * draft that was undone.
  */
 
-import { countWords } from "./counting.js";
+import { countWords } from "./document.js";
 import { disclose } from "./dom.js";
 import { plural } from "./wording.js";
 import { Timers } from "./timers.js";

@@ -1,5 +1,5 @@
 // @ts-check
-/** The fields of a document, in either store: its text and its metadata. */
+/** The fields of a document, in either store: its text and its metadata; its title, and the number of its words. */
 
 /**
  * A document without its text. `title`: given by the writer; if empty, `opening`, the beginning of the first line, is
@@ -22,6 +22,7 @@
  */
 
 const OPENING = 80; // characters of the first line that are shown as a title
+const SLICE = 100_000; // characters counted at once: about 2 ms
 
 /** The stored text is not the one that was edited: another window or program has changed it. */
 export class Changed extends Error {}
@@ -60,4 +61,26 @@ export function openingOf(text) {
 export function fileNameOf(entry) {
   const name = titleOf(entry).replace(/[^\p{L}\p{M}\p{N} ,.'’()&+_-]+/gu, " ").replace(/\s+/g, " ").slice(0, 60);
   return name.replace(/^[. ]+|[. ]+$/g, "") || "Untitled";
+}
+
+/**
+ * Counts words: runs of characters that are no spaces. A long text is counted in slices, so typing stays fast.
+ * @param {string} text
+ * @param {() => boolean} stopped called between slices; true stops counting
+ * @returns {Promise<number>} incomplete if counting was stopped
+ */
+export async function countWords(text, stopped = () => false) {
+  let words = 0;
+  let from = 0;
+  while (from < text.length) {
+    let to = Math.min(from + SLICE, text.length);
+    // End the slice at a space, unless the word is longer than 1000 characters.
+    const space = to < text.length ? text.slice(to, to + 1000).search(/\s/) : -1;
+    if (space > 0) to += space;
+    words += text.slice(from, to).match(/\S+/g)?.length ?? 0;
+    from = to;
+    if (from < text.length) await new Promise((resolve) => setTimeout(resolve)); // for keys and drawing
+    if (stopped()) break;
+  }
+  return words;
 }

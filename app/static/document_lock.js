@@ -1,6 +1,8 @@
 // @ts-check
 /** One tab per document: a tab keeps a Web Lock while the document is open. The browser releases it with the tab. */
 
+const PREFIX = "polydraft.document."; // of the locks' names, before the document's id
+
 /**
  * @param {string} id of a document
  * @param {AbortSignal | null} signal ends waiting for the lock; null: do not wait
@@ -12,7 +14,7 @@ export function lockDocument(id, signal = null) {
   return new Promise((resolve) => {
     const how = signal ? { signal } : { ifAvailable: true };
     navigator.locks
-      .request(`polydraft.document.${id}`, how, (lock) => {
+      .request(PREFIX + id, how, (lock) => {
         if (!lock) return resolve(null);
         return new Promise((release) => resolve(() => release(undefined)));
       })
@@ -22,7 +24,6 @@ export function lockDocument(id, signal = null) {
 
 /** The documents that are open in some tab of this browser. @returns {Promise<Set<string>>} */
 export async function openDocuments() {
-  const prefix = "polydraft.document.";
   const held = (await navigator.locks?.query())?.held ?? [];
-  return new Set(held.map(({ name = "" }) => name).filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length)));
+  return new Set(held.flatMap(({ name }) => (name?.startsWith(PREFIX) ? [name.slice(PREFIX.length)] : [])));
 }

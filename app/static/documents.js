@@ -15,10 +15,11 @@
 import { BrowserDocuments } from "./browser_documents.js";
 import { Changed, newDocument, openingOf, titleOf } from "./document.js";
 import { lockDocument, openDocuments } from "./document_lock.js";
+import { emit } from "./dom.js";
 import { FileDocuments, keepIn, whereKept } from "./file_documents.js";
 import {
-  UNSAVED, forgetOldTexts, forgetUnsaved, isIncognito, keepLastDocument, keepPlace, keepUnsaved, lastDocument, oldTexts,
-  recallPlace, recallUnsaved,
+  UNSAVED, forgetOldTexts, forgetUnsaved, keepLastDocument, keepPlace, keepUnsaved, lastDocument, oldTexts, recallPlace,
+  recallUnsaved,
 } from "./memory.js";
 import { Timers } from "./timers.js";
 import { ConnectionLost } from "./transport.js";
@@ -47,7 +48,7 @@ export class Documents {
     this.timers = new Timers();
     /** @type {Store | null} */
     this.store = null;
-    /** @type {Document} `text` is the text that was saved last */
+    /** @type {Document} `text` is the text that was saved last, and `privateRanges` are its ranges */
     this.current = newDocument();
     this.renamed = false;
     this.changedAt = 0;
@@ -78,7 +79,7 @@ export class Documents {
     this.root.querySelector(".pd-incognito")?.addEventListener("click", () => this.saveNow());
     this.channel.addEventListener("message", ({ data }) => {
       if (data === "moved") this.inTurn(() => this.followMove());
-      this.emit("pd-documents");
+      emit(this.root, "pd-documents");
     });
     addEventListener("storage", async ({ key, newValue }) => {
       // A tab was closed and left unsaved text.
@@ -88,7 +89,7 @@ export class Documents {
     });
     addEventListener("hashchange", () => {
       const id = linkedDocument();
-      if (id) this.open(id).catch((error) => this.editor.toast(error.message, { long: true }));
+      if (id) this.open(id).catch((error) => this.editor.notices.toast(error.message, { long: true }));
     });
     this.textChanged({ opened: false });
   }
@@ -183,7 +184,7 @@ export class Documents {
     if (document.revision) keepLastDocument(document.id);
     this.keepPlace();
     this.showElsewhere(null);
-    this.emit("pd-document");
+    emit(this.root, "pd-document");
   }
 
   /** Open a document, or show that another tab has it open. @param {string} id */
@@ -293,7 +294,7 @@ export class Documents {
   /** @param {Document | null} document that another tab has open; null: stop waiting for it */
   showElsewhere(document) {
     if (!document) this.waiting?.abort();
-    this.emit("pd-elsewhere", document);
+    emit(this.root, "pd-elsewhere", document);
   }
 
   /** @param {string} id */
@@ -336,8 +337,8 @@ export class Documents {
   /** The current document with the editor's present text. @returns {Document} */
   written() {
     const { value, selectionStart, selectionEnd } = this.editor.textarea;
-    const privateRanges = this.editor.privacy?.ranges ?? this.current.privateRanges;
-    return { ...this.current, text: value, caret: [selectionStart, selectionEnd], privateRanges, changed: Date.now() };
+    const { ranges } = this.editor.privacy;
+    return { ...this.current, text: value, caret: [selectionStart, selectionEnd], privateRanges: ranges, changed: Date.now() };
   }
 
   async save() {
@@ -346,7 +347,7 @@ export class Documents {
     const { renamed } = this;
     try {
       if (!this.store) await this.openStore();
-      const incognito = isIncognito();
+      const { incognito } = this.editor;
       if (!incognito) await this.publish();
       if (!this.dirty()) return;
       const before = this.current;
@@ -356,7 +357,7 @@ export class Documents {
       this.renamed = false;
       if (incognito) {
         if (!keepUnsaved(document, true)) throw new Error("This text is too long to be kept for this tab alone.");
-        this.current = { ...this.current, text: document.text };
+        this.current = { ...this.current, text: document.text, privateRanges: document.privateRanges };
       } else {
         if (isMuchLess(document.text, before.text)) await this.binCopy(before);
         const entry = await this.writeOrCopy(document);
@@ -369,9 +370,9 @@ export class Documents {
         keepLastDocument(entry.id);
         this.listChanged();
       }
-      this.editor.notice("storage", null);
+      this.editor.notices.notice("storage", null);
       this.keepPlace();
-      this.emit("pd-document");
+      emit(this.root, "pd-document");
     } catch (error) {
       this.renamed ||= renamed;
       this.reportFailure(error);
@@ -386,8 +387,8 @@ export class Documents {
    * @returns {Document}
    */
   saved(entry, text) {
-    const { title, keys, privateRanges } = this.current;
-    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, privateRanges, text };
+    const { title, keys } = this.current;
+    return { ...entry, title: entry.id === this.current.id ? title : entry.title, keys, text };
   }
 
   /**
@@ -404,7 +405,7 @@ export class Documents {
       if (found && found.text === document.text) return found;
       const copy = copyOf(document);
       const entry = await this.opened().write(copy, "");
-      this.editor.toast(`This document was changed elsewhere. Your text is kept as “${titleOf(entry)}”.`, { long: true });
+      this.editor.notices.toast(`This document was changed elsewhere. Your text is kept as “${titleOf(entry)}”.`, { long: true });
       return entry;
     }
   }
@@ -431,7 +432,7 @@ export class Documents {
   /** The page is being closed: leave unsaved text for the next page. */
   leave() {
     this.keepPlace();
-    if (this.store && this.dirty() && this.written().text) keepUnsaved(this.written(), isIncognito());
+    if (this.store && this.dirty() && this.written().text) keepUnsaved(this.written(), this.editor.incognito);
   }
 
   /** Whether closing the page could lose text: more is unsaved than fits into localStorage. */
@@ -468,7 +469,7 @@ export class Documents {
 
   /** Store a new document. @param {Document} document @returns {Promise<Entry>} */
   async keep(document) {
-    if (!isIncognito()) return this.opened().write(document, "");
+    if (!this.editor.incognito) return this.opened().write(document, "");
     if (!keepUnsaved(document, true)) throw new Error("This text is too long to be kept for this tab alone.");
     return document;
   }
@@ -538,7 +539,7 @@ export class Documents {
       if (where === "browser") await keepIn("browser");
       await this.followMove();
       this.channel.postMessage("moved");
-      this.emit("pd-documents");
+      emit(this.root, "pd-documents");
     });
   }
 
@@ -575,22 +576,14 @@ export class Documents {
 
   listChanged() {
     this.channel.postMessage("changed");
-    this.emit("pd-documents");
-  }
-
-  /**
-   * @param {"pd-document" | "pd-documents" | "pd-elsewhere"} event
-   * @param {any} detail
-   */
-  emit(event, detail = undefined) {
-    this.root.dispatchEvent(new CustomEvent(event, { detail }));
+    emit(this.root, "pd-documents");
   }
 
   /** @param {unknown} error */
   reportFailure(error) {
     if (error instanceof ConnectionLost) return this.editor.connection.lost(); // its notice says that the text is safe
     const reason = error instanceof Error ? error.message : String(error);
-    this.editor.notice("storage", {
+    this.editor.notices.notice("storage", {
       message: `Your text could not be saved. ${reason}`,
       fix: "Copy it, or save it as a file, before you close the page.",
     });

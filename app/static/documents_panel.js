@@ -2,6 +2,7 @@
 /** The panel of the button “Documents”: the list of documents, the bin, files, and where documents are kept. */
 
 import { titleOf } from "./document.js";
+import { finder, newElement, setText } from "./dom.js";
 import { whereKept } from "./file_documents.js";
 import { exportAll, exportText, readFile } from "./files.js";
 import { Popup } from "./popup.js";
@@ -21,10 +22,10 @@ const BIN = "M5 7h14M9 7V4h6v3M7 7l1 13h8l1-13";
  * @param {Documents} documents
  */
 export function setUpDocumentsPanel(root, editor, documents) {
-  /** @type {<T extends HTMLElement>(selector: string) => T} */
-  const find = (selector) => /** @type {any} */ (root.querySelector(selector));
+  const find = finder(root);
   const panel = find("#pd-documents");
   const chooser = /** @type {HTMLInputElement} */ (find(".dc-file"));
+  const radios = /** @type {NodeListOf<HTMLInputElement>} */ (panel.querySelectorAll("[name=dc-where]"));
   const elsewhere = find(".pd-elsewhere");
   const popup = new Popup(find("[data-do=documents]"), panel, {
     opened: () => run(draw),
@@ -45,7 +46,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     try {
       await action();
     } catch (error) {
-      editor.toast(error instanceof Error ? error.message : String(error), { long: true });
+      editor.notices.toast(error instanceof Error ? error.message : String(error), { long: true });
     }
   }
 
@@ -59,13 +60,12 @@ export function setUpDocumentsPanel(root, editor, documents) {
     "close-documents": () => popup.close(),
     download: () => save("txt"),
     "download-md": () => save("md"),
-    "export-all": async () => editor.toast(`Saved as “${exportAll(await documents.all())}”.`),
+    "export-all": async () => editor.notices.toast(`Saved as “${exportAll(await documents.all())}”.`),
     "copy-elsewhere": () => documents.openCopy(elsewhere.dataset.id ?? ""),
     "list-elsewhere": () => popup.open(),
   };
-  for (const button of root.querySelectorAll("button[data-do]")) {
-    const action = actions[/** @type {HTMLElement} */ (button).dataset.do ?? ""];
-    if (action) button.addEventListener("click", () => run(async () => action()));
+  for (const [name, action] of Object.entries(actions)) {
+    for (const button of root.querySelectorAll(`[data-do=${name}]`)) button.addEventListener("click", () => run(async () => action()));
   }
   twoClicks(find("[data-do=empty-bin]"), async () => {
     const rows = await documents.list();
@@ -74,9 +74,9 @@ export function setUpDocumentsPanel(root, editor, documents) {
 
   /** @param {"txt" | "md"} kind */
   function save(kind) {
-    if (!editor.text) return editor.toast("There is nothing to save yet.");
+    if (!editor.text) return editor.notices.toast("There is nothing to save yet.");
     const { title } = documents;
-    editor.toast(`Saved as “${exportText({ title, opening: "" }, editor.text, kind)}”.`);
+    editor.notices.toast(`Saved as “${exportText({ title, opening: "" }, editor.text, kind)}”.`);
   }
 
   // ---------------------------------------------------------------- the list
@@ -92,9 +92,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     find(".dc-bin summary").textContent = `Bin (${binned.length})`;
     find(".dc-binned").replaceChildren(...binned.map((row) => item(row, [restoreButton(row), deleteButton(row)])));
     const { where, folder } = await whereKept();
-    for (const radio of /** @type {NodeListOf<HTMLInputElement>} */ (panel.querySelectorAll("[name=dc-where]"))) {
-      radio.checked = radio.value === where;
-    }
+    for (const radio of radios) radio.checked = radio.value === where;
     find(".dc-folder").textContent = folder;
   }
 
@@ -104,13 +102,9 @@ export function setUpDocumentsPanel(root, editor, documents) {
    */
   function item(row, buttons) {
     const li = document.createElement("li");
-    const name = document.createElement(row.binned === null ? "a" : "span");
-    name.className = "dc-name";
-    const title = document.createElement("b");
-    title.textContent = titleOf(row);
-    const about = document.createElement("small");
-    about.textContent = description(row);
-    name.append(title, about);
+    const name = newElement(row.binned === null ? "a" : "span", "dc-name", "<b></b><small></small>");
+    setText(name.querySelector("b"), titleOf(row));
+    setText(name.querySelector("small"), description(row));
     if (name instanceof HTMLAnchorElement) {
       name.href = `#document=${row.id}`; // so that it can be opened in a new tab
       if (row.here) name.setAttribute("aria-current", "true");
@@ -163,7 +157,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
     const button = iconButton(BIN, `Move “${titleOf(row)}” to the bin`, () =>
       run(async () => {
         await documents.putInBin(row.id, true);
-        editor.toast(`“${titleOf(row)}” is in the bin.`, {
+        editor.notices.toast(`“${titleOf(row)}” is in the bin.`, {
           undo: () => run(async () => {
             await documents.putInBin(row.id, false);
             if (row.here) await documents.open(row.id);
@@ -208,12 +202,12 @@ export function setUpDocumentsPanel(root, editor, documents) {
     });
   }
 
-  for (const radio of /** @type {NodeListOf<HTMLInputElement>} */ (panel.querySelectorAll("[name=dc-where]"))) {
+  for (const radio of radios) {
     radio.addEventListener("change", () => run(async () => {
       try {
         await documents.moveTo(/** @type {"browser" | "files"} */ (radio.value));
         const { where, folder } = await whereKept();
-        editor.toast(where === "files" ? `Your documents are now files in ${folder}.` : "Your documents are now kept in this browser.", { long: true });
+        editor.notices.toast(where === "files" ? `Your documents are now files in ${folder}.` : "Your documents are now kept in this browser.", { long: true });
       } finally {
         await draw();
       }
@@ -231,7 +225,7 @@ export function setUpDocumentsPanel(root, editor, documents) {
         if ("text" in read) return documents.createFrom(read.title, read.text);
         const { added, present } = await documents.add(read.documents);
         const left = present ? ` ${plural(present, "document")} ${present === 1 ? "was" : "were"} here already.` : "";
-        editor.toast(`Added ${plural(added, "document")}.${left}`, { long: true });
+        editor.notices.toast(`Added ${plural(added, "document")}.${left}`, { long: true });
       });
     }
   }
@@ -306,9 +300,7 @@ function iconButton(path, label, action) {
  */
 function textButton(text, label, action) {
   const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = text;
-  button.setAttribute("aria-label", label);
+  Object.assign(button, { type: "button", textContent: text, ariaLabel: label });
   button.addEventListener("click", action);
   return button;
 }

@@ -171,23 +171,9 @@ const STRIDE = 4096;
  * @param {string} before
  */
 export function cropped(before) {
-  if (before.length < WINDOW) return wellFormed(before);
-  let start = Math.floor((before.length - STRIDE) / STRIDE) * STRIDE;
-  if (isLowSurrogate(before.charCodeAt(start))) start++;
-  return wellFormed(before.slice(start));
-}
-
-/** @param {number} unit */
-const isLowSurrogate = (unit) => unit >= 0xdc00 && unit <= 0xdfff;
-
-/**
- * Replace lone surrogates, which UTF-8 cannot encode, by U+FFFD.
- * @param {string} text
- */
-function wellFormed(text) {
-  // @ts-ignore String.prototype.toWellFormed is newer than the type library
-  if (typeof text.toWellFormed === "function") return text.toWellFormed();
-  return text.replace(/[\uD800-\uDBFF](?![\uDC00-\uDFFF])|(?<![\uD800-\uDBFF])[\uDC00-\uDFFF]/g, "\uFFFD");
+  if (before.length < WINDOW) return before.toWellFormed(); // UTF-8 cannot encode lone surrogates
+  const start = Math.floor((before.length - STRIDE) / STRIDE) * STRIDE;
+  return before.slice(start).replace(/^[\uDC00-\uDFFF]/, "").toWellFormed();
 }
 
 const RTL = /[\u0591-\u08FF\uFB1D-\uFDFD\uFE70-\uFEFC\u{10800}-\u{10FFF}\u{1E800}-\u{1EFFF}]/u;

@@ -18,9 +18,9 @@
  *   editor.settings, editor.sampling      the settings in requests; editor.settingsChanged() requests drafts with them
  *   editor.pause(on)                      stops or resumes drafting
  *   editor.forgetAnswers()                clears the cache of answers
- *   editor.notice(kind, problem)          shows a problem until it is solved (problem: null)
- *   editor.toast(message, options)        shows a sentence for a moment
- *   editor.addKey(key)                    adds a key for the text, with its line in the key help: see keys.js
+ *   editor.notices.notice(kind, problem)  shows a problem until it is solved (problem: null)
+ *   editor.notices.toast(message, how)    shows a sentence for a moment
+ *   editor.keys.add(key)                  adds a key for the text, with its line in the key help: see keys.js
  *   editor.root                           receives these events:
  *     pd-text      the text has changed; detail: {opened: boolean}, whether by setText
  *     pd-taken     a draft was taken; detail: {before, text}
@@ -39,7 +39,7 @@ import { Connection } from "./connection.js";
 import { setUpCounts } from "./counts.js";
 import { Documents } from "./documents.js";
 import { setUpDocumentsPanel } from "./documents_panel.js";
-import { setText } from "./dom.js";
+import { emit, setText } from "./dom.js";
 import { firstWord, fitted, hasEnoughLeft, hasHugeParagraph, isWritingPlace, restOf, wordStem } from "./drafting.js";
 import { setUpFind } from "./find.js";
 import { Ghost } from "./ghost.js";
@@ -48,7 +48,7 @@ import { Layout } from "./layout.js";
 import { Learning } from "./learning.js";
 import { isIncognito } from "./memory.js";
 import { Notices } from "./notices.js";
-import { setUpFocus } from "./focus.js";
+import { Options } from "./options.js";
 import { setUpSampling } from "./panel.js";
 import { Places } from "./places.js";
 import { ANDROID } from "./platform.js";
@@ -56,7 +56,6 @@ import { PrivateText } from "./privacy.js";
 import { Requests } from "./requests.js";
 import { Revisiting } from "./revisiting.js";
 import { DraftList } from "./rows.js";
-import { SettingsBar } from "./settings_bar.js";
 import { setUpModels } from "./model.js";
 import { setUpTabs } from "./tabs.js";
 import { insertAsTyped } from "./taking.js";
@@ -144,7 +143,7 @@ export class Editor {
       figures: (line) => this.connection.showFigures(line),
       problem: (problem) => {
         this.settingsWait = false;
-        this.notice("server", problem);
+        this.notices.notice("server", problem);
         this.settle();
       },
       lost: () => {
@@ -169,7 +168,7 @@ export class Editor {
     this.settingsSentAt = -1e9;
     /** Whether settings have changed since the running request was sent. */
     this.settingsWait = false;
-    this.bar = new SettingsBar(root, () => {
+    this.options = new Options(root, () => {
       this.map.reset();
       this.layout.reserveRoom();
       this.settingsChanged();
@@ -190,7 +189,7 @@ export class Editor {
   }
 
   get settings() {
-    return this.bar.values;
+    return this.options.values;
   }
 
   /** @returns {Row[]} */
@@ -278,12 +277,12 @@ export class Editor {
     this.pressed = null;
     this.dismissed = false;
     this.revisiting.end();
-    this.emit("pd-text", { opened });
+    emit(this.root, "pd-text", { opened });
     this.map.oneDirection = hasHugeParagraph(this.text);
     textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
     /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
     this.layout.growToContent();
-    for (const timer of ["moved", "refresh", "burst", "grow"]) this.timers.stop(timer);
+    this.timers.stop("moved", "refresh", "burst", "grow");
     this.growWaits = false;
 
     const before = this.before();
@@ -328,7 +327,7 @@ export class Editor {
   /** The drafts shown are valid for the new position, without a request. */
   along() {
     this.counters.avoided++;
-    this.emit("pd-along");
+    emit(this.root, "pd-along");
   }
 
   /** The number of rows. */
@@ -360,8 +359,7 @@ export class Editor {
     if (textarea.value !== this.text || this.revisiting.here()) return;
     this.revisiting.end();
     this.caret = textarea.selectionStart;
-    this.timers.stop("moved");
-    this.timers.stop("grow");
+    this.timers.stop("moved", "grow");
     const before = this.before();
     if (before === null || !this.isWritingHere()) {
       this.clear();
@@ -442,12 +440,12 @@ export class Editor {
    *          speculation?: object}} line
    */
   receive(request, line) {
-    this.notice("server", null);
+    this.notices.notice("server", null);
     this.connection.found();
-    this.emit("pd-figures", line.speculation ?? null);
+    emit(this.root, "pd-figures", line.speculation ?? null);
     if (!request.answered) {
       this.answered = request;
-      this.emit("pd-drafts");
+      emit(this.root, "pd-drafts");
     }
     if (this.settingsWait) this.settingsChanged();
 
@@ -461,7 +459,7 @@ export class Editor {
     this.list.below.toggleAttribute("data-unlikely", hidden);
     if (hidden) setText(this.list.below.querySelector(".pd-unlikely span"), `${Math.round(100 * Number(this.settings.min_confidence))} %`);
     this.recordTimes(request, line.done, settled);
-    if (settled) this.emit("pd-settled", line.drafts.length);
+    if (settled) emit(this.root, "pd-settled", line.drafts.length);
   }
 
   /**
@@ -487,10 +485,10 @@ export class Editor {
   /** Cancel the running request and remove all drafts. */
   clear() {
     this.abort();
-    for (const timer of ["refresh", "grow"]) this.timers.stop(timer);
+    this.timers.stop("refresh", "grow");
     this.growWaits = false;
     this.close();
-    this.emit("pd-cleared");
+    emit(this.root, "pd-cleared");
   }
 
   /** Remove all drafts. */
@@ -505,15 +503,6 @@ export class Editor {
     this.places.dropFreed();
     if (this.places.open) this.draw();
     else this.close();
-  }
-
-  /**
-   * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-reset" | "pd-taken" | "pd-figures" |
-   *   "pd-settled"} event
-   * @param {any} detail
-   */
-  emit(event, detail = undefined) {
-    this.root.dispatchEvent(new CustomEvent(event, { detail }));
   }
 
   draw() {
@@ -600,7 +589,7 @@ export class Editor {
     if (!text) return false;
     this.revisiting.taken(before, text);
     this.insert(text);
-    if (length >= row.rest.length) this.emit("pd-taken", { before, text });
+    if (length >= row.rest.length) emit(this.root, "pd-taken", { before, text });
     return true;
   }
 
@@ -643,7 +632,7 @@ export class Editor {
    */
   showAgain(start, end, rows) {
     this.abort();
-    for (const timer of ["moved", "refresh", "grow"]) this.timers.stop(timer);
+    this.timers.stop("moved", "refresh", "grow");
     this.textarea.setSelectionRange(start, end);
     this.caret = start;
     this.dismissed = false;
@@ -671,12 +660,7 @@ export class Editor {
     this.list.show(this.active);
   }
 
-  // ---------------------------------------------------------------- keys, settings, messages
-
-  /** @param {import("./keys.js").Key} key */
-  addKey(key) {
-    this.keys.add(key);
-  }
+  // ---------------------------------------------------------------- settings
 
   /** Request drafts for new settings, at once or when the drafts for the earlier settings have arrived. */
   settingsChanged() {
@@ -691,25 +675,8 @@ export class Editor {
   }
 
   resetSettings() {
-    this.emit("pd-reset");
-    this.bar.reset();
-  }
-
-  /**
-   * Show a problem, or remove it (null).
-   * @param {"server" | "connection" | "storage"} kind
-   * @param {{message: string, fix?: string} | null} problem
-   */
-  notice(kind, problem) {
-    this.notices.notice(kind, problem);
-  }
-
-  /**
-   * @param {string} message
-   * @param {{undo?: () => void, long?: boolean}} options
-   */
-  toast(message, options = {}) {
-    this.notices.toast(message, options);
+    emit(this.root, "pd-reset");
+    this.options.reset();
   }
 }
 
@@ -734,7 +701,6 @@ export function mount(element) {
   viewport?.setAttribute("content", "width=device-width, initial-scale=1, interactive-widget=resizes-content");
   const editor = new Editor(root);
   const documents = new Documents(root, editor);
-  root.addEventListener("pd-text", () => (documents.current.privateRanges = editor.privacy.ranges));
   const learning = new Learning(root, editor);
   setUpTabs(root, editor, learning);
   setUpModels(root, editor);
@@ -743,6 +709,5 @@ export function mount(element) {
   setUpFind(root, editor);
   setUpAppearance(root, editor);
   setUpCounts(root, editor, documents);
-  setUpFocus(root, editor.textarea);
   documents.start().then(() => Object.assign(window, { polydraft: { counters: editor.counters, editor, documents } }));
 }

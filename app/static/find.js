@@ -4,6 +4,7 @@
  * shows the match while the search field has the focus.
  */
 
+import { finder } from "./dom.js";
 import { MAC } from "./platform.js";
 import { insertAsTyped } from "./taking.js";
 
@@ -14,8 +15,7 @@ const MOST = 10_000; // matches that are counted
  * @param {import("./editor.js").Editor} editor
  */
 export function setUpFind(root, editor) {
-  /** @type {<T extends HTMLElement>(selector: string) => T} */
-  const find = (selector) => /** @type {any} */ (root.querySelector(selector));
+  const find = finder(root);
   const { textarea } = editor;
   const bar = find(".pd-find");
   const field = /** @type {HTMLInputElement} */ (find("[name=fd-what]"));
@@ -159,7 +159,7 @@ export function setUpFind(root, editor) {
   textarea.addEventListener("scroll", () => (layer.style.transform = `translateY(${-textarea.scrollTop}px)`), { passive: true });
   textarea.addEventListener("focus", () => document.hasFocus() && layer.replaceChildren());
   root.addEventListener("pd-text", () => layer.replaceChildren());
-  editor.addKey({ keys: MAC ? ["⌘", "F"] : ["Ctrl", "F"], does: "Find and replace" });
+  editor.keys.add({ keys: MAC ? ["⌘", "F"] : ["Ctrl", "F"], does: "Find and replace" });
   addEventListener("keydown", (event) => {
     const { key, altKey, ctrlKey, metaKey, shiftKey } = event;
     const only = (MAC ? metaKey && !ctrlKey : ctrlKey && !metaKey) && !altKey && !shiftKey;

@@ -5,6 +5,8 @@
  * textarea itself is never changed.
  */
 
+import { newElement } from "./dom.js";
+
 /** @typedef {import("./caret.js").CaretMap} CaretMap */
 
 export class Ghost {
@@ -17,11 +19,11 @@ export class Ghost {
     this.textarea = textarea;
     this.layer = layer;
     this.map = map;
-    this.block = element("div", "pd-ghost-block pd-face");
-    this.line = element("div", "pd-ghost-line"); // the rest of the caret's paragraph
-    this.text = element("span", "pd-ghost-text");
-    this.after = element("span", "");
-    this.following = element("div", "pd-ghost-following"); // the paragraphs below it
+    this.block = newElement("div", "pd-ghost-block pd-face");
+    this.line = newElement("div", "pd-ghost-line"); // the rest of the caret's paragraph
+    this.text = newElement("span", "pd-ghost-text");
+    this.after = newElement("span");
+    this.following = newElement("div", "pd-ghost-following"); // the paragraphs below it
     this.line.append(this.text, this.after);
     this.block.append(this.line, this.following);
     layer.append(this.block);
@@ -105,16 +107,6 @@ export class Ghost {
     const box = this.text.getBoundingClientRect();
     return box.bottom - this.textarea.getBoundingClientRect().top + this.textarea.scrollTop;
   }
-}
-
-/**
- * @param {string} tag
- * @param {string} className
- */
-function element(tag, className) {
-  const made = document.createElement(tag);
-  made.className = className;
-  return made;
 }
 
 /**

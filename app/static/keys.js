@@ -1,7 +1,7 @@
 // @ts-check
 /** The keys for drafts: their handlers, the key help, the hints below the list, and the description for screen readers. */
 
-import { keyCaps } from "./dom.js";
+import { finder, keyCaps } from "./dom.js";
 import { MAC } from "./platform.js";
 
 /** @typedef {import("./editor.js").Editor} Editor */
@@ -57,7 +57,7 @@ export class Keys {
 
   /** Write the key help, the hints and the description for screen readers. */
   describe() {
-    const find = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (this.root.querySelector(selector));
+    const find = finder(this.root);
     find(".pd-keys dl").innerHTML = this.keys
       .map(({ keys, does }) => `<div><dt>${keyCaps(keys)}</dt><dd>${does}</dd></div>`)
       .join("");

@@ -8,7 +8,7 @@
  * when the text is copied or downloaded.
  */
 
-import { isIncognito, setIncognito } from "./memory.js";
+import { setIncognito } from "./memory.js";
 import { getJson, postJson } from "./transport.js";
 
 /** @typedef {import("./editor.js").Editor} Editor */
@@ -26,7 +26,6 @@ export class Learning {
   constructor(root, editor) {
     this.editor = editor;
     this.textarea = editor.textarea;
-    this.incognito = isIncognito();
     /** The stores that learn; null if not known. @type {string[] | null} */
     this.stores = null;
     /** When the list of stores was last requested, in ms. */
@@ -42,7 +41,7 @@ export class Learning {
 
     this.button = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-incognito"));
     this.sign = /** @type {HTMLElement} */ (root.querySelector(".pd-learns"));
-    this.button.addEventListener("click", () => this.switchIncognito(!this.incognito));
+    this.button.addEventListener("click", () => this.switchIncognito(!editor.incognito));
     root.addEventListener("pd-taken", (event) => this.taken(/** @type {CustomEvent} */ (event).detail));
     this.textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
     for (const name of ["copy", "download"]) {
@@ -54,7 +53,7 @@ export class Learning {
 
   /** @param {boolean} on */
   switchIncognito(on) {
-    this.incognito = this.editor.incognito = on;
+    this.editor.incognito = on;
     setIncognito(on);
     this.picked = null;
     this.queue.length = 0;
@@ -63,11 +62,11 @@ export class Learning {
   }
 
   draw() {
-    this.button.setAttribute("aria-pressed", String(this.incognito));
+    this.button.setAttribute("aria-pressed", String(this.editor.incognito));
     const names = this.stores ?? [];
     this.sign.hidden = !names.length;
-    this.sign.textContent = !names.length ? "" : this.incognito ? "Learning paused" : `Learning into ${listed(names)}`;
-    this.sign.classList.toggle("pd-paused", this.incognito);
+    this.sign.textContent = !names.length ? "" : this.editor.incognito ? "Learning paused" : `Learning into ${listed(names)}`;
+    this.sign.classList.toggle("pd-paused", this.editor.incognito);
   }
 
   /** Request the list of stores that learn, unless it is still cached. */
@@ -93,7 +92,7 @@ export class Learning {
   /** @param {{before: string, text: string}} taken */
   taken({ before, text }) {
     this.settlePick();
-    if (this.incognito) return;
+    if (this.editor.incognito) return;
     const from = Math.max(before.lastIndexOf("\n") + 1, this.editor.privacy.publicFrom(before.length));
     const context = before.slice(from).match(new RegExp(`(?:\\S+\\s+){0,${CONTEXT - 1}}\\S*\\s*$`))?.[0] ?? "";
     this.picked = { at: before.length, text, phrase: (context + text).trim() };
@@ -103,7 +102,7 @@ export class Learning {
   settlePick() {
     const { picked } = this;
     this.picked = null;
-    if (!picked || this.incognito) return;
+    if (!picked || this.editor.incognito) return;
     const { at, text, phrase } = picked;
     const unchanged = this.textarea.value.slice(at, at + text.length) === text;
     if (unchanged && !this.editor.privacy.hides(at, at + text.length)) this.learn(phrase, false);
@@ -134,7 +133,7 @@ export class Learning {
    */
   finish(start, end) {
     const paragraph = this.textarea.value.slice(start, end).trim();
-    if (!paragraph || this.incognito || this.editor.privacy.hides(start, end) || this.done.has(paragraph)) return;
+    if (!paragraph || this.editor.incognito || this.editor.privacy.hides(start, end) || this.done.has(paragraph)) return;
     this.done.add(paragraph);
     this.learn(paragraph, true);
   }
@@ -156,7 +155,7 @@ export class Learning {
     if (this.sending || !this.stores) return;
     this.sending = true;
     try {
-      while (this.queue.length && !this.incognito) {
+      while (this.queue.length && !this.editor.incognito) {
         const { stores } = await postJson("/api/stores/learn", this.queue[0]);
         this.queue.shift();
         if (stores.join() !== this.stores?.join()) {

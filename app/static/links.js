@@ -34,7 +34,7 @@ export function address({ choice, options, speculation }) {
       if (speculation.values[name] !== usual) parts.set(flag, String(speculation.values[name]));
     }
   }
-  for (const input of options.inputs()) {
+  for (const input of options.inputs) {
     const included = ["k", "length"].includes(input.name) || optionValue(input) !== optionValue(input, true);
     if (input.name !== "temperature" && included) parts.set(flagOf(input), String(optionValue(input)));
   }
@@ -76,7 +76,7 @@ export function readLink(panel, parts) {
   /** @type {Record<string, any>[]} */
   const [values, mode_values, options] = [{}, {}, {}];
   const proposing = panel.speculation.usual();
-  const inputs = panel.options.inputs().filter(({ name }) => name !== "temperature");
+  const inputs = panel.options.inputs.filter(({ name }) => name !== "temperature");
   for (const input of inputs) options[input.name] = optionValue(input, true);
   for (const [name, text] of parts) {
     if (["rule", "mode", "temperature", "seed", "speculate", "drafter"].includes(name)) continue;

@@ -4,13 +4,16 @@
  * unsaved text. sessionStorage belongs to one tab and survives a reload; localStorage is shared by all tabs.
  */
 
+export const SETTINGS = "polydraft.settings"; // the settings below the text
+export const SAMPLING = "polydraft.sampling"; // the choices of the sampling panel
+export const VIEW = "polydraft.view"; // font, size, width and spacing of the text
+export const UNSAVED = "polydraft.unsaved."; // + id
+
 const TEXT = "polydraft.text"; // the text, as versions without documents stored it
-const SETTINGS = "polydraft.settings";
 const INCOGNITO = "polydraft.incognito";
 const TAB = "polydraft.tab";
 const LAST = "polydraft.last";
 const COPIES = "polydraft.copies";
-export const UNSAVED = "polydraft.unsaved."; // + id
 
 const COPIES_ROOM = 200_000; // characters
 
@@ -26,14 +29,21 @@ export function setIncognito(on) {
   attempt(() => sessionStorage.setItem(INCOGNITO, on ? "on" : "off"));
 }
 
-/** @returns {Record<string, unknown>} */
-export function recallSettings() {
-  return attempt(() => JSON.parse(localStorage.getItem(SETTINGS) ?? "{}")) ?? {};
+/**
+ * The choices of the last visit, or null.
+ * @param {string} key
+ * @returns {any}
+ */
+export function recall(key) {
+  return attempt(() => JSON.parse(localStorage.getItem(key) ?? "null"));
 }
 
-/** @param {Record<string, number | boolean | string>} settings */
-export function keepSettings(settings) {
-  attempt(() => localStorage.setItem(SETTINGS, JSON.stringify(settings)));
+/**
+ * @param {string} key
+ * @param {object | null} choices null deletes those of the last visit
+ */
+export function keep(key, choices) {
+  attempt(() => (choices ? localStorage.setItem(key, JSON.stringify(choices)) : localStorage.removeItem(key)));
 }
 
 /** Copies of private text made in this tab. @returns {import("./privacy.js").Copy[]} */

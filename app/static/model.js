@@ -4,8 +4,9 @@
  * below the text while the server has no usable model. The present model drafts until another one is loaded.
  */
 
+import { newElement, setText } from "./dom.js";
 import { ConnectionLost, ServerError, getJson, postJson } from "./transport.js";
-import { newElement, setText, size } from "./wording.js";
+import { size } from "./wording.js";
 
 /** @typedef {{model: string, name: string, bytes: number, serving: boolean}} Offered */
 
@@ -17,18 +18,15 @@ import { newElement, setText, size } from "./wording.js";
  */
 export function offerModel(root, unavailable, loaded) {
   const shown = root.querySelector(".pd-foot .pd-other-model");
-  if (!unavailable || shown) {
-    if (!unavailable) shown?.remove();
-    return;
-  }
-  root.querySelector(".pd-remark")?.parentElement?.after(newField(loaded));
+  if (!unavailable) shown?.remove();
+  else if (!shown) root.querySelector(".pd-remark")?.parentElement?.after(newField(loaded));
 }
 
 /** A form with a field for the path of a model. @param {() => void} loaded */
 function newField(loaded) {
-  const form = /** @type {HTMLFormElement} */ (newElement("form", "pd-other-model", `
+  const form = newElement("form", "pd-other-model", `
     <label>Model file <input type="text" required maxlength="4096" spellcheck="false"></label>
-    <button>Load</button> <span role="status"></span>`));
+    <button>Load</button> <span role="status"></span>`);
   const input = /** @type {HTMLInputElement} */ (form.querySelector("input"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -46,14 +44,14 @@ function newField(loaded) {
 async function load(model, form, loaded) {
   const buttons = [.../** @type {NodeListOf<HTMLButtonElement>} */ (form.parentElement?.querySelectorAll("button.md-load, .pd-other-model button") ?? [])];
   for (const button of buttons) button.disabled = true;
-  setText(form, "span", "The model is being loaded.");
+  setText(form.querySelector("span"), "The model is being loaded.");
   try {
     await postJson("/api/model", { model });
-    setText(form, "span", "");
+    setText(form.querySelector("span"), "");
     loaded();
   } catch (error) {
     if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
-    setText(form, "span", error instanceof ServerError ? error.message : "No connection to the Polydraft server.");
+    setText(form.querySelector("span"), error.message);
   } finally {
     for (const button of buttons) button.disabled = false;
   }
@@ -79,20 +77,20 @@ export function setUpModels(root, editor) {
   async function show() {
     try {
       const { folder, models, loading } = /** @type {{folder: string, models: Offered[], loading: string}} */ (await getJson("/api/models"));
-      setText(dialog, "code", folder);
+      setText(dialog.querySelector("code"), folder);
       list.replaceChildren(...models.map(newModel));
-      if (loading) setText(form, "span", `${loading} is being loaded.`);
+      if (loading) setText(form.querySelector("span"), `${loading} is being loaded.`);
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
-      setText(form, "span", error.message);
+      setText(form.querySelector("span"), error.message);
     }
   }
 
   /** @param {Offered} offered */
   function newModel({ model, name, bytes, serving }) {
     const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small></span> <button type="button" class="md-load">Load</button>`);
-    setText(item, "b", name);
-    setText(item, "small", [bytes ? size(bytes) : "", serving ? "drafting now" : ""].filter(Boolean).join(" · "));
+    setText(item.querySelector("b"), name);
+    setText(item.querySelector("small"), [bytes ? size(bytes) : "", serving ? "drafting now" : ""].filter(Boolean).join(" · "));
     const button = /** @type {HTMLButtonElement} */ (item.querySelector("button"));
     button.hidden = serving;
     button.setAttribute("aria-label", `Load ${name}`);
@@ -102,10 +100,8 @@ export function setUpModels(root, editor) {
   }
 
   root.querySelector("[data-do=models]")?.addEventListener("click", () => {
-    setText(form, "span", "");
+    setText(form.querySelector("span"), "");
     dialog.showModal();
     show();
   });
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  dialog.addEventListener("close", () => editor.textarea.focus());
 }

@@ -5,7 +5,7 @@
  */
 
 import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens } from "./chart.js";
-import { setText } from "./dom.js";
+import { finder, setText } from "./dom.js";
 import { Timers } from "./timers.js";
 import { ConnectionLost, ServerError, TAB, postJson } from "./transport.js";
 
@@ -21,6 +21,7 @@ export class NextToken {
    */
   constructor(box, panel) {
     this.box = box;
+    this.find = finder(box);
     this.panel = panel;
     this.editor = panel.editor;
     /** The name of the visible drawing. */
@@ -52,11 +53,6 @@ export class NextToken {
       panel.root.addEventListener(event, () => this.positionChanged(event));
     }
     addEventListener("visibilitychange", () => this.refresh());
-  }
-
-  /** @type {<T extends HTMLElement>(selector: string) => T} */
-  find(selector) {
-    return /** @type {any} */ (this.box.querySelector(selector));
   }
 
   get rule() {
@@ -104,7 +100,7 @@ export class NextToken {
     return this.panel.isOpen() && !document.hidden && this.panel.root.dataset.tab !== "stores";
   }
 
-  /** @param {string} event of the editor; see `Editor.emit` */
+  /** @param {string} event of the editor; see editor.js */
   positionChanged(event) {
     if (!this.visible()) return;
     if (event === "pd-cleared") {
@@ -148,7 +144,7 @@ export class NextToken {
       const names = new Set([...alone, choice.rule]); // a chain is compared with every rule
       const rules = Object.fromEntries([...names].map((name) => [name, choice.valuesOf(name)]));
       this.counters.views++;
-      const request = { tab: TAB, temperature: Number(options.temperature.value), rules, map: this.shown === "map" };
+      const request = { tab: TAB, temperature: options.values.temperature, rules, map: this.shown === "map" };
       const view = await postJson("/api/view", request);
       for (const one of view.choices) one.title = choice.titleOf(one.rule);
       this.view = view;
@@ -180,7 +176,7 @@ export class NextToken {
     try {
       const found = await postJson("/api/sweep", { tab: TAB, rules });
       const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.choice.titleOf(rule)]));
-      const temperature = Number(this.panel.options.temperature.value);
+      const temperature = Number(this.panel.options.values.temperature);
       drawSweep(this.find("#sm-sweep"), found, { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 });
     } catch (error) {
       if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;

@@ -1,7 +1,7 @@
 // @ts-check
 /** Messages to the writer: notices of problems, shown until the problem is solved; toasts, shown for a moment. */
 
-import { setText } from "./dom.js";
+import { newElement, setText } from "./dom.js";
 import { Timers } from "./timers.js";
 
 export class Notices {
@@ -30,17 +30,17 @@ export class Notices {
    */
   notice(kind, problem) {
     const { box } = this;
+    /** @type {HTMLElement | null} */
     let line = box.querySelector(`[data-kind=${kind}]`);
     if (!problem) line?.remove();
     else {
       if (!line) {
-        line = document.createElement("p");
-        line.setAttribute("data-kind", kind);
-        line.append(document.createElement("b"), " ", document.createElement("span"));
+        line = newElement("p", "", "<b></b> <span></span>");
+        line.dataset.kind = kind;
         box.append(line);
       }
-      setText(/** @type {HTMLElement} */ (line.firstElementChild), problem.message);
-      setText(/** @type {HTMLElement} */ (line.lastElementChild), problem.fix ?? "");
+      setText(line.firstElementChild, problem.message);
+      setText(line.lastElementChild, problem.fix ?? "");
     }
     box.hidden = !box.childElementCount;
   }

@@ -1,31 +1,61 @@
 // @ts-check
-/** Access to the settings below the text for other parts of the page: presets, links, the sampling panel. */
+/** The settings below the text: shows and checks their values, keeps them over a reload, and resets them. */
+
+import { disclose, drawSlider } from "./dom.js";
+import { SETTINGS, keep, recall } from "./memory.js";
 
 /** @typedef {HTMLInputElement | HTMLSelectElement} Field a switch, a slider, or a choice of words */
 
 export class Options {
-  /** @param {HTMLElement} root */
-  constructor(root) {
-    this.root = root;
+  /**
+   * @param {HTMLElement} root
+   * @param {() => void} changed called after each change
+   */
+  constructor(root, changed) {
+    /** k, length, temperature and the other settings. */
+    this.inputs = [.../** @type {NodeListOf<Field>} */ (root.querySelectorAll(".pd-options [name]"))];
+    /** The values by name, as in requests. @type {Record<string, number | boolean | string>} */
+    this.values = {};
+    const kept = recall(SETTINGS) ?? {};
+    for (const input of this.inputs) {
+      if (allows(input, kept[input.name])) fill(input, kept[input.name]);
+      this.read(input);
+      input.addEventListener("input", () => {
+        this.read(input);
+        keep(SETTINGS, this.values);
+        changed();
+      });
+    }
+    // The settings are closed until the writer opens them.
+    disclose(/** @type {HTMLButtonElement} */ (root.querySelector("[data-do=settings]")), false);
   }
 
-  /** @returns {Field[]} of k, length, temperature and the other settings */
-  inputs() {
-    return [.../** @type {NodeListOf<Field>} */ (this.root.querySelectorAll(".pd-options [name]"))];
+  /** @param {Field} input */
+  read(input) {
+    this.values[input.name] = optionValue(input);
+    if (input.type === "checkbox" || input instanceof HTMLSelectElement) return;
+    const value = Number(input.value);
+    const { format = "0" } = input.dataset;
+    drawSlider(input, value, format === "%" ? `${Math.round(value * 100)}%` : value.toFixed(Number(format)));
+  }
+
+  /** Set all settings to their defaults. */
+  reset() {
+    for (const input of this.inputs) {
+      fill(input, optionValue(input, true));
+      input.dispatchEvent(new Event("input"));
+    }
   }
 
   /** @param {string} name */
   input(name) {
-    return this.inputs().find((one) => one.name === name);
+    return this.inputs.find((one) => one.name === name);
   }
 
-  /**
-   * @param {string} name
-   * @param {boolean} usual its default instead
-   */
-  value(name, usual = false) {
+  /** The default. @param {string} name */
+  usual(name) {
     const input = this.input(name);
-    return input && optionValue(input, usual);
+    return input && optionValue(input, true);
   }
 
   /** @returns {HTMLInputElement} */
@@ -39,7 +69,7 @@ export class Options {
    */
   set(name, value) {
     const input = this.input(name);
-    if (!input || value === undefined || optionValue(input) === value) return;
+    if (!input || value === undefined || this.values[name] === value) return;
     fill(input, value);
     input.dispatchEvent(new Event("input", { bubbles: true }));
   }

@@ -4,7 +4,8 @@
  * has set something. A closed panel sends no requests.
  */
 
-import { isKept } from "./kept.js";
+import { SAMPLING, recall } from "./memory.js";
+import { getJson } from "./transport.js";
 
 /**
  * @param {HTMLElement} root
@@ -15,10 +16,10 @@ export function setUpSampling(root, editor) {
   /** @type {Promise<import("./sampling.js").Sampling | null> | null} */
   let loading = null;
   const panel = () => (loading ??= import("./sampling.js")
-    .then(({ openSampling }) => openSampling(root, editor, button))
+    .then(async ({ Sampling }) => new Sampling(root, editor, button, await getJson("/api/sampling")))
     .catch(() => {
       loading = null; // the next click tries again
-      editor.toast("The sampling panel could not be loaded. Try again once Polydraft is connected.");
+      editor.notices.toast("The sampling panel could not be loaded. Try again once Polydraft is connected.");
       return null;
     }));
 
@@ -28,6 +29,6 @@ export function setUpSampling(root, editor) {
     if (/[#&](rule|mode|temperature|seed|k|length|speculate)=/.test(location.hash)) (await panel())?.followLink();
   };
   addEventListener("hashchange", follow);
-  if (isKept()) panel();
+  if (recall(SAMPLING)) panel();
   follow();
 }

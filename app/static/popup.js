@@ -1,15 +1,16 @@
 // @ts-check
 /** A box over the page that a button opens. Esc, a click outside, and the button close it. */
 
+import { disclose } from "./dom.js";
+
 export class Popup {
   /**
-   * @param {HTMLButtonElement} button with aria-controls
-   * @param {HTMLElement} box
+   * @param {HTMLButtonElement} button
+   * @param {HTMLElement} box that it controls
    * @param {{opened?: () => void, back: () => void}} callbacks `back`: returns the focus to the text
    */
   constructor(button, box, { opened = () => {}, back }) {
     this.button = button;
-    this.box = box;
     this.opened = opened;
     this.back = back;
     button.addEventListener("click", () => (box.hidden ? this.open() : this.close()));
@@ -29,14 +30,12 @@ export class Popup {
   }
 
   open() {
-    this.box.hidden = false;
-    this.button.setAttribute("aria-expanded", "true");
+    disclose(this.button, true);
     this.opened();
   }
 
   close({ focus = true } = {}) {
-    this.box.hidden = true;
-    this.button.setAttribute("aria-expanded", "false");
+    disclose(this.button, false);
     if (focus) this.back();
   }
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The presets of the sampling panel: chooses, saves, deletes, exports and imports them. */
 
-import { optionValue } from "./options.js";
+import { disclose, finder } from "./dom.js";
 import { ConnectionLost, ServerError, postJson } from "./transport.js";
 
 /** @typedef {import("./choice.js").Preset} Preset */
@@ -32,6 +32,8 @@ export class Presets {
    */
   constructor(box, panel) {
     this.box = box;
+    /** @type {(selector: string) => any} */
+    this.find = finder(box);
     this.panel = panel;
     this.known = panel.catalogue.presets;
     this.own = panel.catalogue.own;
@@ -47,20 +49,11 @@ export class Presets {
       event.preventDefault();
       this.save(event.target.elements.name.value.trim());
     });
-    on(".sm-menu", "click", (event) => {
-      const open = event.currentTarget.getAttribute("aria-expanded") !== "true";
-      event.currentTarget.setAttribute("aria-expanded", String(open));
-      this.find(".sm-files").hidden = !open;
-    });
+    on(".sm-menu", "click", (event) => disclose(event.currentTarget));
     on(".sm-export", "click", () => this.export());
     on(".sm-import", "click", () => this.find(".sm-files input").click());
     on(".sm-files input", "change", (event) => this.import(event.target));
     on(".sm-delete", "click", () => this.delete());
-  }
-
-  /** @param {string} selector @returns {any} */
-  find(selector) {
-    return this.box.querySelector(selector);
   }
 
   render() {
@@ -91,8 +84,8 @@ export class Presets {
   isAt(preset) {
     const { choice, options } = this.panel;
     return (
-      choice.isAt(preset) && preset.temperature === Number(options.temperature.value) &&
-      options.inputs().every((input) => !(input.name in preset) || /** @type {any} */ (preset)[input.name] === optionValue(input)) &&
+      choice.isAt(preset) && preset.temperature === options.values.temperature &&
+      Object.entries(options.values).every(([name, value]) => !(name in preset) || /** @type {any} */ (preset)[name] === value) &&
       (drafts(preset) ? this.draftsAs(preset) : !this.known.some((one) => drafts(one) && this.draftsAs(one)))
     );
   }
@@ -103,7 +96,7 @@ export class Presets {
    */
   draftsAs({ drafting = {} }) {
     const { options } = this.panel;
-    return Object.entries(drafting).every(([name, value]) => value === options.value(name));
+    return Object.entries(drafting).every(([name, value]) => value === options.values[name]);
   }
 
   /** @param {string} key */
@@ -119,7 +112,7 @@ export class Presets {
     // The settings of a paper's method go back to their defaults with it.
     const { options } = this.panel;
     const left = this.known.filter((one) => drafts(one) && this.draftsAs(one)).flatMap((one) => Object.keys(one.drafting ?? {}));
-    for (const name of left) if (!(name in (preset.drafting ?? {}))) options.set(name, options.value(name, true));
+    for (const name of left) if (!(name in (preset.drafting ?? {}))) options.set(name, options.usual(name));
     this.panel.take(preset);
   }
 
@@ -145,15 +138,14 @@ export class Presets {
   /** @param {string} name */
   async save(name) {
     const { choice, options } = this.panel;
-    const [k, length, temperature] = ["k", "length", "temperature"].map((option) => Number(options.input(option)?.value));
+    const { k, length, temperature, ...others } = options.values;
     const { rule, values, mode, mode_values, seed } = choice.requestFields();
-    const changed = options.inputs().filter((input) => !["k", "length", "temperature"].includes(input.name) && optionValue(input) !== optionValue(input, true));
-    const drafting = Object.fromEntries(changed.map((input) => [input.name, optionValue(input)]));
+    const drafting = Object.fromEntries(Object.entries(others).filter(([option, value]) => value !== options.usual(option)));
     const preset = { name, rule, values, temperature, mode, mode_values, k, length, drafting, ...(choice.isDrawn() ? { seed } : {}) };
     await this.attempt(async () => {
       this.own = (await postJson("/api/presets/save", preset)).own;
       this.endNaming();
-      this.panel.editor.toast(`Saved as ${name}.`);
+      this.panel.editor.notices.toast(`Saved as ${name}.`);
     });
   }
 
@@ -162,7 +154,7 @@ export class Presets {
     if (!preset) return;
     await this.attempt(async () => {
       this.own = (await postJson("/api/presets/delete", { name: preset.name })).own;
-      this.panel.editor.toast(`Deleted ${preset.name}.`);
+      this.panel.editor.notices.toast(`Deleted ${preset.name}.`);
     });
   }
 
@@ -188,7 +180,7 @@ export class Presets {
     await this.attempt(async () => {
       const { names, own } = await postJson("/api/presets/import", { text });
       this.own = own;
-      this.panel.editor.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
+      this.panel.editor.notices.toast(names.length === 1 ? `Imported ${names[0]}.` : `Imported ${names.length} presets.`);
     });
   }
 

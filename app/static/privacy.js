@@ -90,12 +90,11 @@ export class PrivateText {
     /** @type {Range[]} */
     this.ranges = [];
     this.text = textarea.value;
-    /** Whether anything was private since the page was loaded. */
-    this.ever = false;
     /** Ranges by state of the text. @type {Map<string, Range[]>} */
     this.states = new Map();
     /** Private texts that were copied and may be pasted. @type {Copy[]} */
     this.copies = recallCopies();
+    /** Whether anything was private since the page was loaded. */
     this.ever = this.copies.length > 0;
     /** The text that is being pasted or dropped, if the clipboard includes ranges. @type {Copy | null} */
     this.arriving = null;

@@ -4,7 +4,7 @@
  * only elements that differ, because it runs for every row at every step while drafts grow.
  */
 
-import { setText } from "./dom.js";
+import { newElement, setText } from "./dom.js";
 import { branches, percent, upToWord } from "./drafting.js";
 import { drawMarked, marks, tokens } from "./marks.js";
 
@@ -106,14 +106,13 @@ export class DraftList {
 
   /** @param {number} i */
   newOption(i) {
-    const option = document.createElement("div");
-    option.className = "pd-option-row";
-    option.id = `pd-draft-${i + 1}`;
-    option.setAttribute("role", "option");
-    option.innerHTML =
+    const markup =
       `<span class="pd-number">${i + 1}</span>` +
       `<span class="pd-draft" dir="auto"><span class="pd-common"></span><span class="pd-own"></span></span>` +
       `<kbd class="pd-tab" aria-hidden="true">Tab</kbd><span class="pd-chance" title="${EXPLAINED}"></span>`;
+    const option = newElement("div", "pd-option-row", markup);
+    option.id = `pd-draft-${i + 1}`;
+    option.setAttribute("role", "option");
     option.addEventListener("click", (event) => {
       const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
       const rest = text.textContent ?? "";

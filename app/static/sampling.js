@@ -9,32 +9,21 @@
  */
 
 import { Chain } from "./chain.js";
-import { Choice, problem } from "./choice.js";
-import { setText } from "./dom.js";
-import { keep, recall } from "./kept.js";
+import { Choice } from "./choice.js";
+import { disclose, drawSlider, finder, newElement, setText } from "./dom.js";
 import { address, readLink } from "./links.js";
+import { SAMPLING, keep, recall } from "./memory.js";
 import { NextToken } from "./nexttoken.js";
-import { Options, allows, mostOf } from "./options.js";
+import { allows, mostOf } from "./options.js";
 import { Presets } from "./presets.js";
-import { drawControl, drawSlider, newControl } from "./sliders.js";
+import { drawControl, newControl } from "./sliders.js";
 import { Speculation } from "./speculation.js";
 import { Styles } from "./styles.js";
-import { getJson } from "./transport.js";
 
 const USUAL = "Balanced"; // the default style, which the button does not name
 
 /** @typedef {import("./choice.js").Catalogue} Catalogue */
 /** @typedef {import("./choice.js").Control} Control */
-
-/**
- * Load the catalogue and build the panel.
- * @param {HTMLElement} root
- * @param {import("./editor.js").Editor} editor
- * @param {HTMLButtonElement} button
- */
-export async function openSampling(root, editor, button) {
-  return new Sampling(root, editor, button, await getJson("/api/sampling"));
-}
 
 export class Sampling {
   /**
@@ -49,8 +38,10 @@ export class Sampling {
     this.button = button;
     this.catalogue = catalogue;
     this.box = /** @type {HTMLElement} */ (root.querySelector("#pd-sampling"));
+    /** @type {(selector: string) => any} */
+    this.find = finder(this.box);
     this.choice = new Choice(catalogue);
-    this.options = new Options(root);
+    this.options = editor.options;
 
     this.build();
     this.chain = new Chain(this.find(".sm-rules-box"), this);
@@ -58,10 +49,10 @@ export class Sampling {
     this.styles = new Styles(this.find(".sm-style-box"), this);
     this.speculation = new Speculation(this.find(".sm-speculation"), catalogue.speculation, this);
     this.see = new NextToken(this.find(".sm-see"), this);
-    const kept = recall();
-    if (kept && typeof kept === "object") {
+    const kept = recall(SAMPLING);
+    if (kept) {
       this.choice.recall(kept);
-      this.speculation.takeOver(kept.speculation, problem);
+      this.speculation.takeOver(kept.speculation);
     }
     this.render();
     this.apply({ redraft: !this.choice.isUsual() });
@@ -71,11 +62,6 @@ export class Sampling {
       this.changed();
     });
     Object.assign(window, { polydraftSampling: this });
-  }
-
-  /** @param {string} selector @returns {any} */
-  find(selector) {
-    return this.box.querySelector(selector);
   }
 
   // ---------------------------------------------------------------- building
@@ -140,8 +126,7 @@ export class Sampling {
       this.changed();
     });
     on(".sm-rest", "click", (event) => {
-      const open = event.currentTarget.getAttribute("aria-expanded") !== "true";
-      event.currentTarget.setAttribute("aria-expanded", String(open));
+      disclose(event.currentTarget);
       this.buildControls();
     });
     this.box.addEventListener("keydown", (event) => {
@@ -172,12 +157,12 @@ export class Sampling {
       ...rules.flatMap((rule) => {
         const shown = rule.controls.filter((control) => control.main || all).map(built(choice.values, rule.name));
         if (rules.length < 2 || !shown.length) return shown;
-        return [Object.assign(document.createElement("h3"), { className: "sm-of", textContent: rule.title }), ...shown];
+        return [newElement("h3", "sm-of", rule.title), ...shown];
       }),
       this.newTemperature(),
       ...choice.presentMode().controls.map(built(choice.modeValues, choice.mode)),
     );
-    this.find(".sm-rest").hidden = choice.present().controls.every((control) => control.main);
+    this.find(".sm-rest").hidden = choice.controls().every((control) => control.main);
     this.built = this.wanted();
     this.render();
   }
@@ -191,13 +176,11 @@ export class Sampling {
   newTemperature() {
     const { min, max, step } = this.options.temperature;
     const most = mostOf(this.options.temperature);
-    const field = document.createElement("div");
-    field.className = "pd-option";
-    field.innerHTML =
-      `<span><label for="sm-temperature">Temperature</label>` +
-      `<input type="number" id="sm-temperature-exact" min="${min}" max="${most}" step="${step}" aria-label="Temperature, ${min} to ${most}"></span>` +
-      `<input type="range" id="sm-temperature" min="${min}" max="${max}" step="${step}" aria-describedby="sm-temperature-how">` +
-      `<small id="sm-temperature-how">Higher: more surprising words.</small>`;
+    const field = newElement("div", "pd-option", `
+      <span><label for="sm-temperature">Temperature</label>
+        <input type="number" id="sm-temperature-exact" min="${min}" max="${most}" step="${step}" aria-label="Temperature, ${min} to ${most}"></span>
+      <input type="range" id="sm-temperature" min="${min}" max="${max}" step="${step}" aria-describedby="sm-temperature-how">
+      <small id="sm-temperature-how">Higher: more surprising words.</small>`);
     const [exact, slider] = /** @type {HTMLInputElement[]} */ ([...field.querySelectorAll("input")]);
     slider.addEventListener("input", () => this.options.set("temperature", Number(slider.value)));
     exact.addEventListener("change", () => {
@@ -239,7 +222,7 @@ export class Sampling {
     this.editor.sampling = choice.isUsual() ? {} : { sampling: fields };
     if (redraft) this.editor.settingsChanged();
     const [kept, speculating] = [choice.kept(), speculation.kept()];
-    keep(kept || speculating ? { ...kept, speculation: speculating } : null);
+    keep(SAMPLING, kept || speculating ? { ...kept, speculation: speculating } : null);
     this.nameButton();
   }
 
@@ -247,7 +230,7 @@ export class Sampling {
   nameButton() {
     const style = this.styles.present();
     setText(this.button, style?.name === USUAL ? "Sampling" : `Sampling · ${style?.name ?? "Custom"}`);
-    this.button.title = style ? "" : `${this.choice.present().title}, ${this.choice.presentMode().title}`;
+    this.button.title = style ? "" : `${this.choice.titleOf(this.choice.rule)}, ${this.choice.presentMode().title}`;
   }
 
   /** Draw all controls with their present values. */
@@ -259,7 +242,7 @@ export class Sampling {
     this.find("#sm-mode").value = mode.name;
     setText(this.find("#sm-mode-description"), mode.description);
     const box = this.find(".sm-controls");
-    const temperature = Number(this.options.temperature.value);
+    const temperature = Number(this.options.values.temperature);
     for (const rule of choice.parts()) {
       for (const control of rule.controls) {
         const tie = choice.tieOf(rule, control);
@@ -289,20 +272,16 @@ export class Sampling {
 
   /** @param {boolean} open */
   toggle(open = !this.isOpen()) {
-    this.box.hidden = !open;
-    this.button.setAttribute("aria-expanded", String(open));
+    disclose(this.button, open);
     if (!open) {
       this.button.focus();
       return;
     }
     if (!this.styles.present()) this.advance(true);
     // A small screen has room for the settings or the panel, not for both.
-    if (matchMedia("(max-width: 819px)").matches) this.closeSettings();
+    const settings = /** @type {HTMLButtonElement} */ (this.root.querySelector("[data-do=settings]"));
+    if (matchMedia("(max-width: 819px)").matches) disclose(settings, false);
     this.see.refresh();
-  }
-
-  closeSettings() {
-    /** @type {HTMLElement | null} */ (this.root.querySelector("[data-do=settings][aria-expanded=true]"))?.click();
   }
 
   get advanced() {
@@ -311,8 +290,7 @@ export class Sampling {
 
   /** @param {boolean} open whether to show the papers' rules and methods, or only the styles */
   advance(open) {
-    this.find(".sm-advanced").hidden = !open;
-    this.find(".sm-advanced-button").setAttribute("aria-expanded", String(open));
+    disclose(this.find(".sm-advanced-button"), open);
     this.box.toggleAttribute("data-advanced", open);
     this.see.render();
     this.see.refresh();
@@ -331,7 +309,7 @@ export class Sampling {
     const link = address(this);
     try {
       await navigator.clipboard.writeText(link);
-      this.editor.toast("Link copied.");
+      this.editor.notices.toast("Link copied.");
     } catch {
       this.notice(`The browser did not allow copying. The link: ${link}`);
     }
@@ -351,7 +329,7 @@ export class Sampling {
     this.notice("");
     for (const [name, value] of Object.entries(found.options)) this.options.set(name, value);
     this.speculation.reset();
-    this.speculation.takeOver(found.speculation, problem);
+    this.speculation.takeOver(found.speculation);
     this.take(found);
   }
 }

@@ -1,8 +1,9 @@
 // @ts-check
 /** Searches the personal stores for a phrase: shows its continuations, their counts and sources; can forget the phrase. */
 
+import { newElement, setText } from "./dom.js";
 import { postJson } from "./transport.js";
-import { newElement, plural, setText, sources, sum } from "./wording.js";
+import { plural, sources } from "./wording.js";
 
 /**
  * @typedef {{store: string, places: Record<string, number>, after: string,
@@ -31,7 +32,7 @@ export class Searching {
     const box = this.find(".ps-found");
     if (!found.length) {
       box.replaceChildren(newElement("p", "", ""));
-      setText(box, "p", `“${text}” is in none of your stores.`);
+      setText(box.querySelector("p"), `“${text}” is in none of your stores.`);
       return;
     }
     box.replaceChildren(...found.map((row) => this.result(row)));
@@ -48,18 +49,18 @@ export class Searching {
   /** @param {Found} found */
   result({ store, places, after, following }) {
     const box = newElement("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>");
-    setText(box, "h4", store);
-    const times = sum(places);
+    setText(box.querySelector("h4"), store);
+    const times = Object.values(places).reduce((a, b) => a + b, 0);
     const count = times ? `Found ${plural(times, "time")}: ${sources(places)}.` : "The whole phrase is not in it.";
     const heading = following.length ? ` “${after}” is followed by:` : " Nothing follows it.";
-    setText(box, "p", count + heading);
+    setText(box.querySelector("p"), count + heading);
     const most = following[0]?.count ?? 1;
     box.querySelector("tbody")?.replaceChildren(
       ...following.map(({ text, count, from }) => {
         const row = newElement("tr", "", "<th scope=row></th><td class=ps-count></td><td class=ps-from></td>");
-        setText(row, "th", text);
-        setText(row, ".ps-count", `${count.toLocaleString()} ×`);
-        setText(row, ".ps-from", sources(from));
+        setText(row.querySelector("th"), text);
+        setText(row.querySelector(".ps-count"), `${count.toLocaleString()} ×`);
+        setText(row.querySelector(".ps-from"), sources(from));
         row.style.setProperty("--share", `${(100 * count) / most}%`);
         return row;
       }),

@@ -2,7 +2,7 @@
 /** Builds labelled fields for the controls of rules, modes and speculation, and draws their values. */
 
 import { counted } from "./chart.js";
-import { setText } from "./dom.js";
+import { drawSlider, newElement } from "./dom.js";
 
 /** @typedef {import("./choice.js").Control} Control */
 
@@ -16,8 +16,7 @@ const STEPS = 1000; // positions of a logarithmic slider
  */
 export function newControl(owner, control, changed) {
   const id = `sm-${owner}-${control.name}`;
-  const field = document.createElement("div");
-  field.className = "pd-option";
+  const field = newElement("div", "pd-option");
   const how = `<small id="${id}-how">${control.explain}</small>`;
   if (control.choices.length) {
     field.innerHTML =
@@ -48,20 +47,6 @@ export function drawControl(box, control, value, shown = control.choices.length 
   input.disabled = fixed;
   if (control.choices.length) input.value = value;
   else drawSlider(input, placeOf(control, value), shown);
-}
-
-/**
- * @param {HTMLInputElement} input
- * @param {number} place
- * @param {string} shown
- */
-export function drawSlider(input, place, shown) {
-  if (Number(input.value) !== Math.min(place, Number(input.max))) input.value = String(place);
-  const output = input.parentElement?.querySelector("output");
-  if (output) setText(output, shown);
-  input.setAttribute("aria-valuetext", shown);
-  const fraction = Math.min((place - Number(input.min)) / (Number(input.max) - Number(input.min)), 1);
-  input.style.setProperty("--filled", `${fraction * 100}%`);
 }
 
 /**

@@ -4,7 +4,8 @@
  * speedup, and, on demand, how each token was produced. Shown in those modes only.
  */
 
-import { setText } from "./dom.js";
+import { problem } from "./choice.js";
+import { finder, setText } from "./dom.js";
 import { drawControl, newControl } from "./sliders.js";
 
 /**
@@ -25,6 +26,8 @@ export class Speculation {
    */
   constructor(box, offered, panel) {
     this.box = box;
+    /** @type {(selector: string) => any} */
+    this.find = finder(box);
     this.offered = offered;
     this.panel = panel;
     this.ways = new Map(offered.ways.map((way) => [way.name, way]));
@@ -71,11 +74,6 @@ export class Speculation {
     panel.root.addEventListener("pd-figures", (event) => this.show(/** @type {CustomEvent<Figures | null>} */ (event).detail));
   }
 
-  /** @param {string} selector @returns {any} */
-  find(selector) {
-    return this.box.querySelector(selector);
-  }
-
   usual() {
     return Object.fromEntries(this.offered.ways.flatMap(({ controls }) => controls.map((c) => [c.name, Number(c.default)])));
   }
@@ -106,11 +104,8 @@ export class Speculation {
     return this.way === "off" ? undefined : { way: this.way, drafter: this.drafter, values: this.values };
   }
 
-  /**
-   * @param {any} kept
-   * @param {(control: Control, value: unknown) => string} problem
-   */
-  takeOver(kept, problem) {
+  /** @param {any} kept by the last visit, or in a link */
+  takeOver(kept) {
     if (!kept || !this.ways.has(kept.way) || (kept.way === "arc" && this.offered.arc_missing)) return;
     this.way = kept.way;
     if (this.offered.drafters.some(({ name, missing }) => name === kept.drafter && !missing)) this.drafter = kept.drafter;

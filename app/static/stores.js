@@ -8,10 +8,11 @@
 
 import { Adding } from "./adding.js";
 import { BaseStores } from "./base_stores.js";
+import { finder, newElement, setText } from "./dom.js";
 import { Searching } from "./searching.js";
 import { Training } from "./training.js";
 import { getJson, postJson } from "./transport.js";
-import { ago, clearError, field, messageOf, newElement, originName, plural, setText, showError, size } from "./wording.js";
+import { ago, clearError, field, messageOf, originName, plural, showError, size } from "./wording.js";
 
 /**
  * A store as the server lists it; one that cannot be used has only a name and a problem.
@@ -51,8 +52,7 @@ export class StoresTab {
   constructor(root, learning) {
     this.root = root;
     this.learning = learning;
-    /** @type {<T extends HTMLElement>(selector: string) => T} */
-    this.find = (selector) => /** @type {any} */ (root.querySelector(selector));
+    this.find = finder(root);
     /** @type {Store[]} */
     this.stores = [];
     this.adding = new Adding(this);
@@ -131,7 +131,7 @@ export class StoresTab {
       item ??= "problem" in store ? this.newProblem(store) : this.newStore(store);
       old.delete(store.store);
       if (list.children[i] !== item) list.insertBefore(item, list.children[i] ?? null);
-      if ("problem" in store) setText(item, ".ps-problem", store.problem ?? "");
+      if ("problem" in store) setText(item.querySelector(".ps-problem"), store.problem ?? "");
       else this.draw(item, store);
     }
     for (const item of old.values()) item.remove();
@@ -163,7 +163,7 @@ export class StoresTab {
       </details>`);
     item.dataset.store = store;
     item.querySelector(".ps-error")?.before(this.training.newPart(store));
-    setText(item, "h3", store);
+    setText(item.querySelector("h3"), store);
     const on = /** @type {HTMLInputElement} */ (item.querySelector(".ps-on"));
     const learns = /** @type {HTMLInputElement} */ (item.querySelector(".ps-learns"));
     on.setAttribute("aria-label", `${store}: use in drafts`);
@@ -181,7 +181,7 @@ export class StoresTab {
       <button type="button" class="ps-delete">Delete this store</button>
       <p class="ps-error" role="alert" hidden></p>`);
     Object.assign(item.dataset, { store, problem: "" });
-    setText(item, "h3", store);
+    setText(item.querySelector("h3"), store);
     item.querySelector(".ps-delete")?.addEventListener("click", () => this.act(() => this.delete(store), item));
     return item;
   }
@@ -204,15 +204,15 @@ export class StoresTab {
     /** @type {HTMLElement} */ (learns.parentElement).title = enabled
       ? "Drafts that you accept and paragraphs that you finish are added. Incognito pauses this in a tab."
       : "Switch on “Use in drafts” first.";
-    setText(item, "summary", origins.length ? plural(origins.length + unlisted, "source") : "Empty");
+    setText(item.querySelector("summary"), origins.length ? plural(origins.length + unlisted, "source") : "Empty");
     const list = /** @type {HTMLElement} */ (item.querySelector("ul"));
     list.replaceChildren(
       ...origins.map(({ origin, tokens, added }) => {
         const row = newElement("li", "ps-origin", `<span class="ps-name"></span><span class="ps-facts"></span>
           <button type="button">Forget</button>`);
-        setText(row, ".ps-name", originName(origin));
+        setText(row.querySelector(".ps-name"), originName(origin));
         /** @type {HTMLElement} */ (row.querySelector(".ps-name")).title = origin;
-        setText(row, ".ps-facts", `${plural(tokens, "token")}, ${ago(added)}`);
+        setText(row.querySelector(".ps-facts"), `${plural(tokens, "token")}, ${ago(added)}`);
         const button = /** @type {HTMLElement} */ (row.querySelector("button"));
         button.setAttribute("aria-label", `Forget ${originName(origin)}`);
         button.addEventListener("click", () => this.act(() => this.forget([store], origin, originName(origin)), item));
@@ -289,9 +289,9 @@ export class StoresTab {
    */
   confirm(question, text, yes) {
     const dialog = /** @type {HTMLDialogElement} */ (this.find(".ps-sure"));
-    setText(dialog, "h2", question);
-    setText(dialog, "p", text);
-    setText(dialog, "button[value=yes]", yes);
+    setText(dialog.querySelector("h2"), question);
+    setText(dialog.querySelector("p"), text);
+    setText(dialog.querySelector("button[value=yes]"), yes);
     dialog.returnValue = "";
     dialog.showModal();
     /** @type {HTMLElement} */ (dialog.querySelector(".ps-no")).focus();
@@ -317,12 +317,12 @@ export class StoresTab {
     const box = this.find(".ps-report");
     box.hidden = false;
     box.classList.toggle("ps-failed", failed);
-    setText(box, "p", message);
+    setText(box.querySelector("p"), message);
     box.querySelector("ul")?.replaceChildren(
       ...damage.map(({ name, reason }) => {
         const row = newElement("li", "", "<b></b> <span></span>");
-        setText(row, "b", name);
-        setText(row, "span", reason);
+        setText(row.querySelector("b"), name);
+        setText(row.querySelector("span"), reason);
         return row;
       }),
     );

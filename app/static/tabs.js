@@ -35,7 +35,7 @@ export function setUpTabs(root, editor, learning) {
     } catch (error) {
       panel = null; // the next click tries again
       const noConnection = "My writing cannot be opened: there is no connection to Polydraft.";
-      editor.toast(error instanceof ServerError ? error.message : noConnection);
+      editor.notices.toast(error instanceof ServerError ? error.message : noConnection);
       show(write);
     }
   }

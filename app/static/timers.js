@@ -20,9 +20,11 @@ export class Timers {
     }, ms);
   }
 
-  /** @param {string} name */
-  stop(name) {
-    clearTimeout(this.running[name]);
-    this.running[name] = undefined;
+  /** @param {string[]} names */
+  stop(...names) {
+    for (const name of names) {
+      clearTimeout(this.running[name]);
+      this.running[name] = undefined;
+    }
   }
 }

@@ -1,7 +1,7 @@
 // @ts-check
-/** Simple buttons of the page: copy, keys, settings, reset; and the examples below an empty page. */
+/** Simple buttons of the page: copy, keys, settings, reset; the examples below an empty page; and closing dialogs. */
 
-import { disclose } from "./dom.js";
+import { disclose, finder } from "./dom.js";
 
 /**
  * @param {HTMLElement} root
@@ -9,36 +9,31 @@ import { disclose } from "./dom.js";
  */
 export function setUpTools(root, editor) {
   const { textarea } = editor;
-  const dialog = /** @type {HTMLDialogElement} */ (root.querySelector(".pd-keys"));
-  /** @type {Record<string, (button: HTMLButtonElement) => void>} */
-  const actions = {
-    copy: () => copy(editor),
-    keys: () => dialog.showModal(),
-    settings: (button) => disclose(button),
-    more: (button) => disclose(button),
-    reset: () => editor.resetSettings(),
-  };
-  for (const button of root.querySelectorAll("button[data-do]")) {
-    const name = /** @type {HTMLElement} */ (button).dataset.do ?? "";
-    if (!(name in actions)) continue; // another part of the page handles it
-    button.addEventListener("click", () => actions[name](/** @type {HTMLButtonElement} */ (button)));
+  const find = finder(root);
+  find("[data-do=copy]").addEventListener("click", () => copy(editor));
+  find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find(".pd-keys")).showModal());
+  find("[data-do=reset]").addEventListener("click", () => editor.resetSettings());
+  for (const name of ["settings", "more"]) {
+    const button = /** @type {HTMLButtonElement} */ (find(`[data-do=${name}]`));
+    button.addEventListener("click", () => disclose(button));
   }
   for (const button of root.querySelectorAll(".pd-invite button")) {
     button.addEventListener("click", () => editor.insert(button.textContent ?? ""));
   }
-  // After a click on a tool the text keeps the focus, and a phone its keyboard.
+  // After a click on a tool the text keeps the focus, and a phone its keyboard. A tool reached by Tab keeps the focus.
+  const tools = ".pd-tools button, .pd-line button, .pd-toast button, .pd-unlikely button";
   root.addEventListener("mousedown", (event) => {
-    const tool = event.target instanceof Element && event.target.closest(".pd-tools button, .pd-line > button, .pd-unlikely button");
-    if (!tool) return;
+    if (!(event.target instanceof Element && event.target.closest(tools))) return;
     event.preventDefault();
     if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
   });
-  root.querySelector(".pd-unlikely button")?.addEventListener("click", () => editor.requestHere());
-  // A click beside the dialog closes it.
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  dialog.addEventListener("close", () => textarea.focus());
+  find(".pd-unlikely button").addEventListener("click", () => editor.requestHere());
+  for (const dialog of root.querySelectorAll("dialog")) {
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // a click beside its contents
+    dialog.addEventListener("close", () => textarea.focus());
+  }
   // A click on the empty space below the text focuses the text.
-  root.querySelector(".pd-desk")?.addEventListener("click", (event) => {
+  find(".pd-desk").addEventListener("click", (event) => {
     if (event.target === event.currentTarget) textarea.focus();
   });
 }
@@ -47,11 +42,11 @@ export function setUpTools(root, editor) {
 async function copy(editor) {
   const { textarea } = editor;
   const text = textarea.value;
-  if (!text) return editor.toast("There is nothing to copy yet.");
+  if (!text) return editor.notices.toast("There is nothing to copy yet.");
   if (!(await copiedByApi(editor)) && !copiedByCommand(textarea)) {
-    return editor.toast("The browser did not allow copying. Select the text and copy it by hand.");
+    return editor.notices.toast("The browser did not allow copying. Select the text and copy it by hand.");
   }
-  return editor.toast("Copied.");
+  return editor.notices.toast("Copied.");
 }
 
 /**

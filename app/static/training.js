@@ -4,9 +4,8 @@
  * and the adapter's switch and strength. The server trains; this file requests the progress.
  */
 
-import { drawSlider } from "./sliders.js";
+import { drawSlider, finder, newElement, setText } from "./dom.js";
 import { getJson, postJson } from "./transport.js";
-import { newElement, setText } from "./wording.js";
 
 /**
  * @typedef {{description: string, finished: boolean, better: boolean, on: boolean, strength: number, usual: number}} Adapter
@@ -72,8 +71,8 @@ export class Training {
       </div>
       <p class="ps-ended"></p>
       <div class="ps-begin"><button type="button" class="ps-train"></button> <span class="ps-facts"></span></div>`);
-    const find = (/** @type {string} */ selector) => /** @type {HTMLInputElement} */ (part.querySelector(selector));
-    const [use, strength] = [find(".ps-use"), find("input[type=range]")];
+    const find = finder(part);
+    const [use, strength] = /** @type {HTMLInputElement[]} */ ([find(".ps-use"), find("input[type=range]")]);
     use.setAttribute("aria-label", `${store}: write in my style`);
     strength.setAttribute("aria-label", `${store}: strength`);
     find("progress").setAttribute("aria-label", `${store}: learning`);
@@ -110,10 +109,10 @@ export class Training {
    * @param {{store: string, enabled: boolean, adapter: Adapter | null}} store
    */
   draw(part, { store, enabled, adapter }) {
-    const find = (/** @type {string} */ selector) => /** @type {HTMLElement} */ (part.querySelector(selector));
+    const find = finder(part);
     const row = this.rows.get(store);
     const active = row !== undefined && isActive(row);
-    setText(part, ".ps-adapter", adapter?.description ?? "");
+    setText(find(".ps-adapter"), adapter?.description ?? "");
     find(".ps-adapter").hidden = !adapter;
     find(".ps-strength").hidden = !adapter?.better;
     if (adapter?.better) {
@@ -128,18 +127,18 @@ export class Training {
     find(".ps-training").hidden = !active;
     find(".ps-begin").hidden = active;
     if (row && active) {
-      setText(part, ".ps-doing", doing(row));
+      setText(find(".ps-doing"), doing(row));
       find("progress").setAttribute("value", String(row.share));
       /** @type {HTMLButtonElement} */ (find(".ps-stop")).disabled = row.stopping;
       drawCurve(find(".ps-curve"), row.curve);
     }
     const ended = row && !active ? row.message : "";
-    setText(part, ".ps-ended", ended && row?.again ? `Text was forgotten, so the model began to learn again. ${ended}` : ended);
+    setText(find(".ps-ended"), ended && row?.again ? `Text was forgotten, so the model began to learn again. ${ended}` : ended);
     find(".ps-ended").hidden = !ended;
     find(".ps-ended").classList.toggle("ps-problem", row?.failed ?? false);
-    setText(part, ".ps-train", !adapter ? "Learn my style" : adapter.finished ? "Learn what is new" : "Go on learning");
+    setText(find(".ps-train"), !adapter ? "Learn my style" : adapter.finished ? "Learn what is new" : "Go on learning");
     const hint = "The model adapts to this store's text, here on this machine: ten minutes at most, paused while you type.";
-    setText(part, ".ps-begin .ps-facts", adapter ? "" : hint);
+    setText(find(".ps-begin .ps-facts"), adapter ? "" : hint);
   }
 }
 

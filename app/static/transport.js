@@ -1,17 +1,17 @@
 // @ts-check
-/** Requests to the server: JSON, streams of lines, the status, and the message that the page is being closed. */
+/** Requests to the server: JSON, streams of lines, and the message that the page is being closed. */
 
 /** An error that the server returns, with its cause and a remedy. */
 export class ServerError extends Error {
   /**
    * @param {string} message
    * @param {string} fix
+   * @param {boolean} changed whether a document was not replaced because it was changed elsewhere
    */
-  constructor(message, fix = "") {
+  constructor(message, fix = "", changed = false) {
     super(message);
     this.fix = fix;
-    /** Whether a document was not replaced because it was changed elsewhere. */
-    this.changed = false;
+    this.changed = changed;
   }
 }
 
@@ -22,19 +22,13 @@ export class ConnectionLost extends Error {}
 export const TAB = Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
 
 /**
- * Send one request and call `onLine` for every line of the answer as it arrives.
+ * Request drafts and call `onLine` for every line of the answer as it arrives.
  * @param {{n: number, before: string, settings: object}} request
  * @param {(line: any) => void} onLine
  * @param {AbortSignal} signal
  */
 export async function streamDrafts(request, onLine, signal) {
-  const response = await reach("/api/drafts", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ tab: TAB, ...request }),
-    signal,
-  });
-  await readLines(response, onLine, signal);
+  await readLines(await post("/api/drafts", { tab: TAB, ...request }, signal), onLine, signal);
 }
 
 /**
@@ -53,8 +47,7 @@ export async function streamFile(path, file, onLine) {
  * @param {AbortSignal} [signal]
  */
 async function readLines(response, onLine, signal) {
-  if (!response.ok || !response.body) throw await errorFrom(response);
-  const reader = response.body.getReader();
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
@@ -74,9 +67,7 @@ async function readLines(response, onLine, signal) {
  * @returns {Promise<any>}
  */
 export async function getJson(path) {
-  const response = await reach(path, { cache: "no-store" });
-  if (!response.ok) throw await errorFrom(response);
-  return response.json();
+  return (await reach(path, { cache: "no-store" })).json();
 }
 
 /**
@@ -85,18 +76,17 @@ export async function getJson(path) {
  * @returns {Promise<any>}
  */
 export async function postJson(path, body) {
-  const response = await reach(path, {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  });
-  if (!response.ok) throw await errorFrom(response);
-  return response.json();
+  return (await post(path, body)).json();
 }
 
-/** @returns {Promise<{model: string, backend: string, device: string, ready: boolean, notice: string | null}>} */
-export async function serverStatus() {
-  return getJson("/api/status");
+/**
+ * @param {string} path
+ * @param {object} body sent as JSON
+ * @param {AbortSignal} [signal]
+ */
+function post(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return reach(path, { method: "POST", headers, body: JSON.stringify(body), signal });
 }
 
 /** Notify the server that this tab is being closed; `sendBeacon` still works while the page unloads. */
@@ -107,21 +97,22 @@ export function leave() {
 /**
  * @param {string} path
  * @param {RequestInit} init
+ * @returns {Promise<Response>} of a request that the server has accepted
  */
 async function reach(path, init) {
-  try {
-    return await fetch(path, init);
-  } catch (error) {
+  const response = await fetch(path, init).catch((error) => {
     if (init.signal?.aborted) throw error;
     throw new ConnectionLost("No connection to the Polydraft server.");
-  }
+  });
+  if (!response.ok) throw await errorFrom(response);
+  return response;
 }
 
 /** @param {Response} response */
 async function errorFrom(response) {
   try {
-    const { message, fix, changed = false } = await response.json();
-    if (message) return Object.assign(new ServerError(message, fix), { changed });
+    const { message, fix, changed } = await response.json();
+    if (message) return new ServerError(message, fix, changed);
   } catch {
     // Not the server's JSON: the answer comes from a proxy or a crashed server, and only its status is known.
   }

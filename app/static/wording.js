@@ -1,5 +1,5 @@
 // @ts-check
-/** Formats numbers, dates, origins and errors, and small helpers for the elements of the tab of personal stores. */
+/** Formats numbers, dates, origins and errors, and shows errors in the tab of personal stores. */
 
 import { ServerError } from "./transport.js";
 
@@ -12,28 +12,6 @@ const SHOWN = 3; // origins that a search result lists by name
  */
 export function field(form, name) {
   return /** @type {HTMLInputElement} */ (form.elements.namedItem(name));
-}
-
-/**
- * @param {string} tag
- * @param {string} className
- * @param {string} markup constant HTML, never with data in it
- */
-export function newElement(tag, className, markup) {
-  const element = document.createElement(tag);
-  element.className = className;
-  element.innerHTML = markup;
-  return element;
-}
-
-/**
- * @param {HTMLElement} parent
- * @param {string} selector
- * @param {string} text
- */
-export function setText(parent, selector, text) {
-  const element = parent.querySelector(selector);
-  if (element && element.textContent !== text) element.textContent = text;
 }
 
 /**
@@ -72,11 +50,6 @@ export function messageOf(error) {
 export function originName(origin) {
   if (origin === TYPED) return "Written here";
   return origin.includes("://") ? origin : origin.replace(/^.*\/(?=[^/]+$)/, "");
-}
-
-/** @param {Record<string, number>} counts */
-export function sum(counts) {
-  return Object.values(counts).reduce((a, b) => a + b, 0);
 }
 
 /** @param {Record<string, number>} from */
