@@ -577,7 +577,7 @@ class Perfect(Drafter):
 
     name, has_distribution = "perfect", True
 
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
         tree, ids = TokenTree(likelihood=[]), list(moment.ids)
         assert tree.likelihood is not None
         for level in range(2):
@@ -622,7 +622,7 @@ def test_the_pruned_share_does_not_count_what_the_size_of_the_tree_left_out() ->
     class Four(Drafter):
         name = "four"
 
-        def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+        def draft(self, moment: Moment, depth: int) -> TokenTree:
             return tree
 
     made = generate(MODEL, Four(), [0, 1, 2], "arc", length=30, tree_size=1, tolerance="none", lam=0.0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 
-import numpy as np
 import pytest
 
 from core.controls import MODES
@@ -36,7 +35,7 @@ class Guess(Drafter):
     def __init__(self, model: TableModel, worth: float = 1.0) -> None:
         self.model, self.worth, self.seen = model, worth, 0
 
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
         self.seen += 1
         ids, paths = list(moment.ids), []
         for _ in range(min(depth, 3)):
@@ -206,9 +205,9 @@ def test_the_drafter_is_called_once_for_all_drafts_of_a_pass():
     asked: list[int] = []
 
     class Together(Guess):
-        def draft_all(self, moments, depths, chances):
+        def draft_all(self, moments, depths):
             asked.append(len({id(moment.ids) for moment in moments}))
-            return super().draft_all(moments, depths, chances)
+            return super().draft_all(moments, depths)
 
     by.drafter = Together(model)
     steps, passes = drafts(model, mode)
@@ -238,9 +237,9 @@ def test_what_speculation_saves_is_counted_against_plain_decoding_of_all_texts(m
     model, memory = TableModel(seed=2), Memory()
 
     class ForTheFirst(Guess):
-        def draft(self, moment, depth, chance):
+        def draft(self, moment, depth):
             first = proposing and moment.ids[len(PREFIX)] == 0
-            return super().draft(moment, depth, chance) if first else TokenTree()
+            return super().draft(moment, depth) if first else TokenTree()
 
     texts = three_texts(model)
     running = cycles(texts, SpeculationOptions(stop_ids=stop), ForTheFirst(model), lambda n: 1.0, memory)
@@ -268,10 +267,10 @@ def test_the_time_of_drafting_is_divided_among_the_texts(monkeypatch):
     class Slow(Guess):
         calls = 0
 
-        def draft_all(self, moments, depths, chances):
+        def draft_all(self, moments, depths):
             nonlocal now
             now, self.calls = now + 0.006, self.calls + 1
-            return super().draft_all(moments, depths, chances)
+            return super().draft_all(moments, depths)
 
     model = TableModel(seed=2)
     drafter, texts = Slow(model), three_texts(model)
