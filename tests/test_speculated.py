@@ -100,7 +100,7 @@ def test_the_drafts_are_the_same_in_fewer_passes(seed, name, size):
         assert fewer < passes  # the drafter is always right
     figures = fast[-1].figures
     assert (figures.accept_length >= 1) == (fewer > 0)
-    for ids, how in zip(fast[-1].ids, fast[-1].how, strict=True):
+    for ids, how in ((draft.ids, draft.how) for draft in fast[-1].drafts):
         assert len(ids) == len(how)
         assert how[0][0] == "plain"
         assert {came for came, _ in how} <= {"plain", "accepted", "corrected", "bonus"}
@@ -181,7 +181,7 @@ def test_other_modes_have_no_speculation(name):
 def test_a_draft_is_finished_only_where_it_met_a_stop_token(name):
     for seed in range(6):
         steps, _ = drafts(TableModel(seed=seed), speculating(TableModel(seed=seed), name, tree_size=4)[0])
-        for ids, ended in zip(steps[-1].ids, steps[-1].ended, strict=True):
+        for ids, ended in ((draft.ids, draft.ended) for draft in steps[-1].drafts):
             assert ended == (ids[-1] in STOP)
 
 
