@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as Ids
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -18,10 +18,9 @@ from torch import Tensor
 
 from core.adapters import Adapters
 from core.after import Pace, TextAfter
-from core.chances import TokenChances
-from core.drafting.drafts import Drafts, Kept, Options, SessionOptions
+from core.chances import Chances, TokenChances
+from core.drafting.drafts import Drafts, Figures, Kept, Options, SessionOptions
 from core.drafting.driver import Drafting
-from core.drafting.figures import Figures
 from core.drafting.places import only
 from core.drafting.reuse import KnownLogits
 from core.drafting.scored import finished
@@ -35,7 +34,7 @@ from core.ngram.base import BASE_STORE, BaseShelf, base_store
 from core.ngram.interpolation import Store
 from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
 from core.options import DEFAULT, Backend, Precision, Value
-from core.present import SHORT, Chance, KeptRow, Page, TextDraft, kept_rows, present
+from core.present import SHORT, KeptRow, Page, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
 from core.samplers.geometry import METRICS
@@ -240,7 +239,7 @@ class Completion:
             them may be withdrawn.
         seen: set by the caller if the page has shown rows or requested all of them; then no row is withdrawn.
         best: the number of the draft with the longest expected match; None before the first drafts.
-        reused, fed: the number of the text's tokens that were in the cache, and of those that were fed.
+        reused, fed: the number of the text's tokens that were in the cache, and of those that were fed so far.
         figures: statistics of speculation; None without speculation.
         checked: whether the model has checked the drafts; see `verify` of `Session.complete`.
         done: whether no pass follows.
@@ -265,7 +264,10 @@ class Completion:
         self.step = 0
         self.settled = self.checked = self.seen = self.done = False
         self.best: int | None = None
-        self._session, self._healing, self._text = session, healing, _Text()
+        self.reused = self.fed = 0
+        self._session, self._healing = session, healing
+        self._logits: list[Tensor] = []  # (V,) at each place where drafts may begin
+        self._chances: Chances = {}
         plain = mode.name == "superposed"
         distinct = not plain or options.distinct
         self._page = Page(
@@ -294,28 +296,20 @@ class Completion:
         line = following(after) if session.autocomplete.healer.fim is None else ""
         self._after = TextAfter(line, self._page, session.autocomplete.pace) if line else None
         self.judged = self._after is None
-        self._steps = _steps(session, healing, options, mode, rows, verify, self._text, chances, self._after)
+        self._steps = self._drafted(options, mode, rows, verify, chances)
         self._take(*next(self._steps))
-
-    @property
-    def reused(self) -> int:
-        return self._text.reused
-
-    @property
-    def fed(self) -> int:
-        return self._text.fed
 
     @property
     def next_logits(self) -> Tensor | None:
         """The logits (V,) of the drafts' first token; None before the first drafts. In a half-typed word, the logits at
         the most probable token boundary, with -inf for all tokens that do not continue the word.
         `core.samplers.view` shows other rules at this position without a pass."""
-        if not self._text.logits:
+        if not self._logits:
             return None
         places = self._session.autocomplete.healer.places(self._healing)
-        place = places.likeliest(self._text.logits)
+        place = places.likeliest(self._logits)
         allowed = places.allowed(place)
-        return self._text.logits[place] if allowed is None else only(self._text.logits[place], allowed)
+        return self._logits[place] if allowed is None else only(self._logits[place], allowed)
 
     def rows(self) -> list[Row]:
         """Returns the rows of the next pass; [] only when the completion is done."""
@@ -343,87 +337,68 @@ class Completion:
                     self.best = -max(known)[1]
                 if self._after.silent and not self.seen:
                     self.drafts = [row for row in self.drafts if row.id in self._page.kept]
-            if chances := self._text.chances:
-                self.drafts = [replace(row, chances=chances.get(row.ids, ())) for row in self.drafts]
+            if self._chances:
+                self.drafts = [replace(row, chances=self._chances.get(row.ids, ())) for row in self.drafts]
             self._session.shown = [*((self._page.before, row) for row in self.drafts), *self._page.earlier][:REMEMBERED]
         if not rows:
             self.close()
 
+    def _drafted(
+        self, options: Options, mode: Mode, kept: list[Kept], verify: int, chances: TokenChances | None
+    ) -> Generator[tuple[list[Row], Drafts | None], list[Tensor], None]:
+        """One request: yields the rows of each pass with the drafts so far, and receives the logits. No rows mean the
+        end."""
+        session, healing = self._session, self._healing
+        healer, sequence = session.autocomplete.healer, session.sequence
+        branch: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
+        drafting: Drafting | None = None
+        try:
+            # 1. The text before the half-typed word.
+            if mode.speculation is not None and mode.speculation.by.drafter.layers:
+                sequence.reveal()
+            logits = session.word_logits.logits if session.word_logits.match(healing, sequence) else []
+            known = None if logits else sequence.resume(healing.prefix_ids)
+            self.reused = sequence.length
+            if known is None and not logits:
+                rest = healing.prefix_ids[sequence.length :]
+                (known,) = yield [Row(sequence, rest)], None
+                self.fed += len(rest)
 
-@dataclass
-class _Text:
-    """The results of the passes over the text: the number of tokens reused and fed, and the logits (V,) at each place
-    where drafts may begin."""
+            # 2. The half-typed word, if drafts may begin at a token boundary inside it.
+            if known is not None:
+                logits = [known]
+                if not healer.certain(healing, known, options.interpolation()):
+                    (inside,) = yield [Row(sequence, list(healing.word_ids), every=True)], None
+                    self.fed += len(healing.word_ids)
+                    logits += [*inside]
+            if len(logits) > 1:
+                session.word_logits = WordLogits(healing.prefix_ids, healing.word_ids, logits)
+                branch = sequence.fork()
+            self._logits = logits
 
-    reused: int = 0
-    fed: int = 0
-    logits: list[Tensor] = field(default_factory=list)
-    chances: dict[tuple[int, ...], tuple[Chance, ...]] = field(default_factory=dict)  # by the tokens of a draft
+            # 3. The drafts.
+            places = healer.places(healing)
+            held = branch or sequence
+            drafting = start(held, healing.prefix_ids, options, mode, places, kept, verify, session.known)(logits)
+            if chances is None and self._after is None:
+                yield from drafting
+                return
 
-
-def _steps(
-    session: Session,
-    healing: Healing,
-    options: Options,
-    mode: Mode,
-    kept: list[Kept],
-    verify: int,
-    text: _Text,
-    chances: TokenChances | None,
-    compare: TextAfter | None,
-) -> Generator[tuple[list[Row], Drafts | None], list[Tensor], None]:
-    """One request: yields the rows of each pass with the drafts so far, and receives the logits. No rows mean the end.
-    Fills in `text`."""
-    healer, sequence = session.autocomplete.healer, session.sequence
-    branch: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
-    drafting: Drafting | None = None
-    try:
-        # 1. The text before the half-typed word.
-        if mode.speculation is not None and mode.speculation.by.drafter.layers:
-            sequence.reveal()
-        logits = session.word_logits.logits if session.word_logits.match(healing, sequence) else []
-        known = None if logits else sequence.resume(healing.prefix_ids)
-        text.reused = sequence.length
-        if known is None and not logits:
-            rest = healing.prefix_ids[sequence.length :]
-            (known,) = yield [Row(sequence, rest)], None
-            text.fed += len(rest)
-
-        # 2. The half-typed word, if drafts may begin at a token boundary inside it.
-        if known is not None:
-            logits = [known]
-            if not healer.certain(healing, known, options.interpolation()):
-                (inside,) = yield [Row(sequence, list(healing.word_ids), every=True)], None
-                text.fed += len(healing.word_ids)
-                logits += [*inside]
-        if len(logits) > 1:
-            session.word_logits = WordLogits(healing.prefix_ids, healing.word_ids, logits)
-            branch = sequence.fork()
-        text.logits = logits
-
-        # 3. The drafts.
-        places = healer.places(healing)
-        held = branch or sequence
-        drafting = start(held, healing.prefix_ids, options, mode, places, kept, verify, session.known)(logits)
-        if chances is None and compare is None:
-            yield from drafting
-            return
-
-        # 4. Over the complete drafts, one pass for the probability of the text after the caret, and one for the
-        # probabilities of the drafts' own tokens.
-        began = time.perf_counter()
-        drafts = yield from finished(drafting)
-        if compare is not None:
-            yield from compare(drafts, held, logits[0], time.perf_counter() - began)
-        if chances is not None:
-            text.chances = yield from chances(drafts, held, logits)
-        yield [], drafts
-    finally:
-        if drafting is not None:
-            drafting.close()
-        if branch is not None:
-            branch.close()
-        sequence.settle()
+            # 4. Over the complete drafts, one pass for the probability of the text after the caret, and one for the
+            # probabilities of the drafts' own tokens.
+            began = time.perf_counter()
+            drafts = yield from finished(drafting)
+            if self._after is not None:
+                yield from self._after(drafts, held, logits[0], time.perf_counter() - began)
+            if chances is not None:
+                self._chances = yield from chances(drafts, held, logits)
+            yield [], drafts
+        finally:
+            if drafting is not None:
+                drafting.close()
+            if branch is not None:
+                branch.close()
+            sequence.settle()
 
 
 def load_autocomplete(

@@ -12,7 +12,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
-from core.drafting.figures import Figures
+from core.drafting.drafts import Figures
 from core.present import Origin, TextDraft
 from core.samplers import Geometry
 from core.samplers.catalog import sampler

@@ -577,7 +577,7 @@ class Perfect(Drafter):
 
     name, has_distribution = "perfect", True
 
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
         tree, ids = TokenTree(likelihood=[]), list(moment.ids)
         assert tree.likelihood is not None
         for level in range(2):
@@ -622,7 +622,7 @@ def test_the_pruned_share_does_not_count_what_the_size_of_the_tree_left_out() ->
     class Four(Drafter):
         name = "four"
 
-        def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+        def draft(self, moment: Moment, depth: int) -> TokenTree:
             return tree
 
     made = generate(MODEL, Four(), [0, 1, 2], "arc", length=30, tree_size=1, tolerance="none", lam=0.0)
@@ -650,21 +650,22 @@ def test_a_curve_is_a_straight_line_between_its_points() -> None:
             CostCurve(sizes, ms)  # type: ignore[arg-type]
 
 
-def test_a_curve_is_measured_once_and_then_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_curve_is_measured_once_and_then_remembered(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = own_folders / "cache" / "polydraft" / "costs.json"
     fed = MODEL.tokens_fed
-    first = cost_curve(MODEL, tmp_path)
+    first = cost_curve(MODEL)
     assert MODEL.tokens_fed > fed
     fed = MODEL.tokens_fed
-    assert cost_curve(MODEL, tmp_path)(16) == pytest.approx(first(16), abs=1e-3)
+    assert cost_curve(MODEL)(16) == pytest.approx(first(16), abs=1e-3)
     assert MODEL.tokens_fed == fed
     with monkeypatch.context() as other:
         other.setattr(MODEL, "arithmetic", "weights kept in another way")
-        assert known_curve(MODEL, tmp_path) is None
-    (tmp_path / "costs.json").write_text("{}")
-    cost_curve(MODEL, tmp_path)
+        assert known_curve(MODEL) is None
+    stored.write_text("{}")
+    cost_curve(MODEL)
     assert MODEL.tokens_fed > fed
-    (tmp_path / "costs.json").write_text("damaged")
-    cost_curve(MODEL, tmp_path)
+    stored.write_text("damaged")
+    cost_curve(MODEL)
     assert all(a <= b for a, b in zip(first.ms, first.ms[1:], strict=False))
 
 

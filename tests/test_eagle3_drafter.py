@@ -181,12 +181,11 @@ def test_the_tree_is_what_the_head_says(model: LanguageModel, monkeypatch: pytes
     assert isinstance(drafter._trees, CpuTrees)
     assert isinstance(drafter._trees._head, made)
     sequence = model.open()
-    chance = np.random.default_rng(0)
     for text in (PREFIX, [*PREFIX, 70, 71, 72], [*PREFIX, 70, 71, 72, 80], [*PREFIX, 70, 90], [90, 91]):
         sequence.sync(text[:-1])
         features = sequence.features
         assert features is not None
-        tree = drafter.draft(Moment(text, features), 6, chance)
+        tree = drafter.draft(Moment(text, features), 6)
         assert 0 < len(tree) <= 9
         assert max(tree.depths) <= 3
         products = tree.products()
@@ -209,8 +208,7 @@ def test_a_tree_tells_the_heads_own_distributions_without_the_dice(
     sequence.feed(PREFIX[:-1])
     assert sequence.features is not None
     told, silent = (
-        drafter.draft(Moment(PREFIX, sequence.features, dice, temperature, whole), 3, np.random.default_rng(0))
-        for whole in (True, False)
+        drafter.draft(Moment(PREFIX, sequence.features, dice, temperature, whole), 3) for whole in (True, False)
     )
     assert (told.ids, told.parents) == (silent.ids, silent.parents)
     assert told.confidence == pytest.approx(silent.confidence, rel=1e-4)
@@ -233,8 +231,7 @@ def test_what_is_proposed_is_the_likeliest_of_what_was_looked_at(model: Language
     head = head_for(model)
     small, large = (Eagle3Drafter(head, model, beam=4, depth=3, most=most) for most in (6, 36))
     sequence.feed(PREFIX[:-1])
-    chance = np.random.default_rng(0)
-    few, many = (d.draft(Moment(PREFIX, sequence.features), 3, chance) for d in (small, large))
+    few, many = (d.draft(Moment(PREFIX, sequence.features), 3) for d in (small, large))
     assert (len(few), len(many)) == (6, 36)
     best = np.sort(many.products())[::-1]
     assert np.allclose(np.sort(few.products())[::-1], best[:6], rtol=1e-5)
@@ -304,7 +301,7 @@ def test_one_pass_of_the_head_for_each_level_serves_all_texts(model: LanguageMod
             sequence.feed(text[:-1])
             moments.append(Moment(list(text), sequence.features, Dice(3, len(moments))))
         counted.passes.clear()
-        drafter.draft_all(moments, depths, [np.random.default_rng(0)] * len(texts))
+        drafter.draft_all(moments, depths)
         return list(counted.passes)
 
     assert draft([4, 4, 4]) == [len(PREFIX) - 1 + 3, 9, 9, 9]
@@ -346,11 +343,10 @@ def test_trees_drafted_together_are_those_of_each_text_alone(
             assert sequence.features is not None
             moments.append(Moment(text, sequence.features.clone(), Dice(1, n) if dice else None, heat, whole))
             sequence.close()
-        chances = [np.random.default_rng(0) for _ in texts]
-        together = drafter.draft_all(moments, depths, chances)
-        for tree, moment, depth, chance in zip(together, moments, depths, chances, strict=True):
+        together = drafter.draft_all(moments, depths)
+        for tree, moment, depth in zip(together, moments, depths, strict=True):
             single = Eagle3Drafter(head, target, beam=4, depth=5, most=12)
-            alone = single.draft(moment, depth, chance)
+            alone = single.draft(moment, depth)
             single.close()
             assert (tree.ids, tree.parents) == (alone.ids, alone.parents)
             assert tree.confidence == pytest.approx(alone.confidence, rel=1e-3)
@@ -367,13 +363,13 @@ def test_trees_drafted_together_are_those_of_each_text_alone(
 def test_texts_that_are_equal_may_be_drafted_for_in_one_call(model: LanguageModel, width: int | None) -> None:
     """The head reads the text once; only the dice differ."""
     head = head_for(model, width=width)
-    drafter, chances = Eagle3Drafter(head, model, beam=3, depth=3), [np.random.default_rng(0)] * 4
+    drafter = Eagle3Drafter(head, model, beam=3, depth=3)
     sequence = model.open()
     for text in (PREFIX, [*PREFIX, 7], [*PREFIX, 7]):
         sequence.sync(text[:-1])
         moments = [Moment(text, sequence.features, Dice(n)) for n in range(4)]
-        together = drafter.draft_all(moments, [3] * 4, chances)
-        alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3, chances[0]) for moment in moments]
+        together = drafter.draft_all(moments, [3] * 4)
+        alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3) for moment in moments]
         assert [(tree.ids, tree.parents) for tree in together] == [(tree.ids, tree.parents) for tree in alone]
 
 
@@ -384,9 +380,8 @@ def test_texts_that_are_sampled_differently_may_be_drafted_for_in_one_call(model
     sequence.feed(PREFIX[:-1])
     ways: list[tuple[Dice | None, float]] = [(Dice(1), 1.0), (None, 1.0), (Dice(1), 0.5), (Dice(2), 1.0)]
     moments = [Moment(PREFIX, sequence.features, dice, heat) for dice, heat in ways]
-    chances = [np.random.default_rng(0)] * 4
-    together = drafter.draft_all(moments, [3] * 4, chances)
-    alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3, chances[0]) for moment in moments]
+    together = drafter.draft_all(moments, [3] * 4)
+    alone = [Eagle3Drafter(head, model, beam=3, depth=3).draft(moment, 3) for moment in moments]
     assert [(tree.ids, tree.parents) for tree in together] == [(tree.ids, tree.parents) for tree in alone]
 
 
@@ -410,7 +405,6 @@ def test_the_trees_are_those_of_the_other_engine(
     head = head_for(plain_layers, key_heads=key_heads)
     targets = (plain_layers, behind_a_static_cache(plain_layers))
     drafters = [Eagle3Drafter(head, each, beam=beam, depth=depth, most=most) for each in targets]
-    chance = np.random.default_rng(0)
     token = st.integers(0, VOCAB - 1)
     held: list[list[Sequence]] = [[each.open() for each in targets]]
     for _ in range(data.draw(st.integers(2, 6), label="steps")):
@@ -438,7 +432,7 @@ def test_the_trees_are_those_of_the_other_engine(
                 each.feed(ids)
             text = [*each.inputs, last]
             moment = Moment(text, each.features, dice, heat, whole)  # pyright: ignore[reportArgumentType]
-            trees.append(drafter.draft(moment, levels, chance))
+            trees.append(drafter.draft(moment, levels))
         assert len(trees[0]) and (trees[0].ids, trees[0].parents) == (trees[1].ids, trees[1].parents)
         assert trees[1].confidence == pytest.approx(trees[0].confidence, rel=1e-3)
         if whole:
@@ -497,7 +491,7 @@ def test_a_text_that_is_longer_than_the_targets_is_refused(plain_layers: Languag
     drafter = Eagle3Drafter(head_for(plain_layers), target)
     moment = Moment([1] * 66, torch.zeros(65, 3 * plain_layers.dim))
     with pytest.raises(ContextFull, match="66 tokens given; the head has room for 65"):
-        drafter.draft(moment, 3, np.random.default_rng(0))
+        drafter.draft(moment, 3)
 
 
 class NothingOfTheHost(TorchDispatchMode):
@@ -543,11 +537,11 @@ def test_captured_trees_and_their_verification_are_what_the_same_functions_give_
     drafter = Eagle3Drafter(head_for(target), target)
     sequence = target.open()
     sequence.feed(PREFIX[:-1])
-    text, chance = list(PREFIX), np.random.default_rng(0)
+    text = list(PREFIX)
     for _ in range(4):  # the first captures, the others are replays
         features = sequence.features
         assert features is not None and features.device.type == "cuda"
-        tree = drafter.draft(Moment(text, features, distributions=len(text) % 4 < 2), 4, chance)
+        tree = drafter.draft(Moment(text, features, distributions=len(text) % 4 < 2), 4)
         compare(drafter._trees._graphs.made.values())  # type: ignore[union-attr]
         ids, parents = tree.under(text[-1])
         target.forward([Row(sequence, ids, parents=parents)])

@@ -137,7 +137,7 @@ def test_branches_are_the_models_probabilities(seed, forks, k):
     for i, ids in enumerate(last.ids):
         others = [other for j, other in enumerate(last.ids) if j != i]
         shared = max((_common(ids, other) for other in others), default=0)
-        assert last.branches[i] == pytest.approx(exact(model, prefix, ids[: shared + 1]), rel=1e-4)
+        assert last.drafts[i].branch == pytest.approx(exact(model, prefix, ids[: shared + 1]), rel=1e-4)
     assert len({tuple(ids) for ids in last.ids}) == len(stems)
 
 

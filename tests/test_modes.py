@@ -151,7 +151,7 @@ def test_an_ended_beam_stays_with_its_score(llama_model, prefix):
     free = last(llama_model, prefix, "beam", k=3, length=5)
     stop = free.ids[0][1]
     found = last(llama_model, prefix, "beam", k=3, length=5, stop_ids=frozenset({stop}))
-    assert any(ended and ids[-1] == stop for ids, ended in zip(found.ids, found.ended, strict=True))
+    assert any(draft.ended and draft.ids[-1] == stop for draft in found.drafts)
     assert all(stop not in ids[:-1] for ids in found.ids)
 
 

@@ -26,7 +26,7 @@ print(json.dumps({"ok": True, "reason": "", "seconds_per_step": 0.011}))
 @pytest.fixture
 def child(monkeypatch: pytest.MonkeyPatch) -> Any:
     """child(code) makes the probe run that Python code and no model; returns the list of runs."""
-    monkeypatch.setattr(probe, "_versions", lambda backend: dict.fromkeys(probe.PACKAGES[backend], "1.0"))
+    monkeypatch.setattr(probe, "_missing", lambda backend: "")
 
     def set_child(code: str) -> list[str]:
         runs: list[str] = []
@@ -87,7 +87,7 @@ def test_silent_child_is_no_success(child: Any) -> None:
 
 def test_missing_package_is_reported_without_a_child(child: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = child(WORKS)
-    monkeypatch.setattr(probe, "_versions", lambda backend: {"python": "3.11.0"})
+    monkeypatch.setattr(probe, "_missing", lambda backend: "llama-cpp-python")
     result = probe.probe("llama.cpp", "model.gguf")
     assert (result.ok, result.reason, runs) == (False, "llama-cpp-python is not installed", [])
 
@@ -113,12 +113,12 @@ def test_good_result_is_remembered_until_the_file_changes(child: Any, gguf: Path
     runs = child(WORKS)
     cache = tmp_path / "cache"
     first = probe.probe_llama_cpp(gguf, cache)
-    assert (first.ok, first.cached, first.seconds_per_step) == (True, False, 0.011)
+    assert (first.ok, first.seconds_per_step) == (True, 0.011)
     second = probe.probe_llama_cpp(gguf, cache)
-    assert (second.ok, second.cached, second.seconds_per_step) == (True, True, 0.011)
+    assert second == first
     assert len(runs) == 1
     gguf.write_bytes(b"GGUF, another one")
-    assert not probe.probe_llama_cpp(gguf, cache).cached
+    assert probe.probe_llama_cpp(gguf, cache).ok
     assert len(runs) == 2
     assert [file.name for file in cache.iterdir()] == ["probe.json"]  # no temporary file stays behind
 
@@ -137,7 +137,7 @@ def test_corrupt_cache_is_ignored_and_rewritten(child: Any, gguf: Path, tmp_path
     (tmp_path / "probe.json").write_bytes(damaged)
     assert probe.probe_llama_cpp(gguf, tmp_path).ok
     assert list(json.loads((tmp_path / "probe.json").read_bytes()).values()) == [0.011]
-    assert probe.probe_llama_cpp(gguf, tmp_path).cached
+    assert probe.probe_llama_cpp(gguf, tmp_path).ok
     assert len(runs) == 1
 
 

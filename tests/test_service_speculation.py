@@ -122,12 +122,12 @@ def test_a_head_drafts_after_a_text_that_was_fed_before_it_was_chosen(
     followed: list[int] = []
     draft_all = eagle3.Eagle3Drafter.draft_all
 
-    def noted(self: Any, moments: list[Moment], depths: Any, chances: Any) -> Any:
+    def noted(self: Any, moments: list[Moment], depths: Any) -> Any:
         for moment in moments:
             assert moment.features is not None
             assert len(moment.features) == len(moment.ids) - 1
         followed.append(len(moments))
-        return draft_all(self, moments, depths, chances)
+        return draft_all(self, moments, depths)
 
     monkeypatch.setattr(eagle3.Eagle3Drafter, "draft_all", noted)
     events = told(service, 2, asked({"mode": "lossless", "drafter": "eagle3"}, tree_size=8), before)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 
-import numpy as np
 import pytest
 
 from core.controls import MODES
@@ -36,7 +35,7 @@ class Guess(Drafter):
     def __init__(self, model: TableModel, worth: float = 1.0) -> None:
         self.model, self.worth, self.seen = model, worth, 0
 
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
         self.seen += 1
         ids, paths = list(moment.ids), []
         for _ in range(min(depth, 3)):
@@ -101,7 +100,7 @@ def test_the_drafts_are_the_same_in_fewer_passes(seed, name, size):
         assert fewer < passes  # the drafter is always right
     figures = fast[-1].figures
     assert (figures.accept_length >= 1) == (fewer > 0)
-    for ids, how in zip(fast[-1].ids, fast[-1].how, strict=True):
+    for ids, how in ((draft.ids, draft.how) for draft in fast[-1].drafts):
         assert len(ids) == len(how)
         assert how[0][0] == "plain"
         assert {came for came, _ in how} <= {"plain", "accepted", "corrected", "bonus"}
@@ -182,7 +181,7 @@ def test_other_modes_have_no_speculation(name):
 def test_a_draft_is_finished_only_where_it_met_a_stop_token(name):
     for seed in range(6):
         steps, _ = drafts(TableModel(seed=seed), speculating(TableModel(seed=seed), name, tree_size=4)[0])
-        for ids, ended in zip(steps[-1].ids, steps[-1].ended, strict=True):
+        for ids, ended in ((draft.ids, draft.ended) for draft in steps[-1].drafts):
             assert ended == (ids[-1] in STOP)
 
 
@@ -206,9 +205,9 @@ def test_the_drafter_is_called_once_for_all_drafts_of_a_pass():
     asked: list[int] = []
 
     class Together(Guess):
-        def draft_all(self, moments, depths, chances):
+        def draft_all(self, moments, depths):
             asked.append(len({id(moment.ids) for moment in moments}))
-            return super().draft_all(moments, depths, chances)
+            return super().draft_all(moments, depths)
 
     by.drafter = Together(model)
     steps, passes = drafts(model, mode)
@@ -238,9 +237,9 @@ def test_what_speculation_saves_is_counted_against_plain_decoding_of_all_texts(m
     model, memory = TableModel(seed=2), Memory()
 
     class ForTheFirst(Guess):
-        def draft(self, moment, depth, chance):
+        def draft(self, moment, depth):
             first = proposing and moment.ids[len(PREFIX)] == 0
-            return super().draft(moment, depth, chance) if first else TokenTree()
+            return super().draft(moment, depth) if first else TokenTree()
 
     texts = three_texts(model)
     running = cycles(texts, SpeculationOptions(stop_ids=stop), ForTheFirst(model), lambda n: 1.0, memory)
@@ -268,10 +267,10 @@ def test_the_time_of_drafting_is_divided_among_the_texts(monkeypatch):
     class Slow(Guess):
         calls = 0
 
-        def draft_all(self, moments, depths, chances):
+        def draft_all(self, moments, depths):
             nonlocal now
             now, self.calls = now + 0.006, self.calls + 1
-            return super().draft_all(moments, depths, chances)
+            return super().draft_all(moments, depths)
 
     model = TableModel(seed=2)
     drafter, texts = Slow(model), three_texts(model)

@@ -23,7 +23,6 @@ from core.models.base import Row, path_to
 from core.samplers import Chain, MinP, Mirostat, Temperature, TopNSigma, TopW
 from core.samplers.greedy import Greedy
 from core.speculative import Memory, ModelDrafter, NgramDrafter, SuperposedDrafter, TargetSampling, TokenTree, generate
-from core.speculative import acceptance as rules
 from core.speculative.cost import CostCurve
 from core.speculative.drafters import Drafter, Moment
 from tests.table_model import TableModel, chain
@@ -42,7 +41,7 @@ class Scripted(Drafter):
     def __init__(self, propose: Callable[[list[int], int], TokenTree]) -> None:
         self.propose, self.calls = propose, 0
 
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
         self.calls += 1
         return self.propose(moment.ids, depth)
 
@@ -123,19 +122,18 @@ EMBEDDINGS = torch.randn(6, 4, generator=torch.Generator().manual_seed(1))
 CASES = {
     "T=0.5, chain": (TargetSampling(0.5), "model"),
     "T=1.5, n-gram": (TargetSampling(1.5), "n-gram"),
-    "Top-W": (TargetSampling(1.0, Remembered(TopW(EMBEDDINGS))), "wide"),
-    "top-nσ": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "wide"),
+    "Top-W": (TargetSampling(1.0, Remembered(TopW(EMBEDDINGS))), "model"),
+    "top-nσ": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "model"),
     "T=1, dice": (TargetSampling(1.0), "knowing"),
     "top-nσ, dice": (TargetSampling(1.5, Remembered(TopNSigma(1.0))), "knowing"),
-    "min-p": (TargetSampling(1.2, Remembered(MinP(0.2))), "wide"),
+    "min-p": (TargetSampling(1.2, Remembered(MinP(0.2))), "model"),
 }
 
 
 def drafters(choice: TargetSampling) -> dict[str, Callable[[], Drafter]]:
     other = TableModel(seed=1)  # another table: proposals are often wrong
     return {
-        "model": lambda: ModelDrafter(other, MODEL, choice),
-        "wide": lambda: ModelDrafter(other, MODEL, choice, width=3),
+        "model": lambda: ModelDrafter(other, MODEL),
         "n-gram": NgramDrafter,
         "knowing": lambda: Knowing(other, choice),
     }
@@ -150,7 +148,7 @@ class Knowing(Drafter):
         self.model, self.choice = model, choice
         self.known: dict[tuple[int, ...], np.ndarray] = {}  # by the last two tokens, on which alone they depend
 
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
         assert moment.dice is not None
         ids = list(moment.ids)
         for _ in range(depth):
@@ -193,10 +191,10 @@ def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
     for knows in (True, False):
 
         class Some(Knowing):
-            def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+            def draft(self, moment: Moment, depth: int) -> TokenTree:
                 assert moment.dice is not None
                 dice = moment.dice if knows else Dice(moment.dice.seed + 1000)  # noqa: B023 - called within the loop
-                return super().draft(replace(moment, dice=dice), depth, chance)
+                return super().draft(replace(moment, dice=dice), depth)
 
         made = [
             generate(MODEL, Some(close, TargetSampling(1.0)), PREFIX, seed=s, tree_size=3, length=60) for s in range(20)
@@ -207,60 +205,21 @@ def test_proposals_that_know_the_dice_are_accepted_more_often() -> None:
 
 def test_choosing_the_tree_size_does_not_bend_the_distribution() -> None:
     choice = TargetSampling(1.0)
-    seen = transitions(drafters(choice)["wide"], choice, curve=CostCurve((1, 32), (10.0, 60.0)))
+    seen = transitions(drafters(choice)["model"], choice, curve=CostCurve((1, 32), (10.0, 60.0)))
     assert departure(seen, choice) < 4
 
 
 def test_the_same_test_catches_a_bias_of_five_percent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One position in twenty takes the first proposal without asking the target."""
+    """One position in twenty takes the least probable token."""
+    draw, chance = Dice.draw, np.random.default_rng(0)
 
-    def biased(p, q, proposed, chance):
-        if chance.random() < 0.05:
-            return 0, proposed[0]
-        return rules.recursive_rejection(p, q, proposed, chance)
+    def biased(dice: Dice, p: np.ndarray, place: int) -> int:
+        return int(p.argmin()) if chance.random() < 0.05 else draw(dice, p, place)
 
-    monkeypatch.setattr(sys.modules["core.speculative.generate"], "recursive_rejection", biased)
+    monkeypatch.setattr(Dice, "draw", biased)
     choice = TargetSampling(1.0)
-    seen = transitions(drafters(choice)["wide"], choice, tree_size=6)
+    seen = transitions(drafters(choice)["model"], choice, tree_size=6)
     assert departure(seen, choice) > 4
-
-
-def distributions(n: int = 5) -> st.SearchStrategy[np.ndarray]:
-    """Some with zeros, some equal."""
-    weights = st.lists(st.sampled_from([0.0, 0.1, 0.5, 1.0, 3.0]), min_size=n, max_size=n).filter(any)
-    return weights.map(lambda w: np.array(w) / sum(w))
-
-
-@settings(max_examples=60, deadline=None)
-@given(distributions(), distributions(), st.integers(1, 4))
-def test_recursive_rejection_is_exactly_lossless(p: np.ndarray, q: np.ndarray, width: int) -> None:
-    """Not sampled but added up, over every order in which proposals can be drawn and every outcome."""
-    found = np.zeros(len(p))
-
-    def try_next(p_left: np.ndarray, q_left: np.ndarray, reach: float, proposals: int) -> None:
-        if proposals == 0 or q_left.sum() <= 1e-12:
-            found[:] += reach * p_left
-            return
-        for x in np.flatnonzero(q_left):
-            share = reach * q_left[x]
-            accept = min(1.0, p_left[x] / q_left[x])
-            found[x] += share * accept
-            rest = np.maximum(p_left - q_left, 0)
-            if accept < 1 and rest.sum() > 1e-12:
-                after = np.where(np.arange(len(q)) == x, 0, q_left)
-                try_next(rest / rest.sum(), after / max(after.sum(), 1e-300), share * (1 - accept), proposals - 1)
-
-    try_next(p, q, 1.0, width)
-    assert np.allclose(found, p)  # the scheme
-    # And the function follows the scheme: its frequencies are its probabilities.
-    chance = np.random.default_rng(0)
-    runs = 400
-    seen = np.zeros(len(p))
-    for _ in range(runs):
-        _, token = rules.recursive_rejection(p, q, rules.draw_several(q, width, chance), chance)
-        seen[token] += 1
-    assert not seen[p == 0].any()
-    assert np.abs(seen / runs - p).max() < 5 * 0.5 / runs**0.5
 
 
 # --- the loop
@@ -446,9 +405,9 @@ def test_a_temperature_inside_the_rule_is_told_to_the_drafter(options: dict, hea
     told = []
 
     class Listening(NgramDrafter):
-        def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+        def draft(self, moment: Moment, depth: int) -> TokenTree:
             told.append((moment.temperature, moment.dice is not None))
-            return super().draft(moment, depth, chance)
+            return super().draft(moment, depth)
 
     list(generate(MODEL, Listening(), PREFIX, length=12, tree_size=3, **options))
     assert set(told) == {(heat, rolls)}
@@ -486,11 +445,11 @@ def test_values_out_of_range_are_named(wrong: dict, said: str) -> None:
 
 def test_prompt_look_up_finds_what_followed_before() -> None:
     text = [5, 1, 2, 3, 4, 0, 5, 1, 2, 3]
-    tree = NgramDrafter().draft(Moment(text), 3, np.random.default_rng(0))
+    tree = NgramDrafter().draft(Moment(text), 3)
     assert [tree.ids[p] for p in path_to(tree.depths.index(2), tree.parents)] == [4, 0, 5]
     other = NgramDrafter()
-    other.draft(Moment([9, 9, 9]), 3, np.random.default_rng(0))
-    again = other.draft(Moment(text), 3, np.random.default_rng(0))
+    other.draft(Moment([9, 9, 9]), 3)
+    again = other.draft(Moment(text), 3)
     assert again.ids == tree.ids  # another text is another text
 
 
@@ -503,7 +462,7 @@ class Follows:
 
 def test_a_store_goes_on_where_the_text_knows_nothing() -> None:
     drafter = NgramDrafter([Follows()], most=8)  # type: ignore[list-item]
-    tree = drafter.draft(Moment([3, 0, 4]), 4, np.random.default_rng(0))
+    tree = drafter.draft(Moment([3, 0, 4]), 4)
     assert len(tree) == 8
     first = [place for place, parent in enumerate(tree.parents) if parent == -1]
     assert [tree.ids[place] for place in first] == [5, 0]
@@ -516,7 +475,7 @@ def test_a_draft_model_must_share_the_tokenizer() -> None:
 
 def test_a_draft_model_follows_the_text_without_feeding_it_again() -> None:
     small = TableModel(seed=1)
-    drafter = ModelDrafter(small, MODEL, TargetSampling(1.0))
+    drafter = ModelDrafter(small, MODEL)
     made = generate(MODEL, drafter, PREFIX, length=40, tree_size=3)
     list(made)
     s = made.statistics
@@ -525,7 +484,7 @@ def test_a_draft_model_follows_the_text_without_feeding_it_again() -> None:
 
 def test_superposed_drafts_are_a_tree_of_k_beginnings() -> None:
     drafter = SuperposedDrafter(MODEL, k=3)
-    tree = drafter.draft(Moment(PREFIX), 4, np.random.default_rng(0))
+    tree = drafter.draft(Moment(PREFIX), 4)
     assert len(tree.children()[-1]) == 3
     made = generate(MODEL, drafter, PREFIX, temperature=0, length=12, tree_size=12, depth=3)
     assert [t.id for t in made] == plain(MODEL, TargetSampling(0), 12)

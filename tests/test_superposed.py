@@ -43,7 +43,7 @@ def test_every_step_yields_k_drafts_one_token_longer(llama_model, prefix):
         for n, drafts in enumerate(superpose(llama_model, prefix, 4, 6, distinct=distinct, forks=0), start=1):
             assert drafts.step == n
             assert len(drafts.ids) <= 4
-            assert all(len(ids) == n or ended for ids, ended in zip(drafts.ids, drafts.ended, strict=True))
+            assert all(len(draft.ids) == n or draft.ended for draft in drafts.drafts)
             assert drafts.logprobs == sorted(drafts.logprobs, reverse=True)
         assert drafts.done
 
@@ -118,8 +118,8 @@ def test_a_stop_token_ends_a_lineage_and_the_others_go_on(llama_model, prefix):
     *_, free = superpose(llama_model, prefix, 3, 6, forks=0, stop_ids=frozenset())
     stop = free.ids[0][2]
     *_, last = superpose(llama_model, prefix, 3, 6, forks=0, stop_ids=frozenset({stop}))
-    assert any(ended and ids[-1] == stop for ids, ended in zip(last.ids, last.ended, strict=True))
-    assert all(ids.count(stop) == (1 if ended else 0) for ids, ended in zip(last.ids, last.ended, strict=True))
+    assert any(draft.ended and draft.ids[-1] == stop for draft in last.drafts)
+    assert all(draft.ids.count(stop) == (1 if draft.ended else 0) for draft in last.drafts)
 
 
 def test_first_ids_are_the_only_beginnings(llama_model, prefix):

@@ -203,10 +203,9 @@ def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[
 
 def _trees(drafter: Eagle3Drafter, text: list[int], features: Tensor) -> None:
     """Grows CALLS trees, each after a text that differs from the previous one in its last three positions."""
-    chance = np.random.default_rng(0)
     for call in range(CALLS):
         other = [*text[:-3], *(text[call % 2 : call % 2 + 3])]
-        drafter.draft(Moment(other, features), drafter.depth, chance)
+        drafter.draft(Moment(other, features), drafter.depth)
 
 
 def _random_head(model: TorchModel) -> Eagle3Head:

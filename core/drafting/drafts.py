@@ -8,7 +8,6 @@ from typing import Literal, TypedDict
 
 import numpy as np
 
-from core.drafting.figures import Figures
 from core.errors import InputError
 from core.models.base import LanguageModel
 from core.models.base import Sequence as Cached
@@ -269,6 +268,21 @@ def best_of(drafts: Sequence[Draft], k: int) -> list[Draft]:
 
 
 @dataclass(frozen=True)
+class Figures:
+    """Statistics of speculation so far, which the page shows beside the drafts.
+
+    Attributes:
+        accept_length: τ, tokens of a draft per pass over it; 0 before the first pass.
+        speedup: the time that the same tokens take one by one, by the machine's cost curve, over the time taken.
+        notice: a sentence, if speculation was switched off, or the drafter does not fit the model as it is now.
+    """
+
+    accept_length: float
+    speedup: float
+    notice: str | None
+
+
+@dataclass(frozen=True)
 class Drafts:
     """The drafts after one step.
 
@@ -316,21 +330,9 @@ class Drafts:
         return [draft.beginning for draft in self.drafts]
 
     @property
-    def branches(self) -> list[float]:
-        return [draft.branch for draft in self.drafts]
-
-    @property
     def lineages(self) -> list[int]:
         return [draft.row for draft in self.drafts]
 
     @property
     def exact(self) -> list[int]:
         return [draft.exact for draft in self.drafts]
-
-    @property
-    def ended(self) -> list[bool]:
-        return [draft.ended for draft in self.drafts]
-
-    @property
-    def how(self) -> list[list[tuple[str, float | None]]]:
-        return [draft.how for draft in self.drafts]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -20,10 +20,9 @@ from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
 from core.dice import Dice
 from core.drafting.beginnings import beginnings
 from core.drafting.candidates import Candidates, cropped
-from core.drafting.drafts import Draft, Drafts, Options, best_of, still_alive
+from core.drafting.drafts import Draft, Drafts, Figures, Options, best_of, still_alive
 from core.drafting.driver import Drafting
 from core.drafting.feeding import own_row
-from core.drafting.figures import Figures
 from core.drafting.places import Places
 from core.drafting.sampled import first_draws
 from core.models.base import Sequence
@@ -35,6 +34,7 @@ from core.speculative.options import SpeculationOptions
 from core.speculative.target import TargetSampling
 
 
+@dataclass
 class Speculator:
     """A drafter and the estimates of its acceptance and cost; one object serves many requests.
 
@@ -42,13 +42,15 @@ class Speculator:
         drafter: proposes the tokens.
         curve: ms of a pass over n tokens.
         caution: why it may propose worse here than elsewhere, or None.
+        memory: the estimates.
         notice: why speculation was switched off, once it was.
     """
 
-    def __init__(self, drafter: Drafter, curve: Callable[[int], float], caution: str | None = None) -> None:
-        self.drafter, self.curve, self.caution = drafter, curve, caution
-        self.memory = Memory()
-        self.notice: str | None = None
+    drafter: Drafter
+    curve: Callable[[int], float]
+    caution: str | None = None
+    memory: Memory = field(default_factory=Memory)
+    notice: str | None = None
 
 
 @dataclass(frozen=True)

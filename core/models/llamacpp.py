@@ -29,6 +29,7 @@ from core.models.base import LanguageModel, Row, Sequence, as_embeddings, depths
 from core.models.gguf_file import GGUFFile
 from core.models.memory import CACHE_SHARE, free_bytes
 from core.models.processor import cores
+from core.models.rows import wanted, wants_every
 from core.models.tokenizer import (
     BOUNDARY_NAMES,
     CONTROL,
@@ -242,7 +243,7 @@ class LlamaCppModel(LanguageModel):
             if mixed
             else [token for row in rows for token in row.inputs]
         )
-        wanted: list[list[Tensor]] = [[] for _ in rows]
+        logits: list[list[Tensor]] = [[] for _ in rows]
         for at in range(0, len(entries), BATCH):
             part = entries[at : at + BATCH]
             code = self._decode(rows, part, values[at : at + BATCH], mixed, places)
@@ -256,10 +257,10 @@ class LlamaCppModel(LanguageModel):
                 )
             for b, (r, i) in enumerate(part):
                 if _wants_logits(rows[r], i):
-                    wanted[r].append(self._logits(b))
+                    logits[r].append(self._logits(b))
         return [
-            torch.empty(0) if row.silent else torch.stack(w) if _wants_every(row) else w[0]
-            for row, w in zip(rows, wanted, strict=True)
+            torch.empty(0) if row.silent else torch.stack(found) if wants_every(row) else found[0]
+            for row, found in zip(rows, logits, strict=True)
         ]
 
     def _places(self, rows: list[Row]) -> list[list[tuple[int, list[int]]]]:
@@ -325,12 +326,8 @@ def _affordable(model: Any) -> int:
     return max(LEAST_CELLS, int(CACHE_SHARE * free_bytes(torch.device("cpu"))) // max(cell, 1))
 
 
-def _wants_every(row: Row) -> bool:
-    return row.every or row.parents is not None
-
-
 def _wants_logits(row: Row, position: int) -> bool:
-    return not row.silent and (_wants_every(row) or position == len(row.inputs) - 1)
+    return not row.silent and position in wanted(row)
 
 
 class LlamaCppSequence(Sequence):

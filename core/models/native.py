@@ -30,14 +30,9 @@ SOURCE = Path(__file__).with_name("native.cpp")
 OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 WIDEST = 256  # of a head
 
-
 NO_MEMORY = 1  # return value of `polydraft_forward`
-KINDS = (
-    torch.float32,
-    torch.bfloat16,
-    8,
-    4,
-)  # of weights, in the numbering of `native.cpp`: types, and bits of coded ones
+# Of weights, in the numbering of `native.cpp`: types, and the bits of coded ones.
+KINDS = (torch.float32, torch.bfloat16, 8, 4)
 
 
 class _LowRank(Structure):

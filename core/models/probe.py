@@ -19,7 +19,7 @@ import sys
 import time
 from argparse import ArgumentParser
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
@@ -54,15 +54,11 @@ class ProbeResult:
         ok: the backend loads this model and computes with it.
         reason: why not, as a clause about the backend ("it crashed with SIGSEGV while …"); "" when ok.
         seconds_per_step: median time of one token of one sequence; None unless ok.
-        versions: of python and of the backend's packages.
-        cached: read from the cache, not measured now.
     """
 
     ok: bool
     reason: str = ""
     seconds_per_step: float | None = None
-    versions: dict[str, str] = field(default_factory=dict)
-    cached: bool = False
 
 
 def probe_llama_cpp(model_path: Path, cache_dir: Path | None = None, timeout: float = 60.0) -> ProbeResult:
@@ -76,13 +72,13 @@ def probe_llama_cpp(model_path: Path, cache_dir: Path | None = None, timeout: fl
     try:
         key = _key(model_path)
     except metadata.PackageNotFoundError:
-        return ProbeResult(False, "llama-cpp-python is not installed", versions=_versions("llama.cpp"))
+        return ProbeResult(False, "llama-cpp-python is not installed")
     except OSError as error:
-        return ProbeResult(False, f"the model file cannot be read: {error}", versions=_versions("llama.cpp"))
+        return ProbeResult(False, f"the model file cannot be read: {error}")
     cache = (cache_dir or platformdirs.user_cache_path("polydraft")) / "probe.json"
     known = recall(cache).get(key)
     if isinstance(known, int | float) and known > 0:
-        return ProbeResult(True, "", float(known), _versions("llama.cpp"), cached=True)
+        return ProbeResult(True, "", float(known))
     result = probe("llama.cpp", str(model_path), timeout)
     if result.ok and result.seconds_per_step is not None:
         try:
@@ -94,10 +90,8 @@ def probe_llama_cpp(model_path: Path, cache_dir: Path | None = None, timeout: fl
 
 def probe(backend: Backend, model: str, timeout: float = 60.0) -> ProbeResult:
     """Runs the child for one backend and describes the result in one sentence; nothing is cached."""
-    versions = _versions(backend)
-    for package in PACKAGES[backend]:
-        if package not in versions:
-            return ProbeResult(False, f"{package} is not installed", versions=versions)
+    if missing := _missing(backend):
+        return ProbeResult(False, f"{missing} is not installed")
     # The child imports this very package, wherever it is started, and no other of the same name (-P).
     root = str(Path(__file__).parents[__name__.count(".")])
     path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -114,33 +108,30 @@ def probe(backend: Backend, model: str, timeout: float = 60.0) -> ProbeResult:
     except subprocess.TimeoutExpired as expired:
         output = expired.stdout or b""  # bytes, regardless of `text`
         stage = _stage(output if isinstance(output, str) else output.decode("utf-8", "replace"))
-        return ProbeResult(False, f"it did not answer within {timeout:g} s while {stage}", versions=versions)
+        return ProbeResult(False, f"it did not answer within {timeout:g} s while {stage}")
     except OSError as error:
-        return ProbeResult(False, f"it could not be started: {error}", versions=versions)
-    return _verdict(done, versions)
+        return ProbeResult(False, f"it could not be started: {error}")
+    return _verdict(done)
 
 
 def _command(backend: Backend, model: str) -> list[str]:
     return [sys.executable, "-P", "-m", __name__, "--backend", backend, model]
 
 
-def _verdict(done: subprocess.CompletedProcess[str], versions: dict[str, str]) -> ProbeResult:
+def _verdict(done: subprocess.CompletedProcess[str]) -> ProbeResult:
     if done.returncode < 0:
         try:
             name = signal.Signals(-done.returncode).name
         except ValueError:
             name = f"signal {-done.returncode}"
-        return ProbeResult(False, f"it crashed with {name} while {_stage(done.stdout)}", versions=versions)
+        return ProbeResult(False, f"it crashed with {name} while {_stage(done.stdout)}")
     messages = _messages(done.stdout)
     if done.returncode == 0 and messages and isinstance(messages[-1].get("ok"), bool):
         answer = messages[-1]
-        seconds = answer.get("seconds_per_step")
-        return ProbeResult(answer["ok"], str(answer.get("reason", "")), seconds, versions)
+        return ProbeResult(answer["ok"], str(answer.get("reason", "")), answer.get("seconds_per_step"))
     # The last line on stderr is the exception.
     last = (done.stderr.strip().splitlines() or ["no message"])[-1].strip()
-    return ProbeResult(
-        False, f"it ended with code {done.returncode} while {_stage(done.stdout)}: {last}", versions=versions
-    )
+    return ProbeResult(False, f"it ended with code {done.returncode} while {_stage(done.stdout)}: {last}")
 
 
 def _messages(output: str) -> list[dict[str, Any]]:
@@ -161,14 +152,14 @@ def _stage(output: str) -> str:
     return stages[-1] if stages else "starting"
 
 
-def _versions(backend: Backend) -> dict[str, str]:
-    versions = {"python": platform.python_version()}
+def _missing(backend: Backend) -> str:
+    """The first of the backend's packages that is not installed, or ""."""
     for package in PACKAGES[backend]:
         try:
-            versions[package] = metadata.version(package)
+            metadata.version(package)
         except metadata.PackageNotFoundError:
-            continue
-    return versions
+            return package
+    return ""
 
 
 # --- the cache ----------------------------------------------------------------------------------------------

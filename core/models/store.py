@@ -21,29 +21,8 @@ its columns together and the end behind them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, Protocol
-
 import torch
 from torch import Tensor
-
-if TYPE_CHECKING:
-    from transformers.cache_utils import Cache
-
-
-class Tenant(Protocol):
-    """A sequence and its place: columns `start` to `end` of line `line` in `store`, which is None before it has any."""
-
-    store: KeyValueStore | None
-    line: int
-    start: int
-
-    @property
-    def end(self) -> int: ...
-
-    @property
-    def length(self) -> int: ...
 
 
 class KeyValueStore:
@@ -78,14 +57,14 @@ class KeyValueStore:
             for heads, width in dict.fromkeys(planes)
         }
 
-    def take(self, line: int, end: int, sequence: Tenant) -> None:
-        """Copies a sequence so that it ends in column `end`; free columns before it become zeros."""
-        start = end - sequence.length
+    def take(self, line: int, end: int, source: KeyValueStore | None, at: int, columns: range) -> None:
+        """Copies a sequence, the `columns` of line `at` of `source`, so that it ends in column `end`. The free columns
+        before it become zeros."""
+        start = end - len(columns)
         for shape, block in self.blocks.items():
             block[:, line, :, :start].zero_()  # masked, but 0 · NaN would still be NaN
-            if sequence.store is not None:
-                held = sequence.store.blocks[shape][:, sequence.line, :, sequence.start : sequence.end]
-                block[:, line, :, start:end] = held
+            if source is not None:
+                block[:, line, :, start:end] = source.blocks[shape][:, at, :, columns.start : columns.stop]
 
     def gather(self, line: int, end: int, path: list[int]) -> None:
         """Moves columns `end` + p of a line, for each p of `path`, together, starting at `end`."""
@@ -104,43 +83,3 @@ class KeyValueStore:
         """A view (planes, heads, end - begin, width) of one line, if all planes are of one shape."""
         (block,) = self.blocks.values()
         return block[:, line, :, begin:end]
-
-
-@cache
-def transformers_appender() -> Callable[[KeyValueStore, int, int, int, int, int], Cache]:
-    """The class for transformers' layers, which accept only their `Cache`. Imports transformers."""
-    from transformers.cache_utils import Cache
-
-    class Appender(Cache):
-        """A store's interface for a module in one pass: columns `begin` to `end` as the past, n more to fill."""
-
-        def __init__(self, store: KeyValueStore, first: int, lines: int, begin: int, end: int, n: int) -> None:
-            super().__init__(layers=[])
-            self._store, self._first, self._lines = store, first, lines
-            self._begin, self._end, self._n = begin, end, n
-
-        @cached_property
-        def _all(self) -> list[Tensor]:
-            return self._store.window(self._first, self._lines, self._begin, self._end + self._n)
-
-        @cached_property
-        def _new(self) -> list[Tensor]:
-            return self._store.window(self._first, self._lines, self._end, self._end + self._n)
-
-        def update(
-            self, key_states: Tensor, value_states: Tensor, layer_idx: int, *args: Any, **kwargs: Any
-        ) -> tuple[Tensor, Tensor]:
-            """Appends keys and values (B, heads, n, width); returns all of them, with the past."""
-            keys, values = 2 * layer_idx, 2 * layer_idx + 1
-            self._new[keys].copy_(key_states)
-            self._new[values].copy_(value_states)
-            return self._all[keys], self._all[values]
-
-        def get_seq_length(self, layer_idx: int = 0) -> int:
-            return self._end - self._begin
-
-        def get_mask_sizes(self, query_length: int, layer_idx: int) -> tuple[int, int]:
-            # Layers with a sliding window also keep everything, so that they can be rewound; their mask hides the rest.
-            return self._end - self._begin + query_length, 0
-
-    return Appender

@@ -23,7 +23,7 @@ from core.models.memory import free_bytes, room_in_cache
 from core.models.module import DOES_NOT_RUN, Layers
 from core.models.native import Line
 from core.models.rows import PADDING, added_masks, trees, wanted, wants_every
-from core.models.store import KeyValueStore, transformers_appender
+from core.models.store import KeyValueStore
 from core.models.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -107,6 +107,8 @@ class TorchModel(LanguageModel):
 
     def _pass(self, rows: list[Row]) -> list[Tensor]:
         """Runs B rows as one batch of n inputs each; rows with fewer are padded on the right."""
+        from core.models.store_cache import StoreCache  # imports transformers
+
         layers = self.layers
         sequences = [row.sequence for row in rows if isinstance(row.sequence, TorchSequence)]
         sizes = [len(row.inputs) for row in rows]
@@ -128,11 +130,10 @@ class TorchModel(LanguageModel):
                 mask = held.long().to(layers.device)  # (B, columns)
             at = torch.tensor([sequence.length for sequence in sequences])[:, None] + depth
             places = sorted({i for row in rows for i in wanted(row)})
-            appender = transformers_appender()
             with torch.inference_mode():
                 after, features = layers(
                     self._batch(rows, n),
-                    appender(store, first, len(rows), begin, end, n),
+                    StoreCache(store, first, len(rows), begin, end, n),
                     1 if places == [n - 1] else torch.tensor(places, device=layers.device),
                     mask=mask,
                     # Padding may exceed the model's last learned position.
@@ -237,7 +238,7 @@ class TorchModel(LanguageModel):
         store = KeyValueStore(layers.planes, len(sequences), end + n + room, layers.dtype, layers.device)
         self._stores.add(store)
         for line, sequence in enumerate(sequences):
-            store.take(line, end, sequence)
+            store.take(line, end, sequence.store, sequence.line, range(sequence.start, sequence.end))
         return store, 0, end
 
     def _batch(self, rows: list[Row], n: int) -> Tensor:

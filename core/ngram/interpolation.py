@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import CandidateIds, Contexts, Evidence
+from core.ngram.store import PAPER_WEIGHTS, CandidateIds, Contexts, Evidence
 from core.options import DEFAULT
 
 
@@ -89,19 +89,17 @@ class Geometric(Interpolation):
         self,
         store: Store | Sequence[tuple[Store, float]],
         alpha: float = 0.54,
-        weights: Mapping[int, float] | Sequence[float] = (0.01, 0.04, 0.15, 0.18, 0.12),
+        weights: Mapping[int, float] = PAPER_WEIGHTS,
         penalty: float = 200.0,
     ) -> None:
         """
         Args:
             store: or several, each with its share in g, which are normalised. The paper swaps a domain's store in;
                 shares of several are ours.
-            weights: λ per order, or a list for n = 2, 3, …; orders that a store lacks add nothing.
+            weights: λ per order; orders that a store lacks add nothing.
         Raises: InputError for no store, and for values out of range.
         """
         _check_share("alpha", alpha)
-        if not isinstance(weights, Mapping):
-            weights = dict(enumerate(weights, start=2))
         several = list(store) if isinstance(store, Sequence) else [(store, 1.0)]
         total = sum(share for _, share in several)
         if not total > 0:

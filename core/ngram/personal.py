@@ -396,16 +396,12 @@ class PersonalStore:
 
         Raises: InputError when the store would become too large.
         """
-        here, held, held_tokens = (
-            {_mark(text) for text in self.texts()},
-            list[tuple[StoredText, list[StoredPassage]]](),
-            0,
-        )
-        before = self._tokens()
+        here, size = {_mark(text) for text in self.texts()}, self._tokens()
+        held: list[tuple[StoredText, list[StoredPassage]]] = []
         for text in documents:
             if _mark(text) not in here:
-                held.append((text, list(self._prepared(text.passages, before + held_tokens))))
-                held_tokens += sum(passage.tokens for passage in held[-1][1])
+                held.append((text, list(self._prepared(text.passages, size))))
+                size += sum(passage.tokens for passage in held[-1][1])
         with self._writing():
             here = {_mark(text) for text in self.texts()}  # another program may have added them meanwhile
             tokens = sum(

@@ -222,14 +222,9 @@ class NgramStore:
         self, contexts: Contexts, candidates: CandidateIds, weights: Mapping[int, float] | None = None
     ) -> np.ndarray:
         """Eq. 5 for d contexts in one call, (d, m) float64; see `evidence` and `probabilities`."""
-        lam = self.weights(weights)
+        lam = {n: w for n, w in PAPER_WEIGHTS.items() if n in self.orders} if weights is None else weights
         fractions = self.evidence(contexts, candidates, list(lam)).fractions()  # (d, N, m)
         return np.tensordot(fractions, np.array([lam[n] for n in sorted(lam)]), axes=(1, 0))
-
-    def weights(self, weights: Mapping[int, float] | None = None) -> dict[int, float]:
-        """λ per order, as given or the paper's for the orders of this store."""
-        chosen = PAPER_WEIGHTS if weights is None else weights
-        return {n: w for n, w in chosen.items() if n in self.orders or weights is not None}
 
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
         """All n-grams with count and total, in no particular order; contexts that were pruned have count

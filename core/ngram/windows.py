@@ -169,9 +169,8 @@ class Windows:
 
     def ngrams(self) -> Iterator[tuple[tuple[int, ...], int, int]]:
         """Every n-gram of token ids, with its count and the number of tokens that followed it."""
-        opened: list[
-            tuple[int, int]
-        ] = []  # of each prefix of the previous window: the weight at which it began, and its finished continuations
+        # Of each prefix of the previous window: the weight at which it began, and its finished continuations.
+        opened: list[tuple[int, int]] = []
         gram: list[int] = []
         for start in range(0, len(self), 1 << 16):
             at = np.arange(start, min(start + (1 << 16), len(self)))

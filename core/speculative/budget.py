@@ -72,8 +72,8 @@ def best_size(chances: np.ndarray, cost: Curve, most: int) -> tuple[list[int], f
 
 
 class Levels:
-    """Estimates acceptance per level, from which the depth of the next draft follows. For drafters whose proposals must
-    not be selected after drafting."""
+    """Estimates acceptance per level, from which the depth of the next draft follows. For drafters whose levels are
+    expensive."""
 
     PRIOR, FIRST, MEMORY = 4.0, 0.5, 100.0
     FADING = 0.97
@@ -156,7 +156,7 @@ class FixedBudget:
             texts: the number of texts that are drafted for together.
         """
         most = min(self.size, most)
-        return min(depth, max(most // drafter.width, 1)) if drafter.draws else depth, most
+        return min(depth, most), most
 
     def worth_verifying(self, tree: TokenTree, most: int) -> TokenTree:
         """Returns the part of a tree of proposals that will be verified."""
@@ -198,11 +198,8 @@ class Budget(FixedBudget):
         if not most or level > slack:
             return None
         depth = min(depth, int(slack / level)) if level else 1  # one level, to measure its time
-        if drafter.draws or level > CHEAP:
-            # If drafting is expensive, or proposals must not be selected after it, the depth is decided before it.
+        if level > CHEAP:  # the depth is decided before drafting
             depth = min(depth, memory.levels.best(cost, self._pace, drafter.width, most, texts))
-        if drafter.draws:
-            depth = min(depth, max(most // drafter.width, 1))
         if depth < 1:
             memory.levels.fade()
         return depth, most

@@ -98,37 +98,33 @@ def measuring(
     return CostCurve(tuple(sizes), tuple(ms.tolist()))
 
 
-def cost_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve:
-    """Returns the curve of a model on this machine: the stored one, or one that is measured now and stored.
-
-    Args:
-        cache_dir: the folder of costs.json; by default the user's cache folder.
-    """
-    curve = known_curve(model, cache_dir)
+def cost_curve(model: LanguageModel) -> CostCurve:
+    """Returns the curve of a model on this machine: the stored one, or one that is measured now and stored."""
+    curve = known_curve(model)
     if curve is None:
         curve = measure(model)
-        remember_curve(model, curve, cache_dir)
+        remember_curve(model, curve)
     return curve
 
 
-def known_curve(model: LanguageModel, cache_dir: Path | None = None) -> CostCurve | None:
+def known_curve(model: LanguageModel) -> CostCurve | None:
     """Returns the stored curve, or None."""
-    found = recall(_file(cache_dir)).get(_key(model))
+    found = recall(_file()).get(_key(model))
     try:
         return None if found is None else CostCurve(tuple(found["sizes"]), tuple(found["ms"]))
     except (InputError, KeyError, TypeError):
         return None  # the entry has an older form or is damaged, and the curve is measured again
 
 
-def remember_curve(model: LanguageModel, curve: CostCurve, cache_dir: Path | None = None) -> None:
+def remember_curve(model: LanguageModel, curve: CostCurve) -> None:
     """Stores a curve. If the file cannot be written, the curve is measured again the next time."""
     entry = {"sizes": list(curve.sizes), "ms": [round(t, 4) for t in curve.ms]}
     with suppress(OSError):
-        remember(_file(cache_dir), {_key(model): entry}, REMEMBERED)
+        remember(_file(), {_key(model): entry}, REMEMBERED)
 
 
-def _file(cache_dir: Path | None) -> Path:
-    return (cache_dir or platformdirs.user_cache_path("polydraft")) / "costs.json"
+def _file() -> Path:
+    return platformdirs.user_cache_path("polydraft") / "costs.json"
 
 
 def _key(model: LanguageModel) -> str:

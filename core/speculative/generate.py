@@ -23,7 +23,6 @@ from torch import Tensor
 from core.dice import Dice
 from core.errors import InputError
 from core.models.base import LanguageModel, Row, Sequence
-from core.speculative.acceptance import recursive_rejection
 from core.speculative.budget import Budget, Curve, FixedBudget, Memory
 from core.speculative.cost import CostCurve, cost_curve
 from core.speculative.drafters.base import Drafter, Moment
@@ -260,7 +259,6 @@ def cycles(
     if curve is None and o.tree_size == "auto":
         curve = cost_curve(target)
     drafter = None if o.mode == "off" or o.tree_size == 0 else drafter
-    chances = [np.random.default_rng(o.seed) for _ in texts]
     stop = target.tokenizer.eos_ids if o.stop_ids is None else o.stop_ids
     tokens: list[list[Token]] = [[] for _ in texts]
     going: list[int] = []  # the places of the texts that are not at their end
@@ -288,12 +286,9 @@ def cycles(
         while True:
             p = text.p = o.sampling.probabilities(after[at + 1], text.ids)
             places = children.get(at, [])
-            among, q, lts = [tree.ids[place] for place in places], tree.drawn.get(at), None
-            if q is None:
-                token = _drawn(p, text.dice, len(text.ids))
-                which = among.index(token) if token in among else None
-            else:  # the proposals were sampled
-                which, token = recursive_rejection(p, q, among, chances[n])
+            among, lts = [tree.ids[place] for place in places], None
+            token = _drawn(p, text.dice, len(text.ids))
+            which = among.index(token) if token in among else None
             how: How = "accepted" if which is not None else "corrected" if places else "bonus" if path else "plain"
             if which is None:
                 which, lts = o.tolerated(tree, places, p, target, len(path))
@@ -328,7 +323,7 @@ def cycles(
             began = time.perf_counter()
             moments = [_moment(texts[n], drafter, o, heat) for n in limits]
             levels = [depth for depth, _ in limits.values()]
-            drafted = drafter.draft_all(moments, levels, [chances[n] for n in limits])
+            drafted = drafter.draft_all(moments, levels)
             seconds = time.perf_counter() - began
             drafting |= dict.fromkeys(limits, seconds / len(limits))
             if all(texts[n].statistics.cycles for n in limits):  # the first draft reads whole texts and does not count
@@ -340,9 +335,7 @@ def cycles(
                 s.pruned += before - len(tree)
                 if not target.takes_trees:
                     tree = tree.first_chain()
-                if not (drafter.draws and o.mode == "lossless"):
-                    tree = budget.worth_verifying(tree, most)
-                trees[n] = tree
+                trees[n] = budget.worth_verifying(tree, most)
 
         # 2. One pass of the target over each text's last token and the tree below it.
         rows = [_row(texts[n], trees[n]) for n in going]

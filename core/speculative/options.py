@@ -151,8 +151,7 @@ class SpeculationOptions:
 def _own(tree: TokenTree, places: list[int], p: np.ndarray) -> np.ndarray:
     """Returns the drafter's own distribution (V,) at one position, over the tokens that the target's rule keeps in
     p."""
-    parent = tree.parents[places[0]]
-    q = tree.drawn[parent] if parent in tree.drawn else tree.own[parent].over(len(p))
+    q = tree.own[tree.parents[places[0]]].over(len(p))
     q = np.where(p > 0, q, 0.0)
     total = q.sum()
     return q / total if total > TINY else q

@@ -49,8 +49,6 @@ class TokenTree:
         parents: (n,) places of the parents, -1 for the text.
         confidence: (n,) the drafter's probability of each token after its parent, 0 to 1; with known dice, its
             probability that the target samples the token.
-        drawn: by parent, the distribution (V,) from which its children were sampled, one after the other and without
-            replacement. The children of other parents were not sampled.
         likelihood: (n,) q(token | its parent) by the drafter's own distribution; None if it is `confidence`.
         own: by parent, that distribution, if it was requested (`Moment.distributions`) and the drafter has one.
     """
@@ -58,7 +56,6 @@ class TokenTree:
     ids: list[int] = field(default_factory=list)
     parents: list[int] = field(default_factory=list)
     confidence: list[float] = field(default_factory=list)
-    drawn: dict[int, np.ndarray] = field(default_factory=dict)
     likelihood: list[float] | None = None
     own: dict[int, DraftDistribution] = field(default_factory=dict)
 
@@ -136,14 +133,12 @@ class TokenTree:
             [self.ids[old] for old in kept],
             [new[self.parents[old]] for old in kept],
             [self.confidence[old] for old in kept],
-            {new[old]: q for old, q in self.drawn.items() if old in new},
             None if self.likelihood is None else [self.likelihood[old] for old in kept],
             {new[old]: q for old, q in self.own.items() if old in new},
         )
 
     def first_chain(self) -> TokenTree:
-        """Returns the path of first children, for targets that take no branches. The first of several sampled children
-        has the distribution of a single sample."""
+        """Returns the path of first children, for targets that take no branches."""
         places: list[int] = []
         at = -1
         for place, parent in enumerate(self.parents):

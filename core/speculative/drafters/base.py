@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from torch import Tensor
 
 from core.dice import Dice
@@ -39,32 +38,27 @@ class Drafter(ABC):
 
     Attributes:
         name: for tables and the status line.
-        draws: whether its proposals are sampled. Sampling stays lossless only if the selection among them does not
-            depend on the sampled tokens, so the depth is limited before drafting, and the tree is not cut afterwards.
-        width: the highest number of tokens per level, for `draws`.
+        width: the usual number of tokens per level.
         most: the highest number of tokens in a tree.
         layers: the target's layers whose input it needs (EAGLE-3: a low, a middle and a high one).
         has_distribution: whether it can return its distribution over the tokens (`Moment.distributions`).
     """
 
     name: str
-    draws: bool = False
     width: int = 1
     most: int = 32
     layers: tuple[int, ...] = ()
     has_distribution: bool = False
 
     @abstractmethod
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
         """Returns a tree of at most `depth` levels, which may be empty. The text may continue the previous call's text,
         or may be another."""
 
-    def draft_all(
-        self, moments: Sequence[Moment], depths: Sequence[int], chances: Sequence[np.random.Generator]
-    ) -> list[TokenTree]:
+    def draft_all(self, moments: Sequence[Moment], depths: Sequence[int]) -> list[TokenTree]:
         """Returns a tree for each of several texts that are continued together: the trees that `draft` returns for
         them, one after the other. A drafter that computes several at once with less work overrides this."""
-        return [self.draft(*one) for one in zip(moments, depths, chances, strict=True)]
+        return [self.draft(*one) for one in zip(moments, depths, strict=True)]
 
     def close(self) -> None:  # noqa: B027 - most drafters have no resources
         """Releases the resources; may be called twice."""

@@ -66,12 +66,10 @@ class Eagle3Drafter(Drafter):
             self._trees = CpuTrees(head, target.embeddings, beam, most)
         self._vocabulary = head.vocabulary.numpy()
 
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
-        return self.draft_all([moment], [depth], [chance])[0]
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
+        return self.draft_all([moment], [depth])[0]
 
-    def draft_all(
-        self, moments: Sequence[Moment], depths: Sequence[int], chances: Sequence[np.random.Generator]
-    ) -> list[TokenTree]:
+    def draft_all(self, moments: Sequence[Moment], depths: Sequence[int]) -> list[TokenTree]:
         trees = [TokenTree() for _ in moments]
         # Texts share passes if they are sampled alike, as the drafts of one request are.
         alike: dict[tuple[float, bool, bool], dict[int, HeadText]] = {}

@@ -8,7 +8,6 @@ width w, C columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 
@@ -129,49 +128,27 @@ class _Cache:
         return self._block[..., :end, :]
 
 
-@dataclass(frozen=True)
-class _Folded:
-    """The head's matrices (out, in), float32 on the CPU, multiplied by the weights of the norms before them:
-    W (g · x) = (W g) x."""
-
-    fuse: Tensor
-    qkv: Tensor
-    out: Tensor
-    gate: Tensor
-    up: Tensor
-    down: Tensor
-    lm_head: Tensor
-
-    @classmethod
-    def of(cls, head: Eagle3Head) -> _Folded:
-        layer = head.midlayer
-        a, mlp = layer.self_attn, layer.mlp
-        before = torch.cat((layer.input_layernorm.weight, layer.hidden_norm.weight)).detach()
-        between = layer.post_attention_layernorm.weight.detach()
-        return cls(
-            fuse=head.fc.weight.detach(),
-            qkv=torch.cat([each.weight.detach() for each in (a.q_proj, a.k_proj, a.v_proj)]) * before,
-            out=a.o_proj.weight.detach(),
-            gate=mlp.gate_proj.weight.detach() * between,
-            up=mlp.up_proj.weight.detach() * between,
-            down=mlp.down_proj.weight.detach(),
-            lm_head=(head.lm_head.weight * head.norm.weight).detach(),
-        )
-
-
 class CompiledHead:
     """Weights in bfloat16, everything else in float32; `native.why_not_width(head.config.width)` must be ""."""
 
     def __init__(self, head: Eagle3Head) -> None:
-        c, folded = head.config, _Folded.of(head)
+        c, layer = head.config, head.midlayer
         self._norm = partial(F.rms_norm, normalized_shape=[c.hidden_size], eps=c.rms_norm_eps)
         self._norm_tokens = partial(F.rms_norm, normalized_shape=[c.target_width], eps=c.rms_norm_eps)
-        self._fc = folded.fuse
+        self._fc = head.fc.weight.detach()
+        # Matrices contain the weights of the norms before them: W (g · x) = (W g) x.
+        before = torch.cat((layer.input_layernorm.weight, layer.hidden_norm.weight)).detach()
+        between, mlp = layer.post_attention_layernorm.weight.detach(), layer.mlp
         maps = LayerMaps(
-            (folded.qkv, None), (folded.out, None), (folded.gate, None), (folded.up, None), (folded.down, None)
+            qkv=(head.joined().detach() * before, None),
+            out=(layer.self_attn.o_proj.weight.detach(), None),
+            gate=(mlp.gate_proj.weight.detach() * between, None),
+            up=(mlp.up_proj.weight.detach() * between, None),
+            down=(mlp.down_proj.weight.detach(), None),
         )
+        output = (head.lm_head.weight * head.norm.weight).detach()
         shape = Shape(c.hidden_size, c.num_attention_heads, c.key_heads, c.width, c.intermediate_size, c.rms_norm_eps)
-        self._compiled = Compiled(shape, [maps], (folded.lm_head, None), torch.bfloat16)
+        self._compiled = Compiled(shape, [maps], (output, None), torch.bfloat16)
         self._cache = _Cache(head, torch.float32)
         self.keep = self._cache.keep
         self._speeds = head.speeds.repeat(2)  # (w,)

@@ -18,12 +18,8 @@ from core.speculative.tree import TokenTree
 
 LONGEST, SHORTEST = 6, 2  # tokens of a tail that is looked up in the text
 PLACES = 3  # occurrences of a tail whose continuations are proposed, the latest first
-CONTEXTS = (
-    5,
-    4,
-    3,
-    2,
-)  # tokens of a context that is looked up in a store, the longest first; one token is too few
+# Tokens of a context that is looked up in a store, the longest first; one token is too few.
+CONTEXTS = (5, 4, 3, 2)
 BRANCHES = 2  # continuations in a store that are proposed at the first token
 REMEMBERED = 20_000  # contexts whose continuations are cached
 
@@ -45,7 +41,7 @@ class NgramDrafter(Drafter):
         self._ends: dict[tuple[int, ...], list[int]] = {}  # n-gram of the text -> ends of its latest occurrences
         self._following = lru_cache(REMEMBERED)(self._look_up)
 
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
         ids = moment.ids
         self._read(ids)
         depth = min(depth, self.most)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Unpack
 
-import numpy as np
-
 from core.drafting.drafts import SuperposeOptions
 from core.errors import InputError
 from core.models.base import LanguageModel
@@ -35,7 +33,7 @@ class SuperposedDrafter(Drafter):
         self.width = k
         self._sequence = model.open()
 
-    def draft(self, moment: Moment, depth: int, chance: np.random.Generator) -> TokenTree:
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
         room = self.model.context_length - len(moment.ids) - 1
         depth = min(depth, max(self.most // self.k, 1), room)
         if depth < 1:
