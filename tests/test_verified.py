@@ -320,6 +320,9 @@ def test_prompts_are_read_by_kind(tmp_path: Path, llama_model) -> None:
     (tmp_path / "one.jsonl").write_text('{"turns": ["Hello"]}\n{"turn": 1}\n')
     with pytest.raises(InputError, match="Line 2"):
         prompts(tmp_path, llama_model.tokenizer)
+    (tmp_path / "one.jsonl").write_text('{"turns": ["Hello"]}\n\n')
+    with pytest.raises(InputError, match="Line 2"):  # not the line before, which is a prompt
+        prompts(tmp_path, llama_model.tokenizer)
     with pytest.raises(InputError, match="cannot be read"):
         prompts(tmp_path / "none.jsonl", llama_model.tokenizer)
 
