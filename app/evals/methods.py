@@ -137,12 +137,12 @@ def nucleus(rule: Interpolation | None) -> Method:
     probability NUCLEUS, at most SHORTLIST of them."""
     chance = np.random.default_rng(0)
 
-    def draw(logits: list[Tensor], prefix: list[int], drafts: list[list[int]]) -> None:
+    def draw(logits: list[Tensor], mixed: Interpolation | None, prefix: list[int], drafts: list[list[int]]) -> None:
         for row, ids in zip(logits, drafts, strict=True):
             top, tokens = torch.topk(row, SHORTLIST)
             logq = (top - torch.logsumexp(row, 0)).double().numpy()
-            if rule is not None:
-                logq = rule.scores(logq[None], [[*prefix, *ids]], tokens.numpy())[0]
+            if mixed is not None:
+                logq = mixed.scores(logq[None], [[*prefix, *ids]], tokens.numpy())[0]
             p = np.exp(logq)
             order = np.argsort(-p)
             p = p[order]
@@ -153,11 +153,12 @@ def nucleus(rule: Interpolation | None) -> Method:
         sequence: Sequence, prefix: list[int], k: int, length: int, going: Going = to_the_end
     ) -> list[list[int]]:
         drafts: list[list[int]] = [[] for _ in range(k)]
-        draw([sequence.sync(prefix)] * k, prefix, drafts)
+        mixed = rule if rule is None else rule.after(prefix)
+        draw([sequence.sync(prefix)] * k, mixed, prefix, drafts)
         forks = [sequence.fork() for _ in range(k)]
         while len(drafts[0]) < length and going(drafts):
             rows = [Row(fork, ids[-1:]) for fork, ids in zip(forks, drafts, strict=True)]
-            draw(sequence.model.forward(rows), prefix, drafts)
+            draw(sequence.model.forward(rows), mixed, prefix, drafts)
         for fork in forks:
             fork.close()
         return drafts
