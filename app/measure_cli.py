@@ -55,7 +55,7 @@ def _command(command: str, known: Mapping[str, str], options: type[BenchOptions]
             raise InputError(f"{command} {name!r} given; one of {', '.join(known)} expected.")
         refuse_unused(name, uses, ctx)
         module, chosen = module_of(command, name), options(**given)
-        with Console(stderr=True, soft_wrap=True).status(f"{name} …") as status:
+        with Console(stderr=True, soft_wrap=True).status(f"{name}: loading …") as status:
             report = module.measure(chosen, lambda text: status.update(f"{name}: {text} …"))
         if plot := given.get("plot"):
             write_whole(plot, module.plots(report).encode(), private=False)

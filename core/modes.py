@@ -12,7 +12,7 @@ Each is a generator; `core.drafting.driver` runs them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from collections.abc import Sequence as Ids
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Unpack
@@ -125,7 +125,7 @@ def draft(
     *,
     sequence: Sequence | None = None,
     **options: Unpack[DraftOptions],
-) -> Iterator[Drafts]:
+) -> Generator[Drafts]:
     """Drafts after `prefix_ids` in any mode, after every step; the options are those of `superpose`."""
     made, way = Options(**options), mode if isinstance(mode, Mode) else Mode(mode)
     sequences = None if sequence is None else [sequence]

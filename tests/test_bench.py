@@ -222,6 +222,12 @@ def test_stillness_counts_rows_vanishings_and_movements() -> None:
     assert [t.met for t in report.targets] == [False, False, False]
 
 
+def test_a_text_without_words_to_heal_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("Too short.", "utf-8")
+    with pytest.raises(InputError, match="too short to measure on"):
+        healing.measure(BenchOptions(text=tmp_path / "short.txt"), lambda _: None)
+
+
 @pytest.mark.parametrize(
     ("draft", "restored"), [("ting", True), ("ting a letter", True), ("tings", False), ("ten", False)]
 )

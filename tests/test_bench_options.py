@@ -18,7 +18,7 @@ from app.uses import uses_of
 
 USES = uses_of(BenchOptions)
 FIELDS = {"store": "base_store"}  # properties made from a field
-CALLED = {"running_app(options)": running_app, "lookups.": lookups}  # what a measurement passes its options to
+CALLED = {"running_app(options": running_app, "lookups.": lookups}  # what a measurement passes its options to
 
 
 def run(*arguments: str) -> Any:

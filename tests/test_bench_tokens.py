@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.bench import batches, per_token
+from app.bench.drafters import accept_length
 from core.samplers import Geometry, TopP
 from core.speculative import ModelDrafter, NgramDrafter
 from tests.table_model import TableModel
@@ -48,7 +49,7 @@ def test_texts_in_shared_passes_are_those_of_plain_decoding(drafter) -> None:
     drafted = batches.together(MODEL, PREFIXES, drafter(), 4, length=20)
     assert drafted.ids == plain.ids
     assert {len(ids) for ids in plain.ids} == {3 + 1 + 20}
-    assert (plain.passes, plain.accept_length) == (20, 1)
+    assert (plain.passes, accept_length(plain.statistics)) == (20, 1)
     assert drafted.passes == max(s.cycles for s in drafted.statistics)
 
 

@@ -49,10 +49,11 @@ def test_the_weights_that_a_step_reads_leave_the_input_table_out():
 @pytest.mark.parametrize(("name", "billions"), [("Llama-2-7B", 6.738), ("Llama-3.1-8B", 8.030)])
 def test_the_shapes_have_the_size_of_their_namesakes(name, billions):
     shape = SHAPES[name]
-    width, (heads, key_heads), layers = shape["hidden_size"], shape["heads"], shape["layers"]
+    width, heads, key_heads = shape.hidden_size, shape.num_attention_heads, shape.num_key_value_heads
     attention = 2 * width * width + 2 * width * width * key_heads // heads
-    layer = attention + 3 * width * shape["intermediate_size"] + 2 * width
-    assert (layers * layer + 2 * shape["V"] * width + width) / 1e9 == pytest.approx(billions, abs=1e-3)
+    layer = attention + 3 * width * shape.intermediate_size + 2 * width
+    parameters = shape.num_hidden_layers * layer + 2 * shape.vocab_size * width + width
+    assert parameters / 1e9 == pytest.approx(billions, abs=1e-3)
 
 
 @pytest.mark.gpu

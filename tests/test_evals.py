@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from app.bench.report import Report
+from app.bench.text import load as load_text
 from app.cli import app
 from app.evals import tune_paper
 from app.evals.drafts import judged, plots, telling
@@ -24,12 +25,14 @@ from app.evals.personal import learn_and_test
 from app.evals.plots import DASHES, HUES
 from app.evals.plots import lines as line_chart
 from app.evals.plots import page as pages
+from app.evals.positions import runs
 from app.evals.scores import Score, half_interval, scored, summary
 from app.evals.typing import Passage, Way, best_move, drafted, passages, right_words
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.errors import InputError
 from core.models.base import common
+from core.ngram.interpolation import Linear
 from core.ngram.shelf import interpolation
 from core.present import TextDraft
 from tests.ngram_tools import WordTokenizer
@@ -243,6 +246,33 @@ def test_every_method_gives_k_drafts_and_leaves_the_cache_as_it_was(
     sequence.close()
     for _ in range(3):  # all forks were given back
         model.open().close()
+
+
+def test_every_method_weighs_the_n_grams_by_the_text_before_the_drafts(
+    autocomplete: Autocomplete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, after, weighed = autocomplete.model, Linear.after, list[list[int]]()
+
+    def recorded(rule: Linear, text: Sequence[int]) -> Linear:
+        weighed.append(list(text))
+        return after(rule, text)
+
+    monkeypatch.setattr(Linear, "after", recorded)
+    prefix = model.tokenizer.encode("The captain looked at the")
+    sequence = model.open()
+    for method in methods(autocomplete.ngrams, interpolation(autocomplete.ngrams)):
+        if method.ngrams and method.name not in PAPERS:  # the paper's own rule does not weigh them
+            weighed.clear()
+            method.draft(sequence, prefix, 2, 2)
+            assert weighed == [prefix], method.name
+    sequence.close()
+
+
+def test_the_tokens_of_a_run_follow_the_text_before_it(autocomplete: Autocomplete) -> None:
+    found = runs(autocomplete.model.tokenizer, load_text(), 8)
+    assert len(found) > 4
+    for before, written in found:
+        assert "  " not in autocomplete.model.tokenizer.decode(before[-4:] + written[:4]), "the space stands once"
 
 
 def test_stopping_drafts_that_can_tell_no_more_changes_no_matching_figure(autocomplete: Autocomplete) -> None:

@@ -237,11 +237,16 @@ def test_the_same_text_is_found_to_be_the_same_and_another_to_be_another(monkeyp
         assert found.margin is not None
 
 
+def audited(calibration: Calibration, seeds: int) -> list[arc_risk.Audited]:
+    every = (arc_risk.audited(MODEL, calibration, NgramDrafter(), TEXT * 3, seed) for seed in range(seeds))
+    return [proposal for proposals, _ in every for proposal in proposals]
+
+
 def test_bounds_are_audited_against_the_divergence_itself() -> None:
     loose = Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(1e9, 1e9, 1e12))
     tight = Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(1e-9, 1e-9, 1e-3))
     for calibration, covered in ((loose, True), (tight, False)):
-        found = [a for seed in range(6) for a in arc_risk.audited(MODEL, calibration, NgramDrafter(), TEXT * 3, seed)]
+        found = audited(calibration, 6)
         others = [a for a in found if not a.best]
         assert others
         assert all(0 <= a.js <= math.log(2) + 1e-9 for a in found)
@@ -255,7 +260,7 @@ def test_each_proposal_is_audited_with_the_constants_of_its_depth() -> None:
     """With `calibrate --buckets` constants differ by depth: 1 at the first token of a tree, 2 at the second, else 3."""
     by_depth = [Bucket(2.0, depth, Constants(1e9, 1e9, depth), 1e9) for depth in (1, 2)]
     calibration = Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(1e9, 1e9, 3.0), by_depth)
-    found = [a for seed in range(9) for a in arc_risk.audited(MODEL, calibration, NgramDrafter(), TEXT * 3, seed)]
+    found = audited(calibration, 9)
     others = [a for a in found if not a.best]
     assert {0, 2} <= {a.depth for a in others}
     assert all(a.tolerance == min(a.depth + 1, 3) for a in others)
@@ -276,7 +281,7 @@ def test_bounds_are_audited_at_each_temperature_that_is_calibrated(monkeypatch: 
 
     for name, found in (
         ("load_model", Kept()),
-        ("base_store", (None, None)),
+        ("base_stores", []),
         ("chat_template", None),
         ("prompts", {"letters": [TEXT * 3]}),
     ):
@@ -320,6 +325,9 @@ def test_prompts_are_read_by_kind(tmp_path: Path, llama_model) -> None:
     assert list(prompts(tmp_path, llama_model.tokenizer)) == ["one"]
     (tmp_path / "one.jsonl").write_text('{"turns": ["Hello"]}\n{"turn": 1}\n')
     with pytest.raises(InputError, match="Line 2"):
+        prompts(tmp_path, llama_model.tokenizer)
+    (tmp_path / "one.jsonl").write_text('{"turns": ["Hello"]}\n\n')
+    with pytest.raises(InputError, match="Line 2"):  # not the line before, which is a prompt
         prompts(tmp_path, llama_model.tokenizer)
     with pytest.raises(InputError, match="cannot be read"):
         prompts(tmp_path / "none.jsonl", llama_model.tokenizer)

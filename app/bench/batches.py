@@ -10,13 +10,12 @@ tokens that become text; speculation pays only where a pass over n tokens takes 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
 from app.bench import text
-from app.bench.drafters import best_drafter
-from app.bench.report import BenchOptions, Report, ReportRow
+from app.bench.drafters import accept_length, best_drafter
+from app.bench.report import BenchOptions, Progress, Report, ReportRow
 from core.dice import Dice
 from core.models import LanguageModel, load_model
 from core.speculative import Drafter
@@ -50,14 +49,8 @@ class Generated:
     def tokens(self) -> int:
         return sum(s.tokens for s in self.statistics)
 
-    @property
-    def accept_length(self) -> float:
-        """τ: tokens of one text per pass."""
-        return self.tokens / sum(s.cycles for s in self.statistics)
 
-
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: BenchOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend, options.precision)
     prefixes = text.prefixes(model.tokenizer, text.load(options.text), max(BATCHES), PREFIX)
     drafter = best_drafter(model, [], progress, options.head)
@@ -117,7 +110,7 @@ def together(
 
 def row(name: str, batch: int, most: int, runs: list[Generated], plain: list[Generated]) -> ReportRow:
     """Returns one line of the table: medians over rounds, ratios within a round."""
-    tau = runs[0].accept_length
+    tau = accept_length(runs[0].statistics)
     return {
         "drafter": name,
         "texts": batch,

@@ -116,8 +116,9 @@ def running(
 
 
 @contextmanager
-def running_app(options: BenchOptions) -> Iterator[Child]:
+def running_app(options: BenchOptions, argument: str = "--no-browser") -> Iterator[Child]:
+    """Context manager: the app with its page, or another of its commands."""
     port = free_port()
-    command = [sys.executable, "-m", COMMAND, "--port", str(port), "--no-browser"]
+    command = [sys.executable, "-m", COMMAND, argument, "--port", str(port)]
     with running([*command, "--model", options.model, "--backend", options.backend], port, token()) as child:
         yield child

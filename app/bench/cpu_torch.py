@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
-from app.bench.report import BenchOptions, Report, interleaved
+from app.bench.report import BenchOptions, Progress, Report, interleaved
 from core.errors import ModelFileError
 from core.models import hf
 from core.models.base import Row, Sequence
@@ -49,9 +49,8 @@ class _Way:
             sequence.rewind(HELD)
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Progress) -> Report:
     """Runs the measurement. Raises the errors of loading the model."""
-    progress("loading the model")
     plain = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
     module = plain.layers.module
     if plain.device != "cpu" or not isinstance(module, PreTrainedModel):
@@ -72,9 +71,8 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
         model = hf.compiled(plain, None, default_model_path())
         assert isinstance(model.layers.module, NativeLlama)
         ways.append(_way(name, model, model.layers.module.bytes))
-    source = torch.ones(
-        count
-    )  # float32, as many bytes as its weights; zeros might be mapped to a single page of memory
+    # float32, as many bytes as its weights; zeros might be mapped to a single page of memory
+    source = torch.ones(count)
     target = torch.zeros_like(source)
 
     def read() -> None:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from app.bench import text
 from app.bench.lookups import Timed
-from app.bench.report import BenchOptions, Report, ReportRow, interleaved, number_in, percentile, text_in
+from app.bench.report import BenchOptions, Progress, Report, ReportRow, interleaved, number_in, percentile, text_in
 from app.bench.shapes import SHAPES, TINY, bytes_read, random_model
 from core.drafting.candidates import likeliest
 from core.errors import BackendUnavailable
@@ -56,7 +56,7 @@ NO_GPU = (
 )
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Progress) -> Report:
     """Runs the measurement. Raises BackendUnavailable without a CUDA device, unless `options.tiny`."""
     if not torch.cuda.is_available() and not options.tiny:
         raise BackendUnavailable(NO_GPU)
@@ -67,18 +67,18 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"
     report.rows.append({"model": "", "what": f"copy bandwidth of {name}, GB/s", "value": bandwidth / 1e9})
     chance = np.random.default_rng(0)
-    for shape, sizes in (TINY if options.tiny else SHAPES).items():
+    for shape, config in (TINY if options.tiny else SHAPES).items():
         progress(f"{shape}: making random weights")
         try:
-            model = random_model(shape, sizes, device, dtype)
+            model = random_model(shape, config, device, dtype)
         except torch.OutOfMemoryError:
             report.rows.append({"model": shape, "what": "does not fit the memory of this device"})
             continue
-        prefixes = [chance.integers(0, sizes["V"], PREFIX).tolist() for _ in range(ROUNDS + 1)]
+        prefixes = [chance.integers(0, model.vocab_size, PREFIX).tolist() for _ in range(ROUNDS + 1)]
         _one_model(report, model, bandwidth, prefixes, None, options, progress)
         _samplers(report, model, options, progress)
         del model
-        _empty(device)
+        torch.cuda.empty_cache()
     if not options.tiny:
         progress("loading the default model")
         model = hf.load(default_model_path(), DEFAULT_NAME, plain=True)
@@ -97,7 +97,7 @@ def _one_model(
     prefixes: list[list[int]],
     store: NgramStore | None,
     options: BenchOptions,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> None:
     floor = bytes_read(model.layers.module) / bandwidth
     _row(report, model, "floor of a step: weights / bandwidth, ms", floor * 1000)
@@ -189,7 +189,7 @@ def _eagle(report: Report, model: TorchModel, static: StaticModel, prefix: list[
             assert sequence.features is not None
             runs[engine] = partial(_trees, drafter, prefix, sequence.features.clone())
             sequence.close()
-        timings = interleaved(runs, options.repetitions or STEPS, clock=lambda: _now(model))
+        timings = interleaved(runs, options.repetitions or STEPS, clock=lambda: _now(model.layers.device))
     except (HeadError, torch.OutOfMemoryError) as error:
         _row(report, model, f"EAGLE-3 not measured: {error}", None)
         return
@@ -247,7 +247,7 @@ def _drafts(
             runs[f"generate, beam search k={k}"] = lambda k=k: _generate(
                 model, prefix, num_beams=k, num_return_sequences=k
             )
-    timings = interleaved(runs, options.repetitions or ROUNDS, before, clock=lambda: _now(model))
+    timings = interleaved(runs, options.repetitions or ROUNDS, before, clock=lambda: _now(model.layers.device))
     memory = {name: _memory(model, run) for name, run in runs.items()}
     for name in runs:
         k = name.rsplit("=", 1)[1]
@@ -265,9 +265,9 @@ def _ngrams(
         rule = Timed(Geometric(store))
         shares = []
         for prefix in prefixes:
-            rule.seconds, start = 0.0, _now(model)
+            rule.seconds, start = 0.0, _now(model.layers.device)
             list(superpose_batch(static, [prefix], k, LENGTH, ngrams=rule, **THE_PAPERS))
-            shares.append(rule.seconds / (_now(model) - start))
+            shares.append(rule.seconds / (_now(model.layers.device) - start))
         _row(report, model, f"share of n-gram look-up, k={k}", median(shares))
         if k == max(KS):
             report.target(f"{model.name}: share of n-gram look-up, k={k}", median(shares), "<= 0.05")
@@ -289,20 +289,20 @@ def _users(report: Report, model: TorchModel, best: StaticModel, options: BenchO
                     if number == -2:
                         static.forward([Row(sequence, prefix[:-1])])
                     sequence.rewind(len(prefix) - 1)
-                start = _now(model)
+                start = _now(model.layers.device)
                 list(superpose_batch(static, prefixes, 3, LENGTH, sequences=list(held), **THE_PAPERS))
                 if number >= 0:
-                    waits.append(_now(model) - start)
+                    waits.append(_now(model.layers.device) - start)
         except torch.OutOfMemoryError:
             _row(report, model, f"{users} people: the memory does not suffice", None)
             break
         more = {"p95_ms": percentile(waits, 95) * 1000, "MB": static.bytes_per_line / 1e6}
         _row(report, model, f"{users} people at once, k=3, sets of drafts per s", users / median(waits), **more)
         del static, held
-        _empty(model.layers.device)
+        torch.cuda.empty_cache()
 
 
-def _samplers(report: Report, model: TorchModel, options: BenchOptions, progress: Callable[[str], None]) -> None:
+def _samplers(report: Report, model: TorchModel, options: BenchOptions, progress: Progress) -> None:
     """Measures each rule on (1, V) logits on their device, and whether it waits for the device."""
     progress(f"{model.name}: samplers")
     device, vocabulary = model.layers.device, model.vocab_size
@@ -313,7 +313,7 @@ def _samplers(report: Report, model: TorchModel, options: BenchOptions, progress
     timings = interleaved(
         {name: lambda rule=rule: _many(rule, ids, logits) for name, rule in rules.items()},
         options.repetitions or ROUNDS,
-        clock=lambda: _now(model),
+        clock=lambda: _now(model.layers.device),
     )
     for name, rule in rules.items():
         waits = _synchronises(rule, ids, logits)
@@ -369,14 +369,8 @@ def _bandwidth(device: torch.device, size: int) -> float:
     """Returns the bytes that a copy reads and writes per second: the best of ten."""
     source = torch.ones(size, dtype=torch.uint8, device=device)  # zeros might be mapped to a single page
     target = torch.empty_like(source)
-    taken = []
-    for _ in range(11):
-        _wait(device)
-        start = time.perf_counter()
-        target.copy_(source)
-        _wait(device)
-        taken.append(time.perf_counter() - start)
-    return 2 * size / min(taken[1:])
+    timings = interleaved({"copy": lambda: target.copy_(source)}, 10, clock=lambda: _now(device))
+    return 2 * size / min(timings.seconds["copy"])
 
 
 def _memory(model: TorchModel, run: Callable[[], object]) -> float | None:
@@ -389,19 +383,11 @@ def _memory(model: TorchModel, run: Callable[[], object]) -> float | None:
     return (torch.cuda.max_memory_allocated() - before) / 1e6
 
 
-def _now(model: TorchModel) -> float:
-    _wait(model.layers.device)
-    return time.perf_counter()
-
-
-def _wait(device: torch.device) -> None:
+def _now(device: torch.device) -> float:
+    """Returns the time after the device has computed all that it was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def _empty(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.empty_cache()
+    return time.perf_counter()
 
 
 def _row(report: Report, model: TorchModel, what: str, value: float | None, **more: Any) -> None:

@@ -5,11 +5,12 @@ The letters are typed one by one into one session, so the cache holds the state 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from statistics import fmean
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report
+from app.bench.report import BenchOptions, Progress, Report, counted
 from core.autocomplete import Autocomplete, Session, load_autocomplete
+from core.errors import InputError
 
 WORDS = 250
 CUTS = {1: ">= 65", 2: ">= 75", 3: ">= 85", 4: ">= 95"}  # letters typed -> target, %
@@ -17,40 +18,38 @@ K = 3
 LENGTH = 10
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
-    autocomplete = load_autocomplete(options.model, options.backend, options.store)
+def measure(options: BenchOptions, progress: Progress) -> Report:
     places = text.words(text.load(options.text), options.repetitions or WORDS)
-    restored_counts = {(heal, cut): 0 for heal in (True, False) for cut in CUTS}
-    steps: dict[tuple[bool, int], list[int]] = {key: [] for key in restored_counts}
-    for number, place in enumerate(places, 1):
-        progress(f"word {number} of {len(places)}")
+    if not places:
+        raise InputError("The text is too short to measure on: no word of 5 letters has 200 characters before it.")
+    autocomplete = load_autocomplete(options.model, options.backend, options.store)
+    attempts: dict[tuple[bool, int], list[tuple[bool, int]]] = {(heal, n): [] for heal in (True, False) for n in CUTS}
+    for place in counted(places, "word", progress):
         before = text.last_tokens(autocomplete.model.tokenizer, place.before)
         for heal in (True, False):
             session = autocomplete.open()
             _attempt(autocomplete, session, before, "", heal)
             for cut in CUTS:
                 typed, rest = place.word[:cut], place.word[cut:]
-                found, first = _attempt(autocomplete, session, before + typed, rest, heal)
-                restored_counts[heal, cut] += found
-                steps[heal, cut].append(first)
+                attempts[heal, cut].append(_attempt(autocomplete, session, before + typed, rest, heal))
             session.close()
     report = Report("healing")
-    for cut in CUTS:
+    later: list[int] = []
+    for cut, target in CUTS.items():
+        healed, plain = attempts[True, cut], attempts[False, cut]
+        restored = 100 * fmean(found for found, _ in healed)
         report.rows.append(
             {
                 "letters": cut,
                 "words": len(places),
-                "restored_percent": _percent(restored_counts[True, cut], len(places)),
-                "without_healing_percent": _percent(restored_counts[False, cut], len(places)),
-                "steps_to_first_draft": _mean(steps[True, cut]),
-                "steps_without_healing": _mean(steps[False, cut]),
+                "restored_percent": restored,
+                "without_healing_percent": 100 * fmean(found for found, _ in plain),
+                "steps_to_first_draft": fmean(first for _, first in healed),
+                "steps_without_healing": fmean(first for _, first in plain),
             }
         )
-    for cut, target in CUTS.items():
-        value = _percent(restored_counts[True, cut], len(places))
-        report.target(f"words restored after {cut} letters, %", value, target)
-    later = [a - b for cut in CUTS for a, b in zip(steps[True, cut], steps[False, cut], strict=True)]
+        report.target(f"words restored after {cut} letters, %", restored, target)
+        later += [ours - theirs for (_, ours), (_, theirs) in zip(healed, plain, strict=True)]
     report.target("first draft later than without healing, steps, worst case", max(later), "<= 1")
     return report
 
@@ -74,11 +73,3 @@ def _attempt(autocomplete: Autocomplete, session: Session, before: str, rest: st
             return any(restores(draft, rest) for draft in drafts), passes if first is None else first
         completion.advance(autocomplete.model.forward(completion.rows()))
         passes += 1
-
-
-def _percent(part: int, whole: int) -> float:
-    return 100 * part / max(whole, 1)
-
-
-def _mean(values: list[int]) -> float:
-    return sum(values) / max(len(values), 1)

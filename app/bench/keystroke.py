@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +19,7 @@ import psutil
 
 from app.bench import text
 from app.bench.child import free_port, running, running_app
-from app.bench.report import BenchOptions, Report, percentile
+from app.bench.report import BenchOptions, Progress, Report, counted, percentile
 from app.browser import chromium, open_editor
 from core.errors import InputError
 
@@ -62,7 +61,7 @@ WATCH = """() => {
 }"""
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Progress) -> Report:
     chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
     with chromium() as browser:
         progress("starting the app")
@@ -76,15 +75,8 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
             page.close()
         progress("starting the peer")
         port = free_port()
-        peer = [
-            sys.executable,
-            "-m",
-            __name__.replace("keystroke", "textbox"),
-            str(port),
-            options.model,
-            options.backend,
-        ]
-        with running(peer, port) as child:
+        peer = [sys.executable, "-m", __name__.replace("keystroke", "textbox"), str(port)]
+        with running([*peer, options.model, options.backend], port) as child:
             child.wait(child.answers)
             page = browser.new_page(viewport={"width": 1280, "height": 800})
             page.goto(child.url)
@@ -134,7 +126,7 @@ def type_at_rate(
     name: str,
     box: Locator,
     chosen: list[tuple[str, str]],
-    progress: Callable[[str], None],
+    progress: Progress,
     server: int | None = None,
 ) -> Typing:
     """Returns the increase of `window[name].counters` while the passages were typed at `RATE`.
@@ -143,8 +135,7 @@ def type_at_rate(
         server: the process whose CPU seconds are counted, too, while keys are typed.
     """
     seen = Typing()
-    for number, (before, typed) in enumerate(chosen, 1):
-        progress(f"{name}: typing passage {number} of {len(chosen)}")
+    for before, typed in counted(chosen, f"{name}: typing passage", progress):
         box.fill(before)
         page.keyboard.press("Control+End")
         page.wait_for_timeout(SETTLE)
@@ -200,8 +191,7 @@ def summary(ours: Typing, seldom: Typing | None = None, theirs: Typing | None = 
             ("gr.Textbox: key to all drafts", theirs.times["doneMs"]),
         ]
     for what, times in lines:
-        shares = {f"p{p}_ms": percentile(times, p) for p in (50, 90, 99)}
-        report.rows.append({"what": what, "count": len(times)} | shares)
+        report.times(what, times, (50, 90, 99))
     report.rows.append({"what": "keys typed", "count": ours.keys})
     report.rows.append({"what": "requests", "count": ours.counts["requests"]})
     core = share_of_a_core(ours)

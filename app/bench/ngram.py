@@ -13,7 +13,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from statistics import median
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from app.bench import ngram_peers
 from app.bench.child import COMMAND
 from app.bench.lookups import of_a_step
 from app.bench.ngram_peers import Peer
-from app.bench.report import BenchOptions, Report, ReportRow, interleaved
+from app.bench.report import BenchOptions, Progress, Report, ReportRow, interleaved
 from core.errors import PolydraftError
 from core.ngram import NgramStore
 from ngram_builder.readers import documents, expand
@@ -33,7 +32,7 @@ MEMORY = "2G"
 OURS, AGAIN = "Polydraft", "Polydraft, cached contexts"
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Progress) -> Report:
     report = Report("ngram")
     with tempfile.TemporaryDirectory(prefix="polydraft-bench-") as name:
         folder = Path(name)
@@ -47,7 +46,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
             progress("reading the corpus for infini-gram")
             tokens = _corpus(options)
         sizes, n = store.sizes, len(store)
-        opening = _opening(path)
+        opening = interleaved({"opening": lambda: NgramStore.open(path)}, 10).median("opening")
         peers = list(_peers(store, folder, tokens, progress))
         progress("looking up")
         times = _times(store, peers, options.repetitions or ROUNDS)
@@ -112,11 +111,7 @@ def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float
     queries = questions(store, rounds + 1)
     now = queries[0]
     each = DRAFTS * CANDIDATES * len(store.orders)
-    made = {OURS: each, AGAIN: each}
-
-    def turn(number: int) -> None:
-        nonlocal now
-        now = queries[number + 1]
+    made = {OURS: each, AGAIN: each} | {p.name: each if p.by_order else DRAFTS * CANDIDATES for p in peers}
 
     def ours() -> None:
         store.probabilities_batch(*now)
@@ -128,20 +123,18 @@ def _times(store: NgramStore, peers: list[Peer], rounds: int) -> dict[str, float
     runs: dict[str, Callable[[], object]] = {OURS: fresh, AGAIN: ours}
     for peer in peers:
         if (lookups := peer.lookups) is not None:
-            made[peer.name] = lookups(*now)
             runs[peer.name] = lambda lookups=lookups: lookups(*now)
 
     def before(number: int) -> None:
-        turn(number)
+        nonlocal now
+        now = queries[number + 1]
         ours()  # caches every context; `fresh` clears the cache
 
     timings = interleaved(runs, rounds, before=before)
     return {name: timings.median(name) / made[name] * 1e6 for name in runs}
 
 
-def _peers(
-    store: NgramStore, folder: Path, tokens: list[np.ndarray], progress: Callable[[str], None]
-) -> Iterator[Peer]:
+def _peers(store: NgramStore, folder: Path, tokens: list[np.ndarray], progress: Progress) -> Iterator[Peer]:
     for make in (ngram_peers.dictionaries, ngram_peers.sqlite, ngram_peers.kenlm):
         progress(f"the same in {make.__name__}")
         yield from make(store, folder)
@@ -155,16 +148,6 @@ def _corpus(options: BenchOptions) -> list[np.ndarray]:
     tokenizer = load_model(options.model).tokenizer
     texts = (text for file in expand([options.text or ""]) for text in documents(file, lambda _: None))
     return [np.array(tokenizer.encode(text), dtype=np.uint32) for text in texts]
-
-
-def _opening(path: Path) -> float:
-    """Returns the seconds of opening a store, the median of ten."""
-    taken = []
-    for _ in range(10):
-        began = time.perf_counter()
-        NgramStore.open(path)
-        taken.append(time.perf_counter() - began)
-    return median(taken)
 
 
 def _row(peer: Peer, things: int, us: float) -> ReportRow:

@@ -18,19 +18,20 @@ import psutil
 from core.ngram import NgramStore
 
 Contexts = list[list[int]]
-Lookups = Callable[[Contexts, list[list[int]]], int]  # contexts, candidates of each -> number of look-ups
+Lookups = Callable[[Contexts, list[list[int]]], None]  # of the contexts, and the candidates of each
 
 
 @dataclass
 class Peer:
-    """The bytes of a peer, the unit to which they refer (`of`: "n-gram" or "corpus token"), their location, and the
-    query function; or the reason why the peer is unavailable."""
+    """The bytes of a peer, the unit to which they refer (`of`: "n-gram" or "corpus token"), their location, the query
+    function, and whether it looks every candidate up in each order; or the reason why the peer is unavailable."""
 
     name: str
     bytes: int = 0
     where: str = ""
     of: str = "n-gram"
     lookups: Lookups | None = None
+    by_order: bool = True
     note: str = ""
 
 
@@ -43,15 +44,12 @@ def dictionaries(store: NgramStore, folder: Path) -> Iterator[Peer]:
             tables[len(ids)].setdefault(ids[:-1], {})[ids[-1]] = count
     size = _resident() - before
 
-    def lookups(contexts: Contexts, candidates: list[list[int]]) -> int:
-        found = 0
+    def lookups(contexts: Contexts, candidates: list[list[int]]) -> None:
         for context, tokens in zip(contexts, candidates, strict=True):
             for n in store.orders:
                 followers = tables[n].get(tuple(context[len(context) - n + 1 :]), {})
                 for token in tokens:
                     followers.get(token, 0)
-                found += len(tokens)
-        return found
 
     yield Peer("Python dict of dicts", size, "memory", lookups=lookups)
 
@@ -67,8 +65,7 @@ def sqlite(store: NgramStore, folder: Path) -> Iterator[Peer]:
     connection.commit()
     connection.execute("VACUUM")
 
-    def lookups(contexts: Contexts, candidates: list[list[int]]) -> int:
-        found = 0
+    def lookups(contexts: Contexts, candidates: list[list[int]]) -> None:
         execute = connection.execute
         for context, tokens in zip(contexts, candidates, strict=True):
             ends = [np.array([token], dtype=width).tobytes() for token in tokens]
@@ -76,8 +73,6 @@ def sqlite(store: NgramStore, folder: Path) -> Iterator[Peer]:
                 prefix = np.array(context[len(context) - n + 1 :], dtype=width).tobytes()
                 for end in ends:
                     execute("SELECT count FROM ngrams WHERE ids = ?", (prefix + end,)).fetchone()
-                found += len(ends)
-        return found
 
     yield Peer("SQLite", path.stat().st_size, "disk", lookups=lookups)
 
@@ -94,7 +89,7 @@ def kenlm(store: NgramStore, folder: Path) -> Iterator[Peer]:
     _write_arpa(store, arpa)
     before = _resident()
     model = _load_kenlm(arpa)
-    yield Peer("KenLM probing", _resident() - before, "memory", lookups=_scores(model, store))
+    yield Peer("KenLM probing", _resident() - before, "memory", lookups=_scores(model, store), by_order=False)
     del model
     if (tool := shutil.which("build_binary")) is None:
         yield Peer(
@@ -107,7 +102,7 @@ def kenlm(store: NgramStore, folder: Path) -> Iterator[Peer]:
     ):
         path = folder / f"{len(name)}.bin"
         subprocess.run([tool, *options, str(arpa), str(path)], check=True, capture_output=True)
-        yield Peer(name, path.stat().st_size, "disk", lookups=_scores(_load_kenlm(path), store))
+        yield Peer(name, path.stat().st_size, "disk", lookups=_scores(_load_kenlm(path), store), by_order=False)
 
 
 def _load_kenlm(path: Path) -> object:
@@ -122,8 +117,8 @@ def _load_kenlm(path: Path) -> object:
 def _scores(model: object, store: NgramStore) -> Lookups:
     import kenlm  # pyright: ignore[reportMissingImports]
 
-    def lookups(contexts: Contexts, candidates: list[list[int]]) -> int:
-        found, score = 0, model.BaseScore  # type: ignore[attr-defined]
+    def lookups(contexts: Contexts, candidates: list[list[int]]) -> None:
+        score = model.BaseScore  # type: ignore[attr-defined]
         for context, tokens in zip(contexts, candidates, strict=True):
             state, after = kenlm.State(), kenlm.State()
             model.NullContextWrite(state)  # type: ignore[attr-defined]
@@ -132,8 +127,6 @@ def _scores(model: object, store: NgramStore) -> Lookups:
                 state, after = after, state
             for token in tokens:
                 score(state, f"t{token}", after)
-            found += len(tokens)
-        return found
 
     return lookups
 
@@ -188,14 +181,11 @@ def infini_gram(store: NgramStore, folder: Path, documents: Sequence[np.ndarray]
 
     engine = InfiniGramEngine(index_dir=str(index), eos_token_id=0, vocab_size=vocab_size, token_dtype="u16")
 
-    def lookups(contexts: Contexts, candidates: list[list[int]]) -> int:
-        found = 0
+    def lookups(contexts: Contexts, candidates: list[list[int]]) -> None:
         for context, tokens in zip(contexts, candidates, strict=True):
             for n in store.orders:
                 for token in tokens:
                     engine.count(input_ids=[*context[len(context) - n + 1 :], token])
-                found += len(tokens)
-        return found
 
     yield Peer("infini-gram", size, "disk", of="corpus token", lookups=lookups)
 

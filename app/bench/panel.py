@@ -7,12 +7,11 @@ response to the move's request has been drawn. The text does not change, so no p
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.bench import keystroke, text
 from app.bench.child import running_app
-from app.bench.report import BenchOptions, Report, percentile
+from app.bench.report import BenchOptions, Progress, Report, percentile
 from app.browser import chromium, open_editor
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ FRAMES = """() => { const seen = window.frames_ = []; let last = performance.now
     requestAnimationFrame(tick); }"""
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Progress) -> Report:
     chosen = keystroke.passages(text.load(options.text), options.repetitions or 2)
     with chromium() as browser:
         progress("starting the app")
@@ -69,7 +68,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     return summary(moved, closed, opened, charts, frames)
 
 
-def _moved(page: Page, rule: str, control: str, progress: Callable[[str], None]) -> tuple[list[float], list[float]]:
+def _moved(page: Page, rule: str, control: str, progress: Progress) -> tuple[list[float], list[float]]:
     progress(f"moving {rule}'s slider")
     page.select_option("#sm-rule", rule)
     page.wait_for_timeout(keystroke.SETTLE)
@@ -96,8 +95,7 @@ def summary(
         ("typing, open: from one frame to the next", frames),
     ]
     for what, times in lines:
-        shares = {f"p{p}_ms": percentile(times, p) for p in (50, 90, 99)}
-        report.rows.append({"what": what, "count": len(times)} | shares)
+        report.times(what, times, (50, 90, 99))
     for rule, (chart, drafts) in moved.items():
         report.target(f"{rule}: p90 slider to chart, ms", percentile(chart, 90), "<= 50")
         report.target(f"{rule}: p90 slider to drafts, ms", percentile(drafts, 90), "<= 50")

@@ -8,11 +8,11 @@ without a rule.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from statistics import fmean, median
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report, ReportRow, number_in
+from app.bench.report import BenchOptions, Progress, Report, ReportRow, counted, number_in, turned
 from core.autocomplete import load_autocomplete
 from core.controls import PRESETS
 from core.models import LanguageModel
@@ -29,8 +29,7 @@ PAPERS = "Top-W, the paper's"  # a preset
 RULES = (OURS, PAPERS, "top-h", "min-p", BASE, NONE)
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: BenchOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
     model = autocomplete.model
     prefixes = text.prefixes(model.tokenizer, text.load(options.text), options.repetitions or PLACES, PREFIX)
@@ -38,10 +37,8 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
     for t in TEMPERATURES:
         rules = {name: rule(name, t, autocomplete.geometries) for name in RULES}
         taken: dict[str, list[float]] = {name: [] for name in RULES}
-        for number, prefix in enumerate(prefixes):
-            progress(f"T = {t:g}, prefix {number + 1} of {len(prefixes)}")
-            first = number % len(RULES)
-            for name in RULES[first:] + RULES[:first]:
+        for number, prefix in enumerate(counted(prefixes, f"T = {t:g}, prefix", progress)):
+            for name in turned(RULES, number):
                 taken[name].append(ms_per_token(model, rules[name], prefix, number))
         report.rows += [row(t, name, taken) for name in RULES]
     model.close()

@@ -8,10 +8,11 @@ import operator
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from rich.console import Console
 from rich.markup import escape
@@ -26,6 +27,8 @@ LONGEST_NAME = 60  # characters of a text that names a row; longer ones are expl
 
 Figure = str | float | None  # int and bool are floats to a type checker
 ReportRow = dict[str, Figure]
+Progress = Callable[[str], object]  # called with a description of each phase
+T = TypeVar("T")
 
 
 def number_in(row: ReportRow, key: str) -> float:
@@ -124,6 +127,11 @@ class Report:
     name: str
     rows: list[ReportRow] = field(default_factory=list)
     targets: list[Target] = field(default_factory=list)
+
+    def times(self, what: str, ms: Sequence[float], percents: tuple[int, ...]) -> None:
+        """Adds a row with percentiles of some times, in ms."""
+        shares = {f"p{p}_ms": percentile(ms, p) for p in percents}
+        self.rows.append({"what": what, "count": len(ms)} | shares)
 
     def target(self, name: str, value: float, target: str) -> None:
         self.targets.append(Target(name, value, target))
@@ -224,6 +232,32 @@ def _shown(value: Figure) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+def counted(values: Sequence[T], what: str, progress: Progress) -> Iterator[T]:
+    """Yields the values, and reports the number of each before it: "place 3 of 40"."""
+    for number, value in enumerate(values, 1):
+        progress(f"{what} {number} of {len(values)}")
+        yield value
+
+
+def turned(values: Sequence[T], number: int) -> list[T]:
+    """Returns the values from another one on in each round, so that no value is always first."""
+    first = number % len(values)
+    return [*values[first:], *values[:first]]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Context manager: torch computes in one thread."""
+    import torch  # takes a while to import, and the command line needs this module
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 @dataclass
 class Timings:
     """Seconds by name; the i-th of every name was measured in the same round, under the same load."""
@@ -244,7 +278,7 @@ def interleaved(
     before: Callable[[int], object] = lambda _: None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Timings:
-    """Times every run once per round. Each round starts with another run, so that no run is always first.
+    """Times every run once per round. Each round starts with another run.
 
     Args:
         before: called with the number of the round before each run, outside the measured time. Round -1 is the warm-up.
@@ -252,8 +286,7 @@ def interleaved(
     names = list(runs)
     taken: dict[str, list[float]] = {name: [] for name in names}
     for number in range(-1, rounds):
-        first = max(number, 0) % len(names)
-        for name in names[first:] + names[:first]:
+        for name in turned(names, max(number, 0)):
             before(number)
             start = clock()
             runs[name]()

@@ -7,16 +7,17 @@ thread. A row's time is the minimum of three, to exclude other load on the machi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from contextlib import closing
 from statistics import median
+from timeit import repeat
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report, ReportRow, interleaved, number_in
+from app.bench.report import BenchOptions, Progress, Report, ReportRow, interleaved, number_in, one_thread
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import PRESETS
 from core.models import LanguageModel
@@ -31,16 +32,13 @@ POSITIONS = 60  # real distributions for Top-W
 PREFIX = 32
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: BenchOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
     model = autocomplete.model
     prefixes = text.prefixes(model.tokenizer, text.load(options.text), options.repetitions or POSITIONS, PREFIX)
     real = torch.stack([_after(model, prefix) for prefix in prefixes])  # (n, V)
     report = Report("samplers")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         for vocabulary in VOCABULARIES:
             for batch in BATCHES:
                 progress(f"V = {vocabulary}, batch {batch}")
@@ -49,17 +47,12 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
         _top_w(report, real, autocomplete.geometries)
         progress("views")
         _views(report, real, autocomplete)
-    finally:
-        torch.set_num_threads(threads)
     return report
 
 
 def _after(model: LanguageModel, prefix: list[int]) -> Tensor:
-    sequence = model.open()
-    try:
+    with closing(model.open()) as sequence:
         return sequence.feed(prefix)
-    finally:
-        sequence.close()
 
 
 def _rules(report: Report, real: Tensor, vocabulary: int, batch: int) -> None:
@@ -148,12 +141,8 @@ def _views(report: Report, real: Tensor, autocomplete: Autocomplete) -> None:
 
 
 def _least(run: Callable[[], object], times: int) -> float:
-    taken = []
-    for _ in range(times):
-        start = time.perf_counter()
-        run()
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+    """Returns the seconds of the quickest run."""
+    return min(repeat(run, number=1, repeat=times))
 
 
 def plain_top_w(

@@ -25,11 +25,10 @@ from pathlib import Path
 
 import psutil
 
-from app.access import token
 from app.bench import text
-from app.bench.child import COMMAND, Child, free_port, running
+from app.bench.child import Child, free_port, running, running_app
 from app.bench.editors import Answered, Bodies, Editor
-from app.bench.report import BenchOptions, Report, ReportRow, number_in, percentile
+from app.bench.report import BenchOptions, Progress, Report, ReportRow, number_in, percentile
 from app.bench.typists import Server
 from core.errors import InputError, PolydraftError, last_line
 from core.models.load import default_model_path, locate
@@ -55,7 +54,7 @@ class Contestant:
     counts: Callable[[], dict[str, int]] | None = None  # inputs computed and dropped so far, if the server reports them
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Progress) -> Report:
     words = " ".join(" ".join(document.split()) for file in text.load(options.text) for document in file)
     seconds = 60 * options.minutes if options.minutes else SECONDS
     report, goodput = Report("serve"), dict[tuple[str, int], float]()
@@ -116,9 +115,7 @@ def measured(server: Contestant, words: str, clients: int, seconds: float) -> Re
 
 @contextmanager
 def polydraft(options: BenchOptions) -> Iterator[Contestant]:
-    port = free_port()
-    command = [sys.executable, "-m", COMMAND, "serve", "--port", str(port)]
-    with running([*command, "--model", options.model, "--backend", options.backend], port, token()) as child:
+    with running_app(options, "serve") as child:
         child.wait(lambda: child.get("/health") is not None)
         yield Contestant(
             "Polydraft",
@@ -138,17 +135,10 @@ def why_no_peer(options: BenchOptions) -> str:
 @contextmanager
 def llama_server() -> Iterator[Contestant]:
     port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        f"{__package__}.llama_server",
-        "--model",
-        str(default_model_path()),
-        "--n_ctx",
-        "2048",
-    ]
+    command = [sys.executable, "-m", f"{__package__}.llama_server", "--model", str(default_model_path())]
     # A request of another client must not end the running ones.
-    command += ["--host", "127.0.0.1", "--port", str(port), "--interrupt_requests", "False", "--verbose", "False"]
+    command += ["--n_ctx", "2048", "--interrupt_requests", "False", "--verbose", "False"]
+    command += ["--host", "127.0.0.1", "--port", str(port)]
     with running(command, port) as child:
         child.wait(lambda: child.get("/v1/models") is not None)
 

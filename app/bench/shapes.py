@@ -14,11 +14,29 @@ from core.models.torch_model import TorchModel
 
 CONTEXT = 1024
 
+
+def _llama(width: int, inner: int, layers: int, heads: tuple[int, int], vocabulary: int) -> LlamaConfig:
+    """Returns a shape with so many heads of queries, and of keys and values."""
+    return LlamaConfig(
+        hidden_size=width,
+        intermediate_size=inner,
+        num_hidden_layers=layers,
+        num_attention_heads=heads[0],
+        num_key_value_heads=heads[1],
+        vocab_size=vocabulary,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=None,
+        pad_token_id=None,
+    )
+
+
 SHAPES = {
-    "Llama-2-7B": {"hidden_size": 4096, "intermediate_size": 11008, "layers": 32, "heads": (32, 32), "V": 32_000},
-    "Llama-3.1-8B": {"hidden_size": 4096, "intermediate_size": 14336, "layers": 32, "heads": (32, 8), "V": 128_256},
+    "Llama-2-7B": _llama(4096, 11008, 32, (32, 32), 32_000),
+    "Llama-3.1-8B": _llama(4096, 14336, 32, (32, 8), 128_256),
 }
-TINY = {"tiny": {"hidden_size": 64, "intermediate_size": 128, "layers": 2, "heads": (4, 2), "V": 512}}
+TINY = {"tiny": _llama(64, 128, 2, (4, 2), 512)}
 
 
 class IdsOnly(Tokenizer):
@@ -33,26 +51,12 @@ class IdsOnly(Tokenizer):
         raise InputError("A model of random weights given text; token ids expected.")
 
 
-def random_model(name: str, shape: dict[str, Any], device: torch.device, dtype: torch.dtype) -> TorchModel:
+def random_model(name: str, config: LlamaConfig, device: torch.device, dtype: torch.dtype) -> TorchModel:
     """Creates a Llama of this shape on its device. Raises torch.OutOfMemoryError."""
-    heads, key_heads = shape["heads"]
-    config = LlamaConfig(
-        hidden_size=shape["hidden_size"],
-        intermediate_size=shape["intermediate_size"],
-        num_hidden_layers=shape["layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=key_heads,
-        vocab_size=shape["V"],
-        max_position_embeddings=CONTEXT,
-        tie_word_embeddings=False,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=None,
-    )
     torch.manual_seed(0)
     with torch.device(device):
         module = AutoModelForCausalLM.from_config(config, dtype=dtype)
-    return TorchModel(module.to(device), IdsOnly(shape["V"]), name, CONTEXT)
+    return TorchModel(module.to(device), IdsOnly(config.vocab_size), name, CONTEXT)
 
 
 def bytes_read(module: PreTrainedModel) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
@@ -18,7 +17,7 @@ import psutil
 
 from app.bench import text
 from app.bench.child import Child, running_app
-from app.bench.report import BenchOptions, Report, percentile
+from app.bench.report import BenchOptions, Progress, Report, percentile
 from app.bench.typists import Habits, Outcomes, Server, Typist, foreign
 
 MINUTES = 2.0
@@ -43,7 +42,7 @@ class Process:
         return cls(process.memory_info().rss, process.num_threads(), process.num_fds())
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Progress) -> Report:
     minutes, typists = options.minutes or MINUTES, options.typists or TYPISTS
     words = " ".join(" ".join(document.split()) for file in text.load(options.text) for document in file)
     progress("starting the app")
@@ -52,7 +51,7 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
         return asyncio.run(_soak(child, words, 60 * minutes, typists, progress))
 
 
-async def _soak(child: Child, words: str, seconds: float, typists: int, progress: Callable[[str], None]) -> Report:
+async def _soak(child: Child, words: str, seconds: float, typists: int, progress: Progress) -> Report:
     server, process = Server(child.url, child.headers), psutil.Process(child.process.pid)
     progress("one typist alone")
     await _alone(server, words, FEW)
@@ -64,9 +63,15 @@ async def _soak(child: Child, words: str, seconds: float, typists: int, progress
         for i in range(typists)
     ]
     began = time.perf_counter()
-    watching = asyncio.create_task(
-        _watch(process, samples, lambda: _report_progress(progress, typists, began, seconds, outcomes))
-    )
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            samples.append(Process.of(process))
+            passed, drafts = time.perf_counter() - began, len(outcomes.first)
+            progress(f"{typists} typists, {passed:.0f} of {seconds:.0f} s, {drafts} first drafts")
+
+    watching = asyncio.create_task(watch())
     await asyncio.gather(*crowd, foreign(server, seconds, outcomes))
     watching.cancel()
     progress("one typist alone again")
@@ -76,24 +81,10 @@ async def _soak(child: Child, words: str, seconds: float, typists: int, progress
     return summary(outcomes, samples, before, after, (before_alone, after_alone), typists, seconds)
 
 
-def _report_progress(
-    progress: Callable[[str], None], typists: int, began: float, seconds: float, outcomes: Outcomes
-) -> None:
-    passed, drafts = time.perf_counter() - began, len(outcomes.first)
-    progress(f"{typists} typists, {passed:.0f} of {seconds:.0f} s, {drafts} first drafts")
-
-
 async def _alone(server: Server, words: str, keys: int) -> Outcomes:
     outcomes = Outcomes()
     await Typist(1000, server, words, Habits(restless=False), outcomes).type(math.inf, keys)
     return outcomes
-
-
-async def _watch(process: psutil.Process, samples: list[Process], report_progress: Callable[[], None]) -> None:
-    while True:
-        await asyncio.sleep(EVERY)
-        samples.append(Process.of(process))
-        report_progress()
 
 
 async def _settled(process: psutil.Process, before: Process) -> Process:
@@ -123,8 +114,7 @@ def summary(
         ("alone before: key to its first drafts", alone[0].first),
         ("alone after: key to its first drafts", alone[1].first),
     ):
-        shares = {f"p{p}_ms": 1000 * percentile(times, p) for p in (50, 95, 99)}
-        report.rows.append({"what": what, "count": len(times)} | shares)
+        report.times(what, [1000 * seconds for seconds in times], (50, 95, 99))
     for end, count in sorted(outcomes.ends.items()):
         report.rows.append({"what": f"requests: {end}", "count": count})
     for why, count in outcomes.lost.most_common(5):

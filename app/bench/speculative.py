@@ -10,20 +10,21 @@ prompts of each kind are a sample, so τ is reported with the standard error of 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from statistics import mean, median, stdev
+from typing import TypeVar
 
 import numpy as np
 
-from app.bench.drafters import eagle3
-from app.bench.report import BenchOptions, Report, ReportRow
+from app.bench.drafters import accept_length, base_stores, eagle3
+from app.bench.report import BenchOptions, Progress, Report, ReportRow, counted, turned
 from app.evals import plots
 from app.evals.prompts import prompts
 from app.evals.verified import logprobs
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
-from core.ngram.base import base_store
 from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, TargetSampling, Token, generate
 from core.speculative.arc import RULES
 from core.speculative.calibration import for_model
@@ -32,6 +33,8 @@ from core.speculative.cost import measure as measure_curve
 from core.speculative.drafters import Drafter
 from core.speculative.generate import Statistics
 from core.speculative.options import GenerateOptions, SpeculationMode
+
+T = TypeVar("T")
 
 LENGTH = 64  # tokens after each prompt
 COUNT = 4  # prompts of each kind
@@ -55,19 +58,26 @@ class SpeculativeMethod:
     options: GenerateOptions = field(default_factory=GenerateOptions)
     memory: Memory = field(default_factory=Memory)
     statistics: dict[str, list[Statistics]] = field(default_factory=dict)  # by kind, of each prompt
-    logprobs: dict[str, list[float]] = field(
-        default_factory=dict
-    )  # by kind, ln p of every token, by the target at T = 1
+    logprobs: dict[str, list[float]] = field(default_factory=dict)  # by kind, ln p of each token by the target at T = 1
+
+    def of(self, kind: str) -> list[Statistics]:
+        """Returns the statistics of the prompts of a kind, or of ALL."""
+        return _of(self.statistics, kind)
+
+    def tau(self, kind: str) -> float:
+        return accept_length(self.of(kind))
+
+    def tokens_per_s(self, kind: str) -> float:
+        statistics = self.of(kind)
+        return sum(s.tokens for s in statistics) / sum(s.seconds for s in statistics)
 
 
-def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str], None]) -> list[SpeculativeMethod]:
+def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> list[SpeculativeMethod]:
     """Returns all methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is
     calibrated. Reports the reason for a missing method."""
-    store, _ = base_store(model.tokenizer.fingerprint, options.store)
-    stores = [store] if store is not None else []
     found = [
         SpeculativeMethod(PLAIN, None, "off"),
-        SpeculativeMethod("n-gram", NgramDrafter(stores), "lossless"),
+        SpeculativeMethod("n-gram", NgramDrafter(base_stores(model, options.store)), "lossless"),
         SpeculativeMethod("superposed tree", SuperposedDrafter(model, 3), "lossless"),
     ]
     if drafter := eagle3(model, progress, options.head):  # all methods share one head, which can continue any text
@@ -97,8 +107,7 @@ def methods(model: LanguageModel, options: BenchOptions, progress: Callable[[str
     return found + [SpeculativeMethod(name.format(best.name), best.drafter, "arc", way) for name, way in ways.items()]
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: BenchOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend, options.precision)
     progress("measuring the cost curve")
     curve = measure_curve(model)
@@ -137,15 +146,13 @@ def _run(
     curve: CostCurve,
     by_kind: dict[str, list[list[int]]],
     made: Sequence[SpeculativeMethod],
-    progress: Callable[[str], None],
+    progress: Progress,
     temperature: float = 1.0,
 ) -> None:
     """Runs every method on every prompt; each prompt begins with another method."""
     for kind, of_kind in by_kind.items():
-        for number, ids in enumerate(of_kind):
-            progress(f"T = {temperature:g}, {kind}, prompt {number + 1} of {len(of_kind)}")
-            for turn in range(len(made)):
-                method = made[(turn + number) % len(made)]
+        for number, ids in enumerate(counted(of_kind, f"T = {temperature:g}, {kind}, prompt", progress)):
+            for method in turned(made, number):
                 how: GenerateOptions = {**method.options, "length": LENGTH, "temperature": temperature, "seed": number}
                 generation = generate(
                     model, method.drafter, ids, method.mode, curve=curve, estimates=method.memory, **how
@@ -158,11 +165,8 @@ def by_the_model(model: LanguageModel, prompt: list[int], tokens: list[Token], t
     """Returns ln p of each token of a text that was sampled at a temperature, by the model at T = 1."""
     if temperature == 1:
         return [token.logprob for token in tokens]
-    sequence = model.open()
-    try:
+    with closing(model.open()) as sequence:
         return logprobs(sequence, prompt, [token.id for token in tokens])
-    finally:
-        sequence.close()
 
 
 def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[SpeculativeMethod]) -> None:
@@ -178,12 +182,12 @@ def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[S
         report.target(
             "EAGLE-3: speed-up, mean of the sets", mean(_speed_up(eagle, made[0], k) for k in by_kind), ">= 1.3"
         )
-        lengths = [_tau(eagle.statistics[k]) for k in by_kind]
+        lengths = [eagle.tau(k) for k in by_kind]
         report.target("EAGLE-3: accept length, mean of the sets", mean(lengths), ">= 2.3")
         if whole := named.get(WHOLE):
-            report.target(f"{WHOLE}: accept length", mean(_tau(whole.statistics[k]) for k in by_kind), ">= 2.3")
+            report.target(f"{WHOLE}: accept length", mean(whole.tau(k) for k in by_kind), ">= 2.3")
         if arc := named.get(f"{EAGLE} + ARC"):
-            longer = mean(_tau(arc.statistics[k]) for k in by_kind) / mean(lengths)
+            longer = mean(arc.tau(k) for k in by_kind) / mean(lengths)
             report.target("ARC: accept length over EAGLE-3's", longer, ">= 1.25")
             faster = sum(_speed_up(arc, eagle, k) >= 1.2 for k in by_kind)
             report.target("ARC: sets with 1.2 x EAGLE-3's speed", faster, ">= 3")
@@ -192,7 +196,7 @@ def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[S
 def off_cost(method: SpeculativeMethod, plain: SpeculativeMethod) -> float | None:
     """Returns by how many percent a method's token takes longer than a plain one where the method has given up: the
     median over the prompts with fewer proposals than one for ten tokens. None if these are fewer than half."""
-    pairs = list(zip(_statistics(method, ALL), _statistics(plain, ALL), strict=True))
+    pairs = list(zip(method.of(ALL), plain.of(ALL), strict=True))
     off = [(ours, theirs) for ours, theirs in pairs if ours.tokens and ours.proposed < ours.tokens / 10]
     if 2 * len(off) < len(pairs) or not off:
         return None
@@ -205,7 +209,7 @@ def table(kinds: Sequence[str], made: Sequence[SpeculativeMethod]) -> list[Repor
     pruning by depth."""
     rows = [row(kind, method, made[0]) for kind in (*kinds, ALL) for method in made]
     if by_depth := [method for method in made if BY_DEPTH in method.name]:
-        best = max(by_depth, key=lambda method: _tau(_statistics(method, ALL)))
+        best = max(by_depth, key=lambda method: method.tau(ALL))
         rows.append(row(ALL, best, made[0]) | {"method": f"{best.name}, the best α"})
     return rows
 
@@ -217,7 +221,7 @@ def _sweep(
     made: Sequence[SpeculativeMethod],
     report: Report,
     options: BenchOptions,
-    progress: Callable[[str], None],
+    progress: Progress,
 ) -> None:
     """Measures plain decoding, the best lossless drafter, and the same with ARC, over temperatures; and ARC over θ. ARC
     is left out at temperatures without a calibration."""
@@ -226,10 +230,9 @@ def _sweep(
     settings = [(t, None) for t in TEMPERATURES] + [(1.0, theta) for theta in THETAS if arc is not None]
     curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for temperature, theta in settings:
-        chosen = [
-            SpeculativeMethod(PLAIN, None, "off"),
-            *(() if theta else (SpeculativeMethod(best.name, best.drafter, "lossless"),)),
-        ]
+        chosen = [SpeculativeMethod(PLAIN, None, "off")]
+        if theta is None:
+            chosen.append(SpeculativeMethod(best.name, best.drafter, "lossless"))
         if arc is not None:
             try:
                 calibration = for_model(model, TargetSampling(temperature))
@@ -241,36 +244,34 @@ def _sweep(
                     at["theta"] = theta
                 chosen.append(SpeculativeMethod(arc.name, arc.drafter, "arc", at))
         _run(model, curve, by_kind, chosen, progress, temperature)
-        for method in chosen:
-            setting = {"temperature": temperature} | ({} if theta is None else {"theta": theta})
-            report.rows += [setting | row(kind, method, chosen[0]) for kind in (*by_kind, ALL)]
-            if method is chosen[0]:
-                continue
-            figure = "temperature" if theta is None else "θ"
-            x = temperature if theta is None else theta
-            for what, value in (("τ", _tau(_statistics(method, ALL))), ("speed-up", _speed_up(method, chosen[0], ALL))):
-                curves.setdefault(figure, {}).setdefault(f"{what} {method.name}", []).append((x, value))
+        setting = {"temperature": temperature} | ({} if theta is None else {"theta": theta})
+        report.rows += [setting | row(kind, method, chosen[0]) for method in chosen for kind in (*by_kind, ALL)]
+        figure, x = ("temperature", temperature) if theta is None else ("θ", theta)
+        for method in chosen[1:]:
+            drawn = curves.setdefault(figure, {})
+            drawn.setdefault(f"τ {method.name}", []).append((x, method.tau(ALL)))
+            drawn.setdefault(f"speed-up {method.name}", []).append((x, _speed_up(method, chosen[0], ALL)))
     if options.plots is not None:
-        drawn = [plots.lines("τ and speed-up", name, series) for name, series in curves.items()]
-        options.plots.write_text(plots.page(drawn), encoding="utf-8")
+        charts = [plots.lines("τ and speed-up", name, series) for name, series in curves.items()]
+        options.plots.write_text(plots.page(charts), encoding="utf-8")
 
 
 def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> ReportRow:
     """Returns one line of the paper's Tables 1, 2 and 4."""
-    statistics = _statistics(method, kind)
+    statistics = method.of(kind)
     lengths = [s.accept_length for s in statistics if s.cycles]  # an answer of one token takes no cycle
     proposals = sum(s.proposed for s in statistics) / sum(s.cycles for s in statistics)  # γ, of a tree
     return {
         "prompts": kind,
         "sample": len(statistics),
         "method": method.name,
-        "tokens_per_s": sum(s.tokens for s in statistics) / sum(s.seconds for s in statistics),
-        "accept_length": _tau(statistics),
+        "tokens_per_s": method.tokens_per_s(kind),
+        "accept_length": method.tau(kind),
         "±": stdev(lengths) / math.sqrt(len(lengths)) if len(lengths) > 1 else None,
         "proposals": proposals,
-        "per_proposal": _tau(statistics) / (proposals + 1),
+        "per_proposal": method.tau(kind) / (proposals + 1),
         "speed_up": _speed_up(method, plain, kind),
-        "perplexity": math.exp(-mean(_logprobs(method, kind))),
+        "perplexity": math.exp(-mean(_of(method.logprobs, kind))),
         "pruned_percent": 100 * sum(s.pruned for s in statistics) / max(sum(s.drafted for s in statistics), 1),
         **phases(statistics),
         "tolerated_percent": 100 * sum(s.tolerated for s in statistics) / sum(s.tokens for s in statistics),
@@ -290,19 +291,9 @@ def phases(statistics: Sequence[Statistics]) -> dict[str, float]:
     return {f"{phase}_percent": 100 * part / total for phase, part in seconds.items()}
 
 
-def _statistics(method: SpeculativeMethod, kind: str) -> list[Statistics]:
-    return [s for of_kind in method.statistics.values() for s in of_kind] if kind == ALL else method.statistics[kind]
-
-
-def _logprobs(method: SpeculativeMethod, kind: str) -> list[float]:
-    return [one for of_kind in method.logprobs.values() for one in of_kind] if kind == ALL else method.logprobs[kind]
-
-
-def _tau(statistics: list[Statistics]) -> float:
-    return sum(s.tokens for s in statistics) / sum(s.cycles for s in statistics)
+def _of(by_kind: dict[str, list[T]], kind: str) -> list[T]:
+    return [one for of_kind in by_kind.values() for one in of_kind] if kind == ALL else by_kind[kind]
 
 
 def _speed_up(method: SpeculativeMethod, plain: SpeculativeMethod, kind: str) -> float:
-    ours, theirs = _statistics(method, kind), _statistics(plain, kind)
-    rate = sum(s.tokens for s in ours) / sum(s.seconds for s in ours)
-    return rate * sum(s.seconds for s in theirs) / sum(s.tokens for s in theirs)
+    return method.tokens_per_s(kind) / plain.tokens_per_s(kind)

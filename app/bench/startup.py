@@ -4,14 +4,13 @@ page; and the memory of the idle app."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from statistics import median
 from time import sleep
 
 from psutil import Process
 
 from app.bench.child import free_port, running, running_app
-from app.bench.report import BenchOptions, Report
+from app.bench.report import BenchOptions, Progress, Report, counted
 
 ROUNDS = 3
 IDLE = 1.0  # seconds until the app is idle
@@ -23,14 +22,13 @@ page.launch(server_name="127.0.0.1", server_port=int(sys.argv[1]), quiet=True)
 """
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Progress) -> Report:
     answers: list[float] = []
     ready: list[float] = []
     bare: list[float] = []
     memory: list[float] = []
     rounds = options.repetitions or ROUNDS
-    for number in range(rounds):
-        progress(f"round {number + 1} of {rounds}")
+    for _ in counted(range(rounds), "round", progress):
         with running_app(options) as child:
             answers.append(child.wait(child.answers))
             ready.append(child.wait(child.ready))

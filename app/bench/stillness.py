@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from app.bench import text
 from app.bench.child import running_app
 from app.bench.keystroke import SETTLE, passages, press_at_rate
-from app.bench.report import BenchOptions, Report
+from app.bench.report import BenchOptions, Progress, Report, counted
 from app.browser import chromium, open_editor
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ RECORD = """([parts, places]) => {
 }"""
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: BenchOptions, progress: Progress) -> Report:
     chosen = passages(text.load(options.text), options.repetitions or PASSAGES)
     seen: dict[int, list[list[dict[str, Any]]]] = {}
     with chromium() as browser:
@@ -66,10 +66,8 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
             child.wait(child.ready)
             for rate in RATES:
                 page = open_editor(browser, child.page)
-                seen[rate] = []
-                for number, passage in enumerate(chosen, 1):
-                    progress(f"{rate} keys a second: passage {number} of {len(chosen)}")
-                    seen[rate].append(states_of(page, passage, rate))
+                each = counted(chosen, f"{rate} keys a second: passage", progress)
+                seen[rate] = [states_of(page, passage, rate) for passage in each]
                 page.close()
     return summary(seen)
 

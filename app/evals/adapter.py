@@ -7,17 +7,18 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
+from timeit import repeat
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from app.bench.report import Report
+from app.bench.report import Progress, Report, counted
 from app.bench.text import SAMPLE
 from app.evals.options import EvalOptions, places
 from app.evals.personal import drafted, learn_and_test, newest
@@ -77,11 +78,10 @@ def adapted(name: str) -> str:
     return f"{name}, adapter"
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Progress) -> Report:
     from core.models.adapter import load
     from core.ngram.personal import PersonalStore
 
-    progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, store=chosen(options.base_store), personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     learnt, tested = learn_and_test(options)
@@ -108,8 +108,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         for on in (False, True):
             model.adapt([(adapter, adapter.result.strength)] if on else [])
             of = {name: results.setdefault(adapted(name) if on else name, Tested()) for name in rules}
-            for number, window in enumerate(windows):
-                progress(f"window {number + 1} of {len(windows)}")
+            for window in counted(windows, "window", progress):
                 logits = _logits(model, window)
                 for name, rule in rules.items():
                     of[name].places += placed(rule, window, logits)
@@ -214,7 +213,7 @@ def placed(rule: Interpolation | None, window: list[int], logits: Tensor) -> Ite
 
 
 def _learned(
-    store: PersonalStore, base: Store | None, options: EvalOptions, progress: Callable[[str], None]
+    store: PersonalStore, base: Store | None, options: EvalOptions, progress: Progress
 ) -> tuple[Outcome, float]:
     """Trains an adapter as `polydraft learn` does. Returns its outcome, and the floor of `_floor`."""
     from core.models.load import load_module
@@ -233,20 +232,14 @@ def _learned(
 def _floor(parameters: int, size: int = 1024) -> float:
     """Returns the seconds that training all parameters takes per token at least: 3 passes of 2 operations each, at the
     rate of the quickest of some float32 products of square matrices on this machine."""
-    x, seconds = torch.randn(size, size), []
-    for _ in range(8):
-        began = time.perf_counter()
-        torch.mm(x, x)
-        seconds.append(time.perf_counter() - began)
-    return 3 * 2 * parameters * min(seconds) / (2 * size**3)
+    x = torch.randn(size, size)
+    seconds = min(repeat(lambda: torch.mm(x, x), number=1, repeat=8))
+    return 3 * 2 * parameters * seconds / (2 * size**3)
 
 
 def _logits(model: LanguageModel, window: list[int]) -> Tensor:
-    sequence = model.open()
-    try:
+    with closing(model.open()) as sequence:
         return sequence.feed_every(window[:-1])
-    finally:
-        sequence.close()
 
 
 def _timed(model: LanguageModel, switch: Callable[[bool], None]) -> tuple[list[float], list[float]]:
@@ -257,10 +250,10 @@ def _timed(model: LanguageModel, switch: Callable[[bool], None]) -> tuple[list[f
     for _ in range(PASSES):
         for on in (False, True):
             switch(on)
-            for counted in (False, True):  # the first pass loads the other weights into the processor's caches
+            for timed in (False, True):  # the first pass loads the other weights into the processor's caches
                 began = time.perf_counter()
                 sequence.feed([5])
-                if counted:
+                if timed:
                     times[on].append(time.perf_counter() - began)
                 sequence.rewind(32)
     sequence.close()

@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from statistics import fmean
 from typing import Any
 
-from app.bench.report import Report, ReportRow, number_in, text_in
+from app.bench.report import Progress, Report, ReportRow, number_in, text_in
 from app.evals.options import EvalOptions
 from app.evals.plots import heat, lines, page, series
 from app.evals.scores import half_interval
@@ -42,8 +41,7 @@ def settings() -> dict[str, tuple[str, dict[str, Value]]]:
     return found
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
     model, report = autocomplete.model, Report("eval answers")
     sequence = model.open()

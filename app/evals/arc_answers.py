@@ -9,17 +9,15 @@ show what that rule keeps, and facts what tolerance may change.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import fmean
 
-from app.bench.drafters import best_drafter
-from app.bench.report import Report, ReportRow
+from app.bench.drafters import accept_length, base_stores, best_drafter
+from app.bench.report import Progress, Report, ReportRow, counted
 from app.evals.answers import answer_of
 from app.evals.options import EvalOptions
 from app.evals.scores import half_interval
 from app.evals.templated import KINDS, Question, questions
 from core.models import LanguageModel, load_model
-from core.ngram.base import base_store
 from core.speculative import Drafter, Statistics, generate
 from core.speculative.calibration import Calibration, for_model
 from core.speculative.options import GenerateOptions, SpeculationMode
@@ -41,19 +39,16 @@ def ways(calibration: Calibration) -> dict[str, tuple[SpeculationMode, GenerateO
     }
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
-    store, _ = base_store(model.tokenizer.fingerprint, options.store)
     compared = ways(for_model(model))
-    drafter = best_drafter(model, [store] if store is not None else [], progress)
+    drafter = best_drafter(model, base_stores(model, options.store), progress)
     report = Report("eval arc-answers")
     for kind in KINDS:
         sample = questions(kind, options.repetitions or QUESTIONS)
         shares: dict[str, list[float]] = {name: [] for name in compared}
         counts: dict[str, list[Statistics]] = {name: [] for name in compared}
-        for number, question in enumerate(sample):
-            progress(f"{kind}: question {number + 1} of {len(sample)}")
+        for question in counted(sample, f"{kind}: question", progress):
             for name, (mode, how) in compared.items():
                 share, statistics = answered(model, drafter, question, mode, how)
                 shares[name].append(share)
@@ -83,7 +78,6 @@ def answered(
 def row(kind: str, drafter: str, name: str, shares: dict[str, list[float]], counts: list[Statistics]) -> ReportRow:
     """Returns one line of the table. `shares[name]` are the shares of correct answers, by question."""
     apart = [ours - theirs for ours, theirs in zip(shares[name], shares[LOSSLESS], strict=True)]
-    tokens = sum(s.tokens for s in counts)
     return {
         "kind": kind,
         "drafter": drafter,
@@ -92,6 +86,6 @@ def row(kind: str, drafter: str, name: str, shares: dict[str, list[float]], coun
         "exact_match": fmean(shares[name]),
         "difference": fmean(apart),
         "difference_ci": half_interval(apart),
-        "accept_length": tokens / sum(s.cycles for s in counts),
-        "tolerated_percent": 100 * sum(s.tolerated for s in counts) / tokens,
+        "accept_length": accept_length(counts),
+        "tolerated_percent": 100 * sum(s.tolerated for s in counts) / sum(s.tokens for s in counts),
     }

@@ -10,15 +10,14 @@ losslessly with the same seeds, and τ, the tokens per pass, of both shows the g
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from app.bench.report import Report
+from app.bench.drafters import accept_length, base_stores
+from app.bench.report import Progress, Report, counted
 from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
-from core.ngram.base import base_store
 from core.speculative import Calibration, NgramDrafter, Statistics, TargetSampling, Token, generate
 from core.speculative.arc import risk
 from core.speculative.calibration import CalibrationError, for_model
@@ -51,11 +50,9 @@ class Audited:
     depth: int
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
-    store, _ = base_store(model.tokenizer.fingerprint, options.store)
-    stores = [store] if store is not None else []
+    stores = base_stores(model, options.store)
     report = Report("eval arc-risk")
     asked = prompts(options.text, model.tokenizer, options.repetitions or COUNT, chat_template(options.model))
     for heat in TEMPERATURES:
@@ -66,25 +63,26 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
             continue
         for kind, of_kind in asked.items():
             found: list[Audited] = []
-            arc, lossless = Statistics(), Statistics()
-            for number, ids in enumerate(of_kind):
-                progress(f"T = {heat:g}, {kind}, prompt {number + 1} of {len(of_kind)}")
-                found += audited(model, calibration, NgramDrafter(stores), ids, number, arc, heat)
+            arc, lossless = list[Statistics](), list[Statistics]()
+            for number, ids in enumerate(counted(of_kind, f"T = {heat:g}, {kind}, prompt", progress)):
+                proposals, statistics = audited(model, calibration, NgramDrafter(stores), ids, number, heat)
+                found += proposals
+                arc.append(statistics)
                 how: GenerateOptions = {"length": LENGTH, "seed": number, "tree_size": TREE, "temperature": heat}
                 plain = generate(model, NgramDrafter(stores), ids, "lossless", **how)
                 list(plain)
-                _add(lossless, plain.statistics)
+                lossless.append(plain.statistics)
+            tolerated = sum(s.tolerated for s in arc)
             lengths = {
-                "accept length": arc.accept_length,
-                "lossless accept length": lossless.accept_length,
-                "tolerated / accepted": arc.tolerated / max(arc.accepted + arc.tolerated, 1),
+                "accept length": accept_length(arc),
+                "lossless accept length": accept_length(lossless),
+                "tolerated / accepted": tolerated / max(sum(s.accepted for s in arc) + tolerated, 1),
             }
             report.rows.append({"T": heat, "prompts": kind, **lengths, **summary(found)})
-            longer = arc.accept_length / max(lossless.accept_length, 1e-9)
+            longer = accept_length(arc) / max(accept_length(lossless), 1e-9)
             report.target(f"T = {heat:g}, {kind}: accept length, ARC / lossless", longer, ">= 1.0")
-            covered = sum(a.js <= a.bound for a in found)
-            share = covered / len(found) if found else 1.0
-            report.target(f"T = {heat:g}, {kind}: JS <= U_min / accepted", share, ">= 0.95")
+            coverage = summary(found)["coverage"]
+            report.target(f"T = {heat:g}, {kind}: JS <= U_min / accepted", coverage, ">= 0.95")
     model.close()
     return report
 
@@ -95,17 +93,13 @@ def audited(
     drafter: NgramDrafter,
     ids: list[int],
     seed: int,
-    total: Statistics | None = None,
     heat: float = 1.0,
-) -> list[Audited]:
-    """Returns the proposals that became text in one continuation sampled at the temperature `heat`, and adds its counts
-    to `total`."""
+) -> tuple[list[Audited], Statistics]:
+    """Returns the proposals that became text in one continuation sampled at the temperature `heat`, and its counts."""
     how: GenerateOptions = {"length": LENGTH, "seed": seed, "tree_size": TREE, "temperature": heat}
     how |= {"calibration": calibration, "prune": False}
     made = generate(model, drafter, ids, "arc", **how)
     tokens = list(made)
-    if total is not None:
-        _add(total, made.statistics)
     text = [t.id for t in tokens]
     # One pass over the text as a tree, with the target's own token beside each proposal that became text.
     sequence = model.open()
@@ -123,7 +117,7 @@ def audited(
         )
         after_other = dict(zip(other, beside[len(text) :], strict=True))
     sequence.close()
-    return [
+    proposals = [
         Audited(
             *risk(p[at], model.embeddings, calibration, text[at], depth[at]),
             divergence(before[at + 1], after_other[at], heat, calibration.top_k) if at in other else 0.0,
@@ -133,6 +127,7 @@ def audited(
         )
         for at in proposed
     ]
+    return proposals, made.statistics
 
 
 def depths(tokens: list[Token]) -> dict[int, int]:
@@ -146,11 +141,6 @@ def depths(tokens: list[Token]) -> dict[int, int]:
             found[at] = depth
         depth = depth + 1 if proposed else 0
     return found
-
-
-def _add(total: Statistics, one: Statistics) -> None:
-    for name in ("cycles", "tokens", "accepted", "tolerated"):
-        setattr(total, name, getattr(total, name) + getattr(one, name))
 
 
 def summary(found: list[Audited]) -> dict[str, float | int]:

@@ -11,10 +11,9 @@ Decoding continues them with k drafts, at the cost of as many passes of one row.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import fmean
 
-from app.bench.report import Report, ReportRow, number_in, text_in
+from app.bench.report import Progress, Report, ReportRow, counted, number_in, text_in
 from app.evals.methods import SHIPPED, Method, by_the_paper, methods, nucleus, superposed
 from app.evals.options import EvalOptions
 from app.evals.plots import lines, page
@@ -29,8 +28,7 @@ SAMPLED = 2  # tokens; before a number the first one is a space
 PAPER = {2: "NS_SPD2", 3: "NS_SPD3"}
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
     plain = {method.name: method.draft for method in methods(None, None)}
     compared: dict[str, Method] = {
@@ -45,16 +43,15 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
         precise: dict[str, list[list[bool]]] = {name: [] for name in compared}
         spread: dict[str, list[list[bool]]] = {name: [] for name in ("NS", *PAPER.values())}
         sampled = nucleus(None)
-        for number, question in enumerate(sample):
-            progress(f"{kind}: question {number + 1} of {len(sample)}")
+        for question in counted(sample, f"{kind}: question", progress):
             ids = model.tokenizer.encode(question.prompt)
             for name, draft in compared.items():
                 sequence.sync(ids)
                 precise[name].append(correct(question, sequence, draft(sequence, ids, max(KS), LENGTH)))
             for name, each in spread_out(question, sequence, ids, sampled).items():
                 spread[name].append(each)
-        report.rows += [_precision(kind, name, found) for name, found in precise.items()]
-        report.rows += [_coverage(kind, name, found) for name, found in spread.items()]
+        report.rows += [_row(kind, name, found, "P@", KS) for name, found in precise.items()]
+        report.rows += [_row(kind, name, found, "n=", BUDGETS) for name, found in spread.items()]
     sequence.close()
     model.close()
     return report
@@ -82,13 +79,9 @@ def spread_out(question: Question, sequence: Sequence, ids: list[int], sampled: 
     return found
 
 
-def _precision(kind: str, method: str, found: list[list[bool]]) -> ReportRow:
-    figures = {f"P@{k}": fmean(any(each[:k]) for each in found) for k in KS}
-    return {"kind": kind, "method": method, "questions": len(found)} | figures
-
-
-def _coverage(kind: str, method: str, found: list[list[bool]]) -> ReportRow:
-    figures = {f"n={n}": fmean(any(each[:n]) for each in found) for n in BUDGETS}
+def _row(kind: str, method: str, found: list[list[bool]], name: str, numbers: tuple[int, ...]) -> ReportRow:
+    """Returns the shares of questions with a correct draft among the first n, for each number n."""
+    figures = {f"{name}{n}": fmean(any(each[:n]) for each in found) for n in numbers}
     return {"kind": kind, "method": method, "questions": len(found)} | figures
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from statistics import fmean, median
 
 from app.bench import text
-from app.bench.report import Report, ReportRow, number_in, text_in
+from app.bench.report import Progress, Report, ReportRow, counted, number_in, text_in, turned
 from app.bench.text import words as places_of
 from app.evals.methods import AS_SHIPPED, NUCLEUS_OF_TOP_K, PAPERS, Going, NamedMethod, methods
 from app.evals.options import LENGTH, PREFIX, EvalOptions, places, texts
@@ -36,8 +35,7 @@ JUDGED = {(NUCLEUS_OF_TOP_K, "no"), ("beam", "no"), *((name, "yes") for name in 
 Results = dict[tuple[str, bool, int], list[Score]]  # method, with n-grams, k
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     by_kind, ks, length = texts(options.text, options.part), options.ks, options.length
@@ -47,11 +45,9 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     kinds = len({place.kind for place in chosen})
     timed = kinds * (options.timed or TIMED)  # places alternate between the kinds
     sequence = model.open()
-    for number, place in enumerate(chosen):
-        progress(f"place {number + 1} of {len(chosen)}")
+    for number, place in enumerate(counted(chosen, "place", progress)):
         runs = [(method, k) for k in ks for method in compared if not (method.single and k != ks[0])]
-        start = number % len(runs)  # so that none is always first
-        for method, k in runs[start:] + runs[:start]:
+        for method, k in turned(runs, number):
             sequence.sync(place.before)
             if number < timed:
                 began = time.perf_counter()
@@ -63,8 +59,8 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
             else:
                 drafts = method.draft(sequence, place.before, k, length, telling(method, place.after))
                 score = scored(model.tokenizer, place.kind, drafts, place.after, math.nan, whole=False)
-            for key in _keys(method, k, ks):
-                results.setdefault(key, []).append(score)
+            for each in ks if method.single else (k,):  # a single draft is compared for every k
+                results.setdefault((method.name, method.ngrams, each), []).append(score)
     sequence.close()
     report = judged(results)
     if (options.context, length) != (PREFIX, LENGTH):
@@ -74,7 +70,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     return report
 
 
-def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Callable[[str], None]) -> list[ReportRow]:
+def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Progress) -> list[ReportRow]:
     """Returns rows for places inside a word of which 1 to 4 letters are typed: the number of following characters in
     the best draft, and how often one draft restores the word, with the page's settings except for forks. More drafts
     than the page's most are omitted."""
@@ -88,9 +84,8 @@ def inside_words(autocomplete: Autocomplete, options: EvalOptions, progress: Cal
         }
         session = autocomplete.open()
         found: dict[str, list[tuple[int, bool]]] = {name: [] for name in ways}
-        for number, place in enumerate(every):
+        for number, place in enumerate(counted(every, f"inside words, k={k}: place", progress)):
             typed = 1 + number % 4
-            progress(f"inside words, k={k}: place {number + 1} of {len(every)}")
             rest = place.document[place.at + typed : place.at + 80]
             for name, (settings, mode) in ways.items():
                 drafting = settings.drafting()
@@ -124,11 +119,6 @@ def telling(method: NamedMethod, after: list[int]) -> Going:
     if method.drops:
         return lambda drafts: any(draft[0] == after[0] for draft in drafts)
     return lambda drafts: any(draft == after[: len(draft)] for draft in drafts)
-
-
-def _keys(method: NamedMethod, k: int, ks: tuple[int, ...]) -> list[tuple[str, bool, int]]:
-    """Greedy has one draft, so it is compared for every k."""
-    return [(method.name, method.ngrams, each) for each in (ks if method.single else (k,))]
 
 
 def judged(results: Results) -> Report:

@@ -16,16 +16,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from app.bench import text as own_text
-from app.bench.report import Report, ReportRow
+from app.bench.report import Progress, Report, ReportRow, counted
 from app.evals.options import EvalOptions
-from app.evals.scores import half_interval
+from app.evals.scores import half_interval, mean
 from app.settings import DraftSettings
 from core.autocomplete import Autocomplete, Session, load_autocomplete
 from core.errors import InputError
@@ -63,9 +63,8 @@ class CaseScore:
     cut: str
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Progress) -> Report:
     wanted = cases(options.text, options.repetitions)
-    progress("loading the model")
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     report = Report("eval keytype")
     session = autocomplete.open()
@@ -77,10 +76,8 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
             ("text after, not shown to the drafts", between, False),
             ("text after", between, True),
         ):
-            answers = []
-            for number, case in enumerate(some):
-                progress(f"k={k}, {name}, case {number + 1} of {len(some)}")
-                answers.append(answered(autocomplete, session, case, k, knowing))
+            each = counted(some, f"k={k}, {name}, case", progress)
+            answers = [answered(autocomplete, session, case, k, knowing) for case in each]
             if answers:
                 report.rows.append(_row(name, k, answers))
     session.close()
@@ -154,10 +151,10 @@ def _row(places: str, k: int, answers: Sequence[CaseScore]) -> ReportRow:
         "cases": places,
         "k": k,
         "count": len(answers),
-        "best_cut_acceptable": fmean(cut) if cut else float("nan"),
-        "best_acceptable": fmean(best) if best else float("nan"),
-        "best_of_k": fmean(any_) if any_ else float("nan"),
-        "best_of_k_ci": half_interval([float(x) for x in any_]),
+        "best_cut_acceptable": mean(cut),
+        "best_acceptable": mean(best),
+        "best_of_k": mean(any_),
+        "best_of_k_ci": half_interval(any_),
         **_shown("", answers, 0.0),
         **_shown("cautious_", answers, SURE),
     }

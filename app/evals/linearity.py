@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from app.bench.report import Report, ReportRow, number_in, text_in
+from app.bench.report import Progress, Report, ReportRow, counted, number_in, text_in
 from app.evals.options import EvalOptions, Place, places, texts
 from app.evals.plots import lines, page, points
 from core.errors import BackendUnavailable
@@ -48,16 +48,14 @@ class StepFigures:
     layers: list[Tensor] = field(default_factory=list)  # of each place, (layers,)
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
     layers = watch_all(model)
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
     report = Report("eval linearity")
     for name, search in SEARCHES.items():
         steps = [StepFigures() for _ in range(STEPS)]
-        for number, place in enumerate(chosen):
-            progress(f"{name}: place {number + 1} of {len(chosen)}")
+        for place in counted(chosen, f"{name}: place", progress):
             for step, (logits, states) in zip(steps, compared(model, place, search), strict=True):
                 step.cosines.append(logits[0])
                 step.agreements.append(logits[1])

@@ -9,21 +9,20 @@ quantised activations by some tenths, so the order of nearly equal tokens may ch
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from app.bench.drafters import eagle3
-from app.bench.report import Report
+from app.bench.drafters import base_stores, eagle3
+from app.bench.report import Progress, Report, counted
 from app.evals.options import EvalOptions
 from app.evals.prompts import prompts
 from core.dice import Dice
 from core.models import LanguageModel, load_model
 from core.models.chat import chat_template
-from core.ngram.base import base_store
 from core.speculative import NgramDrafter, generate
 from core.speculative.drafters import Drafter
 
@@ -43,18 +42,14 @@ class Compared:
     accept_length: float
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)
-    store, _ = base_store(model.tokenizer.fingerprint, options.store)
-    stores = [store] if store is not None else []
-    drafters = [NgramDrafter(stores), *filter(None, [eagle3(model, progress)])]
+    drafters = [NgramDrafter(base_stores(model, options.store)), *filter(None, [eagle3(model, progress)])]
     report = Report("eval lossless")
     asked = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
     found: dict[tuple[str, float], dict[str, list[Compared]]] = {}
     for kind, of_kind in asked.items():
-        for number, ids in enumerate(of_kind):
-            progress(f"{kind}, prompt {number + 1} of {len(of_kind)}")
+        for ids in counted(of_kind, f"{kind}, prompt", progress):
             for temperature in TEMPERATURES:
                 for drafter, one in zip(drafters, compared(model, drafters, ids, temperature), strict=True):
                     found.setdefault((drafter.name, temperature), {}).setdefault(kind, []).append(one)

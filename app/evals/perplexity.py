@@ -12,13 +12,13 @@ The rows of the grid vary α and τ of the paper's method, which appendix B tune
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from statistics import fmean, stdev
 
-from app.bench.report import Report, ReportRow, number_in, text_in
+from app.bench.report import Progress, Report, ReportRow, counted, number_in, text_in
 from app.evals.methods import SHIPPED, Going, Method, by_the_paper, methods, nucleus, superposed, to_the_end
 from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.plots import heat, page
+from app.evals.scores import mean
 from app.evals.verified import logprobs
 from core.autocomplete import load_autocomplete
 from core.errors import InputError
@@ -35,8 +35,7 @@ TAUS = (0.06, 0.1, 0.3, 1.0)
 GRID = {f"superposed, the paper's, α = {alpha}, τ = {tau}": (tau, alpha) for alpha in ALPHAS for tau in TAUS}
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     judge = _judge(model, options)
@@ -44,8 +43,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
     found: dict[str, list[list[float]]] = {name: [] for name in compared}
     sequence, judging = model.open(), judge.open()
-    for number, place in enumerate(chosen):
-        progress(f"place {number + 1} of {len(chosen)}")
+    for place in counted(chosen, "place", progress):
         for name, draft in compared.items():
             sequence.sync(place.before)
             drafts = draft(sequence, place.before, K, LENGTH)
@@ -122,12 +120,11 @@ def row(method: str, found: list[list[float]]) -> ReportRow:
     found = [of_place for of_place in found if of_place]
     columns: ReportRow = {"method": method, "places": len(found)}
     for n in range(K):
-        of_draft = [of_place[n] for of_place in found if len(of_place) > n]
-        columns[f"draft_{n + 1}"] = fmean(of_draft) if of_draft else math.nan
+        columns[f"draft_{n + 1}"] = mean([of_place[n] for of_place in found if len(of_place) > n])
     best = [min(of_place) for of_place in found]
-    columns["best"] = fmean(best) if best else math.nan
+    columns["best"] = mean(best)
     columns["sd"] = stdev(best) if len(best) > 1 else math.nan
-    columns["average"] = fmean(fmean(of_place) for of_place in found) if found else math.nan
+    columns["average"] = mean([fmean(of_place) for of_place in found])
     return columns
 
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
-from app.bench.report import Report
+from app.bench.report import Progress, Report, counted
 from app.evals.options import LENGTH, EvalOptions, Place, places, texts
 from app.evals.scores import Score, half_interval, scored, summary
 from app.settings import DraftSettings
 from core.autocomplete import load_autocomplete
-from core.errors import InputError
 from core.models import LanguageModel
 from core.ngram import Interpolation
 from core.ngram.shelf import interpolation
@@ -22,8 +20,7 @@ K = 3
 EXACT = range(1, 5)
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model = autocomplete.model
     learnt, tested = learn_and_test(options)
@@ -44,8 +41,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
             "base and personal": interpolation(autocomplete.ngrams, [store]),
         }
         results: dict[str, list[Score]] = {name: [] for name in rules}
-        for number, place in enumerate(chosen):
-            progress(f"place {number + 1} of {len(chosen)}")
+        for place in counted(chosen, "place", progress):
             for name, rule in rules.items():
                 results[name].append(drafted(model, place, rule))
     model.close()
@@ -71,15 +67,8 @@ def learn_and_test(options: EvalOptions) -> tuple[list[str], dict[str, list[str]
     tested = texts(options.text)
     if options.past is not None:
         return [text for documents in texts(options.past).values() for text in documents], tested
-    halves = [
-        (kind, text[: len(text) // 2], text[len(text) // 2 :]) for kind, found in tested.items() for text in found
-    ]
-    if not halves:
-        raise InputError("No text to learn from.")
-    later: dict[str, list[str]] = {}
-    for kind, _, second in halves:
-        later.setdefault(kind, []).append(second)
-    return [first for _, first, _ in halves], later
+    earlier = [text[: len(text) // 2] for found in tested.values() for text in found]
+    return earlier, {kind: [text[len(text) // 2 :] for text in found] for kind, found in tested.items()}
 
 
 def newest(documents: list[str], share: float) -> list[str]:

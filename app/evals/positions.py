@@ -2,38 +2,47 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import torch
 from torch import Tensor
 
 from app.bench import text
 from core.errors import InputError
-from core.models import LanguageModel
+from core.models import LanguageModel, Sequence, Tokenizer
 
 PREFIX = 32  # tokens before the first place that is evaluated
 RUN = 16  # consecutive places of one text
 
 
-def positions(model: LanguageModel, files: list[list[str]], count: int) -> tuple[Tensor, Tensor]:
-    """Returns logits (n, V) and the writer's tokens (n,) at up to `count` places, equally many from each file;
+def runs(tokenizer: Tokenizer, files: list[list[str]], count: int) -> list[tuple[list[int], list[int]]]:
+    """Returns PREFIX tokens and the writer's next RUN tokens of up to `count` texts, equally many from each file;
     deterministic.
 
     Raises: InputError if the text is too short.
     """
-    logits, chosen, left = [], [], count
-    for place in text.words(files, -(-count // RUN)):
-        before = model.tokenizer.encode(place.before)[-PREFIX:]
-        after = model.tokenizer.encode(place.document[place.at - 1 : place.at + 40 * RUN])[: min(RUN, left)]
-        if len(before) < PREFIX or len(after) < min(RUN, left):
-            continue
-        sequence = model.open()
-        try:
-            sequence.feed(before[:-1])
-            found = sequence.feed_every([before[-1], *after[:-1]])
-        finally:
-            sequence.close()
-        logits.append(found)
-        chosen += after
-        left -= len(after)
-    if not logits:
+    found = []
+    for place in text.words(files, count):
+        before = tokenizer.encode(place.before.rstrip(" "))[-PREFIX:]
+        written = tokenizer.encode(" " + place.document[place.at : place.at + 40 * RUN])[:RUN]
+        if len(before) == PREFIX and len(written) == RUN:
+            found.append((before, written))
+    if not found:
         raise InputError("The text is too short: no place in it has enough words around it.")
-    return torch.cat(logits), torch.tensor(chosen)
+    return found
+
+
+def along(sequence: Sequence, before: list[int], written: list[int]) -> Tensor:
+    """Returns the logits (n, V) after `before` and after each token of `written` except the last."""
+    sequence.rewind(0)
+    sequence.feed(before[:-1])
+    return sequence.feed_every([before[-1], *written[:-1]])
+
+
+def positions(model: LanguageModel, files: list[list[str]], count: int) -> tuple[Tensor, Tensor]:
+    """Returns the logits (n, V) and the writer's tokens (n,) at up to `count` places of `runs`."""
+    found = runs(model.tokenizer, files, -(-count // RUN))
+    with closing(model.open()) as sequence:
+        logits = torch.cat([along(sequence, before, written) for before, written in found])
+    chosen = [token for _, written in found for token in written]
+    return logits[:count], torch.tensor(chosen[:count])

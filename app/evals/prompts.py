@@ -49,10 +49,9 @@ def prompts(
     for file in files:
         number = 0
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
-            while number < len(lines):
-                line = json.loads(lines[number])
+            for text in file.read_text(encoding="utf-8").splitlines():
                 number += 1
+                line = json.loads(text)
                 if not isinstance(line, dict) or not isinstance(line["turns"][0], str):
                     raise ValueError("no object with a list of texts")
                 kind = line.get("kind", file.stem) if path is None else file.stem

@@ -10,10 +10,9 @@ over drafts. `self_bleu` is the mean BLEU-2 of each draft against the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import fmean
 
-from app.bench.report import Report, ReportRow
+from app.bench.report import Progress, Report, ReportRow, counted
 from app.evals.methods import SHIPPED, Method, by_the_paper, nucleus, superposed
 from app.evals.options import EvalOptions, places, texts
 from app.evals.plots import lines, page, series
@@ -30,8 +29,7 @@ RESET = 10  # tokens
 FIGURES = ("unique_1", "unique_2", "unique_3", "self_bleu")
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     rule, r = interpolation(base), SHIPPED.exact_steps
@@ -46,9 +44,8 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     chosen = places(model.tokenizer, texts(options.text), options.repetitions or PLACES, options.context)
     groups: dict[tuple[str, int], list[list[list[int]]]] = {(name, n): [] for name in compared for n in LENGTHS}
     sequence = model.open()
-    for number, place in enumerate(chosen):
+    for place in counted(chosen, "place", progress):
         for name, draft in compared.items():
-            progress(f"place {number + 1} of {len(chosen)}: {name}")
             sequence.sync(place.before)
             for length, drafts in at_each_length(draft, sequence, place.before).items():
                 groups[name, length].append(drafts)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -20,19 +19,17 @@ import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report, number_in
+from app.bench.report import BenchOptions, Progress, Report, counted, number_in, one_thread
 from app.evals.plots import lines, page, series
+from app.evals.positions import along, runs
 from core.autocomplete import Autocomplete, load_autocomplete
 from core.controls import CATALOG, PRESETS
-from core.errors import InputError
 from core.models import Sequence
 from core.modes import draft
 from core.options import Value
 from core.samplers import Mirostat, Rule
 
 RUNS = 30  # texts
-PREFIX = 32  # tokens before the first place that is evaluated
-RUN = 16  # consecutive places of one text
 LENGTH = 6  # tokens of a draft
 DRAWS = 3
 DRAWN_OF = 4  # whole drafts are sampled at one place of every fourth text
@@ -40,32 +37,24 @@ TEMPERATURES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
 NEVER = frozenset[int]()
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: BenchOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
-    runs = _runs(autocomplete, text.load(options.text), options.repetitions or RUNS)
+    texts = runs(autocomplete.model.tokenizer, text.load(options.text), options.repetitions or RUNS)
     report = Report("samplers")
     settings = _settings()
     exact: dict[tuple[str, float], list[dict[str, float]]] = {(n, t): [] for n in settings for t in TEMPERATURES}
     drawn: dict[tuple[str, float], list[list[list[int]]]] = {key: [] for key in exact}
     sequence = autocomplete.model.open()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for number, (before, written) in enumerate(runs):
-            progress(f"text {number + 1} of {len(runs)}")
-            sequence.rewind(0)
-            sequence.feed(before[:-1])
-            logits = sequence.feed_every([before[-1], *written[:-1]])  # (RUN, V)
+    with one_thread():
+        for number, (before, written) in enumerate(counted(texts, "text", progress)):
+            logits = along(sequence, before, written)
             for name, t in exact:
                 rule, values = settings[name]
                 exact[name, t].append(expected(autocomplete.sampler(rule, values, t), logits, before, written))
                 if number % DRAWN_OF == 0:
                     sampler = autocomplete.sampler(rule, values, t)
                     drawn[name, t].append(_drafts(autocomplete, sequence, before, sampler, number))
-    finally:
-        torch.set_num_threads(threads)
-        sequence.close()
+    sequence.close()
     for key, found in exact.items():
         means = {figure: float(np.mean([one[figure] for one in found])) for figure in found[0]}
         means["perplexity"] = math.exp(means.pop("surprise"))
@@ -131,22 +120,6 @@ def _settings() -> dict[str, tuple[str, dict[str, Value]]]:
     found["top-k"] = ("top-k", {"top_k": 20})
     found["top-w (the paper's)"] = ("top-w", dict(next(p for p in PRESETS if p.name == "Top-W, the paper's").values))
     found["top-w (ours)"] = ("top-w", {})
-    return found
-
-
-def _runs(autocomplete: Autocomplete, files: list[list[str]], count: int) -> list[tuple[list[int], list[int]]]:
-    """Returns (PREFIX ids, the writer's next RUN ids) of up to `count` texts; deterministic.
-
-    Raises: InputError if the text is too short.
-    """
-    tokenizer, found = autocomplete.model.tokenizer, []
-    for place in text.words(files, count):
-        before = tokenizer.encode(place.before.rstrip(" "))[-PREFIX:]
-        after = tokenizer.encode(" " + place.document[place.at : place.at + 40 * RUN])[:RUN]
-        if len(before) == PREFIX and len(after) == RUN:
-            found.append((before, after))
-    if not found:
-        raise InputError("The text is too short: no place in it has enough words around it.")
     return found
 
 

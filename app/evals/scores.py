@@ -56,10 +56,15 @@ def summary(scores: Sequence[Score], exact: range = EXACT) -> ReportRow:
         "match_ci": half_interval(matches),
         **{f"exact_{n}": fmean(match >= n for match in matches) for n in exact},
         "characters_saved": fmean(score.characters for score in scores),
-        "duplicates": fmean(duplicates) if duplicates else math.nan,
-        "perplexity": fmean(judged) if judged else math.nan,
+        "duplicates": mean(duplicates),
+        "perplexity": mean(judged),
         "ms": median(timed) if timed else math.nan,
     }
+
+
+def mean(values: Sequence[float]) -> float:
+    """Returns the mean; nan without values."""
+    return fmean(values) if values else math.nan
 
 
 def half_interval(values: Sequence[float]) -> float:

@@ -9,13 +9,12 @@ text; the paper's is along a greedy one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from statistics import fmean
 
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report, ReportRow
+from app.bench.report import BenchOptions, Progress, Report, ReportRow
 from app.evals.plots import lines, page, points
 from app.evals.positions import RUN, positions
 from app.evals.scores import half_interval
@@ -26,8 +25,7 @@ MASSES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # p of top-p
 BOUNDS = ("z inside", "z outside", "distance inside", "distance outside")
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: BenchOptions, progress: Progress) -> Report:
     model = load_model(options.model, options.backend)
     logits, _ = positions(model, text.load(options.text), options.repetitions or POSITIONS)
     best = [model.tokenizer.decode([int(row.argmax())]) for row in logits[:RUN]]

@@ -9,14 +9,12 @@ that keeps more tokens always matches more, so rules are comparable only at equa
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report, ReportRow
+from app.bench.report import BenchOptions, Progress, Report, ReportRow, one_thread
 from app.evals.positions import positions
 from core.autocomplete import load_autocomplete
 from core.samplers import Geometry, Temperature, TopW
@@ -38,15 +36,12 @@ SCALES = (0.3, 1.0, 2.0)
 _P = np.concatenate([[0.0], np.geomspace(0.02, 1, 40)])  # of the mass cuts for comparison
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: BenchOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
     files = text.load(options.text)
     logits, chosen = positions(autocomplete.model, files, options.repetitions or POSITIONS)
     report = Report("top-w")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         for t in TEMPERATURES:
             tempered = Temperature(t)(None, logits)
             cuts = mass_cuts(tempered, chosen)
@@ -55,8 +50,6 @@ def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
                     progress(f"T = {t:g}, {metric}, warm start {warm:g}")
                     geometry = autocomplete.geometries[metric]
                     report.rows += _settings(tempered, chosen, cuts, geometry, t, warm)
-    finally:
-        torch.set_num_threads(threads)
     return report
 
 
@@ -83,8 +76,8 @@ def _settings(
                     "kept": float(np.median([len(s.ids) for s in chosen_sets])),
                     "match_percent": with_["match"],
                     "different": with_["different"],
-                    "gain_over_mass_cut": with_["match"] - _at(cuts, with_["different"]),
-                    "gain_without_distances": plain["match"] - _at(cuts, plain["different"]),
+                    "gain_over_mass_cut": gain(with_, cuts),
+                    "gain_without_distances": gain(plain, cuts),
                 }
             )
     return rows
@@ -119,6 +112,6 @@ def mass_cuts(logits: Tensor, chosen: Tensor) -> np.ndarray:
     return found[np.argsort(found[:, 0])]
 
 
-def _at(cuts: np.ndarray, different: float) -> float:
-    """Returns the match of a mass cut with the same number of different tokens."""
-    return float(np.interp(different, cuts[:, 0], cuts[:, 1]))
+def gain(found: dict[str, float], cuts: np.ndarray) -> float:
+    """Returns how much greater the match of `judged` is than that of a mass cut with as many different tokens."""
+    return found["match"] - float(np.interp(found["different"], cuts[:, 0], cuts[:, 1]))

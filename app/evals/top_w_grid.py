@@ -8,18 +8,16 @@ rows "ours" and "the paper's" are the two pairs that lie in the grid's plane, no
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import product
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from app.bench import text
-from app.bench.report import BenchOptions, Report, ReportRow, number_in, text_in
+from app.bench.report import BenchOptions, Progress, Report, ReportRow, number_in, one_thread, text_in
 from app.evals.plots import heat, page
 from app.evals.positions import positions
-from app.evals.top_w import judged, mass_cuts
+from app.evals.top_w import gain, judged, mass_cuts
 from core.autocomplete import load_autocomplete
 from core.controls import CATALOG
 from core.samplers import Geometry, Temperature, TopW
@@ -33,18 +31,13 @@ _SHIPPED = {control.name: control.default for control in CATALOG["top-w"].contro
 POINTS = {"ours": (float(_SHIPPED["lam"]), float(_SHIPPED["beta"])), "the paper's": (2.2, 2.8)}  # λ and β
 
 
-def measure(options: BenchOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: BenchOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, None)
     logits, chosen = positions(autocomplete.model, text.load(options.text), options.repetitions or POSITIONS)
     report = Report("top-w-grid")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         for t in TEMPERATURES:
             report.rows += rows(Temperature(t)(None, logits), chosen, autocomplete.geometries, t, progress)
-    finally:
-        torch.set_num_threads(threads)
     autocomplete.model.close()
     return report
 
@@ -54,7 +47,7 @@ def rows(
     chosen: Tensor,
     geometries: dict[str, Geometry],
     t: float,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = lambda _: None,
 ) -> list[ReportRow]:
     """Returns a row for each pair of the grid and for each of POINTS.
 
@@ -81,7 +74,7 @@ def rows(
                 "kept": float(np.median([len(ids) for ids in kept])),
                 "match_percent": figures["match"],
                 "different": figures["different"],
-                "gain_over_mass_cut": figures["match"] - float(np.interp(figures["different"], *equal.T)),
+                "gain_over_mass_cut": gain(figures, equal),
             }
         )
     return found

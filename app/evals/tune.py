@@ -8,14 +8,14 @@ varied at a time, in turns, until no change improves the result.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 import torch
 
-from app.bench.report import Report, ReportRow
+from app.bench.report import Progress, Report, ReportRow
 from app.evals.options import EvalOptions
 from app.evals.personal import learn_and_test
 from core.autocomplete import load_autocomplete
@@ -97,8 +97,7 @@ def variations(s: Setting) -> list[Setting]:
     return [other for other in found + [replace(s, trust=trust) for trust in trusts] if other != s]
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     learnt, _ = learn_and_test(options)
     chosen = places(autocomplete.model, learnt, options.repetitions or PLACES, options.context, progress)
@@ -127,7 +126,7 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
 
 
 def places(
-    model: LanguageModel, learnt: Sequence[str], count: int, context: int, progress: Callable[[str], None]
+    model: LanguageModel, learnt: Sequence[str], count: int, context: int, progress: Progress
 ) -> list[TunedPlace]:
     """Returns `count` places in the text, each with a store of the other folds. Raises InputError for a short text."""
     ids = [token for text in learnt for token in model.tokenizer.encode(text)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from app.bench.report import Report, ReportRow
+from app.bench.report import Progress, Report, ReportRow
 from app.evals.options import EvalOptions, texts
 from app.evals.personal import newest
 from core.errors import InputError
@@ -150,9 +150,8 @@ def settings(pieces: int) -> list[AdapterSetting]:
     return [setting for setting in found if setting.name != f"epochs {usual.epochs}"]
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
+def measure(options: EvalOptions, progress: Progress) -> Report:
     ends = time.monotonic() + 60 * (options.minutes or MINUTES)
-    progress("loading the model")
     model = load_module(options.model)
     base, _ = base_store(model.tokenizer.fingerprint, options.store)
     written = [text for found in texts(options.past).values() for text in found]

@@ -9,16 +9,14 @@ matching tokens of the best draft.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from itertools import product
 from statistics import fmean
 
-from app.bench.report import Report, ReportRow, number_in
+from app.bench.report import Progress, Report, ReportRow, counted, number_in
 from app.evals.methods import by_the_paper
 from app.evals.options import LENGTH, EvalOptions, places, texts
+from app.evals.perplexity import perplexity
 from app.evals.scores import half_interval
-from app.evals.verified import logprobs
 from core.autocomplete import load_autocomplete
 from core.controls import PAPER_METHOD
 from core.errors import InputError
@@ -30,8 +28,7 @@ ALPHAS = (0.1, 0.3, 0.54, 0.7, 0.9)
 TAUS = (0.06, 0.1, 0.2, 0.5, 1.0)
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model, base = autocomplete.model, autocomplete.ngrams
     if base is None:
@@ -41,12 +38,11 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     chosen = places(model.tokenizer, texts(options.text, part), options.repetitions or PLACES, options.context)
     found: dict[tuple[float, float], list[tuple[int, float]]] = {pair: [] for pair in product(ALPHAS, TAUS)}
     sequence = model.open()
-    for number, place in enumerate(chosen):
-        progress(f"place {number + 1} of {len(chosen)}")
+    for place in counted(chosen, "place", progress):
         for (alpha, tau), scores in found.items():
             sequence.sync(place.before)
             drafts = by_the_paper(base, alpha=alpha, tau=tau)(sequence, place.before, DRAFTS, LENGTH)
-            each = [math.exp(-fmean(logprobs(sequence, place.before, ids))) for ids in drafts]
+            each = [perplexity(sequence, place.before, ids) for ids in drafts]
             scores.append((max(common(ids, place.after) for ids in drafts), fmean(each)))
     sequence.close()
     model.close()
@@ -70,7 +66,7 @@ def judged(found: dict[tuple[float, float], list[tuple[int, float]]], part: str)
                 "places": len(scores),
                 "match": fmean(matches),
                 "match_ci": half_interval(matches),
-                "perplexity": fmean(perplexity for _, perplexity in scores),
+                "perplexity": fmean(judged for _, judged in scores),
                 "best": "",
             }
         )

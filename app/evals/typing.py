@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import Any
 
-from app.bench.report import Report, ReportRow
+from app.bench.report import Progress, Report, ReportRow, counted
 from app.evals.options import EvalOptions, texts
 from app.evals.scores import half_interval
 from app.settings import DraftSettings
@@ -89,15 +89,13 @@ def ways(ngrams: bool) -> list[Way]:
     ]
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     written = passages(texts(options.text), options.repetitions or CHARACTERS)
     compared = ways(autocomplete.ngrams is not None)
     results: dict[Way, list[tuple[str, Typed, float]]] = {way: [] for way in compared}
-    for number, passage in enumerate(written):
+    for passage in counted(written, "passage", progress):
         for way in compared:
-            progress(f"passage {number + 1} of {len(written)}: {way.name}, k={way.settings.k}")
             saved_at_k = 100 * chai_tea(autocomplete, passage, way)
             results[way].append((passage.kind, typed(autocomplete, passage, way), saved_at_k))
     autocomplete.model.close()

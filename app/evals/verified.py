@@ -17,7 +17,7 @@ from statistics import fmean, median
 
 import torch
 
-from app.bench.report import Report
+from app.bench.report import Progress, Report, counted, turned
 from app.evals.methods import NEVER, superposed
 from app.evals.options import LENGTH, EvalOptions, places, texts
 from app.evals.scores import Score, scored, summary
@@ -82,8 +82,7 @@ class MethodRun:
     logprobs: list[float]
 
 
-def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
-    progress("loading the model")
+def measure(options: EvalOptions, progress: Progress) -> Report:
     autocomplete = load_autocomplete(options.model, options.backend, options.store, personal=False)
     model = autocomplete.model
     checker = load_model(options.verify_with, options.backend) if options.verify_with else model
@@ -92,10 +91,8 @@ def measure(options: EvalOptions, progress: Callable[[str], None]) -> Report:
     ways = {(name, k): way for k in KS for name, way in methods(model, checker, rule, k).items()}
     runs = {key: MethodRun([], [], []) for key in ways}
     sequence, looking = model.open(), checker.open()
-    for number, place in enumerate(chosen):
-        progress(f"place {number + 1} of {len(chosen)}")
-        turns = list(ways)
-        for key in turns[number % len(turns) :] + turns[: number % len(turns)]:
+    for number, place in enumerate(counted(chosen, "place", progress)):
+        for key in turned(list(ways), number):
             sequence.sync(place.before)
             looking.sync(place.before)
             fed, began = model.tokens_fed, time.perf_counter()
