@@ -54,7 +54,7 @@ def test_texts_in_shared_passes_are_those_of_plain_decoding(drafter) -> None:
 
 
 def test_the_model_that_drafts_for_itself_becomes_text_whole() -> None:
-    drafter = ModelDrafter(TableModel(seed=3), MODEL, width=1)
+    drafter = ModelDrafter(TableModel(seed=3), MODEL)
     runs = [batches.together(MODEL, PREFIXES, drafter, 4, length=20)]
     found = batches.row("a model", 3, 4, runs, [batches.together(MODEL, PREFIXES, None, 0, length=20)])
     assert found["accept_length"] == 5
