@@ -619,6 +619,7 @@ export class Editor {
   /** Request drafts on the writer's command, also where none appear automatically, and improbable ones. */
   requestHere() {
     this.caret = this.textarea.selectionStart; // the event of the last move of the caret may come after this
+    this.timers.stop("moved"); // its request would replace this one, and keep what it has shown so far
     this.dismissed = false;
     this.requestDrafts({ wanted: true, all: this.list.below.hasAttribute("data-unlikely") });
     this.draw();
