@@ -8,6 +8,8 @@ from typing import Any
 from playwright.sync_api import Browser, Frame, Page
 from playwright.sync_api import Error as PlaywrightError
 
+BLANK = "about:blank"
+
 
 class Profile:
     """A browser's profile that can be emptied.
@@ -32,7 +34,8 @@ class Profile:
         self.context.new_cdp_session = self._changing(self._new_session)
 
     def _note(self, frame: Frame) -> None:
-        self._origins.add("/".join(frame.url.split("/")[:3]))
+        if frame.url != BLANK:
+            self._origins.add("/".join(frame.url.split("/")[:3]))
 
     def _page(self) -> Page:
         """The first tab, if the test has none yet, otherwise a new one."""
@@ -64,14 +67,14 @@ class Profile:
 
     def _leave(self, tab: Page) -> bool:
         """Leaves the page, which may store nothing more; whether the tab is as new afterwards."""
-        if self._changed or tab.is_closed() or len(self._origins - {"about:blank"}) > 1:
+        if self._changed or tab.is_closed() or len(self._origins) > 1:
             return False
         for event, heard in self._listeners:
             tab.remove_listener(event, heard)
         try:
             tab.evaluate("() => { Storage.prototype.setItem = () => {}; sessionStorage.clear() }")
             tab.mouse.move(-1, -1)
-            tab.goto("about:blank")
+            tab.goto(BLANK)
             self._history.send("Page.resetNavigationHistory")
         except PlaywrightError:  # the tab has no page yet, or the page does not answer
             return False
@@ -86,7 +89,7 @@ class Profile:
             if page not in (self._blank, self._tab):
                 page.close()
         self.context.clear_permissions()
-        for origin in self._origins - {"about:blank"}:
+        for origin in self._origins:
             self._session.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": "all"})
         self._origins.clear()
         self._listeners.clear()
