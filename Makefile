@@ -159,8 +159,9 @@ $(VENV)/runtime.stamp: requirements.lock $(BIN)/pip
 	   echo "The packages could not be installed: is there a network? The log is $(VENV)/install.log; calling make again continues from here."; exit 1; }
 	@touch $@
 
+# setuptools warns of every editable installation, which reads like an error; its output is shown only with an error.
 $(VENV)/project.stamp: pyproject.toml $(VENV)/runtime.stamp
-	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@$(PIP) install --no-deps --no-build-isolation --editable . >$(VENV)/project.log 2>&1 || { cat $(VENV)/project.log; exit 1; }
 	@touch $@
 
 $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/runtime.stamp
