@@ -33,15 +33,12 @@ class Learner(Editor):
         return self.fake.learned
 
     def incognito(self, on: bool) -> None:
-        if not on:
-            self.fake.script = {"": DRAFTS}
+        self.fake.script = {"": SECRET_DRAFTS if on else DRAFTS}  # first, because switching may request drafts
         self.page.evaluate(
             "on => { const switch_ = document.querySelector('.pd-incognito');"
             " if ((switch_.ariaPressed === 'true') !== on) switch_.click(); }",
             on,
         )
-        if on:
-            self.fake.script = {"": SECRET_DRAFTS}
 
     def secret(self, text: str) -> None:
         self.incognito(True)
