@@ -61,7 +61,6 @@ def test_counts_are_those_of_brute_force(
             tail = tuple(context[-(n - 1) :]) if len(context) >= n - 1 else None
             assert known.seen[row, column] == grams.get(tail, 0)
             assert known.totals[row, column] == totals.get(tail, 0)
-            assert known.types is not None
             assert known.types[row, column] == sum(gram[:-1] == tail for gram in grams)
             assert known.counts[row, column].tolist() == [
                 grams.get((*tail, token), 0) if tail else 0 for token in candidates

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import CandidateIds, Contexts, Evidence
+from core.ngram.store import CandidateIds, Contexts, TypedEvidence
 from core.ngram.windows import BITS, NOWHERE, ORDER, SHIFTS, SYMBOL, Windows
 
 REMEMBERED = 1 << 16  # n-grams whose counts are cached
@@ -149,7 +149,9 @@ class Counts:
 
     # ---------------------------------------------------------------- many at once
 
-    def evidence(self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None) -> Evidence:
+    def evidence(
+        self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None
+    ) -> TypedEvidence:
         """The counts for each candidate; see `NgramStore.evidence`."""
         wanted = self.orders if orders is None else tuple(sorted(orders))
         for n in wanted:
@@ -159,14 +161,14 @@ class Counts:
         if ids.ndim not in (1, 2) or (ids.ndim == 2 and len(ids) != len(contexts)):
             raise InputError(f"Candidates of shape {ids.shape} given for {len(contexts)} contexts.")
         d, m = len(contexts), ids.shape[-1]
-        known = Evidence(wanted, np.zeros((d, len(wanted), m)), *(np.zeros((d, len(wanted))) for _ in range(3)))
+        known = TypedEvidence(wanted, np.zeros((d, len(wanted), m)), *(np.zeros((d, len(wanted))) for _ in range(3)))
         if len(self.windows) and d and wanted:
             self._look_up(known, self._tails(contexts), np.where((ids >= 0) & (ids < self._v), ids + 1, _UNKNOWN))
         if self._added:
             self._add_fresh(contexts, ids, known)
         return known
 
-    def _look_up(self, known: Evidence, tails: np.ndarray, symbols: np.ndarray) -> None:
+    def _look_up(self, known: TypedEvidence, tails: np.ndarray, symbols: np.ndarray) -> None:
         """Fills in the windows' counts after `tails` (d, 5) for the candidates `symbols` (m,) or (d, m).
 
         A context is addressed by (row, column) of `known`. Contexts at the beginning of few windows are examined window
@@ -195,7 +197,7 @@ class Counts:
 
     def _look_at(
         self,
-        known: Evidence,
+        known: TypedEvidence,
         contexts: tuple[np.ndarray, ...],
         first: np.ndarray,
         size: np.ndarray,
@@ -204,7 +206,6 @@ class Counts:
         symbols: np.ndarray,
     ) -> None:
         """Examines every window of small ranges (q,); t windows in all."""
-        assert known.types is not None
         windows, (rows, columns) = self.windows, contexts
         starts = size.cumsum() - size
         at = (first - starts).repeat(size)  # (t,)
@@ -230,7 +231,7 @@ class Counts:
 
     def _search_short(
         self,
-        known: Evidence,
+        known: TypedEvidence,
         contexts: tuple[np.ndarray, ...],
         prefix: np.ndarray,
         within: tuple[np.ndarray, np.ndarray],
@@ -238,7 +239,6 @@ class Counts:
         symbols: np.ndarray,
     ) -> None:
         """Searches large ranges (q,) for the candidates after one or two symbols."""
-        assert known.types is not None
         windows, (first, end) = self.windows, within
         before, words = windows.before, windows.hi
         width = _WIDTHS[length + 1]
@@ -258,7 +258,7 @@ class Counts:
 
     def _search(
         self,
-        known: Evidence,
+        known: TypedEvidence,
         row: int,
         column: int,
         within: tuple[int, int],
@@ -266,7 +266,6 @@ class Counts:
         symbols: np.ndarray,
     ) -> None:
         """Searches a large range for one context of three symbols or more, and for every candidate after it."""
-        assert known.types is not None
         windows, (first, end) = self.windows, within
         length = known.orders[column] - 1
         prefix, width = int(lo[length - 1]), 1 << BITS * (5 - length)
@@ -291,9 +290,8 @@ class Counts:
         ids = np.array(tails, dtype=np.int64)
         return np.where((ids >= 0) & (ids < self._v), ids + 1, _UNKNOWN)
 
-    def _add_fresh(self, contexts: Contexts, ids: np.ndarray, known: Evidence) -> None:
+    def _add_fresh(self, contexts: Contexts, ids: np.ndarray, known: TypedEvidence) -> None:
         """Adds the counts of the text added since the windows were built to `known`."""
-        assert known.types is not None
         for row, context in enumerate(contexts):
             candidates = (ids[row] if ids.ndim == 2 else ids).tolist()
             for column, n in enumerate(known.orders):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+from concurrent.futures import Future
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -20,27 +21,19 @@ class Following:
     """One such thread, started at once.
 
     Attributes:
-        done: set when it has ended.
+        tally: the new tally, or the error that prevented it: sqlite3.Error, PolydraftError or MemoryError. Cancelled
+            after `stop`.
     """
 
     def __init__(self, path: Path, tally: Tally, vocab_size: int) -> None:
-        self.done = threading.Event()
+        self.tally = Future[Tally]()
         self._path, self._before, self._v = path, tally, vocab_size
         self._stopped = threading.Event()
-        self._after: Tally | None = None
-        self._failure: Exception | None = None
         threading.Thread(target=self._work, name=f"counts of {path.stem}", daemon=True).start()
 
     def stop(self) -> None:
         """Makes it end soon, without a tally."""
         self._stopped.set()
-
-    def tally(self) -> Tally:
-        """The new tally. Raises the error that prevented it: sqlite3.Error, PolydraftError or MemoryError."""
-        if self._failure:
-            raise self._failure
-        assert self._after is not None, "not done yet, or stopped"
-        return self._after
 
     def _work(self) -> None:
         _lower_priority()
@@ -48,13 +41,13 @@ class Following:
             # "rw" does not recreate a file that was deleted meanwhile.
             address = f"{self._path.resolve().as_uri()}?mode=rw"
             with closing(sqlite3.connect(address, uri=True, isolation_level=None)) as file:
-                self._after = self._before.brought_up_to_date(file, self._v, self._alive)
+                self.tally.set_result(self._before.brought_up_to_date(file, self._v, self._alive))
         except _Stopped:
             pass
         except (sqlite3.Error, PolydraftError, MemoryError) as error:
-            self._failure = error
+            self.tally.set_exception(error)
         finally:
-            self.done.set()
+            self.tally.cancel()  # unless it is there
 
     def _alive(self) -> None:
         if self._stopped.is_set():

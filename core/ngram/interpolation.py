@@ -16,7 +16,7 @@ from typing import Protocol
 import numpy as np
 
 from core.errors import InputError
-from core.ngram.store import PAPER_WEIGHTS, CandidateIds, Contexts, Evidence
+from core.ngram.store import PAPER_WEIGHTS, CandidateIds, Contexts, Evidence, TypedEvidence
 from core.options import DEFAULT
 
 
@@ -172,7 +172,7 @@ class Trust:
     def weights(self, known: Evidence, familiar: float) -> np.ndarray:
         """w without α for every context and order, (d, N)."""
         below = np.maximum(known.seen, known.totals) + self.offset
-        if self.types_weight and known.types is not None:
+        if self.types_weight and isinstance(known, TypedEvidence):
             below = below + self.types_weight * known.types
         kept = np.minimum(known.totals / np.where(below > 0, below, 1.0), 1.0)  # 0 for unknown contexts
         shares = np.array([self.shares[min(n - 2, len(self.shares) - 1)] for n in known.orders])

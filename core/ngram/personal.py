@@ -22,7 +22,7 @@ from core.ngram.errors import StoreError
 from core.ngram.passages import SHORT, StoredPassage, encoded, occurrences, runs, whole_words, word_after
 from core.ngram.personal_counts import PersonalCounts
 from core.ngram.personal_file import PersonalFile
-from core.ngram.store import CandidateIds, Contexts, Evidence
+from core.ngram.store import CandidateIds, Contexts, TypedEvidence
 from core.ngram.summaries import LearnedText, StoreSummary
 from core.ngram.windows import ORDER
 
@@ -160,7 +160,9 @@ class PersonalStore:
 
     # ---------------------------------------------------------------- looking things up
 
-    def evidence(self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None) -> Evidence:
+    def evidence(
+        self, contexts: Contexts, candidates: CandidateIds, orders: Sequence[int] | None = None
+    ) -> TypedEvidence:
         """The counts for each candidate, as committed at this moment; see `NgramStore.evidence`."""
         self.refresh()
         return self._loaded().evidence(contexts, candidates, orders)

@@ -6,6 +6,7 @@ opened `beside`, a thread does that, and look-ups use the previous counts meanwh
 
 from __future__ import annotations
 
+from concurrent.futures import wait
 from dataclasses import replace
 
 from core.errors import InputError
@@ -40,7 +41,7 @@ class PersonalCounts:
     @property
     def arrived(self) -> bool:
         """Whether a thread has counted, so that `update` has new counts although the file is unchanged."""
-        return self._following is not None and self._following.done.is_set()
+        return self._following is not None and self._following.tally.done()
 
     def started(self) -> bool:
         """Begins counting, with the next `update`. Returns whether it had begun before."""
@@ -67,7 +68,7 @@ class PersonalCounts:
             raise StoreError(f"{self._file.path} is damaged: {error}") from error
 
     def _update(self) -> None:
-        if self._following is not None and self._following.done.is_set():
+        if self._following is not None and self._following.tally.done():
             self._follow(self._following)
         if self._counts is None or self._counted_at_once(self._counts):
             return
@@ -75,7 +76,7 @@ class PersonalCounts:
             self._take(self._tally.brought_up_to_date(self._file.db.conn, self._vocab_size))
         elif self._following is None:
             self._following = Following(self._file.path, self._tally, self._vocab_size)
-            if self._following.done.wait(_MOMENT):
+            if wait([self._following.tally], _MOMENT).done:
                 self._follow(self._following)
 
     def _counted_at_once(self, counts: Counts) -> bool:
@@ -103,7 +104,7 @@ class PersonalCounts:
         """Takes over a thread's counts."""
         self._following = None
         try:
-            self._take(following.tally())
+            self._take(following.tally.result())
         except MemoryError as error:
             raise StoreError(
                 f"{self._file.path} needs more memory for its counts than is free. Switch it off."

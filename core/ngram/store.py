@@ -47,19 +47,24 @@ class Evidence:
         totals: (d, N) float64, sum of the counts of all stored continuations of the context.
         seen: (d, N) float64, how often the context itself occurred (0 if unknown); never less than `totals`
             if counts are exact and n-grams of the context's order were kept.
-        types: (d, N) float64, how many different tokens followed the context; None if the store does not count them.
     """
 
     orders: tuple[int, ...]
     counts: np.ndarray
     totals: np.ndarray
     seen: np.ndarray
-    types: np.ndarray | None = None
 
     def fractions(self) -> np.ndarray:
         """count / total per order, (d, N, m); 0 for an unknown context."""
         totals = self.totals[:, :, None]
         return np.divide(self.counts, totals, out=np.zeros_like(self.counts), where=totals > 0)
+
+
+@dataclass(frozen=True)
+class TypedEvidence(Evidence):
+    """With `types` (d, N) float64: how many different tokens followed the context."""
+
+    types: np.ndarray
 
 
 class NgramStore:
