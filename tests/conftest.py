@@ -111,6 +111,16 @@ def tiny_default(tmp_path_factory: pytest.TempPathFactory, default_gguf: Path) -
     return path
 
 
+@pytest.fixture(scope="session")
+def tiny_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny model file whose tokens are bytes. A server loads it without transformers, whose import takes seconds."""
+    from tiny_gguf import tiny
+
+    path = tmp_path_factory.mktemp("tiny-file") / "tiny.gguf"
+    path.write_bytes(tiny(context=256).written())
+    return path
+
+
 @pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """One thread of torch, which suits tiny models best."""

@@ -16,7 +16,7 @@ from itertools import pairwise
 from urllib.request import Request
 
 import pytest
-from playwright.sync_api import Browser, FilePayload, Page, expect
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
 from typer.testing import CliRunner
 
 from app import cli
@@ -95,9 +95,8 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
 
 
 @pytest.fixture
-def page(browser: Browser) -> Iterator[Page]:
-    with browser.new_context(viewport={"width": 1280, "height": 800}) as context:
-        yield context.new_page()
+def page(context: BrowserContext) -> Page:
+    return context.new_page()
 
 
 def opened(page: Page, app: App) -> Editor:

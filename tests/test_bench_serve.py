@@ -7,12 +7,15 @@ import itertools
 import json
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import torch
-from tiny_models import save_model, tiny
+from tiny_gguf import Field, Sizes, tiny, tokenizer_of
 
 from app.bench import editors, serve
 from app.bench.editors import Answered, Editor, trace
@@ -156,12 +159,15 @@ def script(path: Path, text: str) -> str:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="runs a script by its first line")
-def test_a_short_run_on_a_tiny_model_beside_vllm(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_run_on_a_tiny_model_beside_vllm(
+    own_folders: Path, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(serve, "WARM", 0.5)
     monkeypatch.setattr(serve, "JUDGED", 2)
-    folder, log = save_model(own_folders / "tiny", tiny("llama")), str(own_folders / "log")
+    monkeypatch.setattr(serve, "_as_folder", lambda model, _: model)  # the script reads no model
+    log = str(own_folders / "log")
     python = script(own_folders / "python", VLLM.format(python=sys.executable, name=log))
-    report = serve.measure(BenchOptions(model=str(folder), minutes=0.05, typists=2, vllm=python), lambda _: None)
+    report = serve.measure(BenchOptions(model=str(tiny_file), minutes=0.05, typists=2, vllm=python), lambda _: None)
     peer, ours, vllm = report.rows
     assert peer["note"] == "measured only with the default model"
     assert (ours["server"], ours["clients"]) == ("Polydraft", 2)
@@ -196,19 +202,39 @@ def test_a_vllm_that_cannot_be_measured_is_said(tmp_path: Path) -> None:
         pass
 
 
-def test_a_model_file_is_written_as_vllm_reads_it(tmp_path: Path, tiny_default: Path) -> None:
-    """With the default model's tokenizer, and weights that give the same logits within bfloat16."""
+def first_tokens(fields: dict[str, Field], count: int = 1000) -> dict[str, Field]:
+    """The tokenizer with its first tokens only, because transformers reads a file several times, token by token."""
+
+    def having(name: str, change: Callable[[list[Any]], list[Any]]) -> dict[str, Field]:
+        kind, values = fields[name].value
+        return {name: replace(fields[name], value=(kind, change(values)))}
+
+    kept = set(fields["tokenizer.ggml.tokens"].value[1][:count])
+    return (
+        fields
+        | having("tokenizer.ggml.tokens", lambda tokens: tokens[:count])
+        | having("tokenizer.ggml.token_type", lambda kinds: kinds[:count])
+        | having("tokenizer.ggml.merges", lambda merges: [pair for pair in merges if pair.replace(" ", "", 1) in kept])
+    )
+
+
+def test_a_model_file_is_written_as_vllm_reads_it(tmp_path: Path, default_gguf: Path) -> None:
+    """With the tokenizer, and weights that give the same logits within bfloat16."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from app.bench.vllm_model import write
-    from core.models import hf
+    from core.models import gguf_file, hf
 
-    write(tiny_default, tmp_path)
-    config = json.loads((tmp_path / "config.json").read_text())
+    fields = first_tokens(tokenizer_of(gguf_file.read(default_gguf)))
+    source, folder = tmp_path / "tiny.gguf", tmp_path / "written"
+    source.write_bytes(tiny(Sizes(dim=64, inner=128), fields).written())
+    write(source, folder)
+    config = json.loads((folder / "config.json").read_text())
     assert (config["architectures"], "quantization_config" in config) == (["LlamaForCausalLM"], False)
-    written, tokenizer = AutoModelForCausalLM.from_pretrained(tmp_path), AutoTokenizer.from_pretrained(tmp_path)
-    model = hf.load(tiny_default, "tiny", plain=True)
+    written, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    model = hf.load(source, "tiny", plain=True)
     ids = model.tokenizer.encode("The capital of France is")
+    assert 6 < len(ids) < 20, "some words are one token, others are several"
     assert tokenizer("The capital of France is").input_ids == ids
     expected = model.open().feed_every(ids)
     with torch.inference_mode():

@@ -290,35 +290,51 @@ def test_llama_cpp_refuses_another_precision(monkeypatch: pytest.MonkeyPatch) ->
     assert asked["given"] == ("default", "torch", "bfloat16")
 
 
-def one_sentence(result: subprocess.CompletedProcess[str]) -> str:
-    assert result.returncode == 1
-    assert result.stdout == ""
-    assert "Traceback" not in result.stderr
-    assert len(result.stderr.splitlines()) == 1, result.stderr
-    return result.stderr
+# The program with each of these lines of arguments, in one process: most of its time is that of its imports.
+PROGRAMS = """
+import contextlib, io, json, sys
+from app.cli import main
+
+def ended(arguments):
+    sys.argv = ["polydraft", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = end.code
+    return status, out.getvalue(), err.getvalue()
+
+print(json.dumps([ended(arguments) for arguments in json.loads(sys.argv[1])]))
+"""
 
 
-def test_a_missing_model_file_is_reported(tmp_path: Path) -> None:
-    missing = tmp_path / "missing.gguf"
-    assert str(missing) in one_sentence(polydraft("complete", "T", "--model", missing))
-
-
-def test_a_file_that_is_no_model_is_reported(tmp_path: Path) -> None:
-    letter = tmp_path / "letter.gguf"
+def test_a_model_that_cannot_be_used_is_one_sentence(tmp_path: Path, default_gguf: Path) -> None:
+    missing, letter, half = (tmp_path / f"{name}.gguf" for name in ("missing", "letter", "half"))
     letter.write_text("Dear all,")
-    assert "not a GGUF file" in one_sentence(polydraft("complete", "T", "--model", letter))
-
-
-def test_a_truncated_model_is_reported(tmp_path: Path, default_gguf: Path) -> None:
-    half = tmp_path / "half.gguf"
     with default_gguf.open("rb") as whole:
         half.write_bytes(whole.read(default_gguf.stat().st_size // 2))
-    assert "truncated" in one_sentence(polydraft("complete", "T", "--model", half))
-
-
-def test_an_unknown_model_name_is_reported() -> None:
-    said = one_sentence(polydraft("complete", "T", "--model", "nobody-has-this-model", HF_HUB_OFFLINE="1"))
-    assert "nobody-has-this-model" in said
+    expected = {
+        str(missing): str(missing),
+        str(letter): "not a GGUF file",
+        str(half): "truncated",
+        "nobody-has-this-model": "nobody-has-this-model",
+    }
+    given = json.dumps([["complete", "T", "--model", model] for model in expected])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAMS, given],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        check=True,
+    )
+    assert done.stderr == "", "libraries print nothing either"
+    for words, (status, out, err) in zip(expected.values(), json.loads(done.stdout), strict=True):
+        assert (status, out) == (1, "")
+        assert words in err
+        assert "Traceback" not in err
+        assert len(err.splitlines()) == 1, err
 
 
 # --- the whole way -----------------------------------------------------------------------------------------

@@ -9,10 +9,8 @@ import os
 import re
 import secrets
 import socket
-import subprocess
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -451,30 +449,6 @@ def test_scripts_of_the_page_run_by_their_digests_alone(site: Site) -> None:
 
 
 # ---------------------------------------------------------------- starting
-
-
-def test_gradio_puts_nothing_into_the_folder_that_all_users_share(tmp_path: Path) -> None:
-    shared = tmp_path / "tmp"
-    shared.mkdir()
-    (shared / "gradio").write_text("")  # as useless as a folder of another user, to root too
-    code = """
-        from tests.test_server import Site
-        site = Site()
-        print(site.ask("GET", "/")[0].status)
-        site.server.stop(); site.service.close()
-    """
-    folders = {name: str(tmp_path / name) for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")}
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        env=os.environ | folders | {"TMPDIR": str(shared)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout == "200\n", done.stderr
-    assert [path.name for path in shared.iterdir()] == ["gradio"]
-    (ours,) = tmp_path.rglob("polydraft/gradio")
-    assert os.name != "posix" or ours.stat().st_mode & 0o777 == 0o700
 
 
 SERVES = """

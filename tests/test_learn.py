@@ -55,6 +55,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 QUICK = AdapterRecipe(length=64, epochs=2, rate=1e-2)
 LONGER = replace(QUICK, epochs=6)
+STORED = replace(QUICK, length=256, batch=1)  # for a store's text: as many steps, each with one pass instead of four
 Load = Callable[[], TorchModel]
 
 
@@ -250,7 +251,7 @@ def test_documents_are_joined_by_an_empty_line() -> None:
 def test_learning_helps_on_text_that_was_not_seen_and_a_second_call_has_nothing_to_do(
     store: PersonalStore, fresh: Load
 ) -> None:
-    steps = list(learn(store, fresh(), recipe=QUICK))
+    steps = list(learn(store, fresh(), recipe=STORED))
     outcome = steps[-1]
     assert isinstance(outcome, Outcome)
     assert outcome.result.better
@@ -263,7 +264,7 @@ def test_learning_helps_on_text_that_was_not_seen_and_a_second_call_has_nothing_
     adapter = load(store.learned)
     assert adapter.result == outcome.result
     assert adapter.model == fresh().fingerprint
-    again = outcome_of(learn(store, fresh(), recipe=QUICK))
+    again = outcome_of(learn(store, fresh(), recipe=STORED))
     assert not again.new
     assert "learned all of it before" in learn_cli.summary("me", again)
     assert again.result == outcome.result
@@ -282,7 +283,7 @@ def test_held_out_text_is_typed_with_and_without_the_adapter(
 
     with PersonalStore.open(tmp_path / "cat.sqlite", fresh().tokenizer, create=True) as store:
         store.add("a.txt", [text * 500])
-        outcome = outcome_of(learn(store, fresh(), recipe=QUICK, typed=typed))
+        outcome = outcome_of(learn(store, fresh(), recipe=STORED, typed=typed))
         assert load(store.learned).result == outcome.result
     assert outcome.result.characters == 250
     assert outcome.result.keys > outcome.result.keys_alone + 20
@@ -312,7 +313,7 @@ def test_the_strength_is_the_largest_that_costs_general_text_a_hundredth_at_most
 def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: Load) -> None:
     store.add("a.txt", ["abc" * 1500])
     store.add("b.txt", ["acb" * 200])  # the newest tenth contradicts the rest
-    outcome = outcome_of(learn(store, fresh(), recipe=QUICK))
+    outcome = outcome_of(learn(store, fresh(), recipe=STORED))
     assert not outcome.result.better
     said = learn_cli.summary("me", outcome)
     assert "not enough text yet" in said
@@ -322,29 +323,29 @@ def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: 
 
 
 def test_a_stopped_call_goes_on_and_new_text_continues(store: PersonalStore, fresh: Load) -> None:
-    steps = learn(store, fresh(), recipe=QUICK)
+    steps = learn(store, fresh(), recipe=STORED)
     for at in steps:
         if isinstance(at, Stage) and at.description == "Training" and at.share > 0.3:
             break
     steps.close()
     with pytest.raises(AdapterError):
         load(store.learned)  # nothing is used before it was judged
-    resumed = [at for at in learn(store, fresh(), recipe=QUICK) if isinstance(at, Stage)]
-    whole = -(-int(4500 / 64) * QUICK.epochs // QUICK.batch)
+    resumed = [at for at in learn(store, fresh(), recipe=STORED) if isinstance(at, Stage)]
+    whole = -(-int(4500 / 256) * STORED.epochs // STORED.batch)
     assert len(resumed) < 0.8 * whole
     tokens = load(store.learned).result.tokens
     store.add("c.txt", [letters(2000, seed=5)])
-    more = outcome_of(learn(store, fresh(), recipe=QUICK))
+    more = outcome_of(learn(store, fresh(), recipe=STORED))
     assert more.new
     assert more.result.tokens > tokens + 1500
     assert more.curve[0][0] == 0  # one curve from the start
 
 
 def test_the_time_bounds_a_call_and_another_goes_on(store: PersonalStore, fresh: Load) -> None:
-    first = outcome_of(learn(store, fresh(), recipe=QUICK, minutes=1e-6))
+    first = outcome_of(learn(store, fresh(), recipe=STORED, minutes=1e-6))
     assert first.share < 1
     assert "goes on from there" in learn_cli.summary("me", first)
-    assert outcome_of(learn(store, fresh(), recipe=QUICK)).share == 1
+    assert outcome_of(learn(store, fresh(), recipe=STORED)).share == 1
 
 
 def test_a_short_text_is_trained_several_times_and_a_state_continues_with_fewer(
@@ -356,8 +357,8 @@ def test_a_short_text_is_trained_several_times_and_a_state_continues_with_fewer(
     assert rates == pytest.approx([2, 2, 2, 1.25, 1, 1, 1]), (
         "a text too short for enough steps is learned at a higher rate"
     )
-    outcome_of(learn(store, fresh(), recipe=QUICK))
-    more = outcome_of(learn(store, fresh(), recipe=replace(QUICK, epochs=2)))
+    outcome_of(learn(store, fresh(), recipe=STORED))
+    more = outcome_of(learn(store, fresh(), recipe=replace(STORED, epochs=2)))
     assert not more.new
 
 
@@ -371,9 +372,9 @@ def test_too_little_text_or_memory_is_said(tmp_path: Path, store: PersonalStore,
 
 
 def test_a_damaged_state_begins_anew(store: PersonalStore, fresh: Load) -> None:
-    outcome_of(learn(store, fresh(), recipe=QUICK))
+    outcome_of(learn(store, fresh(), recipe=STORED))
     (store.learned / personal.STATE).write_bytes(b"no state")
-    first, *_, last = learn(store, fresh(), recipe=QUICK)
+    first, *_, last = learn(store, fresh(), recipe=STORED)
     assert isinstance(first, Stage)
     assert "begins anew" in first.description
     assert isinstance(last, Outcome)
@@ -396,7 +397,7 @@ def test_training_may_be_paused_and_stopped_before_every_layer(store: PersonalSt
     assert calls == 2 * layers - 1  # forward and backward
     calls, stopping = 0, True
     with pytest.raises(KeyboardInterrupt):
-        list(learn(store, fresh(), recipe=QUICK, going=going))
+        list(learn(store, fresh(), recipe=STORED, going=going))
     state = State.of(*personal.files.read_tensors(store.learned / personal.STATE), _identity(fresh()))
     assert state is not None
     assert state.steps > 0
@@ -405,7 +406,7 @@ def test_training_may_be_paused_and_stopped_before_every_layer(store: PersonalSt
 
 
 def _identity(model: TorchModel) -> str:
-    return json.dumps({"model": model.fingerprint, "recipe": QUICK.identity()})
+    return json.dumps({"model": model.fingerprint, "recipe": STORED.identity()})
 
 
 def test_files_that_a_killed_training_left_unfinished_are_removed(store: PersonalStore, fresh: Load) -> None:
@@ -413,7 +414,7 @@ def test_files_that_a_killed_training_left_unfinished_are_removed(store: Persona
     left = store.learned / "x.tmp"
     left.write_bytes(b"weights")
     (store.path.parent / "link").hardlink_to(left)
-    outcome_of(learn(store, fresh(), recipe=QUICK))
+    outcome_of(learn(store, fresh(), recipe=STORED))
     assert not left.exists()
     assert (store.path.parent / "link").read_bytes() == bytes(7)
 
@@ -465,14 +466,14 @@ def test_an_adapter_that_is_removed_with_text_is_to_be_learned_again(store: Pers
     store.forget("old phrase")
     store.refresh()
     assert not store.relearning  # there was none
-    outcome_of(learn(store, fresh(), recipe=QUICK))
+    outcome_of(learn(store, fresh(), recipe=STORED))
     store.add("c.txt", ["an old phrase"])
     store.refresh()
     assert not store.relearning
     store.forget("old phrase")
     store.refresh()
     assert store.relearning
-    outcome_of(learn(store, fresh(), recipe=QUICK))
+    outcome_of(learn(store, fresh(), recipe=STORED))
     store.refresh()
     assert not store.relearning
 
@@ -502,7 +503,7 @@ def test_whatever_removes_text_removes_the_adapter(store: PersonalStore, how: st
 def test_text_that_is_forgotten_during_training_does_not_come_back(
     store: PersonalStore, fresh: Load, tmp_path: Path
 ) -> None:
-    steps = learn(store, fresh(), recipe=QUICK)
+    steps = learn(store, fresh(), recipe=STORED)
     for at in steps:
         if isinstance(at, Stage) and at.description == "Training":
             break
@@ -851,7 +852,7 @@ def test_an_import_with_a_hostile_adapter_adds_nothing(
 def test_the_evaluation_trains_on_one_text_and_tests_on_another(
     tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(personal, "AdapterRecipe", lambda: replace(QUICK, epochs=4))
+    monkeypatch.setattr(personal, "AdapterRecipe", lambda: replace(STORED, epochs=4))
     (tmp_path / "past.txt").write_text(letters(5000))
     (tmp_path / "next.txt").write_text(letters(600, seed=8))
     monkeypatch.setattr(adapter_evaluation, "TYPED", 1)

@@ -388,7 +388,14 @@ def test_the_real_process_trains_an_adapter_that_drafts_can_use(
     model = hf.load(folder, "tiny", plain=True)
     with PersonalStore.open(tmp_path / "me.sqlite", model.tokenizer, create=True) as store:
         store.add("a.txt", ["the cat sat on a mat. " * 300])
-        quickly = "from app import learner_child; learner_child.NICE = 1; learner_child._main()"  # the machine is busy
+        # The machine is busy; and short passages are typed as long ones are.
+        quickly = """
+from app import learner_child
+from app.evals import typing
+
+learner_child.NICE, typing.PASSAGE = 1, 60
+learner_child._main()
+"""
         command = (*COMMAND[:2], "-c", quickly)
         learner = Learner(lambda _: (Order(str(store.path), str(folder), minutes=0.02), 0), command=command)
         others = psutil.Process().children()  # a browser of other tests

@@ -7,7 +7,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,24 +33,23 @@ OWN, SECRET = "the cat sat on a mat. ", "zq7 zq7 zq7 "
 WEIGHT = 1e4  # seconds that a state says it took, which no training does
 
 
-@pytest.fixture
-def store(
-    tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[PersonalStore]:
-    """The store `me` of the servers of a test."""
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")  # it suits tiny models best
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory, tiny_file: Path) -> Iterator[PersonalStore]:
+    """The store `me` of the servers of this file."""
+    home = tmp_path_factory.mktemp("home")
     # The machine is busy with other tests: at the lowest priority the training would hardly run.
-    (tmp_path / "sitecustomize.py").write_text("import os\n\nos.nice = lambda increment: 0\n")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")])))
-    from core.ngram.shelf import stores_folder
+    (home / "sitecustomize.py").write_text("import os\n\nos.nice = lambda increment: 0\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(home))
+        patch.setenv("OMP_NUM_THREADS", "1")  # it suits tiny models best
+        patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(home), os.environ.get("PYTHONPATH")])))
+        from core.ngram.shelf import stores_folder
 
-    tokenizer = hf.load(tiny_folder("compiled llama"), "tiny", plain=True).tokenizer
-    folder = stores_folder()
-    folder.mkdir(parents=True)
-    with PersonalStore.open(folder / "me.sqlite", tokenizer, create=True) as made:
-        made.add("a.txt", [OWN * 9000])
-        yield made
+        folder = stores_folder()
+        folder.mkdir(parents=True)
+        with PersonalStore.open(folder / "me.sqlite", hf.load(tiny_file, "tiny").tokenizer, create=True) as made:
+            made.add("a.txt", [OWN * 9000])
+            yield made
 
 
 class Site:
@@ -76,14 +75,23 @@ class Site:
             assert time.monotonic() < deadline, found
             time.sleep(0.02)
 
-    def half_way(self) -> dict[str, Any]:
-        return self.training(lambda row: row.get("description") == "Training" and row["share"] > 0.1)
+    def trains(self) -> dict[str, Any]:
+        """Waits until steps of the training are done."""
+        return self.training(lambda row: row.get("description") == "Training" and row["state"] == "running")
 
 
-@contextmanager
-def site(model: Path) -> Iterator[Site]:
-    with running_app(BenchOptions(model=str(model))) as child:
-        yield Site(child)
+@pytest.fixture(scope="module")
+def site(store: PersonalStore, tiny_file: Path) -> Iterator[Callable[[], Site]]:
+    """A function that returns the server that runs, and starts one if none does."""
+    with ExitStack() as ends:
+        found: list[Site] = []
+
+        def running() -> Site:
+            if not found or found[-1].child.process.poll() is not None:
+                found.append(Site(ends.enter_context(running_app(BenchOptions(model=str(tiny_file))))))
+            return found[-1]
+
+        yield running
 
 
 def state_of(store: PersonalStore) -> tuple[State, str]:
@@ -96,70 +104,68 @@ def state_of(store: PersonalStore) -> tuple[State, str]:
 
 @pytest.mark.browser
 def test_a_click_trains_typing_pauses_it_another_click_stops_it_and_the_next_goes_on(
-    context: BrowserContext, store: PersonalStore, tiny_folder: Callable[[str], Path]
+    context: BrowserContext, store: PersonalStore, site: Callable[[], Site]
 ) -> None:
-    page = context.new_page()
-    with site(tiny_folder("compiled llama")) as server:
-        page.set_default_timeout(PATIENCE * 1000)
-        expect.set_options(timeout=PATIENCE * 1000)
-        page.goto(server.child.page)
-        page.wait_for_function("window.polydraft !== undefined")
-        page.get_by_role("tab", name="My writing").click()
-        me = page.locator(".ps-store[data-store=me]")
-        doing = me.locator(".ps-doing")
-        me.get_by_role("button", name="Learn my style").click()
-        expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
-        expect(me.locator(".ps-curve")).to_contain_text("more probable per token so far")
+    page, server = context.new_page(), site()
+    page.set_default_timeout(PATIENCE * 1000)
+    expect.set_options(timeout=PATIENCE * 1000)
+    page.goto(server.child.page)
+    page.wait_for_function("window.polydraft !== undefined")
+    page.get_by_role("tab", name="My writing").click()
+    me = page.locator(".ps-store[data-store=me]")
+    doing = me.locator(".ps-doing")
+    me.get_by_role("button", name="Learn my style").click()
+    expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
+    expect(me.locator(".ps-curve")).to_contain_text("more probable per token so far")
 
-        page.get_by_role("tab", name="Write").click()
-        page.get_by_role("textbox", name="Your text").focus()
-        page.keyboard.type("the cat")
-        page.get_by_role("tab", name="My writing").click()
-        expect(doing).to_have_text("Paused while you type")
-        share = server.training(lambda row: row["paused"])["share"]
-        time.sleep(QUIET / 3)
-        waiting = server.training(lambda row: row)
-        assert (waiting["paused"], waiting["share"]) == (True, share)
-        expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
-        me.get_by_role("button", name="Stop").click()
-        expect(me.locator(".ps-ended")).to_contain_text("Stopped. What is learned so far is kept")
-        stopped, _ = state_of(store)
-        assert stopped.steps > 0
+    page.get_by_role("tab", name="Write").click()
+    page.get_by_role("textbox", name="Your text").focus()
+    page.keyboard.type("the cat")
+    page.get_by_role("tab", name="My writing").click()
+    expect(doing).to_have_text("Paused while you type")
+    share = server.training(lambda row: row["paused"])["share"]
+    time.sleep(QUIET / 3)
+    waiting = server.training(lambda row: row)
+    assert (waiting["paused"], waiting["share"]) == (True, share)
+    expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
+    me.get_by_role("button", name="Stop").click()
+    expect(me.locator(".ps-ended")).to_contain_text("Stopped. What is learned so far is kept")
+    stopped, _ = state_of(store)
+    assert stopped.steps > 0
 
-        me.get_by_role("button", name="Go on learning").click()
-        expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
-        me.get_by_role("button", name="Stop").click()
-        expect(me.locator(".ps-ended")).to_be_visible()
-        state, _ = state_of(store)
-        assert state.steps > stopped.steps
-        assert state.curve[: len(stopped.curve)] == stopped.curve
+    me.get_by_role("button", name="Go on learning").click()
+    expect(doing).to_have_text(re.compile(r"Training, \d+%, .* left"))
+    me.get_by_role("button", name="Stop").click()
+    expect(me.locator(".ps-ended")).to_be_visible()
+    state, _ = state_of(store)
+    assert state.steps > stopped.steps
+    assert state.curve[: len(stopped.curve)] == stopped.curve
 
 
 def test_a_killed_server_leaves_no_process_and_the_next_one_goes_on_from_the_state(
-    store: PersonalStore, tiny_folder: Callable[[str], Path]
+    store: PersonalStore, site: Callable[[], Site]
 ) -> None:
-    model = tiny_folder("compiled llama")
+    server = site()
     store.add("secret.txt", [SECRET])
     write(store.learned / "adapter_model.safetensors", b"learned with the secret")
-    with site(model) as server:
-        assert server.post("/api/stores/forget", store="me", what="secret.txt")["adapter"]
-        assert server.half_way()["again"]
-        (process,) = [
-            child
-            for child in psutil.Process(server.child.process.pid).children()
-            if "learner_child" in str(child.cmdline())
-        ]
-        server.child.process.kill()
-        server.child.process.wait()
-        psutil.wait_procs([process], 30)
-        assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    assert server.post("/api/stores/forget", store="me", what="secret.txt")["adapter"]
+    assert server.trains()["again"]
+    (process,) = [
+        child
+        for child in psutil.Process(server.child.process.pid).children()
+        if "learner_child" in str(child.cmdline())
+    ]
+    server.child.process.kill()
+    server.child.process.wait()
+    psutil.wait_procs([process], 30)
+    assert not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     before, identity = state_of(store)
     assert before.steps > 0
     write(store.learned / STATE, replace(before, spent=WEIGHT).to_bytes(identity))
-    with site(model) as server:
-        assert server.half_way()["again"], "without a click"
-        server.post("/api/stores/stop-training", store="me")
-        server.training(lambda row: row["state"] == "ended")
+    server = site()
+    assert server.trains()["again"], "without a click"
+    server.post("/api/stores/stop-training", store="me")
+    server.training(lambda row: row["state"] == "ended")
     after, _ = state_of(store)
     assert after.spent > WEIGHT, "it goes on from the state"
     assert after.steps > before.steps

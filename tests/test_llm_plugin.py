@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -41,34 +42,69 @@ def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+# The program's commands, one after the other, in one process: its imports take seconds.
+COMMANDS = """
+import json, os, sys
+from click.testing import CliRunner
+from llm.cli import cli
+
+for line in sys.stdin:
+    order = json.loads(line)
+    found = CliRunner().invoke(cli, order["arguments"], env=order["env"], prog_name="llm")
+    print(json.dumps({"stdout": found.stdout, "stderr": found.stderr}), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def commands(plugin: Path) -> Iterator[subprocess.Popen[str]]:
+    env = os.environ | variables(plugin)
+    with subprocess.Popen(
+        [sys.executable, "-c", COMMANDS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+    ) as process:
+        yield process
+        process.communicate()
+
+
+def variables(plugin: Path) -> dict[str, str]:
+    return {"PYTHONPATH": str(plugin), "LLM_LOAD_PLUGINS": "llm-polydraft", "NO_PROXY": "*"}
+
+
+@dataclass
+class Printed:
+    stdout: str
+    stderr: str
+
+
 class Llm:
-    def __init__(self, plugin: Path, site: Site, folder: Path) -> None:
+    def __init__(self, commands: subprocess.Popen[str], site: Site, folder: Path) -> None:
         self.url = site.base.removesuffix("/v1")
-        self._env = os.environ | {
-            "PYTHONPATH": str(plugin),
-            "LLM_USER_PATH": str(folder),
-            "LLM_LOAD_PLUGINS": "llm-polydraft",
-            "POLYDRAFT_TOKEN": site.access.token,
-            "NO_PROXY": "*",
-        }
+        self.env = {"LLM_USER_PATH": str(folder), "POLYDRAFT_TOKEN": site.access.token}
+        self._commands = commands
 
-    def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "llm", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, env=self._env | env, stdin=subprocess.DEVNULL)
+    def run(self, *arguments: str, **env: str) -> Printed:
+        assert self._commands.stdin and self._commands.stdout
+        print(json.dumps({"arguments": arguments, "env": self.env | env}), file=self._commands.stdin, flush=True)
+        return Printed(**json.loads(self._commands.stdout.readline()))
 
-    def drafts(self, text: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    def drafts(self, text: str, **options: Any) -> Printed:
         env = {name: options.pop(name) for name in list(options) if name.isupper()}
+        return self.run(*self.asks(text, **options), **env)
+
+    def asks(self, text: str, **options: Any) -> list[str]:
+        """The arguments of the program that request drafts."""
         given = [part for name, value in {"url": self.url, **options}.items() for part in ("-o", name, str(value))]
-        return self.run("-m", "polydraft", text, *given, **env)
+        return ["-m", "polydraft", text, *given]
 
 
 @pytest.fixture
-def llm(plugin: Path, site: Site, tmp_path: Path) -> Llm:
-    return Llm(plugin, site, tmp_path)
+def llm(commands: subprocess.Popen[str], site: Site, tmp_path: Path) -> Llm:
+    return Llm(commands, site, tmp_path)
 
 
-def test_the_drafts_are_lines_and_all_of_them_are_stored(llm: Llm, site: Site) -> None:
-    made = llm.drafts("Once", k=3, length=2)
+def test_the_drafts_are_lines_and_all_of_them_are_stored(llm: Llm, site: Site, plugin: Path) -> None:
+    command = [sys.executable, "-m", "llm", *llm.asks("Once", k=3, length=2)]
+    env = os.environ | variables(plugin) | llm.env
+    made = subprocess.run(command, capture_output=True, text=True, env=env, stdin=subprocess.DEVNULL)
     assert made.stdout.splitlines() == [" one one", " two two", " three three"], made.stderr
     assert site.autocomplete.latest is not None
     assert (site.autocomplete.latest.before, site.autocomplete.latest.k) == ("Once", 3)

@@ -14,6 +14,7 @@ import sys
 import textwrap
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -261,7 +262,7 @@ def test_without_a_port_the_one_that_belongs_to_the_users_texts_is_taken_or_none
         assert listener.proto == socket.IPPROTO_TCP  # or else each answer begins 40 ms late
 
 
-def child(code: str, home: Path) -> subprocess.Popen[str]:
+def child(code: str, home: Path, **environment: str) -> subprocess.Popen[str]:
     """A Python process whose user has nothing but `home`."""
     folders = {name: str(home / name) for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")}
     return subprocess.Popen(
@@ -270,7 +271,7 @@ def child(code: str, home: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"} | folders,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"} | folders | environment,
     )
 
 
@@ -285,41 +286,65 @@ def address_of(process: subprocess.Popen[str]) -> tuple[int, str]:
     return int(found[1]), found[2]
 
 
-def test_nothing_leaves_this_machine(tmp_path: Path) -> None:
-    process = child(
-        """
-        import json, sys
+# A whole site in a process of its own, watched from its first import.
+WATCHED = """
+    import json, sys
 
-        LOCAL = ("127.0.0.1", "localhost", "::1", "", None, b"127.0.0.1", b"localhost")
-        outside = []
+    LOCAL = ("127.0.0.1", "localhost", "::1", "", None, b"127.0.0.1", b"localhost")
+    outside = []
 
-        def watch(event, arguments):
-            if event in ("socket.connect", "socket.sendto"):
-                address = arguments[1]
-                if isinstance(address, tuple) and address[0] not in LOCAL:
-                    outside.append(f"{event} {address}")
-            elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
-                outside.append(f"{event} {arguments}")
+    def watch(event, arguments):
+        if event in ("socket.connect", "socket.sendto"):
+            address = arguments[1]
+            if isinstance(address, tuple) and address[0] not in LOCAL:
+                outside.append(f"{event} {address}")
+        elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
+            outside.append(f"{event} {arguments}")
 
-        sys.addaudithook(watch)
+    sys.addaudithook(watch)
 
-        import time
-        from tests.test_server import Site, asked
+    import time
+    from tests.test_server import Site, asked
 
-        site = Site()
-        lines = site.ask("POST", "/api/drafts", asked("a"))[1].splitlines()
-        for path in ("/", "/page/editor.js", "/manifest.json", "/theme.css", "/api/status"):
-            assert site.ask("GET", path)[0].status == 200, path
-        time.sleep(0.5)  # whatever calls home does so from a thread
-        site.server.stop()
-        site.service.close()
-        print(json.dumps({"lines": len(lines), "outside": outside}))
-        """,
-        tmp_path,
-    )
+    site = Site()
+    lines = site.ask("POST", "/api/drafts", asked("a"))[1].splitlines()
+    for path in ("/", "/page/editor.js", "/manifest.json", "/theme.css", "/api/status"):
+        assert site.ask("GET", path)[0].status == 200, path
+    time.sleep(0.5)  # whatever calls home does so from a thread
+    site.server.stop()
+    site.service.close()
+    print(json.dumps({"lines": len(lines), "outside": outside}))
+"""
+
+
+@dataclass
+class Watched:
+    home: Path
+    shared: Path  # its folder for temporary files
+    found: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    """A site that has run in a process of its own. Its folder for temporary files has a useless `gradio`."""
+    home = tmp_path_factory.mktemp("watched")
+    shared = home / "tmp"
+    shared.mkdir()
+    (shared / "gradio").write_text("")  # as useless as a folder of another user, to root too
+    process = child(WATCHED, home, TMPDIR=str(shared))
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert json.loads(out.splitlines()[-1]) == {"lines": 11, "outside": []}
+    return Watched(home, shared, json.loads(out.splitlines()[-1]))
+
+
+def test_nothing_leaves_this_machine(watched: Watched) -> None:
+    assert watched.found == {"lines": 11, "outside": []}
+
+
+def test_gradio_puts_nothing_into_the_folder_that_all_users_share(watched: Watched) -> None:
+    assert [path.name for path in watched.shared.iterdir()] == ["gradio"]
+    (ours,) = watched.home.rglob("polydraft/gradio")
+    assert os.name != "posix" or ours.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")

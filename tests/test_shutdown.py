@@ -28,16 +28,19 @@ SCRIPT = """
     fake.model.tokenizer = object()
     core.autocomplete.load_autocomplete = lambda *_, **__: fake.real()
 
+    WORK = {"short": (2000, 1), "long": (20, 150)}  # steps, and looks at the model in each
+
     def add_file(self, store, path, name, progress):
+        steps, looks = WORK[name]
         try:
-            for _ in range({steps}):
+            for _ in range(steps):
                 progress(0.5)
-                for _ in range({looks}):  # one long call of compiled code, as a tokenizer's
+                for _ in range(looks):  # one long call of compiled code, as a tokenizer's
                     time.sleep(0.01)
                     if fake.model.closed:
                         print("used after it was closed", file=sys.stderr)
         finally:
-            print("the adding ended", "after" if fake.model.closed else "before", "the model")
+            print(f"the {name} adding ended", "after" if fake.model.closed else "before", "the model")
 
     app.personal.PersonalStores.add_file = add_file
     from app.server import serve
@@ -46,23 +49,24 @@ SCRIPT = """
 """
 
 
-@pytest.mark.parametrize(("steps", "looks"), [(2000, 1), (20, 150)])
-def test_ctrl_c_ends_an_adding_before_the_model_is_closed(steps: int, looks: int, tmp_path: Path) -> None:
-    process = child(SCRIPT.format(steps=steps, looks=looks), tmp_path)
+def test_ctrl_c_ends_an_adding_before_the_model_is_closed(tmp_path: Path) -> None:
+    process = child(SCRIPT, tmp_path)
     port, token = address_of(process)
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     headers = {"Authorization": f"Bearer {token}"}
+    connections = {name: http.client.HTTPConnection("127.0.0.1", port, timeout=20) for name in ("short", "long")}
     for _ in range(200):  # until the model is there
-        connection.request("GET", "/api/status", headers=headers)
-        if json.loads(connection.getresponse().read())["ready"]:
+        connections["short"].request("GET", "/api/status", headers=headers)
+        if json.loads(connections["short"].getresponse().read())["ready"]:
             break
         time.sleep(0.02)
-    connection.request("POST", "/api/stores/add?store=mine&name=notes.txt", b"Some text.", headers)
-    assert json.loads(connection.getresponse().readline()) == {"type": "progress", "share": 0.5}
+    for name, connection in connections.items():
+        connection.request("POST", f"/api/stores/add?store={name}&name={name}", b"Some text.", headers)
+        assert json.loads(connection.getresponse().readline()) == {"type": "progress", "share": 0.5}
     began = time.perf_counter()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
-    assert (out, err, process.returncode) == ("the adding ended before the model\n", "", 0)
+    assert sorted(out.splitlines()) == [f"the {name} adding ended before the model" for name in ("long", "short")]
+    assert (err, process.returncode) == ("", 0)
     assert time.perf_counter() - began < 15  # and not after all the steps
 
 

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from tiny_models import save_model, tiny
 
 from app.bench import soak, typists
 from app.bench.report import BenchOptions
@@ -86,13 +85,12 @@ def test_what_is_left_behind_misses_its_target() -> None:
 
 
 def test_a_crowd_on_a_real_server_loses_nothing_and_leaves_nothing(
-    own_folders: Path, monkeypatch: pytest.MonkeyPatch
+    own_folders: Path, tiny_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(typists, "KEYS", (4, 8))
     monkeypatch.setattr(typists, "REST", (0.3, 0.8))
     monkeypatch.setattr(typists, "STAY", (1.0, 4.0))
-    folder = save_model(own_folders / "tiny", tiny("llama"))
-    report = soak.measure(BenchOptions(model=str(folder), minutes=0.1, typists=12), lambda _: None)
+    report = soak.measure(BenchOptions(model=str(tiny_file), minutes=0.1, typists=12), lambda _: None)
     targets = {target.name: target for target in report.targets}
     for name in (
         "requests without a response",
