@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
@@ -29,7 +29,7 @@ from app.evals.positions import runs
 from app.evals.scores import Score, half_interval, scored, summary
 from app.evals.typing import Passage, Way, best_move, drafted, passages, right_words
 from app.settings import DraftSettings
-from core.autocomplete import Autocomplete, load_autocomplete
+from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models.base import common
 from core.ngram.interpolation import Linear
@@ -41,11 +41,9 @@ runner = CliRunner()
 
 
 @pytest.fixture(scope="module")
-def autocomplete(tiny_default: Path) -> Iterator[Autocomplete]:
+def autocomplete(tiny_autocomplete: Autocomplete) -> Autocomplete:
     """The product on llama.cpp, which has a limited number of sequences: a tiny model, base store."""
-    made = load_autocomplete(str(tiny_default), "llama.cpp")
-    yield made
-    made.model.close()
+    return tiny_autocomplete
 
 
 KS = EvalOptions().ks

@@ -105,8 +105,8 @@ def test_wrong_inputs_are_named(llama_model):
 
 
 def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
-    """Mean KL ≤ 0.005 nats and top-1 agreement ≥ 95 % over 2,048 positions."""
-    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:2048]
+    """Mean KL ≤ 0.005 nats and top-1 agreement ≥ 95 % over 512 positions."""
+    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:512]
     agree, divergence, n = 0, 0.0, 0
     for at in range(0, len(ids), 256):
         chunk = ids[at : at + 256]
@@ -118,7 +118,7 @@ def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
         agree += int((p.argmax(-1) == q.argmax(-1)).sum())
         divergence += float((p.exp() * (p - q)).sum())
         n += len(chunk)
-    assert n == 2048
+    assert n == 512
     assert divergence / n <= 0.005
     assert agree / n >= 0.95
 

@@ -161,7 +161,7 @@ def test_generate_takes_a_rule():
             assert bool((kept.gather(1, drawn[:, n : n + 1]) > -INF).all())
 
 
-def test_the_high_level_llama_takes_a_rule(default_gguf, monkeypatch):
+def test_the_high_level_llama_takes_a_rule(tiny_default, monkeypatch):
     """In llama-cpp-python: llama(..., logits_processor=LogitsProcessorList([TopK(1)]))."""
     import llama_cpp
     from llama_cpp import llama_cpp as lib
@@ -174,7 +174,7 @@ def test_the_high_level_llama_takes_a_rule(default_gguf, monkeypatch):
         return params
 
     monkeypatch.setattr(lib, "llama_model_default_params", without_amx)
-    llama = llama_cpp.Llama(str(default_gguf), n_ctx=64, verbose=False)
+    llama = llama_cpp.Llama(str(tiny_default), n_ctx=64, verbose=False)
     prompt = "The capital of France is"
     rules = llama_cpp.LogitsProcessorList([Greedy()])
     text = llama(prompt, max_tokens=6, temperature=2.0, seed=3, logits_processor=rules)["choices"][0]["text"]
