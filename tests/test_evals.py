@@ -372,7 +372,7 @@ def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path) -> No
     few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "8", "tune": "10", "tune-paper": "2"}[name]
     context = ["--context", "12"] if name not in ("keytype", "typing") else []
     # The targets of drafts divide by what a peer gets right, which takes a model that gets something right.
-    drafts = ["--timed", "1", "--k", "3"] if name == "drafts" else ["--model", str(tiny_default)]
+    drafts = ["--timed", "1", "--k", "3", "--length", "5"] if name == "drafts" else ["--model", str(tiny_default)]
     result = runner.invoke(app, ["eval", name, "--json", "--prefixes", few, *drafts, *context])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
