@@ -465,6 +465,7 @@ def test_top_p_of_zero_keeps_the_likeliest_alone():
     assert torch.equal(out.argmax(1), logits.argmax(1))
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=12, unique=True), st.integers(1, 8), st.floats(0.05, 0.95))
 def test_a_chain_renormalises_between_top_k_and_top_p(row: list[float], k: int, p: float) -> None:
     """As transformers' warpers one after the other. Top-p first keeps exactly the intersection; top-k first may keep
