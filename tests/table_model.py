@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from core.models.base import LanguageModel, Row, Sequence, Tokenizer, path_to
+from core.models.base import LanguageModel, Row, Sequence, Tokenizer
 from core.speculative.tree import TokenTree
 
 
@@ -58,14 +58,17 @@ class TableModel(LanguageModel):
     def _forward(self, rows: list[Row]) -> list[Tensor]:
         found = []
         for row in rows:
-            past = [i or 0 for i in row.sequence.inputs]  # a mixture counts as the first token once it is past
-            ids = self._nearest(row.inputs) if isinstance(row.inputs, Tensor) else list(row.inputs)
-            parents = row.parents or list(range(-1, len(ids) - 1))
-            every = [self.after(past + [ids[p] for p in path_to(i, parents)]) for i in range(len(ids))]
             if row.silent:
                 found.append(torch.empty(0))
                 continue
-            found.append(torch.stack(every) if row.every or row.parents is not None else every[-1].clone())
+            # The last token so far, which the table calls the first one of its two if there is none. A mixture counts
+            # as the first token once it is past.
+            last = (row.sequence.inputs[-1] or 0) if row.sequence.inputs else 0
+            ids = self._nearest(row.inputs) if isinstance(row.inputs, Tensor) else list(row.inputs)
+            parents = row.parents or range(-1, len(ids) - 1)
+            before = [ids[parent] if parent >= 0 else last for parent in parents]
+            every = row.every or row.parents is not None
+            found.append(self.table[before, ids] if every else self.table[before[-1], ids[-1]].clone())
         return found
 
 

@@ -93,25 +93,28 @@ def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
 
 
 @pytest.mark.parametrize("mode", ["superposed", "sampled", "branching", "beam", "sampled+superposed"])
-def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autocomplete, session, mode):
+def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autocomplete_as_shipped, mode):
+    a = autocomplete_as_shipped
+    session, fresh = a.open(), a.open()
     text = "She laughed because we live"
-    first = run(autocomplete, session, text)  # may be a whole word: a pass computed the logits at its token boundaries
+    first = run(a, session, text)  # may be a whole word: a pass computed the logits at its token boundaries
     assert first.fed > 0
     assert session.word_logits.word_ids
+    options = {"mode": Mode(mode), "rule": a.sampler("top-k", {"top_k": 3})}
+    other = run(a, fresh, text, **options)
     for _ in range(2):
-        fed = autocomplete.model.tokens_fed
-        again = session.complete(text, mode=Mode(mode), rule=autocomplete.sampler("top-k", {"top_k": 3}))
+        fed = a.model.tokens_fed
+        again = session.complete(text, **options)
         assert again.drafts
-        assert (again.fed, autocomplete.model.tokens_fed) == (0, fed)
+        assert (again.fed, a.model.tokens_fed) == (0, fed)
         assert again.next_logits is not None
         assert torch.equal(again.next_logits, first.next_logits)
         while not again.done:
-            again.advance(autocomplete.model.forward(again.rows()))
-        fresh = autocomplete.open()
-        other = run(autocomplete, fresh, text, mode=Mode(mode), rule=autocomplete.sampler("top-k", {"top_k": 3}))
+            again.advance(a.model.forward(again.rows()))
         assert again.drafts[0].text == other.drafts[0].text
-        fresh.close()
-    assert run(autocomplete, session, text + "d").reused >= 4  # the typed letters are still in the cache
+    assert run(a, session, text + "d").reused >= 4  # the typed letters are still in the cache
+    session.close()
+    fresh.close()
 
 
 def test_one_more_word_feeds_only_that_word(autocomplete, session):
@@ -178,7 +181,16 @@ TEXTS = [
 
 @settings(max_examples=25, deadline=None)
 @given(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)))
-def test_drafts_are_whole_text_whatever_is_typed(autocomplete, text):
+def test_drafts_are_whole_text_whatever_is_typed(tiny_autocomplete, text):
+    check_whole_text(tiny_autocomplete, text)
+
+
+def test_the_default_models_drafts_are_whole_text(autocomplete):
+    for text in ("I ❤", "👩‍👩‍", "こんにちは、私", "शुभ प्रभ"):
+        check_whole_text(autocomplete, text)
+
+
+def check_whole_text(autocomplete, text):
     session = autocomplete.open()
     completion = run(autocomplete, session, text, length=5)
     session.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
@@ -29,7 +29,7 @@ from app.evals.positions import runs
 from app.evals.scores import Score, half_interval, scored, summary
 from app.evals.typing import Passage, Way, best_move, drafted, passages, right_words
 from app.settings import DraftSettings
-from core.autocomplete import Autocomplete, load_autocomplete
+from core.autocomplete import Autocomplete
 from core.errors import InputError
 from core.models.base import common
 from core.ngram.interpolation import Linear
@@ -41,11 +41,9 @@ runner = CliRunner()
 
 
 @pytest.fixture(scope="module")
-def autocomplete(tiny_default: Path) -> Iterator[Autocomplete]:
+def autocomplete(tiny_autocomplete: Autocomplete) -> Autocomplete:
     """The product on llama.cpp, which has a limited number of sequences: a tiny model, base store."""
-    made = load_autocomplete(str(tiny_default), "llama.cpp")
-    yield made
-    made.model.close()
+    return tiny_autocomplete
 
 
 KS = EvalOptions().ks
@@ -374,7 +372,7 @@ def test_each_evaluation_runs_on_the_sample(name: str, tiny_default: Path) -> No
     few = {"drafts": "2", "keytype": "2", "personal": "3", "typing": "8", "tune": "10", "tune-paper": "2"}[name]
     context = ["--context", "12"] if name not in ("keytype", "typing") else []
     # The targets of drafts divide by what a peer gets right, which takes a model that gets something right.
-    drafts = ["--timed", "1", "--k", "3"] if name == "drafts" else ["--model", str(tiny_default)]
+    drafts = ["--timed", "1", "--k", "3", "--length", "5"] if name == "drafts" else ["--model", str(tiny_default)]
     result = runner.invoke(app, ["eval", name, "--json", "--prefixes", few, *drafts, *context])
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)

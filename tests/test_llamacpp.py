@@ -46,7 +46,15 @@ def test_a_rewound_sequence_is_as_good_as_fresh(llama_model):
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(100, 40000)), min_size=1, max_size=6))
-def test_forks_go_their_own_ways(llama_model, moves):
+def test_forks_go_their_own_ways(tiny_llama, moves):
+    check_forks(tiny_llama, moves, CLOSE)
+
+
+def test_forks_of_the_default_model_go_their_own_ways(llama_model):
+    check_forks(llama_model, [(0, 9000), (1, 9000), (0, 314), (2, 40000), (1, 504)], 2 * CLOSE)
+
+
+def check_forks(llama_model, moves, close):
     root = llama_model.open()
     root.feed(IDS)
     branches = [root.fork() for _ in range(3)]
@@ -57,7 +65,7 @@ def test_forks_go_their_own_ways(llama_model, moves):
     latest = llama_model.forward([Row(b, [77]) for b in branches])
     for path, logits in zip(paths, latest, strict=True):
         plain = llama_model.open()
-        assert (plain.feed([*path, 77]) - logits).abs().max() < 2 * CLOSE
+        assert (plain.feed([*path, 77]) - logits).abs().max() < close
         plain.close()
     assert root.inputs == IDS
     for b in [*branches, root]:
@@ -105,8 +113,8 @@ def test_wrong_inputs_are_named(llama_model):
 
 
 def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
-    """Mean KL ≤ 0.005 nats and top-1 agreement ≥ 95 % over 2,048 positions."""
-    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:2048]
+    """Mean KL ≤ 0.005 nats and top-1 agreement ≥ 95 % over 512 positions."""
+    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:512]
     agree, divergence, n = 0, 0.0, 0
     for at in range(0, len(ids), 256):
         chunk = ids[at : at + 256]
@@ -118,7 +126,7 @@ def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
         agree += int((p.argmax(-1) == q.argmax(-1)).sum())
         divergence += float((p.exp() * (p - q)).sum())
         n += len(chunk)
-    assert n == 2048
+    assert n == 512
     assert divergence / n <= 0.005
     assert agree / n >= 0.95
 

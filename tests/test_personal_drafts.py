@@ -182,10 +182,15 @@ def test_an_added_phrase_is_suggested_at_the_very_next_keystroke(personal: Autoc
 @pytest.mark.parametrize(
     "before", ["Thank you for your letter. I am writ", "Thank you for your", "She opened the letter"]
 )
-def test_without_a_personal_store_no_token_is_marked(personal: Autocomplete, before: str) -> None:
+def test_without_a_personal_store_no_token_is_marked(
+    tiny_autocomplete: Autocomplete, tmp_path: Path, before: str
+) -> None:
     """The choice of drafts may take a token that is not among the most probable ones of its place."""
+    shelf = Shelf(tiny_autocomplete.model.tokenizer, tmp_path / "stores")
+    tiny = Autocomplete(tiny_autocomplete.model, tiny_autocomplete.ngrams, shelf=shelf)
     for end in range(len(before) - 12, len(before) + 1):
-        assert not any(draft.personal for draft in drafts(personal, before[:end]))
+        assert not any(draft.personal for draft in drafts(tiny, before[:end]))
+    shelf.close()
 
 
 def test_what_a_store_chose_is_marked_and_nothing_else(personal: Autocomplete) -> None:

@@ -90,8 +90,10 @@ def test_ten_thousand_random_rows_are_cropped_as_by_transformers():
     chance = torch.Generator().manual_seed(1)
     for deviation in (0.5, 1.0, 2.0, 4.0, 8.0):
         logits = torch.randn(2000, 60, generator=chance, dtype=torch.float64) * deviation
-        for ours, theirs in peers():
-            assert torch.equal(ours(None, logits), theirs(None, logits)), ours.title
+        for place, (ours, theirs) in enumerate(peers()):
+            # Two values of a rule that takes a row at a time share the rows.
+            rows = logits[place % 2 :: 2] if isinstance(ours, TopP | Typical) else logits
+            assert torch.equal(ours(None, rows), theirs(None, rows)), ours.title
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +163,7 @@ def test_generate_takes_a_rule():
             assert bool((kept.gather(1, drawn[:, n : n + 1]) > -INF).all())
 
 
-def test_the_high_level_llama_takes_a_rule(default_gguf, monkeypatch):
+def test_the_high_level_llama_takes_a_rule(tiny_default, monkeypatch):
     """In llama-cpp-python: llama(..., logits_processor=LogitsProcessorList([TopK(1)]))."""
     import llama_cpp
     from llama_cpp import llama_cpp as lib
@@ -174,7 +176,7 @@ def test_the_high_level_llama_takes_a_rule(default_gguf, monkeypatch):
         return params
 
     monkeypatch.setattr(lib, "llama_model_default_params", without_amx)
-    llama = llama_cpp.Llama(str(default_gguf), n_ctx=64, verbose=False)
+    llama = llama_cpp.Llama(str(tiny_default), n_ctx=64, verbose=False)
     prompt = "The capital of France is"
     rules = llama_cpp.LogitsProcessorList([Greedy()])
     text = llama(prompt, max_tokens=6, temperature=2.0, seed=3, logits_processor=rules)["choices"][0]["text"]
@@ -463,6 +465,7 @@ def test_top_p_of_zero_keeps_the_likeliest_alone():
     assert torch.equal(out.argmax(1), logits.argmax(1))
 
 
+@settings(deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=12, unique=True), st.integers(1, 8), st.floats(0.05, 0.95))
 def test_a_chain_renormalises_between_top_k_and_top_p(row: list[float], k: int, p: float) -> None:
     """As transformers' warpers one after the other. Top-p first keeps exactly the intersection; top-k first may keep

@@ -183,13 +183,25 @@ def collected() -> None:
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.usefixtures("collected")
-def test_llama_cpp_trees(llama_model: LanguageModel, data: st.DataObject) -> None:
-    """The same, within the rounding of llama.cpp's order of cells; every sequence id is released."""
+def test_llama_cpp_trees(tiny_llama: LanguageModel, data: st.DataObject) -> None:
+    """The same, within the rounding of llama.cpp's order of cells; every sequence id is released. Rounding moves this
+    model's logits by up to 0.15, a token that is left out of a path by 1 or more."""
+    check_llama_cpp_trees(tiny_llama, data, CLOSE)
+
+
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+@pytest.mark.usefixtures("collected")
+def test_llama_cpp_trees_of_the_default_model(llama_model: LanguageModel, data: st.DataObject) -> None:
+    check_llama_cpp_trees(llama_model, data, LOOSE)
+
+
+def check_llama_cpp_trees(llama_model: LanguageModel, data: st.DataObject, loose: float) -> None:
     free = len(llama_model._free_ids)  # type: ignore[attr-defined]
     sequence, other = llama_model.open(), llama_model.open()
     sequence.feed(IDS)
     other.feed(IDS[:3])
-    for close in (CLOSE, LOOSE):
+    for close in (CLOSE, loose):
         parents = data.draw(trees())
         ids = data.draw(st.lists(st.integers(100, 40000), min_size=len(parents), max_size=len(parents)))
         past = list(sequence.inputs)
@@ -206,7 +218,7 @@ def test_llama_cpp_trees(llama_model: LanguageModel, data: st.DataObject) -> Non
         sequence.keep(kept)
         assert sequence.inputs == [*past, *(ids[p] for p in kept)]
     plain = llama_model.open()
-    assert (plain.feed([*sequence.inputs, 77]) - sequence.feed([77])).abs().max() < LOOSE  # type: ignore[list-item]
+    assert (plain.feed([*sequence.inputs, 77]) - sequence.feed([77])).abs().max() < loose  # type: ignore[list-item]
     for s in (plain, sequence, other):
         s.close()
     assert len(llama_model._free_ids) >= free  # type: ignore[attr-defined]
