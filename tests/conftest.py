@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Several processes share the processors. A second thread of each would wait for a core on which another one spins.
     os.environ["OMP_NUM_THREADS"] = "1"
+
+# How long an example takes depends on what else the machine does.
+settings.register_profile("without times", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("without times")
 
 
 @pytest.hookimpl(optionalhook=True)

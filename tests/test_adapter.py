@@ -92,7 +92,7 @@ def test_compiled_logits_are_those_of_merged_weights(name: str, dtype: torch.dty
     assert torch.equal(computed(made, ids), plain)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     names=st.lists(st.sampled_from(list(PROJECTIONS)), min_size=1, max_size=7, unique=True),
     ranks=st.lists(st.integers(1, 9), min_size=1, max_size=3),
@@ -324,7 +324,7 @@ def test_a_hostile_or_damaged_file_is_refused_in_one_sentence(tmp_path: Path, na
     assert len(str(caught.value)) < 500
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(data=st.data())
 def test_a_file_with_wrong_bytes_is_read_or_refused(tmp_path_factory: pytest.TempPathFactory, data: Any) -> None:
     folder = tmp_path_factory.getbasetemp() / "flipped"

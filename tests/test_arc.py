@@ -266,7 +266,6 @@ def test_pruning_by_depth_weighs_the_depth() -> None:
     assert len(list(made)) == 64
 
 
-@settings(deadline=None)
 @given(st.integers(20, 300), st.sampled_from([0.05, 0.1, 0.3]))
 def test_each_bound_covers_its_share_of_what_it_was_fitted_to(n: int, delta: float) -> None:
     some = samples(n, n)
@@ -456,7 +455,7 @@ anything = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_whatever_a_calibration_file_holds_it_is_read_or_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

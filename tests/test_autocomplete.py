@@ -179,7 +179,7 @@ TEXTS = [
 ]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)))
 def test_drafts_are_whole_text_whatever_is_typed(tiny_autocomplete, text):
     check_whole_text(tiny_autocomplete, text)
@@ -203,7 +203,7 @@ def check_whole_text(autocomplete, text):
         assert 0 <= draft.probability <= 1 + 1e-6
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.text(max_size=20), st.integers(0, 40))
 def test_a_cut_inside_a_character_shows_no_part_of_it(autocomplete, text, cut):
     """Any tokens, cut anywhere: the visible text is a beginning of their text."""
@@ -224,7 +224,7 @@ def test_unfinished_emoji_are_held_back(autocomplete):
     assert all(shown(tokenizer, flag[:n]) in ("", "a", "a ", "a 🇩🇪") for n in range(len(flag) + 1))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(alphabet="abc é日ß", min_size=1, max_size=6))
 def test_beginnings_are_exactly_the_tokens_that_go_on(autocomplete, rest):
     healer: Healer = autocomplete.healer

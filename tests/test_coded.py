@@ -128,7 +128,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[nn.Modul
 
 
 @pytest.mark.parametrize("kind", TYPES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(lines=st.integers(1, 2), n=st.integers(1, 30), threads=st.integers(1, 3), seed=st.integers(0, 99))
 def test_logits_are_those_of_the_same_weights_unpacked(
     models: dict[str, tuple[nn.Module, NativeLlama]], kind: str, lines: int, n: int, threads: int, seed: int

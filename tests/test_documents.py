@@ -225,7 +225,7 @@ def test_text_of_other_programs_is_read_in_its_own_code(folder: DocumentFolder, 
     assert folder.read(entry.id)[1] == text
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.text(st.characters(codec="utf-8")), st.text(max_size=60))
 def test_what_is_written_is_read_again(tmp_path_factory: pytest.TempPathFactory, text: str, title: str) -> None:
     folder = DocumentFolder(tmp_path_factory.mktemp("d"))

@@ -314,7 +314,6 @@ def test_one_pass_of_the_head_for_each_level_serves_all_texts(model: LanguageMod
 @pytest.mark.parametrize("engine", ["plain", "compiled", "static"])
 @settings(
     max_examples=12,
-    deadline=None,
     derandomize=True,  # where two paths are as likely to the last digit, either may come first
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
@@ -393,7 +392,6 @@ def test_texts_that_are_sampled_differently_may_be_drafted_for_in_one_call(model
 )
 @settings(
     max_examples=12,
-    deadline=None,
     derandomize=True,  # where two paths are as likely to the last digit, either may come first
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

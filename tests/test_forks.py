@@ -43,7 +43,7 @@ def covered(leaves: tuple[Node, ...]) -> float:
     return sum(node.worth for node in {node for leaf in leaves for node in leaf.path})
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(trees(), st.integers(1, 5))
 def test_the_chosen_paths_cover_as_much_as_any_others(tree, k):
     leaves = tree.leaves()
@@ -51,7 +51,7 @@ def test_the_chosen_paths_cover_as_much_as_any_others(tree, k):
     assert covered(tuple(choose(leaves, k))) == pytest.approx(best)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(trees(), st.integers(1, 5), st.data())
 def test_beside_kept_rows_the_choice_adds_as_much_as_any_other(tree, k, data):
     leaves = tree.leaves()
@@ -63,7 +63,7 @@ def test_beside_kept_rows_the_choice_adds_as_much_as_any_other(tree, k, data):
     assert covered((*kept, *chosen)) == pytest.approx(best)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(trees(), st.integers(2, 5))
 def test_branches_are_disjoint_events(tree, k):
     chosen = choose(tree.leaves(), k)
@@ -127,7 +127,7 @@ def exact(model: TableModel, prefix: list[int], ids: list[int]) -> float:
     return math.exp(total)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.integers(1, 6), st.integers(1, 4))
 def test_branches_are_the_models_probabilities(seed, forks, k):
     model, prefix = TableModel(seed=seed), [1, 2]
@@ -145,7 +145,7 @@ def _common(a: list[int], b: list[int]) -> int:
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.integers(2, 4))
 def test_forks_cover_more_than_distinct_beginnings(seed, k):
     """To the depth of the passes, k drafts that fork have at least the value of k distinct beginnings."""
@@ -171,7 +171,7 @@ def run(model, prefix, options, kept=()):
     return states
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.integers(1, 5), st.integers(0, 5), st.integers(0, 3))
 def test_a_row_is_replaced_once_at_most_and_then_grows(seed, k, forks, exact_steps):
     model, prefix = TableModel(seed=seed), [1, 2]
@@ -191,7 +191,7 @@ def test_a_row_is_replaced_once_at_most_and_then_grows(seed, k, forks, exact_ste
     assert all(len(ids) == 6 for ids in last.ids)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 1000), st.data())
 def test_kept_rows_keep_their_places_and_the_others_are_filled(seed, data):
     model, prefix = TableModel(seed=seed), [1, 2]
@@ -232,7 +232,7 @@ def test_an_improbable_kept_row_is_replaced():
     assert all(ids[0] != unlikely for ids in last.ids)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     seed=st.integers(0, 50),
     forks=st.integers(1, 3),

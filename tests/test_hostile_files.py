@@ -64,7 +64,7 @@ def magic(ending: str) -> bytes:
 
 
 @given(ending=st.sampled_from(ENDINGS), begins=st.booleans(), data=st.binary(max_size=400))
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @example(ending=".html", begins=False, data=b"&#" + b"9" * 5000 + b";")
 @example(ending=".eml", begins=False, data=b"Content-Type: text/plain; charset=\xff\x00\n\nx")
 @example(ending=".eml", begins=False, data=b"Content-Type: text/plain; charset*0*=utf-8''%ff\n\nx")
@@ -79,7 +79,7 @@ def test_a_reader_ends_with_documents_and_damage_whatever_it_reads(
 
 
 @given(flips=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=8), at=st.data())
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_sound_file_with_wrong_bytes_is_read_or_reported(
     tmp_path_factory: pytest.TempPathFactory, sound_files: dict[str, bytes], flips: list[tuple[int, int]], at
 ) -> None:

@@ -207,7 +207,7 @@ def test_a_model_of_another_family_is_refused(tiny_folder: Callable[[str], Path]
 # ---------------------------------------------------------------- held-out text
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=20), learnt=st.floats(0, 0.9))
 def test_the_newest_text_is_held_out_and_nothing_that_was_learned(sizes: list[int], learnt: float) -> None:
     ends = np.cumsum(sizes)

@@ -44,7 +44,7 @@ def test_a_rewound_sequence_is_as_good_as_fresh(llama_model):
     b.close()
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(100, 40000)), min_size=1, max_size=6))
 def test_forks_go_their_own_ways(tiny_llama, moves):
     check_forks(tiny_llama, moves, CLOSE)
@@ -145,7 +145,7 @@ HOSTILE = [
 ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=60)))
 def test_the_tokenizers_agree(llama_model, torch_model, text):
     ids = llama_model.tokenizer.encode(text)

@@ -81,7 +81,7 @@ def test_logits_are_those_of_transformers_layers(name: str) -> None:
     )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     sizes=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), min_size=1, max_size=4),
     threads=st.integers(1, 3),

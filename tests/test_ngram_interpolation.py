@@ -112,7 +112,7 @@ def phrases(tmp_path_factory) -> NgramStore:
     st.floats(0, 1),
     st.floats(0, 1),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_linear_gives_a_distribution_and_forbids_nothing(phrases, contexts, logits, alpha, floor):
     logq = np.array(logits) - np.log(np.exp(logits).sum())
     rule = Linear(phrases, alpha=alpha, floor=floor)

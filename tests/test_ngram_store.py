@@ -49,7 +49,7 @@ def check_against_brute_force(store: NgramStore, documents, orders, min_count) -
         assert totals.get(gram, 0) == total
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(token_lists, order_ranges, st.lists(st.integers(1, 3), min_size=8, max_size=8), st.booleans())
 def test_every_order_is_counted_as_by_brute_force(tmp_path, documents, orders, minima, exact):
     min_count = {n: minima[n - 1] for n in orders}
@@ -57,7 +57,7 @@ def test_every_order_is_counted_as_by_brute_force(tmp_path, documents, orders, m
     check_against_brute_force(store, documents, orders, min_count)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(token_lists, st.integers(1, 9))
 @example([[0, 1, 2, 3, 4, 5] * 20, [5, 0] * 30], 1).via("more runs than are read at once")
 def test_many_small_runs_merge_to_the_same_bytes(tmp_path, documents, least):
@@ -99,7 +99,7 @@ def test_large_vocabularies_and_order_8(tmp_path, vocab_size):
     check_against_brute_force(store, documents, range(2, 9), dict.fromkeys(range(2, 9), 1))
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     token_lists,
     order_ranges,
@@ -158,7 +158,7 @@ def test_continuations_come_most_frequent_first(tmp_path):
 
 
 @given(st.integers(1, 70_000), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @example(16_646_144, None).via("as many tokens as three bytes can number")
 def test_rank_codes_are_unique_and_decodable(n, data):
     code = RankCode.for_tokens(n)
@@ -182,7 +182,7 @@ def test_frequent_tokens_have_the_shorter_keys():
     st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(0, 1 << 40)), min_size=1, max_size=900),
     st.booleans(),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_counts_are_exact_or_within_the_stated_error(pairs, exact):
     counts, totals = np.array(pairs, dtype=np.uint64).T
     about, sections = pack_records(counts, totals, exact)
@@ -375,7 +375,7 @@ def test_a_failed_write_leaves_the_old_store_and_no_litter(intact, tmp_path):
 # Merging stores
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(token_lists, token_lists)
 def test_merged_stores_equal_one_build(tmp_path, first, second):
     for name in ("a", "b", "both"):

@@ -45,7 +45,7 @@ def store(tmp_path: Path) -> PersonalStore:
 
 
 @given(at_once=passages, later=passages, contexts=st.lists(st.lists(st.integers(-1, 9), max_size=7), max_size=4))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_counts_are_those_of_brute_force(
     at_once: list[list[int]], later: list[list[int]], contexts: list[list[int]]
 ) -> None:
@@ -75,7 +75,7 @@ def test_counts_are_those_of_brute_force(
 
 
 @given(contexts=st.lists(st.lists(st.integers(0, 7), min_size=1, max_size=6), min_size=1, max_size=3))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_candidates_of_their_own_for_every_context(contexts: list[list[int]]) -> None:
     counts = Counts.of(8, [([0, 1, 2, 3, 0, 1, 2, 4], 1), ([5, 1, 2, 3], 1)])
     table = np.array([[(i + row) % 8 for i in range(4)] for row in range(len(contexts))])
@@ -109,7 +109,7 @@ def test_an_order_that_is_not_there_is_refused() -> None:
         max_size=8,
     )
 )
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_counts_are_those_of_the_contents(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, list[int]]]
 ) -> None:

@@ -188,7 +188,7 @@ def test_the_high_level_llama_takes_a_rule(tiny_default, monkeypatch):
 
 
 @every_rule
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(data=st.data())
 def test_something_is_kept_and_nothing_is_made_up(rule, data):
     values = st.floats(-50, 50) | st.sampled_from([-INF, INF, math.nan, 0.0, 1.0])
@@ -342,7 +342,7 @@ def test_what_is_out_of_range_is_named(make, said):
 # --- what each rule promises ------------------------------------------------------------------------------
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows(), st.floats(0.01, 0.99))
 def test_top_p_is_the_smallest_set_with_that_mass(row, p):
     probability = torch.tensor(row, dtype=torch.float64).softmax(0)
@@ -352,7 +352,7 @@ def test_top_p_is_the_smallest_set_with_that_mass(row, p):
     assert all(probability[list(s)].sum() < p + 1e-12 for s in smaller)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows(2, 30), st.floats(0.1, 5), st.floats(0.0, 3.0))
 def test_top_n_sigma_keeps_the_same_tokens_at_every_temperature(row, t, n):
     logits = torch.tensor(row, dtype=torch.float64)
@@ -378,7 +378,7 @@ def test_min_p_is_top_1_minus_p_on_uniform_logits():
         assert counts[0] == pytest.approx(counts[1], rel=1e-3)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(rows(), st.floats(0.05, 0.95))
 def test_top_h_is_the_longest_run_within_its_entropy(row, alpha):
     p = torch.tensor(row, dtype=torch.float64).softmax(0).sort(descending=True).values
@@ -465,7 +465,6 @@ def test_top_p_of_zero_keeps_the_likeliest_alone():
     assert torch.equal(out.argmax(1), logits.argmax(1))
 
 
-@settings(deadline=None)
 @given(st.lists(st.floats(-5, 5), min_size=2, max_size=12, unique=True), st.integers(1, 8), st.floats(0.05, 0.95))
 def test_a_chain_renormalises_between_top_k_and_top_p(row: list[float], k: int, p: float) -> None:
     """As transformers' warpers one after the other. Top-p first keeps exactly the intersection; top-k first may keep

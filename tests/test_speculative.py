@@ -256,7 +256,7 @@ def proposals(draw: st.DrawFn) -> TokenTree:
     return tree
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(trees=st.lists(proposals(), min_size=1, max_size=5), length=st.integers(1, 12), auto=st.booleans())
 def test_greedy_is_plain_greedy_whatever_is_proposed_and_nothing_is_fed_twice(
     trees: list[TokenTree], length: int, auto: bool

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import CONTEXT, VOCAB, Replayed, tiny
 from torch import Tensor
@@ -78,7 +78,7 @@ def close_to(a: Tensor, b: Tensor) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(data=st.data())
 def test_any_program_of_passes_rewinds_and_forks_equals_the_plain_path(
     models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, data: st.DataObject
@@ -131,7 +131,7 @@ def check_pass(model, plain, held, chosen, most, data) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30)
 @given(data=st.data())
 def test_a_node_of_a_tree_sees_its_own_path(
     models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, data: st.DataObject

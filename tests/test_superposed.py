@@ -172,7 +172,7 @@ def test_an_empty_prefix_is_refused(llama_model):
         next(superpose(llama_model, []))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(1, 3000), st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 0.999]))
 def test_thelikeliest_are_those_of_a_full_sort(size, m, seed, cropped):
     random = np.random.default_rng(seed)

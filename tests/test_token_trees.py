@@ -50,7 +50,7 @@ def close_to(a: Tensor, b: Tensor) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["llama", "compiled llama", "gpt2", "gemma3", "mistral"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed(
     load: Callable[[str], LanguageModel], kind: str, data: st.DataObject
@@ -94,7 +94,7 @@ def test_each_node_sees_its_path_and_the_kept_path_is_as_if_fed(
 
 
 @pytest.mark.parametrize("cache", ["growing", "static", "static, captured"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40)
 @given(data=st.data())
 def test_a_tree_waits_while_other_sequences_go_on(
     load: Callable[[str], LanguageModel], cache: str, data: st.DataObject
@@ -180,7 +180,7 @@ def collected() -> None:
     gc.collect()
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.usefixtures("collected")
 def test_llama_cpp_trees(tiny_llama: LanguageModel, data: st.DataObject) -> None:
@@ -189,7 +189,7 @@ def test_llama_cpp_trees(tiny_llama: LanguageModel, data: st.DataObject) -> None
     check_llama_cpp_trees(tiny_llama, data, CLOSE)
 
 
-@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=3, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 @pytest.mark.usefixtures("collected")
 def test_llama_cpp_trees_of_the_default_model(llama_model: LanguageModel, data: st.DataObject) -> None:

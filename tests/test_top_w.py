@@ -98,7 +98,7 @@ def surrogate(S, p, phi, c) -> float:
     return float((p[S] * phi[S]).sum() / mass + c * np.log(mass))
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data(), lam=st.floats(0, 4), c=st.floats(0, 4))
 def test_theorem_3_4_a_prefix_is_optimal(data, lam, c):
     p, f = small(data.draw)
@@ -108,7 +108,7 @@ def test_theorem_3_4_a_prefix_is_optimal(data, lam, c):
     assert prefixes == pytest.approx(max(surrogate(S, p, phi, c) for S in subsets(len(p))), abs=1e-9)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data(), lam=st.floats(0, 4), share=st.floats(0, 1))
 def test_theorem_3_4_a_single_token_is_optimal_for_small_beta(data, lam, share):
     p, f = small(data.draw)
@@ -118,7 +118,7 @@ def test_theorem_3_4_a_single_token_is_optimal_for_small_beta(data, lam, share):
     assert float((f + beta * np.log(p)).max()) == pytest.approx(best, abs=1e-9)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(data=st.data(), lam=st.floats(0, 3), gaps=st.tuples(st.floats(0.01, 3), st.floats(0.01, 3)))
 def test_corollary_3_5_more_beta_never_keeps_less(data, lam, gaps):
     p, f = small(data.draw)
@@ -141,7 +141,7 @@ class Scripted:
         return -self.f[places]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 10**6), lam=st.floats(0, 4), c=st.floats(0.01, 4), sharp=st.floats(0.2, 4))
 def test_the_lean_s_step_is_the_scan_of_the_whole_pool(seed, lam, c, sharp):
     """Theorem I.1: the candidates that it skips would change nothing."""
@@ -189,7 +189,7 @@ def objective(S, p, lam, beta) -> float:
     return float(1 - mass + lam * -(q * np.log(q)).sum() - beta * np.log(mass))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_uniform_metric_with_a_budget_is_top_k(data):
     p, _ = small(data.draw)
@@ -199,7 +199,7 @@ def test_uniform_metric_with_a_budget_is_top_k(data):
     assert p[(out > -INF).numpy()].sum() == pytest.approx(p[best].sum())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data(), lam=st.floats(0.05, 2))
 def test_uniform_metric_without_beta_is_top_h(data, lam):
     """The minimiser of (1 - Γ) + λH(q) is the set that Top-H keeps at the resulting entropy, if that is a run."""

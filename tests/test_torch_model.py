@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import tokenizers
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny_models import CONTEXT, VOCAB, save_model, tiny
 from tokenizers import decoders, models, pre_tokenizers, processors
@@ -93,7 +93,7 @@ KINDS = ["llama", "compiled llama", "gpt2", "gemma3", "bloom"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=90, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=90)
 @given(data=st.data())
 def test_any_program_of_passes_rewinds_and_forks_equals_computing_everything_anew(
     loaded: Callable[[str], Loaded], kind: str, data: st.DataObject
