@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib.metadata import distribution
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
@@ -53,14 +53,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 
 @pytest.fixture
-def open_page(browser: Browser, site: Server) -> Iterator[Callable[..., Page]]:
-    """The page with text and drafts, in a window of its own."""
+def open_page(browser: Browser, context: BrowserContext, site: Server) -> Iterator[Callable[..., Page]]:
+    """The page with text and drafts. A device that differs in more than its window gets a profile of its own."""
     contexts: list[BrowserContext] = []
     errors: list[str] = []
 
-    def opened(width: int = 1280, height: int = 800, **options: Any) -> Page:
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **options))
-        editor = Editor(contexts[-1].new_page(), FakeDrafts())
+    def opened(width: int = 1280, height: int = 800, scheme: Literal["light", "dark"] = "light", **device: Any) -> Page:
+        if device:
+            contexts.append(browser.new_context(**device))
+        page = (contexts[-1] if device else context).new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
+        editor = Editor(page, FakeDrafts())
         editor.open(site.url)
         editor.put(TEXT)
         editor.wait(lambda: len(editor.drafts()) >= 3, "drafts")
@@ -108,7 +112,7 @@ def open_settings(page: Page) -> None:
 
 @SCHEMES
 def test_axe_finds_nothing_serious_where_one_writes(open_page: Callable[..., Page], scheme: str) -> None:
-    page = open_page(color_scheme=scheme)
+    page = open_page(scheme=scheme)
     assert serious(page) == []
     for button in page.locator("#pd button[aria-expanded][aria-controls]").all():
         if not button.is_visible() or button.get_attribute("aria-expanded") == "true":
@@ -125,7 +129,7 @@ def test_axe_finds_nothing_serious_where_one_writes(open_page: Callable[..., Pag
 
 @SCHEMES
 def test_axe_finds_nothing_serious_in_the_sampling_panel(open_page: Callable[..., Page], scheme: str) -> None:
-    page = open_page(color_scheme=scheme)
+    page = open_page(scheme=scheme)
     panel = open_sampling(page, advanced=False)
     assert serious(page) == []
     panel.get_by_role("button", name="Advanced").click()
@@ -143,7 +147,7 @@ def test_axe_finds_nothing_serious_in_the_sampling_panel(open_page: Callable[...
 
 @SCHEMES
 def test_axe_finds_nothing_serious_in_my_writing(open_page: Callable[..., Page], scheme: str) -> None:
-    page = open_page(color_scheme=scheme)
+    page = open_page(scheme=scheme)
     page.get_by_role("tab", name="My writing").click()
     page.locator("summary", has_text="source").first.click()
     page.get_by_role("searchbox").fill("thank you for")
@@ -189,7 +193,7 @@ MARKS = """() => {
 
 @SCHEMES
 def test_marks_stand_out_from_their_ground_by_three_to_one(open_page: Callable[..., Page], scheme: str) -> None:
-    page = open_page(color_scheme=scheme)
+    page = open_page(scheme=scheme)
     open_settings(page)
     panel = open_sampling(page)
     panel.get_by_role("combobox", name="Rule").select_option("top-w")

@@ -81,7 +81,8 @@ class Editor:
 
     @property
     def box(self) -> Locator:
-        return self.page.get_by_role("textbox", name="Your text")
+        """Found by its id, because finding roles takes several times as long; another test checks its role and name."""
+        return self.page.locator("#pd-text")
 
     @property
     def options(self) -> Locator:
@@ -1177,6 +1178,8 @@ def test_dark_and_light_follow_the_system_and_agree_with_gradio(editor: Editor) 
 def test_roles_and_names(drafting: Editor) -> None:
     page = drafting.page
     expect(page.get_by_role("heading", name="Polydraft")).to_be_visible()
+    expect(drafting.box).to_have_role("textbox")
+    expect(drafting.box).to_have_accessible_name("Your text")
     assert drafting.box.get_attribute("aria-expanded") is None  # no attribute of a plain textbox
     expect(drafting.box).to_have_attribute("aria-controls", "pd-list")
     expect(drafting.box).to_have_attribute("aria-autocomplete", "both")
@@ -1293,7 +1296,7 @@ def test_a_huge_paste_leaves_typing_quick(editor: Editor, kind: str) -> None:
             const typed = async (box) => {
                 let slowest = 0;
                 box.focus();
-                for (const letter of 'quick words') {
+                for (const letter of 'quick') {
                     const start = performance.now();
                     document.execCommand('insertText', false, letter);
                     slowest = Math.max(slowest, performance.now() - start);
@@ -1315,7 +1318,7 @@ def test_a_huge_paste_leaves_typing_quick(editor: Editor, kind: str) -> None:
     assert slowest < max(600, 5 * bare)
     editor.wait(lambda: len(editor.drafts()) > 0)
     assert len(editor.fake.requests[-1]["before"]) <= 8192
-    assert editor.box.evaluate("box => box.value.length") == len(text) + len("quick words")
+    assert editor.box.evaluate("box => box.value.length") == len(text) + len("quick")
 
 
 # ---------------------------------------------------------------- the pure functions
