@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pydantic import BaseModel, ConfigDict
 
 from app import flags
-from app.refusals import Refused
+from app.refused import Refused
 from app.settings import DraftSettings
 from core.chains import joined
 from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN

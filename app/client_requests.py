@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from app.jobs import Event
-from app.refusals import Refused
+from app.refused import Refused
 from app.requests import DraftRequest
 
 if TYPE_CHECKING:

@@ -21,7 +21,8 @@ from urllib.parse import parse_qsl, urlencode
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from app import csp
-from app.refusals import Refused, refusal
+from app.refusals import refusal
+from app.refused import Refused
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -18,7 +18,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.choices import Choices, whole_words
 from app.client_options import ClientOptions
 from app.client_requests import MAX_BODY, WINDOW, draft_request, events, model_names, refuse_other_models, unless_gone
-from app.refusals import Refused, parsed
+from app.refusals import parsed
+from app.refused import Refused
 from app.requests import MOST_AFTER, MOST_DRAFTS
 from core.text import spaced
 

@@ -18,16 +18,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-import ngram_builder
 from app import personal_cli
 from app.personal_cli import Json, ModelName, load_tokenizer
 from core.errors import InputError
 from core.ngram import NgramStore
-from ngram_builder import pipeline
-from ngram_builder.cluster import cluster
 
 if TYPE_CHECKING:
     from core.models import Tokenizer
+    from ngram_builder import BuildReport, Damage
 
 app = typer.Typer(help="N-gram stores: build, query, stats, merge; personal stores.", no_args_is_help=True)
 
@@ -80,6 +78,9 @@ def build(
     To resume after an interruption, run the same command again.
     """
 
+    import ngram_builder  # its readers' imports take as long as all others of the command line
+    from ngram_builder.cluster import cluster
+
     wanted = _range(orders)
     at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), _bytes(memory)
     chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
@@ -126,6 +127,8 @@ def merge(
         tokens = personal_cli.merge([path.name for path in stores], out.name)
         typer.echo(f"{out}: {tokens:,} tokens added.")
         return
+    import ngram_builder
+
     opened = [NgramStore.open(path, verify=True) for path in stores]
     orders = range(max(s.orders[0] for s in opened), min(s.orders[-1] for s in opened) + 1)
     report = ngram_builder.merge(opened, out, min_count=_per_order(min_count, orders), exact=exact)
@@ -236,7 +239,9 @@ class _Shown:
         self._bar, self._tasks = bar, {}
         self._began: tuple[float, int] | None = None
 
-    def __call__(self, phase: str, share: float, report: ngram_builder.BuildReport) -> None:
+    def __call__(self, phase: str, share: float, report: BuildReport) -> None:
+        from ngram_builder import pipeline
+
         if phase not in self._tasks:
             self._tasks[phase] = self._bar.add_task(phase, total=1.0, tokens="")
         now = time.monotonic()
@@ -246,7 +251,7 @@ class _Shown:
         self._bar.update(self._tasks[phase], completed=share, tokens=tokens)
 
 
-def _print_report(report: ngram_builder.BuildReport, out: Path, as_json: bool) -> None:
+def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
     _print_damage(report.damage)
     if as_json:
         row = {
@@ -270,7 +275,7 @@ def _print_report(report: ngram_builder.BuildReport, out: Path, as_json: bool) -
     )
 
 
-def _print_damage(damage: Sequence[ngram_builder.Damage]) -> None:
+def _print_damage(damage: Sequence[Damage]) -> None:
     for place in damage[:_SHOWN]:
         typer.echo(f"Warning: {place}", err=True)
     if len(damage) > _SHOWN:

@@ -30,7 +30,8 @@ from app.client_requests import (
     refuse_other_models,
     unless_gone,
 )
-from app.refusals import Refused, error_of, parsed
+from app.refusals import error_of, parsed
+from app.refused import Refused
 from app.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
 from app.settings import Strict
 from app.streaming import Streamed

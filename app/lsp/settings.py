@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from app.client_options import ClientOptions
-from app.refusals import Refused, in_words
+from app.refused import Refused, in_words
 from app.running import PORT
 from core.errors import InputError
 from core.options import DRAFTING, LONGEST
