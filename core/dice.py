@@ -10,9 +10,12 @@ to p. The text is the same as without proposals (Daliri, Musco and Suresh 2024, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Words = TypeVar("Words", int, NDArray[Any])  # numbers of 64 bits
 
 
 @dataclass(frozen=True)
@@ -36,28 +39,20 @@ class Dice:
         return int(kept[np.argmax(p[kept] / self._waits(place, kept))])  # the Gumbel-max trick, one logarithm less
 
     def _waits(self, place: int, tokens: np.ndarray) -> np.ndarray:
-        """Returns standard exponential numbers (n,). The hash is the finaliser of splitmix64."""
+        """Returns standard exponential numbers (n,)."""
         key = 0
         for part in (self.seed, self.draft, place):
-            key = _mix_one((key + part) & _ALL)
+            key = _mix((key + part) & _ALL)
         u = ((_mix(tokens.astype(np.uint64) + np.uint64(key)) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
         return -np.log(u)
 
 
 _ALL = 2**64 - 1
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 
 
-def _mix(z: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    z = z + np.uint64(_STEP)
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(_FIRST)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(_SECOND)
-    return z ^ (z >> np.uint64(31))
-
-
-def _mix_one(z: int) -> int:
-    """The same of one number, which Python mixes ten times faster than NumPy."""
-    z = (z + _STEP) & _ALL
-    z = ((z ^ (z >> 30)) * _FIRST) & _ALL
-    z = ((z ^ (z >> 27)) * _SECOND) & _ALL
+def _mix(z: Words) -> Words:
+    """The finaliser of splitmix64, for one number (Python computes that ten times faster than NumPy) or for many."""
+    z = (z + 0x9E3779B97F4A7C15) & _ALL
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _ALL
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _ALL
     return z ^ (z >> 31)

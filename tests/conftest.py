@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from functools import cache
 from importlib.metadata import distribution
 from pathlib import Path
@@ -87,9 +88,8 @@ def plain_torch_model(default_gguf: Path) -> Iterator[TorchModel]:
     """The default model on the torch backend, with transformers' layers; loading takes seconds."""
     from core.models.hf import load
 
-    model = load(default_gguf, "default", plain=True)
-    yield model
-    model.close()
+    with closing(load(default_gguf, "default", plain=True)) as model:
+        yield model
 
 
 @pytest.fixture(scope="session")
@@ -97,9 +97,8 @@ def torch_model(default_gguf: Path) -> Iterator[TorchModel]:
     """The same as `load_model("default", "torch")` gives it: read straight into compiled code, on a CPU."""
     from core.models.hf import load
 
-    model = load(default_gguf, "default")
-    yield model
-    model.close()
+    with closing(load(default_gguf, "default")) as model:
+        yield model
 
 
 @pytest.fixture(scope="session")
@@ -221,26 +220,24 @@ def whole_chromium(browser: Browser) -> Iterator[Browser]:
 @pytest.fixture(scope="session")
 def llama_model(default_gguf: Path) -> Iterator[LanguageModel]:
     """The default model on llama.cpp. Where that was not built, its tests fail: CI must not pass without it."""
-    model = _on_llama_cpp(default_gguf, "default")
-    yield model
-    model.close()
+    yield from _on_llama_cpp(default_gguf, "default")
 
 
 @pytest.fixture(scope="session")
 def tiny_llama(tiny_default: Path) -> Iterator[LanguageModel]:
     """`tiny_default` on llama.cpp, for what does not depend on what a model says. A pass takes a thirtieth."""
-    model = _on_llama_cpp(tiny_default, "tiny")
-    yield model
-    model.close()
+    yield from _on_llama_cpp(tiny_default, "tiny")
 
 
-def _on_llama_cpp(path: Path, name: str) -> LanguageModel:
+def _on_llama_cpp(path: Path, name: str) -> Iterator[LanguageModel]:
     from core.models import llamacpp
 
     with pytest.MonkeyPatch.context() as patch:
         if "PYTEST_XDIST_WORKER" in os.environ:
             patch.setattr(llamacpp, "cores", lambda: 1)
-        return llamacpp.load(path, name)
+        loaded = llamacpp.load(path, name)
+    with closing(loaded) as model:
+        yield model
 
 
 @pytest.fixture(scope="session")

@@ -55,6 +55,11 @@ import own
     assert not (tmp_path / "own.pyi").exists()
 
 
+def test_commands_need_no_builder_and_the_language_server_no_web_framework() -> None:
+    assert loaded("import app.cli", "ngram_builder", "torch") == {"ngram_builder": False, "torch": False}
+    assert loaded("import app.lsp.server", "fastapi", "torch") == {"fastapi": False, "torch": False}
+
+
 def test_a_command_beside_the_app_starts_on_request_and_ends_with_it(tmp_path: Path) -> None:
     left = tmp_path / "pid"
     with running.beside(f"sh -c 'sleep 60 & echo $! > {left}; wait'") as start:
