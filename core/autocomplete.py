@@ -10,16 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping
 from collections.abc import Sequence as Ids
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Unpack
+from typing import Any, ClassVar
 
 from torch import Tensor
 
 from core.adapters import Adapters
 from core.after import Pace, TextAfter
 from core.chances import Chances, TokenChances
-from core.drafting.drafts import Drafts, Figures, Kept, Options, SessionOptions
+from core.drafting.drafts import Drafts, Figures, Kept, Options
 from core.drafting.driver import Drafting
 from core.drafting.places import only
 from core.drafting.reuse import KnownLogits
@@ -28,12 +28,12 @@ from core.errors import InputError
 from core.fim import AcrossPrompt
 from core.healing import Healer, Healing, WordLogits
 from core.models import LanguageModel, Row, Sequence, load_model
-from core.modes import Mode, start
+from core.modes.start import Mode, start
 from core.ngram import Interpolation, NgramStore, StoreError
 from core.ngram.base import BASE_STORE, BaseShelf, base_store
 from core.ngram.interpolation import Store
-from core.ngram.shelf import ALPHA, PERSONAL_WEIGHT, Shelf, interpolation
-from core.options import DEFAULT, Backend, Precision, Value
+from core.ngram.shelf import ALPHA, Shelf, interpolation
+from core.options import OPTIONS, Backend, Precision, Value
 from core.present import SHORT, KeptRow, Page, TextDraft, kept_rows, present
 from core.samplers import Geometry, Rule
 from core.samplers.catalog import sampler
@@ -113,6 +113,12 @@ class Autocomplete:
         return changed
 
     @property
+    def removed(self) -> str:
+        """A mark that differs after text was removed from a personal store, as of the last `adapt`. Drafts made before
+        may contain the text."""
+        return self.shelf.removed if self.shelf else ""
+
+    @property
     def adapted(self) -> bool:
         """Whether the model computes with the adapter of a store."""
         return self._adapters.on
@@ -133,14 +139,44 @@ class Autocomplete:
         return Session(self)
 
 
-class CompleteOptions(SessionOptions, total=False):
-    """The keyword arguments of `Session.complete` that settings choose, and no single request."""
+@dataclass(frozen=True)
+class CompleteOptions(Options):
+    """The options of one completion: those of drafting, and:
 
-    one_line: bool
-    mode: Mode | None
-    alpha: float | None
-    personal_weight: float
-    verify: int
+    Attributes:
+        heal: whether drafts continue half-typed words.
+        one_line: whether drafts stop at the end of the line.
+        mode: how drafts are made; see `core.modes.start`.
+        ngrams: replaces the stores; None for the base store and the personal stores, or, with mixing="geometric", the
+            base store alone.
+        alpha, personal_weight, stores: of the base store and the personal stores; see `mixture`.
+        verify: the number of tokens of complete superposed drafts that one more pass checks, the most probable
+            first. A draft is corrected at its first wrong token and continued from there in its place. 0: none.
+        grow: whether every row grows alone to the full length, past the places where it would otherwise end.
+        after: the text after the caret. Drafts end where they begin to repeat it. When they are complete, `best` is
+            the draft that raises its probability most; if all make it much less probable, there are no drafts
+            (`core.after`).
+        likeliest: the number of most probable tokens in each of `TextDraft.chances`, which one more pass of the
+            model alone computes. None: no such pass.
+        repeats: whether sampled drafts without text, and those with the text of another, are kept.
+        stop_ids: replace those that `one_line` selects.
+    """
+
+    READERS: ClassVar[tuple[str, ...]] = ("drafting", "session")
+
+    heal: bool = True
+    one_line: bool = True
+    mode: Mode = field(default_factory=Mode)
+    stores: list[str] | None = None
+    grow: bool = False
+    after: str = ""
+    likeliest: int | None = None
+    repeats: bool = False
+
+
+# The names of the options that a session reads, and a person chooses.
+READ = tuple(name for name, control in OPTIONS.items() if control.reader in CompleteOptions.READERS)
+AS_SET = CompleteOptions()
 
 
 class Session:
@@ -153,66 +189,35 @@ class Session:
         self.known = KnownLogits()
         self.shown: list[tuple[str, TextDraft]] = []  # the rows of the latest completions, with the text before each
 
-    def complete(
-        self,
-        before: str,
-        *,
-        heal: bool = True,
-        one_line: bool = True,
-        mode: Mode | None = None,
-        alpha: float | None = None,
-        personal_weight: float = PERSONAL_WEIGHT,
-        stores: list[str] | None = None,
-        verify: int = DEFAULT["verify"],
-        kept: Ids[KeptRow] = (),
-        grow: bool = False,
-        after: str = "",
-        likeliest: int | None = None,
-        repeats: bool = False,
-        **options: Unpack[SessionOptions],
-    ) -> Completion:
+    def complete(self, before: str, kept: Ids[KeptRow] = (), options: CompleteOptions = AS_SET) -> Completion:
         """Starts drafts for a text. The session's previous completion must be closed.
 
         Args:
             before: the text before the caret.
-            heal: whether drafts continue half-typed words.
-            one_line: whether drafts stop at the end of the line.
-            mode: how drafts are made; see `core.modes`. None is superposed.
-            alpha, personal_weight, stores: of the base store and the personal stores; see `mixture`.
-            verify: the number of tokens of complete superposed drafts that one more pass checks, the most probable
-                first. A draft is corrected at its first wrong token and continued from there in its place. 0: none.
             kept: rows of an earlier completion that the page still shows and that agree with the text. They keep their
                 numbers, and grow when they become short. The other rows are filled. For superposed drafts of distinct
                 lineages; other modes make all rows anew.
-            grow: whether every row grows alone to the full length, past the places where it would otherwise end.
-            after: the text after the caret. Drafts end where they begin to repeat it. When they are complete, `best` is
-                the draft that raises its probability most; if all make it much less probable, there are no drafts
-                (`core.after`).
-            likeliest: the number of most probable tokens in each of `TextDraft.chances`, which one more pass of the
-                model alone computes. None: no such pass.
-            repeats: whether sampled drafts without text, and those with the text of another, are kept.
-            options: of `core.superposed.superpose`, including the rule. `ngrams` replaces the stores; with
-                mixing="geometric" the base store is used alone.
-        Raises: InputError for an option out of range.
+            options: see `CompleteOptions`.
+        Raises: InputError for a weight out of range; StoreError for a named store that cannot be used.
         """
-        a, mode = self.autocomplete, mode or Mode()
-        if "ngrams" not in options and options.get("mixing") != "geometric":
-            options["ngrams"] = a.mixture(ALPHA if alpha is None else alpha, personal_weight, stores)
-            alpha = None  # the mixture contains it
-        else:
-            options.setdefault("ngrams", a.base_stores or None)
-        stop = a.healer.line_ends if one_line else a.model.tokenizer.eos_ids
-        made = Options(**options, alpha=alpha, stop_ids=stop)
-        if grow:
-            made = replace(made, end_below=0.0, exact_steps=max(made.length - 1, 0))
-        if mode.name != "superposed" or not made.distinct:
-            kept = ()
-        if mode.drawn:  # the additional token shows whether the last word is whole
-            made = replace(made, length=made.length + 1)
-        healing = a.healer.plan(before, window=a.window, heal=heal, after=after)
-        if healing.prefix_ids != healing.before_ids and (ngrams := made.interpolation()) is not None:
-            made = replace(made, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
-        return Completion(self, healing, made, mode, verify, kept, grow, before, after, likeliest, repeats)
+        a, o = self.autocomplete, options
+        changes: dict[str, Any] = {}
+        if o.ngrams is None and o.mixing == "geometric":
+            changes["ngrams"] = a.base_stores or None
+        elif o.ngrams is None:
+            changes["ngrams"] = a.mixture(ALPHA if o.alpha is None else o.alpha, o.personal_weight, o.stores)
+            changes["alpha"] = None  # the mixture contains it
+        if o.stop_ids is None:
+            changes["stop_ids"] = a.healer.line_ends if o.one_line else a.model.tokenizer.eos_ids
+        if o.grow:
+            changes |= {"end_below": 0.0, "exact_steps": max(o.length - 1, 0)}
+        if o.mode.drawn:  # the additional token shows whether the last word is whole
+            changes["length"] = o.length + 1
+        o = replace(o, **changes)
+        healing = a.healer.plan(before, window=a.window, heal=o.heal, after=o.after)
+        if healing.prefix_ids != healing.before_ids and (ngrams := o.interpolation()) is not None:
+            o = replace(o, ngrams=AcrossPrompt(ngrams, len(healing.prefix_ids), healing.before_ids))
+        return Completion(self, healing, o, kept if o.mode.name == "superposed" and o.distinct else (), before)
 
     def rest(self) -> None:
         """Frees the cached logits, which only the next few keys can use. The text stays in the model's cache."""
@@ -246,18 +251,7 @@ class Completion:
     """
 
     def __init__(
-        self,
-        session: Session,
-        healing: Healing,
-        options: Options,
-        mode: Mode,
-        verify: int,
-        kept: Ids[KeptRow],
-        grow: bool,
-        before: str,
-        after: str,
-        likeliest: int | None,
-        repeats: bool,
+        self, session: Session, healing: Healing, options: CompleteOptions, kept: Ids[KeptRow], before: str
     ) -> None:
         self.drafts: list[TextDraft] = []
         self.figures: Figures | None = None
@@ -268,6 +262,7 @@ class Completion:
         self._session, self._healing = session, healing
         self._logits: list[Tensor] = []  # (V,) at each place where drafts may begin
         self._chances: Chances = {}
+        mode, after = options.mode, options.after
         plain = mode.name == "superposed"
         distinct = not plain or options.distinct
         self._page = Page(
@@ -281,22 +276,22 @@ class Completion:
             before=before,
             earlier=tuple(session.shown),
             after=after,
-            all=repeats and mode.drawn,
+            all=options.repeats and mode.drawn,
             lines=bool(options.reset_every),
         )
-        short = options.length if grow else min(SHORT, options.length)
+        short = options.length if options.grow else min(SHORT, options.length)
         rows = kept_rows(kept, self._page, len(healing.word_ids), short)
-        verify = verify if plain and distinct and not options.reset_every else 0
+        verify = options.verify if plain and distinct and not options.reset_every else 0
         chances = (
             None
-            if likeliest is None
-            else TokenChances(self._page, likeliest, session.autocomplete.healer.places(healing))
+            if options.likeliest is None
+            else TokenChances(self._page, options.likeliest, session.autocomplete.healer.places(healing))
         )
         # Models that fill in the middle have read the text after the caret already.
         line = following(after) if session.autocomplete.healer.fim is None else ""
         self._after = TextAfter(line, self._page, session.autocomplete.pace) if line else None
         self.judged = self._after is None
-        self._steps = self._drafted(options, mode, rows, verify, chances)
+        self._steps = self._drafted(options, rows, verify, chances)
         self._take(*next(self._steps))
 
     @property
@@ -344,11 +339,11 @@ class Completion:
             self.close()
 
     def _drafted(
-        self, options: Options, mode: Mode, kept: list[Kept], verify: int, chances: TokenChances | None
+        self, options: CompleteOptions, kept: list[Kept], verify: int, chances: TokenChances | None
     ) -> Generator[tuple[list[Row], Drafts | None], list[Tensor], None]:
         """One request: yields the rows of each pass with the drafts so far, and receives the logits. No rows mean the
         end."""
-        session, healing = self._session, self._healing
+        session, healing, mode = self._session, self._healing, options.mode
         healer, sequence = session.autocomplete.healer, session.sequence
         branch: Sequence | None = None  # drafts grow in it while the sequence keeps the half-typed word
         drafting: Drafting | None = None

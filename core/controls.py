@@ -1,7 +1,7 @@
 """Rules, draft modes and speculation by name, with their controls; and presets. Plain data.
 
 Flags, sliders, tables and the documentation are generated from this module, so it imports nothing heavy.
-`core.samplers.catalog.sampler` creates the rules, `core.modes` the drafts.
+`core.samplers.catalog.sampler` creates the rules, `core.modes.start` the drafts.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from core.chains import ALONE, names_of, refuse
-from core.errors import InputError
-from core.options import DRAFTING, SEED, Control, Value
+from core.errors import InputError, OptionError
+from core.files import parsed_json
+from core.options import DRAFTING, SEED, Control, NoEffect, Value
 
 _TEMPERATURE = DRAFTING["temperature"]
 
@@ -44,6 +45,7 @@ class CatalogEntry:
         description: a sentence on the tokens that it keeps.
         plain: the same in a few words, for writers who do not know the papers.
         tie: the control that can follow the temperature, if there is one.
+        made_by: the module of `core.samplers` and the class in it, whose arguments are the controls; "" for no class.
     """
 
     name: str
@@ -52,6 +54,7 @@ class CatalogEntry:
     description: str
     plain: str
     tie: Tie | None = None
+    made_by: str = ""
 
     @property
     def label(self) -> str:
@@ -72,13 +75,16 @@ _LABELS = {"η": "Eta (η)"}
 
 _ENTRIES = (
     CatalogEntry("none", "no rule", (), "Keeps every token.", "Any word"),
-    CatalogEntry("greedy", "greedy", (), "Keeps only the likeliest token.", "Only the likeliest word"),
+    CatalogEntry(
+        "greedy", "greedy", (), "Keeps only the likeliest token.", "Only the likeliest word", made_by="greedy:Greedy"
+    ),
     CatalogEntry(
         "top-k",
         "top-k",
         (Control("top_k", "k", "top-k", 50, 1, 1000, 1, "How many tokens are kept."),),
         "Keeps the k likeliest tokens.",
         "A fixed number of likely words",
+        made_by="top_k:TopK",
     ),
     CatalogEntry(
         "top-p",
@@ -86,6 +92,7 @@ _ENTRIES = (
         (Control("top_p", "p", "top-p", 0.9, 0.0, 1.0, 0.01, "Nearer to 1: more unlikely tokens are kept."),),
         "Keeps the likeliest tokens that together reach probability p.",
         "Likely words, up to a share of all chances",
+        made_by="top_p:TopP",
     ),
     CatalogEntry(
         "min-p",
@@ -93,6 +100,7 @@ _ENTRIES = (
         (Control("min_p", "p", "min-p", 0.1, 0.0, 1.0, 0.01, "Nearer to 0: more tokens are kept."),),
         "Keeps tokens at least p times as likely as the likeliest one.",
         "Words that are not much less likely than the best",
+        made_by="min_p:MinP",
     ),
     CatalogEntry(
         "top-n-sigma",
@@ -100,6 +108,7 @@ _ENTRIES = (
         (Control("n", "n", "n-sigma", 1.0, 0.0, 3.5, 0.05, "Higher: more tokens are kept."),),
         "Keeps logits within n standard deviations of the largest: the same tokens at every temperature.",
         "Words close to the best, at any temperature",
+        made_by="top_n_sigma:TopNSigma",
     ),
     CatalogEntry(
         "top-h",
@@ -107,6 +116,7 @@ _ENTRIES = (
         (Control("alpha", "α", "top-h", 0.4, 0.01, 1.0, 0.01, "Higher: more tokens are kept."),),
         "Keeps as much probability as fits into the share α of the entropy.",
         "More words where the text is open",
+        made_by="top_h:TopH",
     ),
     CatalogEntry(
         "typical",
@@ -114,6 +124,7 @@ _ENTRIES = (
         (Control("mass", "Mass", "mass", 0.9, 0.01, 1.0, 0.01, "Nearer to 1: more untypical tokens are kept."),),
         "Keeps tokens about as surprising as the model expects the next one to be.",
         "Words as surprising as one would expect here",
+        made_by="typical:Typical",
     ),
     CatalogEntry(
         "eta",
@@ -121,6 +132,7 @@ _ENTRIES = (
         (Control("epsilon", "ε", "epsilon", 9e-4, 1e-5, 0.1, 1e-4, "Higher: fewer tokens are kept."),),
         "Keeps tokens above a threshold, which is lower where the model is unsure.",
         "No very unlikely words",
+        made_by="eta:Eta",
     ),
     CatalogEntry(
         "mirostat",
@@ -131,12 +143,23 @@ _ENTRIES = (
         ),
         "Keeps tokens up to a level of surprise, which follows the tokens drawn before.",
         "A steady level of surprise",
+        made_by="mirostat:Mirostat",
     ),
     CatalogEntry(
         "top-w",
         "Top-W",
         (
-            Control("beta", "β", "beta", 3.6, 0.0, 10.0, 0.1, "Higher: more tokens are kept; at λ or below, one."),
+            Control(
+                "beta",
+                "β",
+                "beta",
+                3.6,
+                0.0,
+                10.0,
+                0.1,
+                "Higher: more tokens are kept; at λ or below, one.",
+                no_effect=(NoEffect("beta-by", TIED),),
+            ),
             Control(
                 "beta_by",
                 "β by",
@@ -200,6 +223,7 @@ _ENTRIES = (
         "Keeps likely tokens that lie close together in the model's space of meanings.",
         "Likely words with related meanings",
         Tie("beta", "beta_by", 1.5, 1.5),
+        made_by="top_w:TopW",
     ),
 )
 
@@ -367,8 +391,8 @@ class Preset:
     def from_json(cls, text: str) -> Preset:
         """The preset that `as_json` wrote. Raises InputError that names an unknown or out-of-range value."""
         try:
-            found = json.loads(text)
-        except json.JSONDecodeError as error:
+            found = parsed_json(text)
+        except ValueError as error:
             raise InputError(f"The preset is not JSON ({error}); give an exported preset.") from error
         return cls.from_dict(found)
 
@@ -389,9 +413,10 @@ class Preset:
 
 
 def named(kind: str, name: str, known: Iterable[str]) -> None:
-    """Raises InputError if the name is not among the known ones."""
+    """Raises OptionError if the name is not among the known ones."""
     if name not in known:
-        raise InputError(f"{kind} {name!r} given; one of {', '.join(known)} expected.")
+        expected = f"one of {', '.join(known)}"
+        raise OptionError("{0} {given!r} given; {expected} expected.", kind, given=name, expected=expected)
 
 
 def checked_rule(rule: str, values: Mapping[str, object], temperature: float = 1.0) -> dict[str, Value]:

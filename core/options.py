@@ -1,21 +1,58 @@
-"""The options of drafting. Each is defined here once: its name, label, default, range, step and a sentence.
+"""The options of drafting. Each is one field of `DraftOptions`: its name, type, default and, in its metadata, its
+control: range, step, label, a sentence, the methods that use it and the choices with which it has no effect.
 
-`app.settings` makes the HTTP fields, sliders and flags from them, a test compares them with the table in docs/using.md,
-and the library's functions take their defaults from `DEFAULT`. The options of rules, modes and speculation are in
-`core.controls`.
+`app.service.settings` makes the HTTP fields from them, the page its sliders, `app.cli.flags` the flags, and a test
+compares them with the table in docs/using.md. `core.drafting.drafts.Options` and `core.autocomplete.CompleteOptions`
+inherit the fields. The options of rules, modes and speculation are in `core.controls`.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypedDict, cast
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar
 
-from core.errors import InputError
+from core.errors import Mention, OptionError
 
 Value = bool | int | float | str  # of an option
 Backend = Literal["auto", "torch", "llama.cpp"]
 Precision = Literal["file", "float32", "bfloat16"]
+Class = TypeVar("Class", bound=type)
+
+
+@dataclass(frozen=True)
+class NoEffect:
+    """A choice with which an option changes nothing.
+
+    Attributes:
+        other: the flag of another option, or "rule", "mode" or "speculate".
+        value: of that one; None for every value that switches it on.
+        above: for values of the option itself above this alone.
+        why: a clause for the error.
+    """
+
+    other: str
+    value: Value | None = None
+    above: float | None = None
+    why: str = ""
+
+    def holds(self, value: Value, chosen: Mapping[str, Value]) -> bool:
+        """Whether a value of the option changes nothing with the chosen values, which are named by flag."""
+        if self.other not in chosen or (self.above is not None and float(value) <= self.above):
+            return False
+        other = chosen[self.other]
+        return other not in (False, 0, "off") if self.value is None else other == self.value
+
+    def error(self, flag: str) -> OptionError:
+        """The error for a flag that changes nothing."""
+        why = f", {self.why}" if self.why else ""
+        if self.other == "mode":
+            return OptionError(
+                "{0} changes nothing in {mode} drafts{why}; leave it out.", flag, mode=self.value, why=why
+            )
+        other = Mention(self.other, self.value)
+        return OptionError("{0} changes nothing with {1}{why}; leave one of them out.", flag, other, why=why)
 
 
 @dataclass(frozen=True)
@@ -32,10 +69,14 @@ class Control:
         main: shown at once; the page shows the others on request.
         only: "page" or "command" if the other does not have it; a request may have it in any case.
         slider: the largest value of the page's slider, where it is below `high`; links and presets reach that.
-        beyond: the option that values above `slider` need, which the page does not have; "" for none.
+        beyond: the flag of the option that values above `slider` need, which the page does not have; "" for none.
         library: the default of the library's functions, where it differs from the product's.
         modes: the draft modes that use it; () for all.
-        needs: the name of another option that must be switched on; "" for none.
+        used_by: the flag of an option that uses it in the other modes; "" for none.
+        below: the flag of an option; it has an effect only below that one's value.
+        no_effect: the choices with which it changes nothing.
+        reader: the lowest layer that reads it: the drafting of ids, a session of text, or the app.
+        within: the field of the settings that contains it; "" for the settings themselves.
     """
 
     name: str
@@ -53,7 +94,11 @@ class Control:
     beyond: str = ""
     library: float | None = None
     modes: tuple[str, ...] = ()
-    needs: str = ""
+    used_by: str = ""
+    below: str = ""
+    no_effect: tuple[NoEffect, ...] = ()
+    reader: Literal["drafting", "session", "app"] = "drafting"
+    within: str = ""
 
     @property
     def kind(self) -> Literal["bool", "choice", "int", "float"]:
@@ -69,35 +114,65 @@ class Control:
         return replace(self, high=self.slider) if self.slider is not None and self.beyond else self
 
     def checked(self, value: object) -> Value:
-        """The value in its own type. Raises InputError that names the option."""
+        """The value in its own type. Raises OptionError."""
         if self.kind == "bool":
             if not isinstance(value, bool):
-                raise InputError(f"{self.flag} {value!r} given; true or false expected.")
+                raise self._refused(repr(value), "true or false")
             return value
         if self.choices:
             if not isinstance(value, str) or value not in self.choices:
-                raise InputError(f"{self.flag} {value!r} given; one of {', '.join(self.choices)} expected.")
+                raise self._refused(repr(value), f"one of {', '.join(self.choices)}")
             return value
         number = value if isinstance(value, int | float) and type(value) is not bool and math.isfinite(value) else None
         if number is None or not self.low <= number <= self.high or (self.kind == "int" and number != int(number)):
             kind = "a whole number" if self.kind == "int" else "a number"
             given = repr(value) if number is None else f"{number:g}"
-            raise InputError(f"{self.flag} {given} given; {kind} from {self.low:.10g} to {self.high:.10g} expected.")
+            raise self._refused(given, f"{kind} from {self.low:.10g} to {self.high:.10g}")
         return int(number) if self.kind == "int" else float(number)
 
+    def _refused(self, given: str, expected: str) -> OptionError:
+        return OptionError("{0} {given} given; {expected} expected.", self.flag, given=given, expected=expected)
 
-def _number(
-    name: str, default: float, low: float, high: float, step: float, label: str, explain: str, **more: Any
-) -> Control:
-    return Control(name, label, name.replace("_", "-"), default, low, high, step, explain, **more)
+    def refuse_without_effect(self, value: Value, chosen: Mapping[str, Value]) -> None:
+        """Raises OptionError if a value changes nothing with the chosen ones, which are named by flag, and "mode"."""
+        mode = chosen["mode"]
+        if self.modes and mode not in self.modes and not chosen.get(self.used_by):
+            raise useless_in(self.flag, mode, self.modes)
+        if self.beyond and float(value) > (most := self.on_page.high) and not chosen.get(self.beyond):
+            sentence = "{0} {given} given; at most {most:g} is accepted without {1}. Add {2}."
+            raise OptionError(sentence, self.flag, self.beyond, Mention(self.beyond, 10), given=value, most=most)
+        if self.below and float(value) >= float(chosen.get(self.below, BY_FLAG[self.below].default)):
+            sentence = "{0} changes nothing in drafts that are not longer; raise {1} or lower it."
+            raise OptionError(sentence, self.flag, self.below)
+        for case in self.no_effect:
+            if case.holds(value, chosen):
+                raise case.error(self.flag)
 
 
-def _choice(name: str, choices: tuple[str, ...], label: str, explain: str, **more: Any) -> Control:
-    return Control(name, label, name.replace("_", "-"), choices[0], 0, 0, 0, explain, choices, **more)
+def useless_in(flag: str, mode: Value, modes: Iterable[str]) -> OptionError:
+    """The error for a flag that changes nothing in a mode, with the modes that use it."""
+    others = [Mention("mode", name) for name in modes]
+    wanted = " or ".join(f"{{{n}}}" for n in range(1, 1 + len(others)))
+    sentence = "{0} changes nothing in {mode} drafts; leave it out, or choose " + wanted + "."
+    return OptionError(sentence, flag, *others, mode=mode)
 
 
-def _switch(name: str, default: bool, label: str, explain: str, **more: Any) -> Control:
-    return Control(name, label, name.replace("_", "-"), default, 0, 1, 1, explain, **more)
+def _number(default: float, reach: tuple[float, float, float], label: str, explain: str, **more: Any) -> Any:
+    """A number; `reach` is its lowest and highest value, and the step."""
+    return _option(Control("", label, "", default, *reach, explain, **more))
+
+
+def _choice(choices: tuple[str, ...], label: str, explain: str, **more: Any) -> Any:
+    return _option(Control("", label, "", choices[0], 0, 0, 0, explain, choices, **more))
+
+
+def _switch(default: bool, label: str, explain: str, **more: Any) -> Any:
+    return _option(Control("", label, "", default, 0, 1, 1, explain, **more))
+
+
+def _option(control: Control) -> Any:
+    """The field of an option; `controls_of` names the control after it."""
+    return field(default=control.default, metadata={"control": control})
 
 
 LONGEST = 32  # tokens of a draft without resets
@@ -105,204 +180,199 @@ LONGEST = 32  # tokens of a draft without resets
 _GROWN = ("superposed", "branching", "sampled+superposed")
 _MIXED = ("superposed", "beam", "greedy", "branching", "sampled+superposed")  # n-grams are mixed in
 
-_CONTROLS = (
-    _number("k", 3, 1, 9, 1, "Drafts", "How many drafts are shown."),
-    _number(
-        "length",
+_NOT_DISTINCT, _RESETS, _NO_NGRAMS = NoEffect("distinct", False), NoEffect("reset-every"), NoEffect("ngrams", False)
+_PAPERS_MIXING = NoEffect("mixing", "geometric", why="which uses the base store alone")
+
+
+@dataclass(frozen=True)
+class DraftOptions:
+    """What a person chooses about drafts, in the order of the page."""
+
+    k: int = _number(
+        3,
+        (1, 9, 1),
+        "Drafts",
+        "How many drafts are shown.",
+        no_effect=(NoEffect("mode", "greedy", above=1, why="because there is only one"),),
+    )
+    length: int = _number(
         10,
-        1,
-        256,
-        1,
+        (1, 256, 1),
         "Length",
         "How far each draft looks ahead, in tokens. A token is a word or a piece of one.",
         slider=LONGEST,
-        beyond="reset_every",
-    ),
-    _number(
-        "reset_every",
+        beyond="reset-every",
+    )
+    reset_every: int = _number(
         0,
-        0,
-        LONGEST,
-        1,
+        (0, LONGEST, 1),
         "Resets",
         "After so many tokens one of the drafts is drawn and becomes text, and drafts go on from there. 0: no resets. "
         f"Needed for more than {LONGEST} tokens.",
         modes=("superposed",),
+        below="length",
         only="command",
-    ),
-    _number(
-        "temperature",
+    )
+    temperature: float = _number(
         1.0,
-        0.05,
-        10.0,
-        0.05,
+        (0.05, 10.0, 0.05),
         "Temperature",
         "Lower: safer words. Higher: more surprising words.",
         slider=4.0,
-    ),
-    _number(
-        "min_confidence",
+        no_effect=(NoEffect("rule", "greedy"),),
+        reader="app",
+    )
+    min_confidence: float = _number(
         0.0,
-        0.0,
-        0.95,
-        0.01,
+        (0.0, 0.95, 0.01),
         "Minimum confidence",
         "Drafts that you would take less often than this are hidden.",
-    ),
-    _number(
-        "tau",
+        reader="app",
+    )
+    tau: float = _number(
         1.0,
-        0.05,
-        2.0,
-        0.01,
+        (0.05, 2.0, 0.01),
         "Softmax τ",
         "A second temperature, applied after the sampling rule (τ in the paper).",
-    ),
-    _number(
-        "exact_steps",
+    )
+    exact_steps: int = _number(
         2,
-        0,
-        31,
-        1,
+        (0, 31, 1),
         "Exact steps",
         "How many tokens each draft computes on its own; the best one computes all. More: better and slower.",
         library=1,
         modes=("superposed", "sampled+superposed"),
-    ),
-    _number(
-        "forks",
+    )
+    forks: int = _number(
         2,
-        0,
-        16,
-        1,
+        (0, 16, 1),
         "Forks",
         "How many passes search for places where drafts should branch, two in each. Higher: better and slower.",
         modes=("superposed",),
-        needs="distinct",
-    ),
-    _number(
-        "end_below",
+        no_effect=(_NOT_DISTINCT,),
+    )
+    end_below: float = _number(
         0.3,
-        0.0,
-        0.9,
-        0.05,
+        (0.0, 0.9, 0.05),
         "End when unsure",
         "A draft ends before a word that is less likely than this. 0: drafts end only at their length.",
         library=0.0,
         modes=(*_GROWN, "greedy"),
-        needs="distinct",
-    ),
-    _number(
-        "min_branch",
+        no_effect=(_NOT_DISTINCT, _RESETS, NoEffect("speculate")),
+    )
+    min_branch: float = _number(
         0.01,
-        0.0,
-        0.5,
-        0.01,
+        (0.0, 0.5, 0.01),
         "Least likely draft",
         "A row stays empty rather than show a draft that you would take less often than this.",
         library=0.0,
         modes=_GROWN,
-        needs="distinct",
-    ),
-    _switch(
-        "refill",
+        no_effect=(_NOT_DISTINCT,),
+    )
+    refill: bool = _switch(
         True,
         "Fresh at every key",
         "Every key requests drafts for the rows that no longer fit. Off: only when no row fits any more.",
         only="page",
-    ),
-    _number(
-        "verify",
+        reader="app",
+    )
+    verify: int = _number(
         0,
-        0,
-        32,
-        1,
+        (0, 32, 1),
         "Checked tokens",
         "How many tokens of complete drafts one more pass checks and corrects. 0: no check.",
         modes=("superposed",),
-        needs="distinct",
-    ),
-    _switch(
-        "distinct",
+        no_effect=(_NOT_DISTINCT, _RESETS),
+        reader="session",
+    )
+    distinct: bool = _switch(
         True,
         "Distinct beginnings",
         "Every draft is continued on its own and kept. Off: the best drafts replace the others, without forks.",
         modes=("superposed", "sampled+superposed"),
-    ),
-    _switch("ngrams", True, "Common phrases", "Favour common phrases, and yours.", modes=_MIXED),
-    _choice(
-        "mixing",
+    )
+    ngrams: bool = _switch(True, "Common phrases", "Favour common phrases, and yours.", modes=_MIXED)
+    mixing: Literal["linear", "geometric"] = _choice(
         ("linear", "geometric"),
         "Mixing of phrases",
         "linear: phrases only add probability. geometric: as in the paper, words outside common phrases are left out; "
         "yours are not used.",
         modes=_MIXED,
-        needs="ngrams",
-    ),
-    _number(
-        "alpha",
+        no_effect=(_NO_NGRAMS,),
+    )
+    alpha: float = _number(
         0.9,
-        0.0,
-        1.0,
-        0.01,
+        (0.0, 1.0, 0.01),
         "Weight of common phrases",
         "How much common phrases count (α in the paper).",
         modes=_MIXED,
-        needs="ngrams",
-    ),
-    _number(
-        "personal_weight",
+        no_effect=(_NO_NGRAMS,),
+    )
+    personal_weight: float = _number(
         0.9,
-        0.0,
-        1.0,
-        0.05,
+        (0.0, 1.0, 0.05),
         "Weight of your phrases",
         "How much the phrases in My writing count.",
         modes=_MIXED,
-        needs="ngrams",
-    ),
-)
+        no_effect=(_NO_NGRAMS, _PAPERS_MIXING),
+        reader="session",
+    )
+    seed: int = _number(  # of sampled drafts; the page has it beside the method
+        0,
+        (0, 2**31 - 1, 1),
+        "Seed",
+        "The same seed draws the same drafts.",
+        modes=("sampled", "sampled+superposed"),
+        used_by="reset-every",
+        within="sampling",
+    )
 
-DRAFTING: dict[str, Control] = {control.name: control for control in _CONTROLS}
 
-# Of sampled drafts; the page has it beside the method.
-SEED = _number(
-    "seed",
+# Flags beside the options: the names of stores.
+STORE = Control(
+    "stores",
+    "Stores",
+    "store",
+    "",
     0,
     0,
-    2**31 - 1,
-    1,
-    "Seed",
-    "The same seed draws the same drafts.",
-    modes=("sampled", "sampled+superposed"),
+    0,
+    "Use these personal stores, instead of those that are on.",
+    modes=_MIXED,
+    no_effect=(_NO_NGRAMS, NoEffect("mixing", "geometric"), NoEffect("personal-weight", 0)),
+)
+BASE_STORE = Control(
+    "base_store",
+    "Base store",
+    "base-store",
+    "",
+    0,
+    0,
+    0,
+    "An n-gram store of common phrases.",
+    modes=_MIXED,
+    no_effect=(_NO_NGRAMS,),
 )
 
 
-class Defaults(TypedDict):
-    """The types of the options' values, by name."""
-
-    k: int
-    length: int
-    reset_every: int
-    temperature: float
-    min_confidence: float
-    tau: float
-    exact_steps: int
-    forks: int
-    end_below: float
-    min_branch: float
-    refill: bool
-    verify: int
-    distinct: bool
-    ngrams: bool
-    mixing: Literal["linear", "geometric"]
-    alpha: float
-    personal_weight: float
-    seed: int
+def controls_of(options: type[DraftOptions]) -> dict[str, Control]:
+    """The controls of the fields, by name."""
+    found = {each.name: each.metadata["control"] for each in fields(options)}
+    return {name: replace(control, name=name, flag=name.replace("_", "-")) for name, control in found.items()}
 
 
-# The defaults of the library's functions.
-DEFAULT = cast(
-    Defaults,
-    {control.name: control.default if control.library is None else control.library for control in (*_CONTROLS, SEED)},
-)
+OPTIONS = controls_of(DraftOptions)
+BY_FLAG = {control.flag: control for control in OPTIONS.values()}
+DRAFTING = {name: control for name, control in OPTIONS.items() if not control.within}
+SEED = OPTIONS["seed"]
+
+_LIBRARY: dict[str, Any] = {name: one.library for name, one in OPTIONS.items() if one.library is not None}
+LIBRARY = DraftOptions(**_LIBRARY)  # the defaults of the library's functions
+
+
+def with_library_defaults(options: Class) -> Class:
+    """Decorator, below `dataclass`: gives a class of options the defaults of `LIBRARY`."""
+    for name, default in _LIBRARY.items():
+        options.__annotations__[name] = DraftOptions.__annotations__[name]
+        setattr(options, name, default)
+    return options

@@ -10,7 +10,7 @@ import numpy as np
 
 from core.drafting.drafts import Draft, Drafts, Kept
 from core.models.base import Tokenizer
-from core.options import DEFAULT
+from core.options import LIBRARY
 from core.text import shown, whole_words, without_dangling, without_repeated
 
 SHORT = 4  # a kept row with fewer remaining tokens grows again
@@ -89,7 +89,7 @@ class Page:
     tokenizer: Tokenizer
     typed: bytes
     most: int
-    distinct: bool = DEFAULT["distinct"]
+    distinct: bool = LIBRARY.distinct
     whole_words: int | None = None
     rounded: bool = False
     kept: Mapping[int, str] = field(default_factory=dict)

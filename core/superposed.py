@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator
 from collections.abc import Sequence as Ids
-from typing import Unpack
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from core.drafting.beginnings import beginnings
 from core.drafting.candidates import Candidates
-from core.drafting.drafts import Draft, Drafts, Kept, Options, SuperposeOptions, best_of
+from core.drafting.drafts import Draft, Drafts, Kept, Options, best_of
 from core.drafting.driver import Drafting, grown
 from core.drafting.feeding import before_mixtures, lines, own_row, row_of
 from core.drafting.forks import Continuations
@@ -33,7 +33,7 @@ from core.drafting.growth import Growth
 from core.drafting.places import Places
 from core.drafting.rows import first_drafts, forked_drafts, worth_keeping
 from core.models.base import LanguageModel, Row, Sequence
-from core.options import DEFAULT
+from core.options import LIBRARY
 
 # Nodes that one pass expands. Two rows cost little more than one, and the second is nearly always worth expanding; a
 # third one is often not.
@@ -211,11 +211,11 @@ def best_hypotheses(drafts: list[Draft], growth: Growth, k: int) -> tuple[list[D
 def superpose(
     model: LanguageModel,
     prefix_ids: list[int],
-    k: int = DEFAULT["k"],
-    length: int = DEFAULT["length"],
+    k: int = LIBRARY.k,
+    length: int = LIBRARY.length,
     *,
     sequence: Sequence | None = None,
-    **options: Unpack[SuperposeOptions],
+    **options: Any,
 ) -> Generator[Drafts, None, None]:
     """Computes k drafts after `prefix_ids`; yields all of them after every pass, and may be closed at any.
 
@@ -235,11 +235,11 @@ def superpose(
 def superpose_batch(
     model: LanguageModel,
     prefixes: Iterable[list[int]],
-    k: int = DEFAULT["k"],
-    length: int = DEFAULT["length"],
+    k: int = LIBRARY.k,
+    length: int = LIBRARY.length,
     *,
     sequences: list[Sequence] | None = None,
-    **options: Unpack[SuperposeOptions],
+    **options: Any,
 ) -> Iterator[list[Drafts]]:
     """`superpose` for several prefixes, with one pass per step for all; yields the drafts of each."""
     made = Options(k=k, length=length, **options)

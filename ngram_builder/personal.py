@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import zstandard
 
 from core.errors import BackendUnavailable, InputError
-from core.files import replacing
+from core.files import replacing, scratch
 from ngram_builder.pipeline import BuildReport, merge
-from ngram_builder.readers import Damage, File, Reading, expand, read_file, spelled
+from ngram_builder.readers import Damage, File, Reading, base, expand, packed, read_file, spelled
+from ngram_builder.readers.base import Source, sound
+from ngram_builder.readers.shards import parse
 
 if TYPE_CHECKING:
     from core.models import LanguageModel
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from core.ngram.personal import PersonalStore, StoredText
 
 FORMAT, VERSION, WITH_ADAPTER = "polydraft personal store", 1, 2
-LONGEST_LINE = 1 << 28  # bytes; one line is a document, or an adapter
+# Limits of an import, besides those of all readers.
+LONGEST_NAME, LONGEST_TIME = 1 << 14, 40  # characters of an origin, and of the time when it was added
+PLAIN = 1 << 20  # characters of a line outside strings: a document with 500,000 passages
+HELD = 512  # bytes that a document, and each passage, take in memory besides their text
 
 Progress = Callable[[float, str], None]
 
@@ -140,17 +144,20 @@ def export(store: PersonalStore, out: Path) -> Exported:
                 parts[part] = b64encode((store.learned / part).read_bytes()).decode()
         except files.AdapterError as error:
             parts, left_out = {}, str(error)
+    line = _line({"adapter": parts}) if parts else b""
+    if len(line) > base.LONGEST:
+        parts, left_out = {}, f"it takes {len(line):,} bytes, and an import reads {base.LONGEST:,}"
     written, compressor = 0, zstandard.ZstdCompressor(write_checksum=True)
-    with replacing(out) as file, compressor.stream_writer(file, closefd=False) as packed:
-        packed.write(_line({"format": FORMAT, "version": WITH_ADAPTER if parts else VERSION}))
+    with replacing(out) as file, compressor.stream_writer(file, closefd=False) as stream:
+        stream.write(_line({"format": FORMAT, "version": WITH_ADAPTER if parts else VERSION}))
         for text in store.texts():
-            packed.write(
+            stream.write(
                 _line({"origin": text.origin, "added": text.added, "times": text.times, "passages": text.passages})
             )
             written += 1
         if parts:
-            packed.write(_line({"adapter": parts}))
-        packed.write(_line({"end": written}))  # a truncated file lacks this line
+            stream.write(line)
+        stream.write(_line({"end": written}))  # a truncated file lacks this line
     return Exported(written, bool(parts), left_out)
 
 
@@ -203,59 +210,71 @@ def _exported(path: Path, adapters: list[Adapter]) -> Iterator[StoredText]:
     """The documents of an exported file; its adapter is added to the list."""
     from core.ngram.personal import MOST_TIMES, StoredText
 
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a file; give one that `polydraft ngram export` wrote.")
+    so_far = packed.Unpacked()
     with path.open("rb") as file:
-        lines = _lines(file, path)
-        head = next(lines, {})
+        entries = _entries(file, path, so_far)
+        _, head = next(entries, (1, {}))
         if head.get("format") != FORMAT:
             raise InputError(f"{path} is not an exported personal store.")
         if head.get("version") not in (VERSION, WITH_ADAPTER):
-            raise InputError(f"{path} has version {head.get('version')}; this program reads {WITH_ADAPTER}. Update it.")
+            version = f"{head.get('version')!r:.40}"
+            raise InputError(f"{path} has version {version}; this program reads {WITH_ADAPTER}. Update it.")
         ended, found = False, 0
-        for number, entry in enumerate(lines, start=2):
+        for number, entry in entries:
             match entry:
                 case {"end": int(documents)} if documents == found and not ended:
                     ended = True
                 case {"adapter": {**parts}} if not adapters:
                     adapters.append(_adapter_of(parts, path))
                 case {"origin": str(origin), "added": str(added), "times": int(times), "passages": [*passages]} if (
-                    0 < times <= MOST_TIMES and all(isinstance(text, str) for text in passages)
+                    0 < times <= MOST_TIMES
+                    and len(origin) <= LONGEST_NAME
+                    and len(added) <= LONGEST_TIME
+                    and all(isinstance(text, str) and len(text) <= base.LONGEST_TEXT for text in passages)
+                    and not ended
                 ):
                     found += 1
-                    yield StoredText(origin, added, times, tuple(passages))
+                    so_far.given += HELD * (1 + len(passages))
+                    if so_far.too_much:
+                        raise _damaged(path, packed.too_much())
+                    yield StoredText(sound(origin), sound(added), times, tuple(passages))
                 case _:
-                    raise InputError(f"{path} is damaged: line {number} is not a document. Nothing was added.")
+                    raise _damaged(path, f"line {number} is not a document")
         if not ended:
             raise InputError(f"{path} is truncated. Nothing was added.")
+
+
+def _entries(file: BinaryIO, path: Path, so_far: packed.Unpacked) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of an exported file with their lines, within the limits of every other reader. Raises InputError."""
+
+    def refuse(damage: Damage) -> None:
+        raise _damaged(path, f"line {damage.line} is {damage.reason}" if damage.line else damage.reason)
+
+    source = Source(str(path), refuse)
+    for number, line in packed.lines(packed.unpacked(file, ".zst", source, lambda _: None, so_far), source):
+        entry, reason = parse(line, PLAIN)
+        if entry is None:
+            raise _damaged(path, f"line {number} is {reason}")
+        yield number, entry
+
+
+def _damaged(path: Path, reason: str) -> InputError:
+    return InputError(f"{path} is damaged: {reason}. Nothing was added.")
 
 
 def _adapter_of(parts: dict[str, Any], path: Path) -> Adapter:
     """The adapter in an export, from its files as base64: validated in a private folder. Raises InputError."""
     from core.models import adapter as files
 
-    with tempfile.TemporaryDirectory(prefix="polydraft-") as name:
+    with scratch() as folder:
         try:
             for part in (files.CONFIG, files.WEIGHTS):
-                files.write(Path(name) / part, b64decode(parts[part], validate=True))
-            return files.load(Path(name))
+                files.write(folder / part, b64decode(parts[part], validate=True))
+            return files.load(folder)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"{path} is damaged: its adapter is incomplete. Nothing was added.") from error
         except files.AdapterError as error:
-            reason = str(error).replace(f"{name}{os.sep}", "")
+            reason = str(error).replace(f"{folder}{os.sep}", "")
             raise InputError(f"{path} is damaged: {reason} Nothing was added.") from error
-
-
-def _lines(file: Any, path: Path) -> Iterator[dict[str, Any]]:
-    held = b""
-    try:
-        with zstandard.ZstdDecompressor().stream_reader(file) as unpacked:
-            while piece := unpacked.read(1 << 20):
-                *whole, held = (held + piece).split(b"\n")
-                if len(held) > LONGEST_LINE:
-                    raise ValueError(f"a line is longer than {LONGEST_LINE:,} bytes")
-                for line in whole:
-                    entry = json.loads(line)
-                    yield entry if isinstance(entry, dict) else {}
-    except (zstandard.ZstdError, ValueError, RecursionError) as error:
-        raise InputError(
-            f"{path} is not an exported personal store, or damaged ({error}). Nothing was added."
-        ) from error

@@ -1,6 +1,6 @@
 """`python -m polydraft`, and the `polydraft` command: the same wherever it is installed."""
 
-from app.cli import main
+from app.cli.main import main
 
 __all__ = ["main"]
 

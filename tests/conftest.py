@@ -176,7 +176,7 @@ def browser(pytestconfig: pytest.Config) -> Iterator[Browser]:
 
         started = firefox()
     else:
-        from app.browser import chromium
+        from app.web.browser import chromium
 
         started = chromium(shell=True)
     with started as browser:
@@ -209,7 +209,7 @@ def context(browser: Browser, _profile: Profile | None) -> Iterator[BrowserConte
 def whole_chromium(browser: Browser) -> Iterator[Browser]:
     """Chromium with what belongs to a window, for what its shell lacks: installing the page as an app."""
     kind = browser.browser_type
-    from app.browser import FLAGS, find_browser
+    from app.web.browser import FLAGS, find_browser
 
     path = find_browser()
     whole = kind.launch(executable_path=str(path), args=list(FLAGS))

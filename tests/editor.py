@@ -13,10 +13,10 @@ from lsprotocol import types
 from pytest_lsp import LanguageClient, make_test_lsp_client
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app import running
-from app.access import Access, token
-from app.server import create_service_app
-from app.service import DraftService
+from app.service.service import DraftService
+from app.web import running
+from app.web.security.access import Access, token
+from app.web.serving import create_service_app
 from tests.fake_autocomplete import FakeAutocomplete
 from tests.fake_drafts import ByteTokenizer, Server
 

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from core.autocomplete import Autocomplete
+from core.autocomplete import AS_SET, Autocomplete, CompleteOptions
 from core.errors import ContextFull
 from core.present import TextDraft
 
@@ -73,6 +73,7 @@ class FakeAutocomplete:
         self.latest: FakeCompletion | None = None
         self.adapted = False  # other adapters are on than at the latest request
         self.adapted_to: list[str] | None = None
+        self.removed = "a"  # the mark of what was removed from the stores
 
     def adapt(self, stores: list[str] | None = None) -> bool:
         changed, self.adapted, self.adapted_to = self.adapted, False, stores
@@ -101,9 +102,9 @@ class FakeSession:
     def rest(self) -> None:
         self.rested = True
 
-    def complete(self, before: str, **options: Any) -> FakeCompletion:
+    def complete(self, before: str, kept: Any = (), options: CompleteOptions = AS_SET) -> FakeCompletion:
         assert all(completion.closed for completion in self.completions)
-        self.completions.append(FakeCompletion(before, self.autocomplete.known == before, **options))
+        self.completions.append(FakeCompletion(before, self.autocomplete.known == before, kept, options))
         self.autocomplete.latest = self.completions[-1]
         return self.autocomplete.latest
 
@@ -116,16 +117,21 @@ class FakeSession:
 
 
 class FakeCompletion:
-    def __init__(self, before: str, known: bool, *, k: int, length: int, **options: Any) -> None:
-        self.before, self.k, self.length, self.options = before, k, length, options
+    def __init__(self, before: str, known: bool, kept: Any, options: CompleteOptions) -> None:
+        self.before, self.k, self.length = before, options.k, options.length
+        self.options: dict[str, Any] = {**vars(options), "kept": kept}
         self.done = self.closed = self.seen = False
-        self.judged = not options.get("after")
+        self.judged = not options.after
         self.drafts: list[TextDraft] = []
         self.figures: Any = None
         self.step, self.settled, self.best = 0, False, 0
         self.reused, self.fed = len(before), 1
         if known:
             self.advance([])
+
+    @property
+    def next_logits(self) -> object:
+        return object() if self.step else None
 
     def rows(self) -> list[FakeRow]:
         return [] if self.done else [FakeRow(self.before)]

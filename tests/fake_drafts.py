@@ -20,17 +20,19 @@ from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, StreamingResponse
 from fastapi.staticfiles import StaticFiles
 
-from app.base_routes import add_routes as add_base_routes
-from app.base_stores import BaseStores
-from app.documents import DocumentFolder
-from app.documents_routes import add_routes as add_document_routes
-from app.guard import Guard
-from app.learner import Learner
-from app.learner_child import Order
-from app.personal import PersonalStores
-from app.refusals import format_errors
-from app.server import prepare_gradio
-from app.stores_routes import add_routes
+from app.documents.folder import DocumentFolder
+from app.learning.base_stores import BaseStores
+from app.learning.child import Order
+from app.learning.forgotten import HeldTexts
+from app.learning.learner import Learner
+from app.learning.personal import PersonalStores
+from app.web.refusals import format_errors
+from app.web.routes.base_stores import add_routes as add_base_routes
+from app.web.routes.documents import add_routes as add_document_routes
+from app.web.routes.stores import add_routes
+from app.web.security.connections import configured
+from app.web.security.guard import Guard
+from app.web.serving import prepare_gradio
 
 MARKET = " to the market and bought some bread"
 RIVER = " to the river with a lantern"
@@ -56,6 +58,7 @@ class FakeDrafts:
     gains: dict[int, float] = field(default_factory=dict)  # place -> how much its draft leads to what follows
     first_thought: str = ""  # every row's text after the first step, where the choice replaces it
     personal: dict[str, tuple[int, int]] = field(default_factory=dict)  # draft -> what a personal store chose of it
+    removed: str = "a"  # the mark of what was removed from the stores
     requests: list[dict[str, Any]] = field(default_factory=list)
     begun: list[int] = field(default_factory=list)  # requests whose answer was on its way
     stopped: list[int] = field(default_factory=list)  # of these, those cancelled before their end
@@ -104,6 +107,8 @@ class FakeDrafts:
         if self.error_line:
             yield {"type": "error", "n": n, "message": self.error_line[0], "fix": self.error_line[1]}
             return
+        if body.get("removed", self.removed) != self.removed:  # as the engine does
+            body = body | {"kept": []}
         rows = self.rows(body)
         kept = {row["id"]: row["text"] for row in body.get("kept", [])}
         longest = settings["length"] if body.get("grow") else min(settings["length"], self.ends_after)
@@ -132,7 +137,7 @@ class FakeDrafts:
             settled = step == steps or step > self.settles_after
             done = step == steps
             told = {"type": "drafts", "n": n, "step": step, "done": done, "settled": settled}
-            yield told | {"hidden": len(rows) - len(drafts), "drafts": drafts}
+            yield told | {"hidden": len(rows) - len(drafts), "removed": self.removed, "drafts": drafts}
         yield {
             "type": "stats",
             "n": n,
@@ -179,9 +184,9 @@ def create_app(
     """The routes that the page knows, with `fake` behind them; `stores` and `documents` are folders of real ones. What
     guards the real routes guards these, but for the token."""
     prepare_gradio()
-    from app.page import STATIC, STATIC_URL, mount
+    from app.web.page import STATIC, STATIC_URL, mount
 
-    app = FastAPI()
+    app, held = FastAPI(), HeldTexts()
     add_document_routes(app, DocumentFolder(documents or Path(tempfile.mkdtemp()) / "documents"))
     if stores is not None:
         format_errors(app)
@@ -190,7 +195,7 @@ def create_app(
             """One of its own for each request, as the service gives, because requests run in several threads."""
             return PersonalStores(cast(Any, ByteTokenizer()), stores)
 
-        add_routes(app, opened, learner or scripted_learner(opened()))
+        add_routes(app, opened, learner or scripted_learner(opened()), held=held)
         choice = stores / "base-stores.json"
         add_base_routes(app, lambda: BaseStores(ByteTokenizer().fingerprint, None, choice))
     else:
@@ -227,7 +232,9 @@ def create_app(
 
     @app.post("/api/leave")
     async def leave(request: Request) -> dict[str, bool]:
-        fake.left.append((await request.json())["tab"])
+        tab = (await request.json())["tab"]
+        fake.left.append(tab)
+        held.leave(tab)
         return {"ok": True}
 
     @app.get("/api/status")
@@ -256,9 +263,7 @@ class Server:
         self.start()
 
     def start(self) -> None:
-        config = uvicorn.Config(
-            self.app, host="127.0.0.1", port=self.port, log_level="warning", timeout_graceful_shutdown=1
-        )
+        config = configured(self.app, host="127.0.0.1", port=self.port, timeout_graceful_shutdown=1)
         self.server = uvicorn.Server(config)
         self.thread = threading.Thread(target=self.server.run, daemon=True)
         self.thread.start()

@@ -12,6 +12,7 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
+from core.autocomplete import AS_SET, CompleteOptions
 from core.drafting.drafts import Figures
 from core.present import Origin, TextDraft
 from core.samplers import Geometry
@@ -52,8 +53,8 @@ class SamplingAutocomplete(FakeAutocomplete):
 
 
 class SamplingSession(FakeSession):
-    def complete(self, before: str, **options: Any) -> SamplingCompletion:
-        made = SamplingCompletion(before, any(c.before == before for c in self.completions), **options)
+    def complete(self, before: str, kept: Any = (), options: CompleteOptions = AS_SET) -> SamplingCompletion:
+        made = SamplingCompletion(before, any(c.before == before for c in self.completions), kept, options)
         self.completions.append(made)
         return made
 

@@ -24,7 +24,10 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from core.models import LanguageModel
 
 CASES = 20_000
 SECONDS = 60  # that one case may take, on a machine that has more to do
@@ -192,10 +195,9 @@ def _answer(line: str) -> None:
 
 
 def of_a_file(seed: int, path: Path) -> str:
-    import torch
     from tiny_gguf import mutated
 
-    from core.errors import PolydraftError
+    from core.errors import NotFinite, PolydraftError
     from core.models import load_model
 
     path.write_bytes(mutated(seed))
@@ -204,6 +206,16 @@ def of_a_file(seed: int, path: Path) -> str:
     except PolydraftError as error:
         assert "\n" not in str(error), "more than a sentence"
         return "refused"
+    try:
+        return _computed(model, seed)
+    except NotFinite as error:  # sound at the first token, and then too large: a norm of 1e36, say
+        assert "\n" not in str(error), "more than a sentence"
+        return "refused later"
+
+
+def _computed(model: LanguageModel, seed: int) -> str:
+    import torch
+
     rng = random.Random(seed)
     ids = [rng.randrange(model.vocab_size) for _ in range(rng.choice((1, 5, 20)))][: model.context_length - 1]
     model.tokenizer.decode([*model.tokenizer.encode("Ab ab, 1 é\n"), *ids])
@@ -215,11 +227,14 @@ def of_a_file(seed: int, path: Path) -> str:
         sequence.feed_embedding(model.embeddings[0])
         fork.feed([model.vocab_size - 1])
     sequence.rewind(0)
-    assert torch.allclose(sequence.feed(ids), logits, atol=1e-2, rtol=1e-2, equal_nan=True)
+    assert torch.allclose(sequence.feed(ids), logits, atol=1e-2, rtol=1e-2)
     return "model"
 
 
-MODEL, MATRIX = ("dim", "heads", "key_heads", "width", "inner", "eps"), ("out", "inputs", "kind", "bytes")
+MODEL, MATRIX = ("dim", "heads", "key_heads", "width", "inner", "turned", "window"), ("out", "inputs", "parts", "norm")
+NUMBERS_OF_MODEL = ("eps", "attention", "residual", "logits", "attention_cap", "logit_cap")
+LAYER = ("table", "near")
+PART = ("out", "kind", "bytes")
 LOW_RANK = ("rank", "count", "kind", "a_bytes", "b_bytes")
 PASS = ("lines", "inputs", "threads", "kept_count", "entering_width")
 MOST_LINES = 64
@@ -241,16 +256,24 @@ def of_sizes(seed: int) -> str:
     rng = random.Random(seed)
     columns, rows = 8, rng.choice((1, 3, 6))
     shape = native.Shape(dim=32, heads=2, key_heads=rng.choice((1, 2)), width=16, inner=64, eps=1e-5)
-    heads, dtype = shape.heads + 2 * shape.key_heads, rng.choice((torch.float32, torch.bfloat16))
+    keys, dtype = shape.key_heads, rng.choice((torch.float32, torch.bfloat16, torch.float16))
 
     def weight(out: int, inputs: int) -> native.Map:
         return torch.randn(out, inputs), None
 
     layers = [
-        native.LayerMaps(weight(heads * 16, 32), weight(32, 32), weight(64, 32), weight(64, 32), weight(32, 64))
+        native.LayerMaps(
+            q=weight(32, 32),
+            k=weight(keys * 16, 32),
+            v=weight(keys * 16, 32),
+            out=weight(32, 32),
+            gate=weight(64, 32),
+            up=weight(64, 32),
+            down=weight(32, 64),
+        )
         for _ in range(2)
     ]
-    made = native.Compiled(shape, layers, weight(100, 32), dtype, torch.ones(32))
+    made = native.Compiled(shape, layers, weight(100, 32), torch.ones(32), dtype)
     changes = {
         (1, "q_proj"): LowRank(torch.randn(3, 32), torch.randn(32, 3)),
         (1, "down_proj"): LowRank(torch.randn(2, 64), torch.randn(32, 2)),
@@ -258,7 +281,7 @@ def of_sizes(seed: int) -> str:
     made.adapt({place: [native.Change(low, 0.5)] for place, low in changes.items()})
     blocks = [torch.zeros(4, shape.key_heads, columns, 16) for _ in range(1 if rows == 1 else 2)]
     sizes = [rows] if rows == 1 else [rows - 1, 1]
-    kept, watched = torch.arange(rows), torch.tensor([0, 2])
+    kept, watched, norm = torch.arange(rows), torch.tensor([0, 2]), torch.ones(shape.inner)
     held = h, turn, logits, features = (
         torch.randn(rows, 32),
         torch.zeros(rows, 16),
@@ -266,8 +289,9 @@ def of_sizes(seed: int) -> str:
         torch.zeros(rows, 64),
     )
     model = _Model.from_buffer_copy(made._model)
-    first = type(model.layer[0]) * 2
-    copied = first.from_buffer_copy((first).from_address(ctypes.addressof(model.layer.contents)))
+    of_model: Any = type(model.layer[0])
+    first = of_model * 2
+    copied: Any = first.from_buffer_copy((first).from_address(ctypes.addressof(model.layer.contents)))
     model.layer = ctypes.cast(copied, type(model.layer))
     low = [
         type(matrix.low.contents).from_buffer_copy(matrix.low.contents) for matrix in (copied[1].qkv, copied[1].down)
@@ -275,7 +299,8 @@ def of_sizes(seed: int) -> str:
     copied[1].qkv.low, copied[1].down.low = map(ctypes.pointer, low)
     lines = (_Line * MOST_LINES)()  # the code cannot check how many there are; the others are zeros
     for line, n, block in zip(lines, sizes, blocks, strict=False):
-        line.n, line.cache, line.cache_size = n, block.data_ptr(), block.numel()
+        line.n, line.past = n, rng.choice((0, 1, columns - max(sizes)))
+        line.cache, line.cache_size = block.data_ptr(), block.numel()
         line.of_plane, line.of_head = block.stride()[:2]
     stated = _Pass(
         lines=len(sizes),
@@ -294,12 +319,17 @@ def of_sizes(seed: int) -> str:
     )
     for _ in range(rng.choice((1, 1, 2, 3))):
         target, name = _place(rng, model, stated, lines[: len(sizes)], low)
+        if name == "norm":  # as many factors as the widest matrix of this model has inputs
+            target.norm = rng.choice((None, norm.data_ptr()))
+            continue
         near = getattr(target, name)
         found = rng.choice(
             (near + 1, near - 1, near * 2, near // 2, -near, 0, rng.choice(NUMBERS), -rng.choice(NUMBERS))
         )
-        if name == "eps":
-            found = rng.choice((0.0, -1.0, float("nan"), float("inf"), 1.0))
+        if name in NUMBERS_OF_MODEL:
+            found = rng.choice((0.0, -1.0, float("nan"), float("inf"), 1.0, 1e300))
+        elif name == "turned":
+            found = min(found, near)  # it states the size of the rotation's memory
         elif name == "lines":
             found = min(found, MOST_LINES)
         elif name == "cache_size":
@@ -311,6 +341,8 @@ def of_sizes(seed: int) -> str:
         watched[rng.randrange(2)] = rng.choice((-1, 1, 3, 2**40))
     code = native.library().polydraft_forward(model, stated)
     assert (code == 2) == bool(native.library().polydraft_fault(model, stated)) and len(held) == 4
+    # The sanitizers do not see what is written past its room but within the one block of intermediate results.
+    assert code == 2 or not any(matrix.norm for layer in copied for matrix in (layer.out, layer.down)), "a norm"
     return {0: "computed", 1: "refused", 2: "refused"}[code]
 
 
@@ -321,11 +353,14 @@ def _place(rng: random.Random, model: Any, stated: Any, lines: list[Any], low: l
     if where < 0.4:
         return rng.choice(lines), rng.choice(LINE)
     if where < 0.6:
-        return model, rng.choice(MODEL)
+        return model, rng.choice((*MODEL, *NUMBERS_OF_MODEL))
     if where < 0.75:
         return rng.choice(low), rng.choice(LOW_RANK)
-    matrix = getattr(model.layer[rng.randrange(2)], rng.choice(("qkv", "out", "gate_up", "down")))
-    return matrix, rng.choice(MATRIX)
+    if where < 0.8:
+        return model.layer[rng.randrange(2)], rng.choice(LAYER)
+    matrix = getattr(model.layer[rng.randrange(2)], rng.choice(("qkv", "out", "gate", "up", "down")))
+    part = matrix.part[rng.randrange(3)]
+    return (part, rng.choice(PART)) if rng.random() < 0.5 else (matrix, rng.choice(MATRIX))
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def write(path: Path, first: int, out: int) -> None:
                 os.write(out, b"f\n")
             if number % 4 == 0:
                 os.write(out, f"?{number}\n".encode())  # from here on it may be gone
-                store.forget(phrase(number))
+                store.forget_phrase(phrase(number))
                 os.write(out, f"-{number}\n".encode())
             if number % 5 == 0:
                 store.switch(number % 2 == 0)

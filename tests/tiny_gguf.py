@@ -16,6 +16,19 @@ from core.models.gguf_file import GGUFFile
 
 F32, F16 = GGMLQuantizationType.F32, GGMLQuantizationType.F16
 Q4_0, Q4_1, Q8_0 = GGMLQuantizationType.Q4_0, GGMLQuantizationType.Q4_1, GGMLQuantizationType.Q8_0
+BF16, Q5_0, Q5_1 = GGMLQuantizationType.BF16, GGMLQuantizationType.Q5_0, GGMLQuantizationType.Q5_1
+Q4_K, Q5_K, Q6_K = GGMLQuantizationType.Q4_K, GGMLQuantizationType.Q5_K, GGMLQuantizationType.Q6_K
+# Numbers in half precision in a block of each type, by place: a scale, and an offset or its scale. The rest is free.
+HALVES = {
+    Q4_0: {0: 0.01},
+    Q4_1: {0: 0.01, 2: -0.08},
+    Q5_0: {0: 0.005},
+    Q5_1: {0: 0.005, 2: -0.08},
+    Q8_0: {0: 0.01},
+    Q4_K: {0: 0.0003, 2: 0.003},
+    Q5_K: {0: 0.00015, 2: 0.003},
+    Q6_K: {208: 0.00004},
+}
 U32, I32, FLOAT, BOOL = GGUFValueType.UINT32, GGUFValueType.INT32, GGUFValueType.FLOAT32, GGUFValueType.BOOL
 TEXT, ARRAY, U64 = GGUFValueType.STRING, GGUFValueType.ARRAY, GGUFValueType.UINT64
 FORMATS = {
@@ -125,13 +138,12 @@ def data_of(shape: list[int], kind: int, seed: int = 0) -> bytes:
         return rng.normal(1 if len(shape) == 1 else 0, 0.1, numbers).astype(np.float32).tobytes()
     if kind == F16:
         return rng.normal(0, 0.1, numbers).astype(np.float16).tobytes()
+    if kind == BF16:
+        return (rng.normal(0, 0.1, numbers).astype(np.float32).view(np.uint32) >> 16).astype(np.uint16).tobytes()
     block, size = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
     data = rng.integers(0, 256, (-(-numbers // block), size), dtype=np.uint8)
-    if kind not in (Q4_0, Q4_1, Q8_0):
-        return data.tobytes()
-    data[:, :2] = np.frombuffer(np.float16(0.01).tobytes(), np.uint8)  # their scale
-    if kind == Q4_1:
-        data[:, 2:4] = np.frombuffer(np.float16(-0.08).tobytes(), np.uint8)
+    for place, number in HALVES.get(GGMLQuantizationType(kind), {}).items():
+        data[:, place : place + 2] = np.frombuffer(np.float16(number).tobytes(), np.uint8)
     return data.tobytes()
 
 
@@ -161,17 +173,70 @@ def tokenizer_of(file: GGUFFile) -> dict[str, Field]:
     return found
 
 
-def tiny(sizes: Sizes | None = None, tokenizer: dict[str, Field] | None = None, context: int = 64) -> TinyGguf:
-    """A model of the Llama family that compiled code runs, its weights in every kind that it knows.
+@dataclass
+class Layout:
+    """What a family has beside the tensors and fields of the Llama family.
+
+    Attributes:
+        fused: queries, keys and values are one tensor, and gate and up.
+        norms: of a layer, with their sizes: D, w, or all heads (H, K).
+        lacks: tensors of the Llama family that it has not.
+        biases: queries, keys and values have some.
+        fields: without the architecture.
+    """
+
+    fused: bool = False
+    norms: dict[str, str] = field(default_factory=dict)
+    lacks: tuple[str, ...] = ()
+    biases: bool = False
+    fields: dict[str, Field] = field(default_factory=dict)
+
+
+_AFTER = {"post_attention_norm": "D", "post_ffw_norm": "D"}
+_OF_HEADS = {"attn_q_norm": "w", "attn_k_norm": "w"}
+_NEAR = {"attention.sliding_window": Field(U32, 9)}
+_CAPS = {"attn_logit_softcapping": Field(FLOAT, 50.0), "final_logit_softcapping": Field(FLOAT, 30.0)}
+_YARN = {
+    "rope.scaling.type": Field(TEXT, "yarn"),
+    "rope.scaling.factor": Field(FLOAT, 4.0),
+    "rope.scaling.original_context_length": Field(U32, 32),
+    "rope.scaling.attn_factor": Field(FLOAT, 1.1),
+}
+_SCALES = ("attention.scale", "embedding_scale", "residual_scale", "logit_scale")
+LAYOUTS = {
+    "llama": Layout(),
+    "qwen2": Layout(biases=True),
+    "qwen3": Layout(norms=_OF_HEADS, fields=_YARN),
+    "gemma2": Layout(norms=_AFTER, fields=_NEAR | _CAPS),
+    "gemma3": Layout(norms=_AFTER | _OF_HEADS, fields=_NEAR),
+    "smollm3": Layout(),
+    "phi3": Layout(fused=True, fields=_NEAR),
+    "olmo2": Layout(
+        norms=_AFTER | {"attn_q_norm": "H", "attn_k_norm": "K"}, lacks=("attn_norm", "ffn_norm"), fields=_NEAR | _YARN
+    ),
+    "granite": Layout(fields={name: Field(FLOAT, 0.9) for name in _SCALES}),
+}
+KINDS = (F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K)
+
+
+def tiny(
+    sizes: Sizes | None = None,
+    tokenizer: dict[str, Field] | None = None,
+    context: int = 64,
+    family: str = "llama",
+    rng: random.Random | None = None,
+) -> TinyGguf:
+    """A model of a family that compiled code runs, its weights in several kinds that it knows.
 
     Args:
         tokenizer: its fields; None is one of bytes.
         context: positions.
+        rng: chooses the kinds of weights among all; None is a fixed choice.
     """
     s, tokenizer = sizes or Sizes(), tokenizer or byte_tokenizer()
     vocabulary = len(tokenizer["tokenizer.ggml.tokens"].value[1])
     fields = {
-        "general.architecture": Field(TEXT, "llama"),
+        "general.architecture": Field(TEXT, family),
         "general.name": Field(TEXT, "tiny"),
         "llama.block_count": Field(U32, s.layers),
         "llama.context_length": Field(U32, context),
@@ -201,9 +266,29 @@ def tiny(sizes: Sizes | None = None, tokenizer: dict[str, Field] | None = None, 
             f"blk.{i}.ffn_up": ([s.dim, s.inner], Q4_0),
             f"blk.{i}.ffn_down": ([s.inner, s.dim], F16 if s.inner % 32 else Q4_1),
         }
+        layout, widths = LAYOUTS[family], {"D": s.dim, "w": s.width, "H": queries, "K": keys}
+        shapes |= {f"blk.{i}.{name}": ([widths[size]], F32) for name, size in layout.norms.items()}
+        if layout.fused:
+            shapes[f"blk.{i}.attn_qkv"] = ([s.dim, queries + 2 * keys], Q8_0)
+            shapes[f"blk.{i}.ffn_up"] = ([s.dim, 2 * s.inner], Q4_0)
+        for name in (*layout.lacks, *(("attn_q", "attn_k", "attn_v", "ffn_gate") if layout.fused else ())):
+            del shapes[f"blk.{i}.{name}"]
+    if rng:
+        for name, (shape, _) in shapes.items():
+            if len(shape) > 1:
+                shapes[name] = shape, rng.choice([each for each in KINDS if shape[0] % GGML_QUANT_SIZES[each][0] == 0])
     tensors = {
         f"{name}.weight": Tensor(shape, kind, data_of(shape, kind, seed))
         for seed, (name, (shape, kind)) in enumerate(shapes.items())
+    }
+    for name in [
+        name for name in tensors if LAYOUTS[family].biases and name.endswith(("q.weight", "k.weight", "v.weight"))
+    ]:
+        out = tensors[name].shape[1]
+        tensors[name.replace("weight", "bias")] = Tensor([out], F32, data_of([out], F32))
+    fields |= {f"llama.{key}": each for key, each in LAYOUTS[family].fields.items()}
+    fields = {
+        key.replace("llama.", f"{family}.") if key.startswith("llama.") else key: each for key, each in fields.items()
     }
     return TinyGguf(fields, tensors)
 
@@ -245,7 +330,7 @@ MOST_DATA = 1 << 20  # bytes that a tensor of another shape is given
 def mutated(seed: int) -> bytes:
     """A file that is a model, or was one before one to three things in it were changed."""
     rng = random.Random(seed)
-    made = tiny(some_sizes(rng))
+    made = tiny(some_sizes(rng), family=rng.choice(list(LAYOUTS)), rng=rng)
     for _ in range(rng.choice((0, 1, 1, 1, 2, 3))):
         rng.choice((_field, _field, _shape, _shape, _kind, _place, _names, _tokenizer, _counts))(made, rng)
     try:
@@ -261,11 +346,11 @@ def mutated(seed: int) -> bytes:
 def some_sizes(rng: random.Random) -> Sizes:
     key_heads = rng.choice((1, 1, 2, 3))
     return Sizes(
-        dim=rng.choice((32, 32, 64, 96)),
+        dim=rng.choice((32, 32, 64, 96, 256)),
         key_heads=key_heads,
         heads=key_heads * rng.choice((1, 2, 3)),
         width=rng.choice((16, 16, 32, 48, 8, 6)),
-        inner=rng.choice((32, 64, 96, 160, 40)),
+        inner=rng.choice((32, 64, 96, 160, 40, 256)),
         layers=rng.choice((1, 2)),
     )
 
@@ -286,7 +371,7 @@ def _field(made: TinyGguf, rng: random.Random) -> None:
     elif field.kind == FLOAT:
         field.value = rng.choice((0.0, -1.0, 1e-38, 1e38, float("nan"), float("inf")))
     elif field.kind == TEXT:
-        field.value = rng.choice(("", "llama\0", "qwen2", "falcon", "x" * 1000, "\udcff"))
+        field.value = rng.choice(("", "llama\0", "linear", "longrope", *LAYOUTS, "falcon", "x" * 1000, "\udcff"))
     else:
         near = field.value if isinstance(field.value, int) else 2  # an earlier mutation may have made it an array
         found = _number(rng, near)

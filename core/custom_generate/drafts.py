@@ -22,7 +22,7 @@ from core.errors import InputError
 from core.models.module import embedding_weight
 from core.models.tokenizer import Tokenizer
 from core.models.torch_model import TorchModel
-from core.options import DEFAULT
+from core.options import LIBRARY
 from core.superposed import superpose_batch
 
 KNOWN = {"attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep", "cache_position"}
@@ -35,7 +35,7 @@ def superposed_drafts(
     stopping_criteria: StoppingCriteriaList,
     generation_config: GenerationConfig,
     *,
-    distinct: bool = DEFAULT["distinct"],
+    distinct: bool = LIBRARY.distinct,
     forks: int = 0,
     exact_steps: int = 0,
     **model_kwargs: Any,

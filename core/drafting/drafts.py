@@ -4,68 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypedDict
+from typing import ClassVar
 
 import numpy as np
 
-from core.errors import InputError
+from core.errors import InputError, OptionError
 from core.models.base import LanguageModel
 from core.models.base import Sequence as Cached
 from core.ngram.interpolation import Geometric, Interpolation, Linear, Store
-from core.options import DEFAULT
+from core.options import OPTIONS, DraftOptions, with_library_defaults
 from core.samplers.base import Processor
 
 # Least number of candidates with forks. It is at least 3k for every k of the page, so it is the same for all of them.
 WITH_FORKS = 30
 
-Mixing = Literal["linear", "geometric"]
-
-
-class MixedOptions(TypedDict, total=False):
-    """The fields of `Options`, as keyword arguments, that the functions of the library and sessions pass through."""
-
-    ngrams: Store | Sequence[tuple[Store, float]] | Interpolation | None
-    tau: float
-    candidates: int | None
-    penalty: float
-    rule: Processor | None
-    distinct: bool
-    exact_steps: int
-    forks: int
-    end_below: float
-    min_branch: float
-    mixing: Mixing
-    first_ids: np.ndarray | None
-    reset_every: int | None
-    seed: int
-
-
-class SuperposeOptions(MixedOptions, total=False):
-    """Those of functions that have the number and the length of drafts as arguments."""
-
-    alpha: float | None
-    stop_ids: frozenset[int] | None
-
-
-class SessionOptions(MixedOptions, total=False):
-    """Those of sessions, which compute the other fields."""
-
-    k: int
-    length: int
-
-
-class DraftOptions(SuperposeOptions, SessionOptions, total=False):
-    """All fields."""
-
 
 @dataclass(frozen=True)
-class Options:
-    """The options of drafting; the defaults are those of `core.options`.
+@with_library_defaults
+class Options(DraftOptions):
+    """The options of drafting, with those that only a program can give. `superpose` takes them by name.
 
     Attributes:
         k, length: number of drafts, tokens per draft.
         ngrams: a store, several as [(store, factor), …], or an `Interpolation`; None for the model alone.
         mixing, alpha, penalty: how a store is mixed in: "linear" (ours) or "geometric" (eqs. 5-7, δ = e^-penalty).
+            alpha None is the default of that way of mixing.
         tau: temperature τ, which divides the logits after `rule`.
         candidates: m, tokens considered per step, the same for all drafts; None is 3k, as in the authors' code, and
             with forks at least 30.
@@ -77,43 +40,42 @@ class Options:
         min_branch: a draft that branches with less probability than this is omitted, unless it is the only one.
         stop_ids: tokens that end a draft; None is the tokenizer's end-of-text tokens.
         first_ids: the only tokens with which a draft may begin; probabilities are conditional on them.
-        reset_every, seed: section 5.3's resets every s steps; the seed of their draws.
+        reset_every, seed: section 5.3's resets every s steps, 0 for none; the seed of their draws.
+    Raises: InputError for a value out of range, and for one that is set but that nothing here reads.
     """
 
-    k: int = DEFAULT["k"]
-    length: int = DEFAULT["length"]
-    ngrams: Store | Sequence[tuple[Store, float]] | Interpolation | None = None
-    alpha: float | None = None
-    tau: float = DEFAULT["tau"]
+    READERS: ClassVar[tuple[str, ...]] = ("drafting",)  # the layers whose options it takes
+
+    # In the app's settings these are a switch, and a number in any case.
+    ngrams: Store | Sequence[tuple[Store, float]] | Interpolation | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
+    alpha: float | None = None  # pyright: ignore[reportIncompatibleVariableOverride]
     candidates: int | None = None
     penalty: float = 200.0
     rule: Processor | None = None
-    distinct: bool = DEFAULT["distinct"]
-    exact_steps: int = DEFAULT["exact_steps"]
-    forks: int = DEFAULT["forks"]
-    end_below: float = DEFAULT["end_below"]
-    min_branch: float = DEFAULT["min_branch"]
-    mixing: Mixing = DEFAULT["mixing"]
     stop_ids: frozenset[int] | None = None
     first_ids: np.ndarray | None = None
-    reset_every: int | None = None
-    seed: int = DEFAULT["seed"]
 
     def __post_init__(self) -> None:
-        for name, low in (("k", 1), ("length", 1), ("exact_steps", 0), ("forks", 0)):
+        for name, low in (("k", 1), ("length", 1), ("exact_steps", 0), ("forks", 0), ("reset_every", 0)):
             if getattr(self, name) < low:
-                raise InputError(f"{name} {getattr(self, name)} given; at least {low} expected.")
+                raise self._refused(name, f"at least {low}")
         if not self.tau > 0:
-            raise InputError(f"tau {self.tau} given; a temperature above 0 expected.")
+            raise self._refused("tau", "a temperature above 0")
         for name in ("end_below", "min_branch"):
             if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} {getattr(self, name)} given; a probability from 0 to below 1 expected.")
+                raise self._refused(name, "a probability from 0 to below 1")
         if self.candidates is not None and self.candidates < self.k:
             raise InputError(f"{self.candidates} candidates given for {self.k} drafts; at least as many expected.")
         if self.mixing not in ("linear", "geometric"):
-            raise InputError(f"mixing {self.mixing!r} given; 'linear' or 'geometric' expected.")
-        if self.reset_every is not None and self.reset_every < 1:
-            raise InputError(f"reset_every {self.reset_every} given; at least 1 step expected.")
+            raise self._refused("mixing", "'linear' or 'geometric'")
+        for name, control in OPTIONS.items():
+            if control.reader not in self.READERS and (given := getattr(self, name)) != control.default:
+                sentence = "{0} {given} given, which changes nothing here; leave it out."
+                raise OptionError(sentence, name, given=given)
+
+    def _refused(self, name: str, expected: str) -> OptionError:
+        value = getattr(self, name)
+        return OptionError("{0} {given!r} given; {expected} expected.", name, given=value, expected=expected)
 
     @property
     def m(self) -> int:
@@ -293,7 +255,7 @@ class Drafts:
         settled: from now on drafts only grow. Before, a row may still be replaced by one that branches elsewhere.
         finished: by the paper's rule (distinct=False), the drafts that reached a stop token and their scores, best
             first; in every other mode these drafts stay among the others, and `ended` marks them.
-        checked: whether a model has checked the drafts; see `core.drafting.checked`.
+        checked: whether a model has checked the drafts; see `core.modes.checked`.
         figures: statistics of speculation, if the mode speculates.
     """
 

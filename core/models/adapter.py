@@ -16,7 +16,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from core.errors import PolydraftError, first_line
-from core.files import write_whole
+from core.files import parsed_json, read_regular, write_whole
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 # The projections of a layer of the Llama family, with the module that contains each.
@@ -36,6 +36,7 @@ PROJECTIONS = {
 }
 MOST_RANK = 256
 MOST_BYTES = 1 << 30  # of the weights
+LARGEST = 1e4  # of the factors, and of alpha; trained ones are below 10, and of alpha below 1,000
 _MOST_CONFIG = 1 << 20  # bytes
 _OURS = "polydraft"  # the entry of the metadata
 _ADDED: dict[str, int] = dict.fromkeys(("others", "characters", "keys_alone", "keys"), 0)  # earlier files lack these
@@ -110,12 +111,14 @@ class Adapter:
         alpha: `scale` is alpha / rank, as in `peft`.
         model: the fingerprint of the model.
         result: see `Result`; the adapter is used only if it is `better`.
+        store: the name of the personal store beside which it lies, for messages.
     """
 
     maps: Mapping[Place, LowRank]
     alpha: float
     model: str
     result: Result
+    store: str = field(default="", compare=False)
 
     @property
     def rank(self) -> int:
@@ -197,12 +200,14 @@ def load(folder: Path) -> Adapter:
         found = _NAME.fullmatch(name)
         if found is None or PROJECTIONS.get(found[3]) != found[2]:
             raise AdapterError(f"{path} contains {name[:100]!r}; the names of `peft` for the Llama family expected.")
-        if tensor.ndim != 2 or tensor.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+        if tensor.ndim != 2 or not tensor.numel() or tensor.dtype not in (torch.float32, torch.bfloat16, torch.float16):
             raise AdapterError(f"{name} of {path} is {tensor.dtype} {list(tensor.shape)}; a matrix of floats expected.")
         if tensor.shape[0 if found[4] == "A" else 1] != rank:
             raise AdapterError(f"{name} in {path} is {tuple(tensor.shape)}; its rank should be {rank}.")
         if not bool(torch.isfinite(tensor).all()):
             raise AdapterError(f"{name} in {path} contains numbers that are not finite.")
+        if (largest := float(tensor.abs().max())) > LARGEST:
+            raise AdapterError(f"{name} in {path} contains {largest:.3g}; numbers up to {LARGEST:g} expected.")
         parts.setdefault((int(found[1]), found[3]), {})[found[4]] = tensor.to(torch.float32)
     if not parts or any(len(both) < 2 for both in parts.values()):
         raise AdapterError(f"{path} is incomplete; pairs of lora_A and lora_B expected.")
@@ -225,16 +230,16 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _config(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(_read(path, _MOST_CONFIG))
-    except (ValueError, RecursionError) as error:
+        config = parsed_json(_read(path, _MOST_CONFIG))
+    except ValueError as error:
         raise AdapterError(f"{path} is damaged ({first_line(error)}); train it anew with `polydraft learn`.") from error
     if not isinstance(config, dict) or config.get("peft_type") != "LORA":
         raise AdapterError(f"{path} is not of a LoRA adapter.")
     rank, alpha = config.get("r"), config.get("lora_alpha")
     if not isinstance(rank, int) or not 1 <= rank <= MOST_RANK:
         raise AdapterError(f"{path} has rank {rank!r:.40}; 1 to {MOST_RANK} expected.")
-    if not _is_number(alpha):
-        raise AdapterError(f"{path} has lora_alpha {alpha!r:.40}; a finite number expected.")
+    if not _is_number(alpha, LARGEST):
+        raise AdapterError(f"{path} has lora_alpha {alpha!r:.40}; a number up to {LARGEST:g} expected.")
     for name in _REFUSED:
         if config.get(name):
             raise AdapterError(f"{path} has {name} {config[name]!r:.40}, which is not supported.")
@@ -246,8 +251,8 @@ def _config(path: Path) -> dict[str, Any]:
 def _about(metadata: Any, path: Path) -> tuple[str, Result]:
     """The fingerprint of the model, and the result."""
     try:
-        about = json.loads(metadata) if isinstance(metadata, str) else None
-    except (ValueError, RecursionError):
+        about = parsed_json(metadata) if isinstance(metadata, str) else None
+    except ValueError:
         about = None
     if not isinstance(about, dict) or not isinstance(about.get("model"), str) or about.get("version") != 1:
         raise AdapterError(f"{path} lacks the fingerprint of its model; `polydraft learn` writes it.")
@@ -257,19 +262,17 @@ def _about(metadata: Any, path: Path) -> tuple[str, Result]:
     return about["model"], Result(**numbers)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9 and math.isfinite(value)
+def _is_number(value: Any, most: float = 1e9) -> bool:
+    return (
+        isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= most and math.isfinite(value)
+    )
 
 
 def _read(path: Path, most: int) -> bytes:
     try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
+        return read_regular(path, most)
     except OSError as error:
         raise AdapterError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if len(data) > most:
-        raise AdapterError(f"{path} is larger than {most:,} bytes.")
-    return data
 
 
 def projections(modules: Iterable[tuple[str, nn.Module]]) -> dict[Place, nn.Module]:

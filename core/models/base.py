@@ -10,6 +10,7 @@ Shapes: V is the vocabulary size, D the width of an embedding, n a number of pos
 from __future__ import annotations
 
 import hashlib
+import math
 from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import Sequence as Ordered
@@ -19,8 +20,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from core.errors import BackendUnavailable, InputError
-from core.models.adapter import Adapter
+from core.errors import BackendUnavailable, InputError, NotFinite
+from core.models.adapter import Adapter, AdapterError
 from core.models.capture import sent
 from core.models.tokenizer import Tokenizer
 
@@ -62,6 +63,7 @@ class LanguageModel(ABC):
         embeddings: (V, D) float32 tensor on the CPU. Feeding `embeddings[i]` is equivalent to feeding token i.
         context_length: positions that one sequence can hold.
         tokenizer: see `Tokenizer`.
+        adapters: those with which it computes, with their strengths; see `adapt`.
         tokens_fed: inputs that went through the model since it was loaded, for tests and the status line.
     """
 
@@ -79,6 +81,7 @@ class LanguageModel(ABC):
     notice: str | None = None  # a message for the user about how it was loaded
     depth: int = 0  # number of layers, if the backend provides it
     watched: tuple[int, ...] = ()  # see `watch`
+    adapters: tuple[tuple[Adapter, float], ...] = ()
 
     @abstractmethod
     def open(self) -> Sequence:
@@ -95,11 +98,41 @@ class LanguageModel(ABC):
 
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         """Computes with these adapters, each with its strength, from the next pass on; [] for none. Sequences keep
-        what they computed before, so the caller drops them.
+        what they computed before, so the caller drops them. New adapters are fed a few tokens first.
 
-        Raises: BackendUnavailable if the backend has no adapters; AdapterError for one of another model."""
+        Raises: BackendUnavailable if the backend has no adapters; AdapterError for one of another model, and for
+            adapters with which the model's numbers are not finite; ContextFull if there is no room for the tokens.
+            After any error the model computes as before.
+        """
+        before = self.adapters
+        self._adapt(adapters)
+        self.adapters = tuple(adapters)
+        try:
+            if adapters:
+                self._try_out()
+        except BaseException as error:
+            self._adapt(before)
+            self.adapters = before
+            if isinstance(error, NotFinite):
+                which = "The adapter makes" if len(adapters) == 1 else "The adapters together make"
+                raise AdapterError(
+                    f"{which} the numbers of {self.name} not finite; train it anew with `polydraft learn`."
+                ) from error
+            raise
+
+    def _adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
+        """Replaces the adapters in use, or raises and changes nothing; `adapt` tries them."""
         if adapters:
             raise BackendUnavailable(f"{self.backend} on {self.device} does not use adapters; use --backend torch.")
+
+    def _try_out(self) -> None:
+        """Feeds a few tokens; after a single one, queries and keys would not matter. Raises NotFinite."""
+        ids = [self.tokenizer.document_start, 0, self.vocab_size // 2, self.vocab_size - 1]
+        sequence = self.open()
+        try:
+            sequence.feed(ids[: self.context_length])
+        finally:
+            sequence.close()
 
     @cached_property
     def fingerprint(self) -> str:
@@ -126,7 +159,7 @@ class LanguageModel(ABC):
             The caller owns the tensors.
         Raises: InputError for an empty row, an id outside the vocabulary, embeddings of another width, a sequence
             that appears twice, or parents that form no tree or one that the model does not support; ContextFull when
-            there is no room. After any error every sequence is unchanged.
+            there is no room; NotFinite for logits that are. After any error every sequence is unchanged.
         """
         seen: set[int] = set()
         for row in rows:
@@ -141,6 +174,8 @@ class LanguageModel(ABC):
         lengths = [row.sequence.length for row in rows]
         try:
             logits = self._forward(rows)
+            if not all(map(finite, logits)):
+                raise self._not_finite()
             for row, after in zip(rows, logits, strict=True):
                 if row.parents is not None:
                     row.sequence._tree = Tree(list(row.inputs), list(row.parents), after)  # pyright: ignore[reportArgumentType]
@@ -158,6 +193,18 @@ class LanguageModel(ABC):
         """Whether this many more positions keep the cache within its share of memory; see `core.models.memory`. A cache
         of fixed size returns True, and raises ContextFull when it is full."""
         return True
+
+    def _not_finite(self) -> NotFinite:
+        if not self.adapters:
+            return NotFinite(
+                f"{self.name} computed numbers that are not finite, so its weights are damaged or too large; download "
+                "it again, or choose another model."
+            )
+        names = [adapter.store for adapter, _ in self.adapters if adapter.store]
+        return NotFinite(
+            f"{self.name} computed numbers that are not finite with the adapter of {' and '.join(names) or 'a store'}. "
+            "Train it anew with `polydraft learn`, or switch it off in My writing."
+        )
 
     def _check_tree(self, row: Row) -> None:
         if row.parents is None:
@@ -379,6 +426,13 @@ class Sequence(ABC):
     @abstractmethod
     def close(self) -> None:
         """Releases this sequence's place in the cache; closing twice is harmless."""
+
+
+def finite(x: Tensor) -> bool:
+    """Whether all numbers of a tensor on the CPU are finite. Then the largest and the least are; both are NaN if any
+    number is. It takes a tenth of the time of `isfinite`, and numpy stays in this thread, while torch wakes others."""
+    numbers = x.numpy()
+    return not numbers.size or (math.isfinite(numbers.max()) and math.isfinite(numbers.min()))
 
 
 def common(a: Ordered[object], b: Ordered[object]) -> int:

@@ -1,13 +1,14 @@
 """Weights in the few-bit formats of GGUF files: reads them from a file, and arranges them for `native.cpp`.
 
-Decoded values are exactly those of a float32 reader of the file; nothing is rounded again. Shapes: a
-matrix (out, in) has its inputs in blocks of 32.
+Decoded values are exactly those of a float32 reader of the file; nothing is rounded again. Codes of 5 and 6 bits take
+8 bits here. Shapes: a matrix (out, in) has its inputs in blocks of 32, and in some forms these in blocks of 256.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,32 +16,49 @@ import torch.nn.functional as F
 from gguf.constants import GGMLQuantizationType
 from torch import Tensor
 
+from core.errors import ModelFileError
 from core.models.gguf_file import GGUFTensor
 
-BLOCK = 32  # inputs that share a scale
-# Types of GGUF: bits, and whether there are offsets.
-TYPES = {
-    GGMLQuantizationType.Q4_0: (4, False),
-    GGMLQuantizationType.Q4_1: (4, True),
-    GGMLQuantizationType.Q8_0: (8, False),
-}
+BLOCK = 32  # inputs that share an offset
+SUPER_BLOCK = 256  # inputs that share factors
+INFINITE = 0x7C00  # the exponent of infinity and NaN in half precision
+Type = GGMLQuantizationType
+
+
+class Form(NamedTuple):
+    """How weights are coded.
+
+    Attributes:
+        bits: 4 or 8, of a code.
+        offsets: whether there are offsets.
+        scaled: whether scales and offsets are bytes with a factor for every 256 inputs, and not half precision.
+        group: inputs that share a scale.
+    """
+
+    bits: int
+    offsets: bool
+    scaled: bool = False
+    group: int = BLOCK
 
 
 @dataclass(frozen=True)
 class Coded:
-    """A matrix (out, in): integers with a scale, and an offset, for every 32 inputs of an output.
+    """A matrix (out, in): integers with a scale for every 16 or 32 inputs of an output, and in some forms an offset for
+    every 32. A weight is scale · code + offset.
 
     Attributes:
-        bits: 4 or 8; with 4 there are offsets, else none.
-        scales, offsets: (out, in / 32) float16.
+        scales: (out, in / 32, scales) float16, or int8 with `factors`.
+        offsets: (out, in / 32, 1) of the same type, or None.
         codes: of 8 bits: (out, in / 32, 32) int8. Of 4 bits: (out, in / 32, 16) uint8, each byte with those of two
-            inputs side by side, the first one's in its lower half. A weight is scale · code + offset.
+            inputs side by side, the first one's in its lower half.
+        factors: (out, in / 256, 1 or 2) float16, of the scales and of the offsets, or None.
     """
 
-    bits: int
+    form: Form
     scales: Tensor
     offsets: Tensor | None
     codes: Tensor
+    factors: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -50,14 +68,32 @@ class Coded:
         return len(self.codes)
 
     def rows(self, chosen: Tensor) -> Coded:
-        offsets = None if self.offsets is None else self.offsets.index_select(0, chosen)
-        return Coded(self.bits, self.scales.index_select(0, chosen), offsets, self.codes.index_select(0, chosen))
+        return self._with(lambda x: x.index_select(0, chosen))
+
+    def split(self, sizes: list[int]) -> list[Coded]:
+        """As many matrices, with these numbers of outputs."""
+        ends = torch.tensor(sizes).cumsum(0).tolist()
+        return [self._with(lambda x, first=end - n, end=end: x[first:end]) for n, end in zip(sizes, ends, strict=True)]
+
+    def _with(self, change: Callable[[Tensor], Tensor]) -> Coded:
+        parts = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "form"}
+        return replace(self, **{name: None if x is None else change(x) for name, x in parts.items()})
 
     def decoded(self) -> Tensor:
         """(out, in) float32."""
-        codes = self.codes if self.bits == 8 else torch.stack([self.codes & 15, self.codes >> 4], -1).flatten(2)
-        weights = codes.float().mul_(self.scales.float()[..., None])
-        return (weights if self.offsets is None else weights.add_(self.offsets.float()[..., None])).flatten(1)
+        codes = self.codes if self.form.bits == 8 else torch.stack([self.codes & 15, self.codes >> 4], -1).flatten(2)
+        weights = codes.float().unflatten(2, (-1, self.form.group))
+        weights.mul_(self._numbers(self.scales, 0)[..., None])
+        if self.offsets is not None:
+            weights.add_(self._numbers(self.offsets, 1)[..., None])
+        return weights.flatten(1)
+
+    def _numbers(self, x: Tensor, factor: int) -> Tensor:
+        """Scales or offsets (out, blocks, n) as float32."""
+        if self.factors is None:
+            return x.float()
+        of_super = x.float().unflatten(1, (-1, SUPER_BLOCK // BLOCK))
+        return of_super.mul_(self.factors[:, :, factor, None, None].float()).flatten(1, 2)
 
     def panels(self, panel: int) -> Tensor:
         """(panels, bytes), as `native.cpp` reads them."""
@@ -67,48 +103,194 @@ class Coded:
             return in_panels(x, panel).movedim(1, -1).contiguous().view(torch.uint8).flatten(2)
 
         words = self.codes.view(torch.int32)  # (out, blocks, words of four bytes)
-        return torch.cat([of(x) for x in (self.scales, self.offsets, words) if x is not None], -1).flatten(1)
+        blocks = torch.cat([of(x) for x in (self.scales, self.offsets, words) if x is not None], -1)
+        if self.factors is not None:
+            blocks = torch.cat([of(self.factors), blocks.unflatten(1, (-1, SUPER_BLOCK // BLOCK)).flatten(2)], -1)
+        return blocks.flatten(1)
 
     @staticmethod
     def of(tensor: GGUFTensor) -> Coded | None:
-        """A tensor of a GGUF file; None for a tensor of another type."""
+        """A tensor of a GGUF file; None for a tensor of another type. Raises ModelFileError for a scale or an offset
+        that is not finite: compiled code takes it for a large number."""
         if tensor.kind not in TYPES or len(tensor.shape) != 2:
             return None
-        bits, both = TYPES[tensor.kind]
-        # (out, blocks, bytes): scale, offset, codes; with 4 bits those of inputs i and i + 16 share a byte.
+        form, read = TYPES[tensor.kind]
+        inputs = SUPER_BLOCK if form.scaled else BLOCK
         data = tensor.data()
-        block = data.reshape(len(data), -1, (4 if both else 2) + bits * BLOCK // 8)
+        scales, offsets, codes, factors = read(data.reshape(len(data), tensor.shape[1] // inputs, -1))
+        out, blocks = len(data), tensor.shape[1] // BLOCK
 
-        def part(start: int, end: int | None, kind: type[np.generic]) -> np.ndarray:
-            return np.ascontiguousarray(block[..., start:end]).view(kind)
+        def by_block(x: np.ndarray) -> Tensor:
+            return torch.from_numpy(np.ascontiguousarray(x)).view(out, blocks, -1)
 
-        scales = torch.from_numpy(part(0, 2, np.float16)[..., 0])
-        if bits == 8:
-            return Coded(8, scales, None, torch.from_numpy(part(2, None, np.int8)))
-        offsets = torch.from_numpy(part(2, 4, np.float16)[..., 0]) if both else -8 * scales
-        pairs = part(4 if both else 2, None, np.uint16)  # (out, blocks, 8): four inputs, two of either half
-        codes = np.empty((*pairs.shape[:2], BLOCK // 2), np.uint8)
-        codes[..., :8] = pairs & 0x000F | pairs >> 4 & 0x00F0
-        codes[..., 8:] = pairs >> 4 & 0x000F | pairs >> 8 & 0x00F0
-        return Coded(4, scales, offsets, torch.from_numpy(codes))
+        halves = [x.view(np.uint16) for x in (scales, offsets, factors) if x is not None and x.dtype == np.float16]
+        if any(bool((x & INFINITE == INFINITE).any()) for x in halves):
+            raise ModelFileError(f"{tensor.name} of the model has a scale that is not finite; download the file again.")
+        return Coded(
+            form,
+            by_block(scales),
+            None if offsets is None else by_block(offsets),
+            by_block(codes),
+            None if factors is None else torch.from_numpy(np.ascontiguousarray(factors)),
+        )
+
+
+# --- the types of GGUF
+
+Read = tuple[np.ndarray, np.ndarray | None, np.ndarray, np.ndarray | None]  # scales, offsets, codes, factors
+
+
+def _part(blocks: np.ndarray, start: int, end: int | None, kind: type[np.generic]) -> np.ndarray:
+    return np.ascontiguousarray(blocks[..., start:end]).view(kind)
+
+
+def _neighbours(halves: np.ndarray) -> np.ndarray:
+    """(…, n) bytes with a code of one list in their lower halves and of another in their upper ones -> (…, 2, n / 2),
+    the codes of each list, two neighbours in a byte."""
+    pairs = np.ascontiguousarray(halves).view(np.uint16)  # of inputs 0, and 1 eight bits further
+    codes = np.empty((*pairs.shape[:-1], 2, pairs.shape[-1]), np.uint8)
+    codes[..., 0, :] = pairs & 0x000F | pairs >> 4 & 0x00F0
+    codes[..., 1, :] = pairs >> 4 & 0x000F | pairs >> 8 & 0x00F0
+    return codes
+
+
+def _apart(halves: np.ndarray) -> np.ndarray:
+    """(…, n) bytes with a code of one list in their lower halves and of another in their upper ones -> (…, 2, n)."""
+    return np.stack([halves & 15, halves >> 4], -2)
+
+
+def _q4_0(blocks: np.ndarray) -> Read:
+    scales = _part(blocks, 0, 2, np.float16)
+    return scales, np.float16(-8) * scales, _neighbours(blocks[..., 2:]), None
+
+
+def _q4_1(blocks: np.ndarray) -> Read:
+    return _part(blocks, 0, 2, np.float16), _part(blocks, 2, 4, np.float16), _neighbours(blocks[..., 4:]), None
+
+
+def _five_bits(blocks: np.ndarray, start: int) -> np.ndarray:
+    """Codes of a block's 32 inputs: their fifth bits in four bytes, then the others."""
+    fifth = np.unpackbits(np.ascontiguousarray(blocks[..., start : start + 4]), axis=-1, bitorder="little")
+    others = _apart(blocks[..., start + 4 :])
+    return (others.reshape(*fifth.shape) | fifth << 4).view(np.int8)
+
+
+def _q5_0(blocks: np.ndarray) -> Read:
+    return _part(blocks, 0, 2, np.float16), None, _five_bits(blocks, 2) - np.int8(16), None
+
+
+def _q5_1(blocks: np.ndarray) -> Read:
+    return _part(blocks, 0, 2, np.float16), _part(blocks, 2, 4, np.float16), _five_bits(blocks, 4), None
+
+
+def _q8_0(blocks: np.ndarray) -> Read:
+    return _part(blocks, 0, 2, np.float16), None, _part(blocks, 2, None, np.int8), None
+
+
+def _factors(blocks: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of Q4_K and Q5_K: scales and offsets of each block, 6 bits of 12 bytes each, and their factors. The file states
+    what to subtract."""
+    factors = _part(blocks, 0, 4, np.float16)
+    first, second, rest = (blocks[..., 4 + i : 8 + i] for i in (0, 4, 8))
+    scales = np.concatenate([first & 63, rest & 15 | first >> 2 & 48], -1)
+    offsets = np.concatenate([second & 63, rest >> 4 | second >> 2 & 48], -1)
+    return scales.view(np.int8), offsets.view(np.int8), factors * np.array([1, -1], np.float16)
+
+
+def _q4_k(blocks: np.ndarray) -> Read:
+    scales, offsets, factors = _factors(blocks)
+    return scales, offsets, _neighbours(blocks[..., 16:].reshape(*blocks.shape[:2], 4, 32)), factors
+
+
+def _q5_k(blocks: np.ndarray) -> Read:
+    scales, offsets, factors = _factors(blocks)
+    fifth = blocks[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None] & 1  # (…, 8, 32)
+    others = _apart(blocks[..., 48:].reshape(*blocks.shape[:2], 4, 32)).reshape(fifth.shape)
+    return scales, offsets, (others | fifth << 4).view(np.int8), factors
+
+
+def _q6_k(blocks: np.ndarray) -> Read:
+    shape = blocks.shape[:2]
+    lower = _apart(blocks[..., :128].reshape(*shape, 2, 64)).reshape(*shape, 2, 4, 32)
+    upper = blocks[..., 128:192].reshape(*shape, 2, 1, 32) >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
+    codes = (lower | upper << 4).view(np.int8) - np.int8(32)
+    return _part(blocks, 192, 208, np.int8), None, codes, _part(blocks, 208, None, np.float16)
+
+
+TYPES: dict[GGMLQuantizationType, tuple[Form, Callable[[np.ndarray], Read]]] = {
+    Type.Q4_0: (Form(4, True), _q4_0),
+    Type.Q4_1: (Form(4, True), _q4_1),
+    Type.Q5_0: (Form(8, False), _q5_0),
+    Type.Q5_1: (Form(8, True), _q5_1),
+    Type.Q8_0: (Form(8, False), _q8_0),
+    Type.Q4_K: (Form(4, True, scaled=True), _q4_k),
+    Type.Q5_K: (Form(8, True, scaled=True), _q5_k),
+    Type.Q6_K: (Form(8, False, scaled=True, group=16), _q6_k),
+}
+# Plain numbers, which stay as they are.
+PLAIN = {Type.F32: torch.float32, Type.F16: torch.float16, Type.BF16: torch.bfloat16}
 
 
 Weight = Tensor | Coded
 
 
-def joined(parts: Iterable[Weight]) -> Weight:
-    """Maps of the same inputs, one below the other: coded if all of them are, in the same way."""
-    parts = list(parts)
-    coded = [part for part in parts if isinstance(part, Coded)]
-    if len(coded) < len(parts) or len({part.bits for part in coded}) > 1:
-        return torch.cat([part.decoded() if isinstance(part, Coded) else part for part in parts])
-    offsets = [part.offsets for part in coded if part.offsets is not None]
-    return Coded(
-        coded[0].bits,
-        torch.cat([part.scales for part in coded]),
-        torch.cat(offsets) if offsets else None,
-        torch.cat([part.codes for part in coded]),
-    )
+def weight_of(tensor: GGUFTensor) -> Weight:
+    """The tensor in its own format. Raises ModelFileError for a type that none of the above is, and for numbers that
+    are not finite."""
+    coded = Coded.of(tensor)
+    if coded is not None:
+        return coded
+    if tensor.kind == Type.BF16:
+        plain = torch.from_numpy(tensor.data().view(np.uint16)).view(torch.bfloat16)
+    else:
+        plain = torch.from_numpy(tensor.data() if tensor.kind in PLAIN else tensor.unpacked())
+    if not bool(torch.isfinite(plain).all()):
+        raise ModelFileError(f"{tensor.name} of the model has a number that is not finite; download the file again.")
+    return plain
+
+
+def float32(weight: Weight) -> Tensor:
+    """(out, in)"""
+    return weight.decoded() if isinstance(weight, Coded) else weight.float()
+
+
+def rows_of(weight: Weight, chosen: Tensor) -> Weight:
+    return weight.rows(chosen) if isinstance(weight, Coded) else weight[chosen]
+
+
+def split(weight: Weight, sizes: list[int]) -> list[Weight]:
+    """Several maps that a file stores as one, with these numbers of outputs."""
+    return [*weight.split(sizes)]
+
+
+def joined(parts: Iterable[Weight]) -> list[Weight]:
+    """Maps of the same inputs, one below the other. Neighbours become one if they have the same form."""
+    found: list[list[Weight]] = []
+    for part in parts:
+        if found and _form(found[-1][0]) == _form(part):
+            found[-1].append(part)
+        else:
+            found.append([part])
+    return [_one(alike) for alike in found]
+
+
+def _form(weight: Weight) -> Form | torch.dtype:
+    return weight.form if isinstance(weight, Coded) else weight.dtype
+
+
+def _one(alike: list[Weight]) -> Weight:
+    """One map of maps of the same form."""
+    if len(alike) == 1:
+        return alike[0]
+    coded = [part for part in alike if isinstance(part, Coded)]
+    if not coded:
+        return torch.cat([part for part in alike if isinstance(part, Tensor)])
+    first = coded[0]
+
+    def all_of(name: str) -> Tensor | None:
+        return None if getattr(first, name) is None else torch.cat([getattr(part, name) for part in coded])
+
+    return replace(first, **{each.name: all_of(each.name) for each in fields(first) if each.name != "form"})
 
 
 def filled(x: Tensor, panel: int) -> Tensor:

@@ -1,8 +1,8 @@
 """Checks that a GGUF file's tensors match its metadata: one table of names, shapes and types.
 
 Compiled code allocates memory by the metadata and fills it from the tensors, so the two must agree before either is
-used. For the Llama family the table contains every tensor of the layers. For other architectures, which
-transformers or llama.cpp read, only the sizes that all of them have are compared.
+used. For the families that compiled code knows, the table contains every tensor of the layers. For other
+architectures, which transformers or llama.cpp read, only the sizes that all of them have are compared.
 
 Shapes: D width, H query heads on K key heads, w width of a head, V vocabulary.
 """
@@ -16,10 +16,12 @@ from typing import Any, NoReturn
 from gguf.constants import GGMLQuantizationType
 
 from core.errors import ModelFileError
+from core.models.families import COMMON, FAMILIES, Family
 from core.models.gguf_file import GGUFFile
 
-FAMILY = "llama"
+STRICT = "llama"  # the architecture of which no file may lack a tensor
 THETA = 10000.0  # of the rotation, if the file has none
+SCALINGS = ("none", "linear", "yarn", "longrope")  # of the rotation
 LARGEST = 2**31 - 1  # the largest size accepted from the metadata
 NORMS = frozenset({GGMLQuantizationType.F32, GGMLQuantizationType.F16, GGMLQuantizationType.BF16})
 _INTEGERS = {kind for kind in GGMLQuantizationType if kind.name in ("I8", "I16", "I32", "I64")}
@@ -27,10 +29,41 @@ MATRICES = frozenset(GGMLQuantizationType) - _INTEGERS
 
 
 @dataclass(frozen=True)
-class Config:
-    """The sizes of a model of the Llama family, with the attribute names of a transformers configuration, whose
-    import would take longer than reading the file."""
+class Scaling:
+    """How a rotation is stretched to longer texts than the model first learnt.
 
+    Attributes:
+        kind: "linear" divides all speeds by the factor, "yarn" (arXiv 2309.00071) those of the slow pairs. "long" takes
+            factors from tensors.
+        factor: by which texts are longer.
+        original: positions that the model first learnt.
+        size: factor of cosines and sines, beside that of YaRN.
+        fast, slow: turns within `original` positions, from which on YaRN leaves the speed as it is, and up to which it
+            divides it by the whole factor.
+    """
+
+    kind: str = "none"
+    factor: float = 1.0
+    original: int = 1
+    size: float = 1.0
+    fast: float = 32.0
+    slow: float = 1.0
+
+
+@dataclass(frozen=True)
+class Config:
+    """The sizes and features of a model of one of the families, with the attribute names of a transformers
+    configuration, whose import would take longer than reading the file.
+
+    Attributes:
+        turned: numbers of a head that the rotation turns.
+        window: positions that inputs attend to in the layers that are `near`; 0 for no such layer.
+        near: for each layer, whether it has that window.
+        near_theta: base of the rotation in those layers, if they have one of their own.
+        attention: factor of attention scores; None is 1 / √head_dim.
+    """
+
+    family: Family
     hidden_size: int
     num_hidden_layers: int
     num_attention_heads: int
@@ -41,6 +74,17 @@ class Config:
     rms_norm_eps: float
     rope_theta: float
     max_position_embeddings: int | None
+    turned: int
+    scaling: Scaling
+    window: int
+    near: tuple[bool, ...]
+    near_theta: float | None
+    attention: float | None
+    embeddings: float
+    residual: float
+    logits: float
+    attention_cap: float
+    logit_cap: float
 
     def get_text_config(self) -> Config:
         return self
@@ -50,6 +94,7 @@ class Config:
 class Expected:
     shape: tuple[int, ...]
     kinds: frozenset[GGMLQuantizationType]
+    optional: bool = False
 
 
 def check(file: GGUFFile) -> None:
@@ -61,12 +106,12 @@ def check(file: GGUFFile) -> None:
         of_tokens = file.fields.get(f"tokenizer.ggml.{key}")
         if of_tokens is not None and not (isinstance(of_tokens, list) and len(of_tokens) == len(tokens or [])):
             _wrong(file, f"its tokenizer.ggml.{key} is not a list with one number per token")
-    if file.architecture == FAMILY:
+    if file.architecture in FAMILIES and (file.architecture == STRICT or not unknown(file)):
         config = config_of(file)
         for name, expected in table(config).items():
             tensor = file.tensors.get(name)
             if tensor is None:
-                if not _may_lack(file, name):
+                if not expected.optional and not _may_lack(file, name):
                     _wrong(file, f"it has no tensor {name}")
             elif tensor.shape != expected.shape:
                 _wrong(file, f"{name} has the shape {tensor.shape}, where its metadata gives {expected.shape}")
@@ -76,8 +121,32 @@ def check(file: GGUFFile) -> None:
     _check_common(file)
 
 
+def unknown(file: GGUFFile) -> str:
+    """What is in this file of one of the families that compiled code may not know, as a clause, or ""."""
+    family, start = FAMILIES[file.architecture], f"{file.architecture}."
+    for key, value in file.fields.items():
+        name = key.removeprefix(start)
+        if key.startswith(start) and name not in COMMON | family.fields and not _is_zero(value):
+            return f"its metadata has {_short(name)}"
+    if not file.stated("rope.scaling.finetuned", True) and "attention.scale" in family.fields:
+        return "its queries and keys have no rotation"
+    if file.stated("rope.scaling.type", "none") not in SCALINGS:
+        return f"its rotation is scaled by {_short(file.stated('rope.scaling.type'))}"
+    window, length = file.stated("attention.sliding_window", 0), file.stated("context_length", 0)
+    if "attention.sliding_window" not in family.fields and isinstance(window, int) and 0 < window < length:
+        return "it attends to a sliding window"
+    return ""
+
+
+def _is_zero(value: Any) -> bool:
+    """Whether a field states that there is nothing of its kind, such as experts."""
+    return type(value) in (int, float, bool) and value == 0
+
+
 def config_of(file: GGUFFile) -> Config:
-    """The sizes of a file of the Llama family; all are above 0 and consistent. Raises ModelFileError."""
+    """The sizes and features of a file of one of the families; all are in their ranges and consistent. Raises
+    ModelFileError."""
+    family = FAMILIES[file.architecture]
     dim, heads = _size(file, "embedding_length"), _size(file, "attention.head_count")
     key_heads = _size(file, "attention.head_count_kv", heads)
     if heads % key_heads:
@@ -88,15 +157,25 @@ def config_of(file: GGUFFile) -> Config:
     width = _size(file, "attention.key_length", dim // heads)
     if width % 2 or _size(file, "attention.value_length", width) != width:
         _wrong(file, f"its attention heads are {width} wide, where values are as wide as keys and the width is even")
-    if _size(file, "rope.dimension_count", width) > width:
-        _wrong(file, f"its rotation turns {file.stated('rope.dimension_count')} of the {width} numbers of a head")
+    turned = _size(file, "rope.dimension_count", width)
+    if turned > width or turned % 2:
+        _wrong(file, f"its rotation turns {turned} of the {width} numbers of a head")
     layers = _size(file, "block_count")
     if layers > len(file.tensors):
         _wrong(file, f"its block_count is {layers}, but it has only {len(file.tensors)} tensors")
     tokens = file.fields.get("tokenizer.ggml.tokens")
     if not isinstance(tokens, list) or not tokens:
         _wrong(file, "it has no tokens in tokenizer.ggml.tokens")
+    length = None if file.stated("context_length") is None else _size(file, "context_length")
+    window, near = _windows(file, family, layers, length)
+    scaling = _scaling(file)
+    if scaling.kind == "long" and length is not None:
+        length = min(length, scaling.original)  # the factors for longer texts would change those of shorter ones
+    attention = _positive(file, "attention.scale") if file.stated("attention.scale") else None
+    if attention is None and family.spread == layers:
+        attention = (dim / heads) ** -0.5
     return Config(
+        family=family,
         hidden_size=dim,
         num_hidden_layers=layers,
         num_attention_heads=heads,
@@ -106,30 +185,89 @@ def config_of(file: GGUFFile) -> Config:
         vocab_size=len(tokens),
         rms_norm_eps=_positive(file, "attention.layer_norm_rms_epsilon"),
         rope_theta=_positive(file, "rope.freq_base", THETA),
-        max_position_embeddings=None if file.stated("context_length") is None else _size(file, "context_length"),
+        max_position_embeddings=length,
+        turned=turned,
+        scaling=scaling,
+        window=window,
+        near=near,
+        near_theta=_positive(file, "rope.freq_base_swa", family.near_theta) if family.near_theta and window else None,
+        attention=attention,
+        embeddings=_factor(file, "embedding_scale") * (dim**0.5 if family.root else 1.0),
+        residual=_factor(file, "residual_scale"),
+        logits=1.0 / _factor(file, "logit_scale"),
+        attention_cap=_factor(file, "attn_logit_softcapping", 0.0),
+        logit_cap=_factor(file, "final_logit_softcapping", 0.0),
+    )
+
+
+def _windows(file: GGUFFile, family: Family, layers: int, length: int | None) -> tuple[int, tuple[bool, ...]]:
+    """The window, and which layers have it; 0 if it is as long as the context."""
+    none = 0, (False,) * layers
+    if "attention.sliding_window" not in family.fields or not file.stated("attention.sliding_window"):
+        return none
+    window = _size(file, "attention.sliding_window")
+    pattern = file.stated("attention.sliding_window_pattern", family.pattern)
+    if isinstance(pattern, list):
+        if len(pattern) != layers or not all(type(each) is bool for each in pattern):
+            _wrong(file, "its attention.sliding_window_pattern is not a list with a yes or no for each layer")
+        near = tuple(pattern)
+    else:
+        every = _size(file, "attention.sliding_window_pattern", family.pattern) if pattern else 0
+        near = tuple(not every or (i + 1) % every != 0 for i in range(layers))
+    return none if length is not None and window >= length and not family.near_theta else (window, near)
+
+
+def _scaling(file: GGUFFile) -> Scaling:
+    kind = file.stated("rope.scaling.type", "none")
+    if "rope_factors_long.weight" in file.tensors or kind == "longrope":
+        kind = "long"
+    elif kind not in ("linear", "yarn"):
+        return Scaling()
+    if kind == "yarn" and _positive(file, "rope.freq_base", THETA) <= 1:
+        _wrong(file, "its rotation is scaled by yarn, where its rope.freq_base should be above 1")
+    return Scaling(
+        kind,
+        _factor(file, "rope.scaling.factor"),
+        _size(file, "rope.scaling.original_context_length", 1 if kind == "linear" else None),
+        _factor(file, "rope.scaling.attn_factor"),
+        _factor(file, "rope.scaling.yarn_beta_fast", 32.0),
+        _factor(file, "rope.scaling.yarn_beta_slow", 1.0),
     )
 
 
 def table(c: Config) -> dict[str, Expected]:
-    """Every tensor of a model of the Llama family."""
+    """Every tensor of a model of one of the families."""
     D, inner, V = c.hidden_size, c.intermediate_size, c.vocab_size
     queries, keys = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
-    of_layer = {
-        "attn_norm": Expected((D,), NORMS),
-        "attn_q": Expected((queries, D), MATRICES),
-        "attn_k": Expected((keys, D), MATRICES),
-        "attn_v": Expected((keys, D), MATRICES),
-        "attn_output": Expected((D, queries), MATRICES),
-        "ffn_norm": Expected((D,), NORMS),
-        "ffn_gate": Expected((inner, D), MATRICES),
-        "ffn_up": Expected((inner, D), MATRICES),
-        "ffn_down": Expected((D, inner), MATRICES),
-    }
+    family, of_layer = c.family, dict[str, Expected]()
+
+    def map(name: str, out: int, inputs: int, biases: bool = False) -> None:
+        of_layer[f"{name}.weight"] = Expected((out, inputs), MATRICES)
+        of_layer[f"{name}.bias"] = Expected((out,), NORMS, optional=not biases)
+
+    if family.fused:
+        map("attn_qkv", queries + 2 * keys, D)
+        map("ffn_up", 2 * inner, D)
+    else:
+        for name, out in (("attn_q", queries), ("attn_k", keys), ("attn_v", keys)):
+            map(name, out, D, family.biases)
+        map("ffn_gate", inner, D)
+        map("ffn_up", inner, D)
+    map("attn_output", D, queries)
+    map("ffn_down", D, inner)
+    norms = dict.fromkeys(("attn_norm", "ffn_norm") if family.norms != "after" else (), D)
+    norms |= dict.fromkeys(("post_attention_norm", "post_ffw_norm") if family.norms != "before" else (), D)
+    if family.head_norms:
+        norms |= {"attn_q_norm": queries, "attn_k_norm": keys}
+        norms |= dict.fromkeys(("attn_q_norm", "attn_k_norm"), c.head_dim) if family.head_norms == "each" else {}
+    of_layer |= {f"{name}.weight": Expected((size,), NORMS) for name, size in norms.items()}
+    factors = ("rope_factors_long", "rope_factors_short") if c.scaling.kind == "long" else ("rope_freqs",)
     return {
         "token_embd.weight": Expected((V, D), MATRICES),
         "output_norm.weight": Expected((D,), NORMS),
         "output.weight": Expected((V, D), MATRICES),
-        **{f"blk.{i}.{part}.weight": each for i in range(c.num_hidden_layers) for part, each in of_layer.items()},
+        **{f"{name}.weight": Expected((c.turned // 2,), NORMS, optional=len(factors) == 1) for name in factors},
+        **{f"blk.{i}.{part}": each for i in range(c.num_hidden_layers) for part, each in of_layer.items()},
     }
 
 
@@ -170,6 +308,12 @@ def _positive(file: GGUFFile, key: str, default: float | None = None) -> float:
     if type(found) not in (int, float) or not 0 < found < math.inf:
         _wrong(file, f"its {file.architecture}.{key} is {_short(found)}, where a number above 0 is expected")
     return float(found)
+
+
+def _factor(file: GGUFFile, key: str, default: float = 1.0) -> float:
+    """A number that is optional: 0, too, means that there is none."""
+    stated = file.stated(key)
+    return default if stated is None or _is_zero(stated) else _positive(file, key)
 
 
 def _short(value: Any) -> str:

@@ -27,6 +27,7 @@ from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import dequantize
 
 from core.errors import ModelFileError
+from core.files import check_regular, open_regular
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -118,6 +119,7 @@ def read(path: Path) -> GGUFFile:
     Raises: ModelFileError for anything but a complete GGUF file.
     """
     try:
+        check_regular(path)
         stat = path.stat()
         return _read(path, stat.st_size, stat.st_mtime_ns, stat.st_ino)
     except OSError as error:
@@ -126,7 +128,7 @@ def read(path: Path) -> GGUFFile:
 
 @lru_cache(maxsize=1)
 def _read(path: Path, size: int, *_changed: int) -> GGUFFile:
-    return _Parser(path, path.open("rb"), size).file()
+    return _Parser(path, open_regular(path), size).file()
 
 
 def forget() -> None:

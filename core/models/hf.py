@@ -24,7 +24,7 @@ from huggingface_hub.errors import StrictDataclassError
 from safetensors import SafetensorError
 
 from core.errors import ModelFileError, ModelNotFound, PolydraftError, first_line
-from core.models.coded import Coded
+from core.models.coded import Weight, weight_of
 from core.models.gguf_check import check
 from core.models.gguf_file import forget, read
 from core.models.hf_tokenizer import HFTokenizer, from_gguf, from_transformers
@@ -140,15 +140,15 @@ def compiled(model: TorchModel, dtype: torch.dtype | None = None, source: Path |
     if reason := why_not(module):
         model.notice = f"Drafts take several times as long as they could on this CPU: {reason}."
         return model
-    coded = _coded(source) if source and source.is_file() and dtype is None else None
-    made = NativeLlama.of(module, dtype or torch.float32, coded)
+    stored = _stored(source) if source and source.is_file() and dtype is None else None
+    made = NativeLlama.of(module, dtype or torch.float32, stored)
     return TorchModel(made, model.tokenizer, model.name, model.context_length)
 
 
-def _coded(path: Path) -> Callable[[str], Coded | None]:
-    """The tensor of this name in a GGUF file, if its format can be kept."""
+def _stored(path: Path) -> Callable[[str], Weight | None]:
+    """The tensor of this name in a GGUF file, in its own format."""
     tensors = read(path).tensors
-    return lambda name: Coded.of(tensors[name]) if name in tensors else None
+    return lambda name: weight_of(tensors[name]) if name in tensors else None
 
 
 # Never run code that comes with a model, never unpickle its weights.

@@ -8,12 +8,12 @@ other it returns None and the caller uses transformers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import tokenizers
-from tokenizers import AddedToken, Regex, models, pre_tokenizers
+from tokenizers import AddedToken, Regex, models, normalizers, pre_tokenizers
 
 from core.models.tokenizer import (
     BOUNDARY_NAMES,
@@ -29,11 +29,24 @@ from core.models.tokenizer import (
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
+_SPACE = "\u2581"  # as SentencePiece spells it
+_LONGEST = 256  # characters of a token of SentencePiece
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+# A word is upper case, then lower case.
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_TEKKEN = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*|\p{{N}}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_ENDING = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_GPT_4O = (
+    rf"[^\r\n\p{{L}}\p{{N}}]?{_UPPER}*{_LOWER}+{_ENDING}|[^\r\n\p{{L}}\p{{N}}]?{_UPPER}+{_LOWER}*{_ENDING}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 # GGUF: `tokenizer.ggml.pre` -> whether each digit is separate, and the pattern to split by (None: GPT-2's).
 _PRE_TOKENIZERS: dict[str, tuple[bool, str | None]] = {
@@ -41,9 +54,17 @@ _PRE_TOKENIZERS: dict[str, tuple[bool, str | None]] = {
     "starcoder": (True, None),
     "refact": (True, None),
     "gpt-2": (False, None),
+    "olmo": (False, None),
     "llama-bpe": (False, _LLAMA3),
+    "falcon3": (False, _LLAMA3),
+    "smaug-bpe": (False, _LLAMA3),
+    "dbrx": (False, _LLAMA3),
     "qwen2": (False, _LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")),
+    "tekken": (False, _TEKKEN),
+    "gpt-4o": (False, _GPT_4O),
 }
+# Those whose words are looked up whole before merging, and begin a text by default.
+_WHOLE = frozenset({"llama-bpe", "falcon3", "tekken"})
 
 
 class HFTokenizer(Tokenizer):
@@ -84,22 +105,26 @@ class HFTokenizer(Tokenizer):
 
 def is_built(model: str | None, pre: str | None) -> bool:
     """Whether `from_gguf` supports the tokenizer with these `tokenizer.ggml.*` keys."""
-    return model == "gpt2" and pre in _PRE_TOKENIZERS
+    return model == "llama" or (model == "gpt2" and pre in _PRE_TOKENIZERS)
 
 
 def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
-    """The byte-level BPE tokenizer that a GGUF file describes, or None if it is not supported.
+    """The tokenizer that a GGUF file describes, byte-level BPE or SentencePiece, or None if it is not supported.
 
-    `metadata` holds the file's `tokenizer.ggml.*` keys with `tokens` and `merges` in full.
+    `metadata` holds the file's `tokenizer.ggml.*` keys with `tokens`, `merges` and `scores` in full.
     """
 
     def stated(key: str, otherwise: Any = None) -> Any:
         return metadata.get(f"tokenizer.ggml.{key}", otherwise)
 
     pre, tokens, merges = stated("pre"), stated("tokens"), stated("merges")
-    if not is_built(stated("model"), pre) or not tokens or not merges:
+    if not is_built(stated("model"), pre) or not tokens:
         return None
     types = stated("token_type") or [1] * len(tokens)
+    if stated("model") == "llama":
+        return _sentencepiece(stated, tokens, types, vocab_size)
+    if not merges:
+        return None
     vocab = {token: i for i, token in enumerate(tokens)}
     # Some vocabularies lack bytes that occur in hardly any text. llama.cpp outputs nothing for such a byte but lets no
     # merge cross it; stand-ins beyond the vocabulary, dropped after encoding, have the same effect.
@@ -111,7 +136,7 @@ def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
 
     digits, pattern = _PRE_TOKENIZERS[pre]
     # Control tokens are in the vocabulary, but no merge leads to them, so typed text never becomes one.
-    backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=pairs, ignore_merges=pre == "llama-bpe"))
+    backend = tokenizers.Tokenizer(models.BPE(vocab=vocab, merges=pairs, ignore_merges=pre in _WHOLE))
     splits: list[Any] = [pre_tokenizers.Digits(individual_digits=True)] if digits else []
     if pattern is not None:
         splits.append(pre_tokenizers.Split(Regex(pattern), behavior="isolated"))
@@ -122,18 +147,64 @@ def from_gguf(metadata: dict[str, Any], vocab_size: int) -> HFTokenizer | None:
 
     special = {i for i, kind in enumerate(types) if kind in (UNKNOWN, CONTROL, UNUSED)}
     pieces = [token.encode() if i in verbatim else _byte_level_piece(token) for i, token in enumerate(tokens)]
-    bos: Any = stated("bos_token_id")
-    start_ids: list[int] = []
-    if bos is not None and stated("add_bos_token", pre == "llama-bpe"):
-        start_ids.append(bos)
+    return _finished(backend, stated, tokens, pieces, special, vocab_size, begins=pre in _WHOLE)
+
+
+def _finished(
+    backend: tokenizers.Tokenizer,
+    stated: Callable[..., Any],
+    tokens: list[str],
+    pieces: list[bytes],
+    special: set[int],
+    vocab_size: int,
+    begins: bool,
+) -> HFTokenizer:
+    """`begins`: whether a text begins with a token if the file does not say so."""
+    bos = stated("bos_token_id")
+    names = {tokens[i]: i for i in special}
+    pieces, special = _padded(pieces, special, vocab_size)
     return HFTokenizer(
         backend,
-        *_padded(pieces, special, vocab_size),
-        names={tokens[i]: i for i in special},
+        pieces,
+        special,
+        names=names,
         eos_ids=[stated("eos_token_id"), stated("eot_token_id"), stated("eom_token_id")],
         bos_id=bos,
-        start_ids=start_ids,
+        start_ids=[bos] if bos is not None and stated("add_bos_token", begins) else [],
     )
+
+
+def _sentencepiece(
+    stated: Callable[..., Any], tokens: list[str], types: list[int], vocab_size: int
+) -> HFTokenizer | None:
+    """SentencePiece's BPE: of all neighbours whose union is a token, those whose token has the highest score are joined
+    first. Characters that are left without a token are spelt in bytes. None for a vocabulary without bytes, or without
+    scores."""
+    scores, unknown = stated("scores"), stated("unknown_token_id", 0)
+    verbatim = {i for i, kind in enumerate(types) if kind == USER_DEFINED}
+    special = {i for i, kind in enumerate(types) if kind in (UNKNOWN, CONTROL, UNUSED)}
+    vocab = {token: i for i, token in enumerate(tokens)}
+    spelt = {f"<0x{byte:02X}>" for byte in range(256)}
+    if not scores or not spelt <= vocab.keys() or type(unknown) is not int or not 0 <= unknown < len(tokens):
+        return None
+    # Control tokens are in the vocabulary, but no merge leads to them, so typed text never becomes one.
+    usual = {token: i for token, i in vocab.items() if i not in special and i not in verbatim and token not in spelt}
+    pairs = [
+        (-scores[i], i, token[:at], token[at:])
+        for token, i in usual.items()
+        if len(token) <= _LONGEST  # a token of a hostile file may be as long as the file
+        for at in range(1, len(token))
+        if token[:at] in usual and token[at:] in usual
+    ]
+    merges = [(left, right) for _, _, left, right in sorted(pairs)]
+    backend = tokenizers.Tokenizer(
+        models.BPE(vocab=vocab, merges=merges, byte_fallback=True, fuse_unk=True, unk_token=tokens[unknown])
+    )
+    prefix = [normalizers.Prepend(_SPACE)] if stated("add_space_prefix", True) else []
+    backend.normalizer = normalizers.Sequence([*prefix, normalizers.Replace(" ", _SPACE)])
+    backend.add_tokens([AddedToken(tokens[i], normalized=False) for i in sorted(verbatim)])
+    pieces = [token.encode() if i in verbatim else _sentencepiece_piece(token) for i, token in enumerate(tokens)]
+    return _finished(backend, stated, tokens, pieces, special, vocab_size, begins=True)
 
 
 def from_transformers(tokenizer: PreTrainedTokenizerFast, vocab_size: int, eos_ids: list[int]) -> HFTokenizer:
@@ -197,4 +268,4 @@ def _byte_level_piece(token: str) -> bytes:
 
 def _sentencepiece_piece(token: str) -> bytes:
     byte = _BYTE_TOKEN.fullmatch(token)
-    return bytes([int(byte[1], 16)]) if byte else token.replace("\u2581", " ").encode()
+    return bytes([int(byte[1], 16)]) if byte else token.replace(_SPACE, " ").encode()

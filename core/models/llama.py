@@ -11,13 +11,14 @@ Shapes: N inputs of all lines, D width, w width of a head, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from core.models.adapter import Adapter, Place
-from core.models.coded import Coded, Weight, joined
+from core.models.coded import Weight, float32, rows_of
 from core.models.native import Change, Compiled, LayerMaps, Line, Map, Shape, why_not_width
 
 if TYPE_CHECKING:
@@ -74,60 +75,58 @@ class NativeLlama(nn.Module):
     def __init__(
         self,
         config: Any,
+        shape: Shape,
         embeddings: nn.Embedding,
         rotary: nn.Module,
         layers: list[LayerMaps],
         output: Map,
         norm: Tensor,
-        dtype: torch.dtype = torch.float32,
     ) -> None:
         """`why_not_width` of its heads must be "".
 
         Args:
             config: transformers' configuration, or an object with the same attributes.
-            rotary: computes cosines and sines, as transformers' module does.
+            rotary: computes cosines and sines, as transformers' module does, of each kind of rotation.
             output, norm: the output rows, and the weight (D,) of the norm before them.
-            dtype: float32 or bfloat16, of weights that are not coded.
         """
         super().__init__()
-        c: Any = config
-        self.config = c
+        self.config, self._shape = config, shape
         self.embed_tokens, self._rotary = embeddings, rotary
-        width = head_width(c)
-        heads, key_heads = c.num_attention_heads, c.num_key_value_heads
-        self.planes = [(key_heads, width)] * (2 * len(layers))
-        shape = Shape(c.hidden_size, heads, key_heads, width, c.intermediate_size, c.rms_norm_eps)
-        self._compiled = Compiled(shape, layers, output, dtype, norm)
+        self.planes = [(shape.key_heads, shape.width)] * (2 * len(layers))
+        self._compiled = Compiled(shape, layers, output, norm)
 
     @classmethod
     def of(
-        cls, module: PreTrainedModel, dtype: torch.dtype, coded: Callable[[str], Coded | None] | None = None
+        cls, module: PreTrainedModel, dtype: torch.dtype, stored: Callable[[str], Weight | None] | None = None
     ) -> NativeLlama:
         """Packs the weights of a float32 module on the CPU; `why_not(module)` must be "".
 
         Args:
             dtype: float32 or bfloat16.
-            coded: returns a GGUF file's tensor of this name. It is used if it equals the module's weight exactly.
+            stored: returns a GGUF file's tensor of this name. It is used if it equals the module's weight exactly.
         """
-        find = coded or (lambda name: None)
+        find = stored or (lambda name: None)
         body: Any = module.model
         output: Any = module.get_output_embeddings()
-        width = head_width(module.config)
-        weight, bias = weight_and_bias(output)
-        weight = in_coded_form(weight, find("output.weight") or find("token_embd.weight"), width)
-        layers = [_maps(layer, f"blk.{i}", find, width) for i, layer in enumerate(body.layers)]
-        return cls(
-            module.config, body.embed_tokens, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach(), dtype
+        c: Any = module.config
+        width = head_width(c)
+        shape = Shape(
+            c.hidden_size, c.num_attention_heads, c.num_key_value_heads, width, c.intermediate_size, c.rms_norm_eps
         )
+        weight, bias = weight_and_bias(output)
+        found = find("output.weight")
+        weight = as_stored(weight, find("token_embd.weight") if found is None else found, width, dtype)
+        layers = [_maps(layer, f"blk.{i}", find, width, dtype) for i, layer in enumerate(body.layers)]
+        return cls(c, shape, body.embed_tokens, body.rotary_emb, layers, (weight, bias), body.norm.weight.detach())
 
     @property
     def projections(self) -> dict[Place, tuple[int, int]]:
         """The shapes (out, in) of the projections that adapters can change."""
-        c, (key_heads, width) = self.config, self.planes[0]
-        queries, dim, inner = c.num_attention_heads * width, c.hidden_size, c.intermediate_size
+        s = self._shape
+        queries, keys, dim, inner = s.heads * s.width, s.key_heads * s.width, s.dim, s.inner
         of_layer = {
             "q_proj": (queries, dim),
-            **dict.fromkeys(("k_proj", "v_proj"), (key_heads * width, dim)),
+            **dict.fromkeys(("k_proj", "v_proj"), (keys, dim)),
             "o_proj": (dim, queries),
             **dict.fromkeys(("gate_proj", "up_proj"), (inner, dim)),
             "down_proj": (dim, inner),
@@ -177,22 +176,33 @@ class NativeLlama(nn.Module):
         Returns: logits (kept, V), and the watched streams side by side (N, watched · D).
         Raises: ContextFull if there is no memory for intermediate results.
         """
-        cos, sin = (x[0].contiguous() for x in self._rotary(h, position_ids=positions[None]))  # (N, w)
+        cos, sin = (x.contiguous() for x in self._rotary(h, position_ids=positions[None]))  # (tables, N, turned)
+        if self._shape.window and any(line.seen is not None for line in lines):
+            of_lines = positions.split([line.n for line in lines])
+            lines = [self._limited(line, at) for line, at in zip(lines, of_lines, strict=True)]
         return self._compiled(h, (cos, sin), lines, kept=kept, watched=watched)
 
+    def _limited(self, line: Line, positions: Tensor) -> Line:
+        """The line with the mask for layers with a window, which is in positions (n,): branches are in neighbouring
+        columns."""
+        if line.seen is None:
+            return line
+        of_columns = torch.cat([torch.arange(line.past), positions])
+        return replace(line, near=line.seen & (positions[:, None] - of_columns < self._shape.window))
 
-def _maps(layer: Any, name: str, coded: Callable[[str], Coded | None], width: int) -> LayerMaps:
+
+def _maps(layer: Any, name: str, stored: Callable[[str], Weight | None], width: int, dtype: torch.dtype) -> LayerMaps:
     """Of a transformers layer, which is called `name` in a GGUF file."""
     attention, mlp = layer.self_attn, layer.mlp
 
     def of(linear: nn.Linear, part: str) -> Map:
         weight, bias = weight_and_bias(linear)
-        return in_coded_form(weight, coded(f"{name}.{part}.weight"), width), bias
+        return as_stored(weight, stored(f"{name}.{part}.weight"), width, dtype), bias
 
-    projections = (attention.q_proj, "attn_q"), (attention.k_proj, "attn_k"), (attention.v_proj, "attn_v")
-    weights, biases = zip(*(of(*each) for each in projections), strict=True)
     return LayerMaps(
-        qkv=(joined(weights), None if biases[0] is None else torch.cat(biases)),
+        q=of(attention.q_proj, "attn_q"),
+        k=of(attention.k_proj, "attn_k"),
+        v=of(attention.v_proj, "attn_v"),
         out=of(attention.o_proj, "attn_output"),
         gate=of(mlp.gate_proj, "ffn_gate"),
         up=of(mlp.up_proj, "ffn_up"),
@@ -202,20 +212,24 @@ def _maps(layer: Any, name: str, coded: Callable[[str], Coded | None], width: in
     )
 
 
-def in_coded_form(weight: Tensor, coded: Coded | None, width: int) -> Weight:
-    """The coded form of a weight (out, in), if it has one. Some files store the pairs of a rotation side by side
-    within each head of that width."""
-    if coded is None or coded.shape != weight.shape:
-        return weight
+def as_stored(weight: Tensor, stored: Weight | None, width: int, dtype: torch.dtype) -> Weight:
+    """A weight (out, in) in the form of a file's tensor, if that has the same values, else in this type. Some files
+    store the pairs of a rotation side by side within each head of that width."""
+    if stored is None or stored.shape != weight.shape:
+        return weight.to(dtype)
     apart = torch.arange(len(weight))
     orders = [apart] if len(weight) % width else [apart, unpaired(len(weight), width)]
     some = torch.linspace(0, len(weight) - 1, SAMPLE).long()
     for order in orders:
-        if torch.equal(coded.rows(order[some]).decoded(), weight[some]):
-            return coded.rows(order)
-    return weight
+        if torch.equal(float32(rows_of(stored, order[some])), weight[some]):
+            return rows_of(stored, order)
+    return weight.to(dtype)
 
 
-def unpaired(rows: int, width: int) -> Tensor:
-    """The order of a map's rows, to heads of that width, in a file that stores the pairs of a rotation side by side."""
-    return torch.arange(rows).view(-1, width // 2, 2).transpose(1, 2).flatten()
+def unpaired(rows: int, width: int, turned: int | None = None) -> Tensor:
+    """The order of a map's rows, to heads of that width, in a file that stores the pairs of a rotation side by side;
+    `turned` numbers of a head are in pairs, by default all."""
+    turned = turned or width
+    heads = torch.arange(rows).view(-1, width)
+    pairs = heads[:, :turned].unflatten(1, (-1, 2)).transpose(1, 2).flatten(1)
+    return torch.cat([pairs, heads[:, turned:]], 1).flatten()

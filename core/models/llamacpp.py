@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import tempfile
 import weakref
 from collections import deque
 from collections.abc import Sequence as Ordered
@@ -23,6 +22,7 @@ import torch
 from torch import Tensor
 
 from core.errors import ContextFull, InputError, ModelFileError
+from core.files import scratch
 from core.models import gguf_check, gguf_file, llamacpp_adapter
 from core.models.adapter import Adapter, AdapterError
 from core.models.base import LanguageModel, Row, Sequence, as_embeddings, depths, is_chain, path_to
@@ -176,9 +176,9 @@ class LlamaCppModel(LanguageModel):
             lib.llama_free(self._context)
             self._context = self._weights = None
 
-    def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
+    def _adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         if not self._projections:
-            super().adapt(adapters)  # refuses them
+            super()._adapt(adapters)  # refuses them
             return
         for adapter, _ in adapters:
             adapter.check(self.fingerprint, self._projections)
@@ -196,14 +196,15 @@ class LlamaCppModel(LanguageModel):
     def _loaded(self, adapter: Adapter) -> Any:
         """llama.cpp's own copy; it reads only files, so a private one exists for a moment, then zeros, then none."""
         assert self._weights is not None
-        with tempfile.TemporaryDirectory(prefix="polydraft-") as folder:
-            path = Path(folder) / "adapter.gguf"
-            try:
+        try:
+            with scratch() as folder:
+                path = folder / "adapter.gguf"
                 llamacpp_adapter.write(adapter, *self._layout, path)
                 pointer = lib.llama_adapter_lora_init(self._weights.pointer, os.fsencode(path))
                 path.write_bytes(bytes(path.stat().st_size))
-            except OSError as error:
-                raise AdapterError(f"{path} cannot be written for llama.cpp: {error.strerror or error}.") from error
+        except OSError as error:
+            where = error.filename or "A temporary file"
+            raise AdapterError(f"{where} cannot be written for llama.cpp: {error.strerror or error}.") from error
         if not pointer:
             raise AdapterError(f"llama.cpp cannot read the adapter for {self.name}; use --backend torch.")
         return pointer

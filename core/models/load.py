@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, get_args
 import torch
 
 from core.errors import BackendUnavailable, InputError, ModelFileError, ModelNotFound
+from core.files import answered, check_regular, is_folder, named_path, open_regular, status
 from core.models import gguf_check, gguf_file
 from core.models.base import LanguageModel
 from core.options import Backend, Precision
@@ -47,11 +48,11 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
         name: "default", the path of a .gguf file, the path of a Hugging Face directory, or a hub id.
         backend: "auto" takes torch with CUDA, or if it runs the file in compiled code on a CPU type for which
             that was measured to be faster; else llama.cpp if it works, else torch.
-        precision: of the weights on a CPU with torch, for models of the Llama family: "file" keeps a GGUF
+        precision: of the weights on a CPU with torch, for models that run compiled: "file" keeps a GGUF
             file's format of a few bits, and uses "float32" for all others, with the same results; "bfloat16" rounds
             them. llama.cpp keeps the file's format, and refuses any other precision.
 
-    The model's attribute `notice` reports, in one sentence, that "auto" found no working llama.cpp.
+    The model's attribute `notice` reports, in one sentence, why "auto" does not use compiled code or llama.cpp.
 
     Raises: ModelNotFound, ModelFileError, BackendUnavailable, InputError; each message contains a remedy.
     """
@@ -74,10 +75,12 @@ def load_model(name: str = "default", backend: Backend = "auto", precision: Prec
             raise BackendUnavailable(f"llama.cpp cannot run here: {why_not}; {todo}, or use --backend torch.")
         return _with_llama_cpp(file, label, precision)
     notice = None
-    if backend == "auto" and file and not torch.cuda.is_available() and not faster_compiled(file):
+    if backend == "auto" and file and not torch.cuda.is_available() and (reason := why_not_compiled(file)):
         why_not = _llama_cpp_problem(file)
         if not why_not:
-            return _with_llama_cpp(file, label, precision)
+            model = _with_llama_cpp(file, label, precision)
+            model.notice = slower(reason)
+            return model
         notice = f"llama.cpp is not available ({why_not}); running on torch, which is slower."
     model = _with_torch(source, label, precision)
     model.notice = notice or model.notice
@@ -100,7 +103,7 @@ def find_model(name: str) -> None:
         return
     if source.is_dir():
         try:
-            (source / "config.json").open("rb").close()
+            open_regular(source / "config.json").close()
         except OSError as error:
             raise ModelFileError(f"{source / 'config.json'} cannot be read: {error.strerror or error}.") from error
         return
@@ -122,22 +125,48 @@ def locate(name: str) -> tuple[Path | str, str]:
     """The location of the model (a path, or a hub id) and its display name."""
     if name == "default":
         return default_model_path(), DEFAULT_NAME
-    path = Path(name).expanduser()
-    if path.is_file() or path.is_dir():
-        return path, path.stem if path.is_file() else path.name
+    path = named_path(name)
+    try:
+        found = status(path)
+        if is_folder(found):
+            answered(path, lambda: _refuse_pipes(path))
+            return path, path.name
+        if found is not None:
+            check_regular(path)
+            return path, path.stem
+    except OSError as error:
+        raise ModelFileError(f"{path} cannot be read: {error.strerror or error}.") from error
     # A hub id is "owner/name" or "name"; any other form is treated as a path.
     if name.endswith(".gguf") or name.startswith((".", "/", "~")) or name.count("/") > 1 or not name.strip():
         raise ModelNotFound(f"No model file at {name!r}; check the path, or use --model default.")
     return name, name
 
 
+def _refuse_pipes(folder: Path) -> None:
+    """Raises ModelFileError if the folder of a model contains what is neither a file nor a folder: reading may never
+    end."""
+    for path in folder.iterdir():
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise ModelFileError(f"{path} is neither a file nor a folder; remove it from the model's folder.")
+
+
 def faster_compiled(path: Path) -> bool:
     """Whether torch has compiled code for exactly this file, on a kind of processor on which it was measured."""
+    return not why_not_compiled(path)
+
+
+def why_not_compiled(path: Path) -> str:
+    """Why "auto" does not run this file in compiled code on a CPU, as a clause, or "". Raises ModelFileError."""
     if platform.machine().lower() not in COMPARED:
-        return False
+        return f"compiled code was not measured on {platform.machine()}"
     from core.models import native_gguf
 
-    return native_gguf.fits(gguf_file.read(path))
+    return native_gguf.why_not(gguf_file.read(path))
+
+
+def slower(reason: str) -> str:
+    """The sentence for the user about a file that compiled code does not run."""
+    return f"The model runs in llama.cpp, where several drafts take longer than in compiled code: {reason}."
 
 
 def _llama_cpp_problem(path: Path) -> str:

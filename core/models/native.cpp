@@ -1,4 +1,5 @@
-// One pass through a model of the Llama family on a CPU, with few inputs at a time, at the speed of its memory.
+// One pass through a language model on a CPU, with few inputs at a time, at the speed of its memory. Layers of the Llama
+// family and its relatives differ in the fields of `Model` and `Layer`, and in nothing else.
 //
 // With few inputs, reading the weights takes nearly all the time of a pass. So a weight matrix is stored in the order in
 // which it is read: in panels of PANEL outputs, and within a panel input by input, so that each core reads one stream.
@@ -13,10 +14,10 @@
 // allocates nothing and calls nothing else. The ABI is plain C, so `native.py` compiles it without Python's or torch's
 // headers.
 //
-// Numbers are float32. A matrix's weights may be bfloat16 (the upper half of a float32) or in a format of GGUF files: 4
-// or 8 bits each, with a scale (and an offset) for every 32 inputs of an output; they are decoded in registers. The
-// factor of an RMS norm is applied to the product that follows it. Shapes: B lines of n inputs each, D width, H query
-// heads on K key heads, w width of a head, I inner width, C columns of the cache.
+// Numbers are float32. A matrix's weights may have 16 bits, or one of the forms of GGUF files: codes of 4 or 8 bits with
+// a scale (and an offset) for every 16 or 32 inputs of an output; they are decoded in registers, to exactly the values
+// of the file. The factor of an RMS norm is applied to the product that follows it. Shapes: B lines of n inputs each, D
+// width, H query heads on K key heads, w width of a head, I inner width, C columns of the cache.
 //
 // The caller owns all memory. The fields of `Model` and `Pass` state its obligations. `polydraft_fault` checks those that
 // affect sizes or addresses before each pass, in about a hundred comparisons. It cannot check that a pointer refers to as
@@ -54,6 +55,7 @@ typedef float Unaligned __attribute__((vector_size(4 * LANES), aligned(4), may_a
 typedef uint32_t Word __attribute__((vector_size(4 * LANES)));
 typedef int32_t Int __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Half __attribute__((vector_size(2 * LANES), aligned(2), may_alias));
+typedef int8_t Bytes __attribute__((vector_size(LANES), aligned(1), may_alias));
 typedef uint32_t Words __attribute__((vector_size(4 * LANES), aligned(4), may_alias));
 
 inline Vec load(const float* p) { return *reinterpret_cast<const Unaligned*>(p); }
@@ -95,11 +97,17 @@ inline Vec exp(Vec x) {
   return x < -87.0f ? x - x : p * power;
 }
 
+// c · tanh(x / c), with an error of 1e-7 · c.
+inline Vec capped(Vec x, float c) { return c - 2 * c / (1.0f + exp(x * (2 / c))); }
+
 }  // namespace
 
 extern "C" {
 
-enum Kind : int64_t { FLOAT32, BFLOAT16, BITS8, BITS4 };
+// Of weights. The bits of a code; then OFFSETS if there are some; SUPER if scales and offsets are products of a byte and
+// a factor for SUPER_BLOCK inputs; 16 if that many inputs share a scale, and not BLOCK.
+enum Kind : int64_t { FLOAT32, BFLOAT16, FLOAT16, BITS8, BITS4, BITS8_OFFSETS, BITS4_SUPER, BITS8_SUPER, BITS8_SUPER_16,
+                      KINDS };
 
 // The change that adapters make to the outputs of a matrix: B · (strengths · (A x)). Several adapters are concatenated.
 struct LowRank {
@@ -112,27 +120,48 @@ struct LowRank {
   int64_t a_bytes, b_bytes;
 };
 
-struct Matrix {
+// Outputs of a matrix whose weights have one kind.
+struct Part {
   const char* panels;  // ceil(out / PANEL) panels, each in the format of its kind
-  const float* bias;   // (out,) or null
-  const float* norm;   // (in,) factors of the inputs, or null
-  int64_t out, in;     // with coded weights, `in` is a multiple of BLOCK
+  int64_t out;
   int64_t kind;        // a Kind
   int64_t bytes;       // of all panels
-  const LowRank* low;  // or null
+};
+
+struct Matrix {
+  Part part[3];        // from the first output on
+  int64_t parts;       // 1 to 3
+  const float* bias;   // (out,) or null
+  const float* norm;   // (in,) factors of the inputs, or null; for `qkv`, `gate`, `up` and `head` alone
+  int64_t out, in;     // with coded weights, `in` is a multiple of their blocks' inputs
+  const LowRank* low;  // or null; with panels of all parts
 };
 
 struct Layer {
-  Matrix qkv;      // D -> (H + 2 key heads) · w; the first layer's may have other inputs, those of `entering`
-  Matrix out;      // H · w -> D
-  Matrix gate_up;  // D -> a panel of the gate, one of up, the next of the gate, …, for I outputs each
-  Matrix down;     // I -> D
+  Matrix qkv;   // D -> (H + 2 key heads) · w; the first layer's may have other inputs, those of `entering`
+  Matrix out;   // H · w -> D
+  Matrix gate;  // D -> I, in one part
+  Matrix up;    // D -> I, in one part, with the gate's norm
+  Matrix down;  // I -> D
+  // Weights of norms, or null: of each query and key, and of what attention and the feed-forward part add to the
+  // residual stream, (D,).
+  const float *q_norm, *k_norm, *after_attention, *after_feed_forward;
+  int64_t table;  // of the rotation of queries and keys; -1 for none
+  int64_t near;   // whether attention is limited to the window
+  int64_t plain;  // whether there are no norms before attention and before the feed-forward part
 };
 
-// All sizes are above 0, `heads` a multiple of `key_heads`, `width` one of LANES up to WIDEST.
+// All sizes are above 0, `heads` a multiple of `key_heads`, `width` one of LANES up to WIDEST. Other numbers are finite.
 struct Model {
   int64_t layers, dim, heads, key_heads, width, inner;
-  double eps;  // finite, not below 0
+  int64_t turned;  // numbers of a head that the rotation turns: even, at most w; the first of them
+  int64_t tables;  // of the rotation, from 0 on
+  int64_t window;  // positions, up to its own, that an input attends to in layers that are `near`; above 0 if any is
+  int64_t gelu;    // whether the gate is GELU (by tanh), not SiLU
+  int64_t whole;   // whether the norms of queries and keys are over all heads, with (H · w,) weights, not (w,)
+  double eps;      // not below 0
+  double attention, residual, logits;  // factors of scores, of what is added to the residual stream, and of logits
+  double attention_cap, logit_cap;     // c limits x to c · tanh(x / c); 0 is no limit
   const Layer* layer;  // (layers,)
   Matrix head;         // D -> V
 };
@@ -144,6 +173,7 @@ struct Line {
   int64_t of_plane, of_head;  // strides of the cache in numbers; a column's w numbers are contiguous
   int64_t cache_size;        // numbers from `cache` to the end of its memory
   const uint8_t* seen;       // (n, past + n) the columns that each input attends to; null is all up to itself
+  const uint8_t* near;       // the same in layers that are `near`; given if `seen` is and the model has a window
 };
 
 struct Pass {
@@ -152,7 +182,7 @@ struct Pass {
   float* h;                        // (N, D): embeddings; overwritten by the residual stream, then the last output
   const float* entering;           // (N, in) the input of the first layer's q, k, v; null is h, normed
   int64_t entering_width;          // in
-  const float *cos, *sin;          // (N, w)
+  const float *cos, *sin;          // (tables, N, turned)
   const int64_t* kept;             // indices of the inputs, of N, after which logits are computed
   int64_t kept_count;              // at most N
   float* logits;                   // (kept, V)
@@ -165,7 +195,8 @@ struct Pass {
 
 namespace {
 
-constexpr int64_t BLOCK = 32;  // inputs that share a scale
+constexpr int64_t BLOCK = 32;          // inputs that share an offset, and a scale or two
+constexpr int64_t SUPER_BLOCK = 256;   // inputs that share factors of scales and offsets
 
 // The address to prefetch from, and the bytes by which it advances with each input.
 struct Fetch {
@@ -186,13 +217,14 @@ inline void add_up(Vec totals[R][2], Vec first, Vec second, const float* x, int6
   }
 }
 
-struct Float32 {
-  static constexpr bool CODED = false;
+struct Layout;
 
+struct Float32 {
   static int64_t bytes(int64_t K) { return K * PANEL * 4; }
 
   template <int R>
-  static void panel(const char* panel, const float* x, int64_t K, const float*, Fetch fetch, float* found) {
+  static void panel(const Layout&, const char* panel, const float* x, int64_t K, const float*, Fetch fetch,
+                    float* found) {
     const float* w = reinterpret_cast<const float*>(panel);
     Vec totals[R][2] = {};
     for (int64_t k = 0; k < K; k++, w += PANEL, fetch.from += fetch.step) {
@@ -204,44 +236,95 @@ struct Float32 {
   }
 };
 
-// The weights of two inputs share a word, so that a read is as wide as a float32 vector.
-struct Bfloat16 {
-  static constexpr bool CODED = false;
+// IEEE half precision in the lower halves of words: the same bits, shifted into a float32's places, are 2^-112 of the
+// value.
+inline Vec half(Word bits) {
+  const Vec size = reinterpret_cast<Vec>((bits & 0x7fff) << 13) * 0x1p112f;
+  return reinterpret_cast<Vec>(reinterpret_cast<Word>(size) | ((bits & 0x8000) << 16));
+}
 
+// bfloat16, or half precision if IEEE. The weights of two inputs share a word, so that a read is as wide as a float32
+// vector.
+template <bool IEEE>
+struct Bits16 {
   static int64_t bytes(int64_t K) { return (K + 1) / 2 * PANEL * 4; }
 
+  static Vec lower(Word words) { return IEEE ? half(words) : reinterpret_cast<Vec>(words << 16); }
+  static Vec upper(Word words) { return IEEE ? half(words >> 16) : reinterpret_cast<Vec>(words & 0xffff0000); }
+
   template <int R>
-  static void panel(const char* panel, const float* x, int64_t K, const float*, Fetch fetch, float* found) {
+  static void panel(const Layout&, const char* panel, const float* x, int64_t K, const float*, Fetch fetch,
+                    float* found) {
     const uint32_t* w = reinterpret_cast<const uint32_t*>(panel);
     Vec totals[R][2] = {};
     for (int64_t k = 0; k < K; k += 2, w += PANEL, fetch.from += 2 * fetch.step) {
       __builtin_prefetch(fetch.from);
       __builtin_prefetch(fetch.from + 64);
       const Word a = load_words(w), b = load_words(w + LANES);
-      add_up<R>(totals, reinterpret_cast<Vec>(a << 16), reinterpret_cast<Vec>(b << 16), x + k, K);
+      add_up<R>(totals, lower(a), lower(b), x + k, K);
       if (k + 1 == K) break;
-      add_up<R>(totals, reinterpret_cast<Vec>(a & 0xffff0000), reinterpret_cast<Vec>(b & 0xffff0000), x + k + 1, K);
+      add_up<R>(totals, upper(a), upper(b), x + k + 1, K);
     }
     for (int i = 0; i < 2 * R; i++) store(found + i * LANES, totals[i / 2][i % 2]);
   }
 };
 
-// Converts IEEE half precision: the same bits, shifted into a float32's places, are 2^-112 of the value.
 inline Vec load_half(const char* p) {
-  const Word bits = __builtin_convertvector(*reinterpret_cast<const Half*>(p), Word);
-  const Vec size = reinterpret_cast<Vec>((bits & 0x7fff) << 13) * 0x1p112f;
-  return reinterpret_cast<Vec>(reinterpret_cast<Word>(size) | ((bits & 0x8000) << 16));
+  return half(__builtin_convertvector(*reinterpret_cast<const Half*>(p), Word));
+}
+inline Vec load_bytes(const char* p) {
+  return __builtin_convertvector(*reinterpret_cast<const Bytes*>(p), Vec);
 }
 
-// Codes of BITS bits. A block of a panel: PANEL scales, PANEL offsets if there are 4 bits, both in half precision, then
-// words with the codes of 32 / BITS inputs each, the first one's lowest. A weight is scale · code + offset.
+// How the blocks of coded weights are stored: PANEL scales for each `group` inputs, PANEL offsets if there are any, then
+// words with the codes of 32 / bits inputs each, the first one's lowest. A weight is scale · code + offset. Scales and
+// offsets have half precision; in `super` blocks they are signed bytes, and SUPER_BLOCK inputs begin with PANEL factors
+// of the scales and of the offsets, in half precision. Codes of 8 bits are signed.
+struct Layout {
+  int64_t bits;
+  bool offsets, super;
+  int64_t group;
+
+  constexpr int64_t each() const { return (super ? 1 : 2) * PANEL; }  // bytes of a panel's scales, or offsets
+  constexpr int64_t scales() const { return BLOCK / group * each(); }
+  constexpr int64_t head() const { return scales() + (offsets ? each() : 0); }
+  constexpr int64_t block() const { return head() + BLOCK * PANEL * bits / 8; }
+  constexpr int64_t factors() const { return super ? (offsets ? 4 : 2) * PANEL : 0; }
+  constexpr int64_t multiple() const { return super ? SUPER_BLOCK : BLOCK; }
+  constexpr int64_t bytes(int64_t K) const { return K / BLOCK * block() + K / SUPER_BLOCK * factors(); }
+};
+
+// The blocks of one panel, in order.
+struct Blocks {
+  const Layout& layout;
+  const char* w;  // the block
+  const char* factors = nullptr;
+
+  // Moves over the factors before input k, if there are some.
+  void begin(int64_t k) {
+    if (layout.super && k % SUPER_BLOCK == 0) {
+      factors = w;
+      w += layout.factors();
+    }
+  }
+
+  const uint32_t* codes() const { return reinterpret_cast<const uint32_t*>(w + layout.head()); }
+
+  // Of one half of the panel: the scales from input `at` of the block on, and the offsets.
+  Vec scale(int half, int64_t at) const {
+    return number(w + at / layout.group * layout.each(), factors, half);
+  }
+  Vec offset(int half) const { return number(w + layout.scales(), factors + 2 * PANEL, half); }
+
+ private:
+  Vec number(const char* p, const char* by, int half) const {
+    return layout.super ? load_half(by + half * 2 * LANES) * load_bytes(p + half * LANES) : load_half(p + half * 2 * LANES);
+  }
+};
+
 template <int BITS>
 struct Coded {
-  static constexpr bool CODED = true, OFFSETS = BITS == 4;
   static constexpr int IN_WORD = 32 / BITS;
-  static constexpr int64_t HEAD = (OFFSETS ? 2 : 1) * 2 * PANEL, SIZE = HEAD + BLOCK * PANEL * BITS / 8;  // bytes
-
-  static int64_t bytes(int64_t K) { return K / BLOCK * SIZE; }
 
   static Vec code(Word words, int place) {
     if constexpr (BITS == 8) {
@@ -256,58 +339,102 @@ struct Coded {
   }
 
   // A panel as `Float32` has it.
-  static void decode(const char* w, int64_t K, float* decoded) {
-    for (int64_t k = 0; k < K; k += BLOCK, w += SIZE) {
+  static void decode(const Layout& layout, const char* w, int64_t K, float* decoded) {
+    Blocks blocks{layout, w};
+    for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block()) {
+      blocks.begin(k);
       for (int half = 0; half < 2; half++) {
-        const uint32_t* codes = reinterpret_cast<const uint32_t*>(w + HEAD) + half * LANES;
-        const Vec scale = load_half(w + half * 2 * LANES);
-        const Vec offset = OFFSETS ? load_half(w + 2 * PANEL + half * 2 * LANES) : Vec{};
+        const uint32_t* codes = blocks.codes() + half * LANES;
+        const Vec offset = layout.offsets ? blocks.offset(half) : Vec{};
         float* to = decoded + k * PANEL + half * LANES;
-        for (int64_t i = 0; i < BLOCK; i += IN_WORD, codes += PANEL) {
-          const Word words = load_words(codes);
+        for (int64_t at = 0; at < BLOCK; at += layout.group) {
+          const Vec scale = blocks.scale(half, at);
+          for (int64_t i = 0; i < layout.group; i += IN_WORD, codes += PANEL) {
+            const Word words = load_words(codes);
 #pragma GCC unroll 8
-          for (int place = 0; place < IN_WORD; place++, to += PANEL) store(to, scale * code(words, place) + offset);
+            for (int place = 0; place < IN_WORD; place++, to += PANEL) store(to, scale * code(words, place) + offset);
+          }
         }
       }
     }
   }
 
   template <int R>
-  static void panel(const char* w, const float* x, int64_t K, const float* sums, Fetch fetch, float* found) {
+  static void panel(const Layout& layout, const char* w, const float* x, int64_t K, const float* sums, Fetch fetch,
+                    float* found) {
     std::fill_n(found, R * PANEL, 0.0f);
-    for (int64_t k = 0; k < K; k += BLOCK, w += SIZE) {
-      const uint32_t* codes = reinterpret_cast<const uint32_t*>(w + HEAD);
-      Vec totals[R][2] = {};
-      for (int64_t i = k; i < k + BLOCK; i += IN_WORD, codes += PANEL, fetch.from += IN_WORD * fetch.step) {
-        for (int64_t at = 0; at < IN_WORD * fetch.step; at += 64) __builtin_prefetch(fetch.from + at);
-        const Word a = load_words(codes), b = load_words(codes + LANES);
+    Blocks blocks{layout, w};
+    for (int64_t k = 0; k < K; k += BLOCK, blocks.w += layout.block()) {
+      blocks.begin(k);
+      const uint32_t* codes = blocks.codes();
+      for (int64_t at = 0; at < BLOCK; at += layout.group) {
+        Vec totals[R][2] = {};
+        const float* input = x + k + at;
+        for (int64_t i = 0; i < layout.group; i += IN_WORD, codes += PANEL, fetch.from += IN_WORD * fetch.step) {
+          for (int64_t to = 0; to < IN_WORD * fetch.step; to += 64) __builtin_prefetch(fetch.from + to);
+          const Word a = load_words(codes), b = load_words(codes + LANES);
 #pragma GCC unroll 8
-        for (int place = 0; place < IN_WORD; place++) {
-          add_up<R>(totals, code(a, place), code(b, place), x + i + place, K);
+          for (int place = 0; place < IN_WORD; place++) {
+            add_up<R>(totals, code(a, place), code(b, place), input + i + place, K);
+          }
+        }
+        for (int half = 0; half < 2; half++) {
+          const Vec scale = blocks.scale(half, at);
+          for (int r = 0; r < R; r++) {
+            float* to = found + r * PANEL + half * LANES;
+            store(to, load(to) + scale * totals[r][half]);
+          }
         }
       }
-      for (int half = 0; half < 2; half++) {
-        const Vec scale = load_half(w + half * 2 * LANES);
+      for (int half = 0; layout.offsets && half < 2; half++) {
+        const Vec offset = blocks.offset(half);
         for (int r = 0; r < R; r++) {
           float* to = found + r * PANEL + half * LANES;
-          Vec total = load(to) + scale * totals[r][half];
-          if constexpr (OFFSETS) {
-            total += load_half(w + 2 * PANEL + half * 2 * LANES) * sums[r * (K / BLOCK) + k / BLOCK];
-          }
-          store(to, total);
+          store(to, load(to) + offset * sums[r * (K / BLOCK) + k / BLOCK]);
         }
       }
     }
   }
 };
 
-template <class Format, int... R>
-void panel_of(std::integer_sequence<int, R...>, int rows, const char* w, const float* x, int64_t K, const float* sums,
-              Fetch fetch, float* found) {
-  static constexpr void (*ways[])(const char*, const float*, int64_t, const float*, Fetch, float*) = {
-      Format::template panel<R + 1>...};
-  ways[rows - 1](w, x, K, sums, fetch, found);
+// What the products need to know of a kind.
+struct Format {
+  using Panel = void (*)(const Layout&, const char*, const float*, int64_t, const float*, Fetch, float*);
+
+  Layout layout;  // of coded weights
+  int64_t (*plain)(int64_t);  // bytes of a panel; null of coded weights
+  void (*decode)(const Layout&, const char*, int64_t, float*);
+  const Panel* panel;  // for 1 … ROWS inputs
+
+  bool coded() const { return !plain; }
+  int64_t multiple() const { return plain ? 1 : layout.multiple(); }
+  int64_t bytes(int64_t K) const { return plain ? plain(K) : layout.bytes(K); }
+};
+
+template <class F, int... R>
+const Format::Panel* ways_of(std::integer_sequence<int, R...>) {
+  static constexpr Format::Panel ways[] = {F::template panel<R + 1>...};
+  return ways;
 }
+
+template <class F>
+Format plain() {
+  return {{}, F::bytes, nullptr, ways_of<F>(std::make_integer_sequence<int, ROWS>{})};
+}
+
+template <int64_t BITS>
+Format coded(bool offsets, bool super = false, int64_t group = BLOCK) {
+  return {{BITS, offsets, super, group}, nullptr, Coded<BITS>::decode,
+          ways_of<Coded<BITS>>(std::make_integer_sequence<int, ROWS>{})};
+}
+
+// By kind.
+const Format FORMATS[] = {
+    plain<Float32>(), plain<Bits16<false>>(), plain<Bits16<true>>(), coded<8>(false), coded<4>(true), coded<8>(true),
+    coded<4>(true, true), coded<8>(true, true), coded<8>(false, true, 16),
+};
+
+int64_t panels_of(const Part& part) { return (part.out + PANEL - 1) / PANEL; }
 
 struct Share {
   int64_t begin, end;
@@ -324,17 +451,20 @@ struct Own {
   float *scale, *sums, *weighed, *scores, *decoded, *low;
 };
 
-// 1 / root mean square of each row. Every thread computes all of them, which is faster than synchronising.
+// 1 / root mean square of D numbers.
+float norm(const float* x, int64_t D, double eps) {
+  float total = 0.0f;
+  int64_t i = 0;
+  Vec squares = {};
+  for (; i + LANES <= D; i += LANES) squares += load(x + i) * load(x + i);
+  for (; i < D; i++) total += x[i] * x[i];
+  total += sum<LANES>(squares);
+  return static_cast<float>(1.0 / std::sqrt(total / static_cast<double>(D) + eps));
+}
+
+// Of each row. Every thread computes all of them, which is faster than synchronising.
 void norms(const float* x, int64_t rows, int64_t D, double eps, float* scale) {
-  for (int64_t r = 0; r < rows; r++) {
-    float total = 0.0f;
-    int64_t i = 0;
-    Vec squares = {};
-    for (; i + LANES <= D; i += LANES) squares += load(x + r * D + i) * load(x + r * D + i);
-    for (; i < D; i++) total += x[r * D + i] * x[r * D + i];
-    total += sum<LANES>(squares);
-    scale[r] = static_cast<float>(1.0 / std::sqrt(total / static_cast<double>(D) + eps));
-  }
+  for (int64_t r = 0; r < rows; r++) scale[r] = norm(x + r * D, D, eps);
 }
 
 float number(const float* p) { return *p; }
@@ -382,114 +512,153 @@ void out_of_low_rank(const LowRank& low, int64_t panel, const float* inner, int 
   }
 }
 
-// y = scale · x Wᵀ + b for x (rows, K), a panel at a time: `take(row, first output, how many, values)`. A scale for
-// each row, or null. With PAIR, two panels at a time: values[0 … PANEL) of the one, values[ROWS · PANEL …) of the other.
-template <bool PAIR, class Format, class Take>
-void product_of(const Matrix& m, const float* x, int64_t rows, const float* scale, const Own& own, Take take) {
-  alignas(64) float found[(PAIR ? 2 : 1) * ROWS * PANEL];
-  const auto counts = std::make_integer_sequence<int, ROWS>{};
-  const int64_t panels = (m.out + PANEL - 1) / PANEL;
-  const auto mine = share(PAIR ? panels / 2 : panels);
+// Values of the inputs x (rows, K) of a product with one matrix.
+struct Inputs {
+  const float* x;
+  int64_t rows;
+  const float* scale;  // (rows,) factors of the results, or null
+  const float* sums;   // see `Own`
+};
+
+// y = scale · x Wᵀ + b, for this thread's share of the panels of COUNT parts, of as many matrices with the same inputs
+// and outputs: `take(row, first output, how many, values)` gets a panel of each, PANEL values at a distance of ROWS ·
+// PANEL. `first`: the first output of these parts, and its panel; `low`: the inner values of each matrix's adapters.
+template <int COUNT, class Take>
+void some_panels(const Matrix* const (&matrices)[COUNT], const Part* const (&parts)[COUNT], Share mine, int64_t first,
+                 int64_t first_panel, const Inputs& inputs, const Own& own, const float* const (&low)[COUNT], Take take) {
+  alignas(64) float found[COUNT * ROWS * PANEL];
+  const int64_t rows = inputs.rows, K = matrices[0]->in, out = parts[0]->out;
   const int64_t blocks = (rows + ROWS - 1) / ROWS;
   if (blocks == 0) return;
+  const Format* formats[COUNT];
+  int64_t bytes[COUNT], size = 0;
+  for (int i = 0; i < COUNT; i++) {
+    formats[i] = &FORMATS[parts[i]->kind];
+    size += bytes[i] = formats[i]->bytes(K);
+  }
   // While one panel is computed, each block of inputs prefetches its part of the next panel. In a panel too large for the
   // cache, the weights just ahead are prefetched instead.
-  const int64_t bytes = Format::bytes(m.in), size = (PAIR ? 2 : 1) * bytes, each = (bytes + m.in - 1) / m.in;
   const bool whole = size <= IN_CACHE;
-  const int64_t step = whole ? (each + blocks - 1) / blocks : each;
   // For many inputs, weights are decoded once.
-  const bool decode = Format::CODED && rows >= MANY && 2 * Float32::bytes(m.in) <= IN_CACHE;
+  const bool decode = rows >= MANY && 2 * Float32::bytes(K) <= IN_CACHE;
   for (int64_t p = mine.begin; p < mine.end; p++) {
-    if constexpr (Format::CODED) {
-      for (int half = 0; decode && half < (PAIR ? 2 : 1); half++) {
-        const int64_t at = PAIR ? 2 * p + half : p;
-        Format::decode(m.panels + at * bytes, m.in, own.decoded + half * m.in * PANEL);
-      }
+    for (int i = 0; decode && i < COUNT; i++) {
+      if (formats[i]->coded()) formats[i]->decode(formats[i]->layout, parts[i]->panels + p * bytes[i], K, own.decoded + i * K * PANEL);
     }
     for (int64_t block = 0; block < blocks; block++) {
       const int64_t row = rows * block / blocks;
       const int some = static_cast<int>(rows * (block + 1) / blocks - row);
-      for (int half = 0; half < (PAIR ? 2 : 1); half++) {
-        const int64_t at = PAIR ? 2 * p + half : p;
-        float* values = found + half * ROWS * PANEL;
-        const char* w = m.panels + at * bytes;
-        const Fetch fetch{w + (whole ? size + block * step * m.in : AHEAD), step};
-        const float* sums = own.sums + row * (m.in / BLOCK);
-        if (decode) {
-          const char* panel = reinterpret_cast<const char*>(own.decoded + half * m.in * PANEL);
-          panel_of<Float32>(counts, some, panel, x + row * m.in, m.in, sums, fetch, values);
+      const int count = static_cast<int>(std::min<int64_t>(PANEL, out - p * PANEL));
+      for (int i = 0; i < COUNT; i++) {
+        float* values = found + i * ROWS * PANEL;
+        const char* w = parts[i]->panels + p * bytes[i];
+        const int64_t each = (bytes[i] + K - 1) / K, step = whole ? (each + blocks - 1) / blocks : each;
+        const Fetch fetch{w + (whole ? bytes[i] + block * step * K : AHEAD), step};
+        const float* sums = inputs.sums + row * (K / BLOCK);
+        if (decode && formats[i]->coded()) {
+          const char* panel = reinterpret_cast<const char*>(own.decoded + i * K * PANEL);
+          FORMATS[FLOAT32].panel[some - 1]({}, panel, inputs.x + row * K, K, sums, fetch, values);
         } else {
-          panel_of<Format>(counts, some, w, x + row * m.in, m.in, sums, fetch, values);
+          formats[i]->panel[some - 1](formats[i]->layout, w, inputs.x + row * K, K, sums, fetch, values);
         }
-        if (m.low) {
-          const float* inner = own.low + row * m.low->rank;
-          if (m.low->kind == BFLOAT16) {
-            out_of_low_rank<uint16_t>(*m.low, at, inner, some, values);
+        if (const LowRank* added = matrices[i]->low) {
+          const float* inner = low[i] + row * added->rank;
+          if (added->kind == BFLOAT16) {
+            out_of_low_rank<uint16_t>(*added, first_panel + p, inner, some, values);
           } else {
-            out_of_low_rank<float>(*m.low, at, inner, some, values);
+            out_of_low_rank<float>(*added, first_panel + p, inner, some, values);
           }
         }
-        const int count = static_cast<int>(std::min<int64_t>(PANEL, m.out - at * PANEL));
+        const float* bias = matrices[i]->bias ? matrices[i]->bias + first + p * PANEL : nullptr;
         for (int r = 0; r < some; r++) {
-          const float factor = scale ? scale[row + r] : 1.0f;
-          for (int i = 0; i < count; i++) {
-            values[r * PANEL + i] = values[r * PANEL + i] * factor + (m.bias ? m.bias[at * PANEL + i] : 0.0f);
-          }
+          const float factor = inputs.scale ? inputs.scale[row + r] : 1.0f;
+          for (int j = 0; j < count; j++) values[r * PANEL + j] = values[r * PANEL + j] * factor + (bias ? bias[j] : 0.0f);
         }
       }
-      for (int r = 0; r < some; r++) {
-        take(row + r, p * PANEL, std::min<int64_t>(PANEL, m.out - p * PANEL), found + r * PANEL);
-      }
+      for (int r = 0; r < some; r++) take(row + r, first + p * PANEL, count, found + r * PANEL);
     }
   }
 }
 
-template <bool PAIR = false, class Take>
-void product(const Matrix& m, const float* x, int64_t rows, const float* scale, const Own& own, Take take) {
-  if (m.norm) {
+bool has_offsets(const Matrix& m) {
+  return std::any_of(m.part, m.part + m.parts, [](const Part& part) { return FORMATS[part.kind].layout.offsets; });
+}
+
+// What the products of x with these matrices share: they have the norm of the first one.
+template <int COUNT>
+Inputs inputs_of(const Matrix* const (&matrices)[COUNT], const float* x, int64_t rows, const float* scale, const Own& own) {
+  const int64_t K = matrices[0]->in;
+  if (const float* norm = matrices[0]->norm) {
     for (int64_t r = 0; r < rows; r++) {
-      for (int64_t i = 0; i < m.in; i++) own.weighed[r * m.in + i] = x[r * m.in + i] * m.norm[i];
+      for (int64_t i = 0; i < K; i++) own.weighed[r * K + i] = x[r * K + i] * norm[i];
     }
     x = own.weighed;
   }
-  if (m.kind == BITS4) {
-    for (int64_t at = 0; at < rows * m.in; at += BLOCK) {
+  if (std::any_of(matrices, matrices + COUNT, [](const Matrix* m) { return has_offsets(*m); })) {
+    for (int64_t at = 0; at < rows * K; at += BLOCK) {
       Vec total = load(x + at);
       for (int64_t i = LANES; i < BLOCK; i += LANES) total += load(x + at + i);
       own.sums[at / BLOCK] = sum<LANES>(total);
     }
   }
-  if (m.low) {
-    if (m.low->kind == BFLOAT16) {
-      into_low_rank<uint16_t>(*m.low, x, rows, m.in, own.low);
-    } else {
-      into_low_rank<float>(*m.low, x, rows, m.in, own.low);
-    }
-  }
-  switch (static_cast<Kind>(m.kind)) {
-    case FLOAT32: return product_of<PAIR, Float32>(m, x, rows, scale, own, take);
-    case BFLOAT16: return product_of<PAIR, Bfloat16>(m, x, rows, scale, own, take);
-    case BITS8: return product_of<PAIR, Coded<8>>(m, x, rows, scale, own, take);
-    case BITS4: return product_of<PAIR, Coded<4>>(m, x, rows, scale, own, take);
+  return {x, rows, scale, own.sums};
+}
+
+void inner_of(const LowRank* low, const Inputs& inputs, int64_t K, float* found) {
+  if (!low) return;
+  if (low->kind == BFLOAT16) {
+    into_low_rank<uint16_t>(*low, inputs.x, inputs.rows, K, found);
+  } else {
+    into_low_rank<float>(*low, inputs.x, inputs.rows, K, found);
   }
 }
 
-// Rotates the pairs (i, i + w/2) of one head.
-void rotate(const float* x, const float* cos, const float* sin, int64_t w, float* out) {
-  for (int64_t i = 0, half = w / 2; i < half; i++) {
+// y = scale · x Wᵀ + b for x (rows, K), a panel at a time: `take(row, first output, how many, values)`. A scale for
+// each row, or null.
+template <class Take>
+void product(const Matrix& m, const float* x, int64_t rows, const float* scale, const Own& own, Take take) {
+  const Inputs inputs = inputs_of<1>({&m}, x, rows, scale, own);
+  inner_of(m.low, inputs, m.in, own.low);
+  int64_t panels = 0, first = 0, before = 0;
+  for (int64_t i = 0; i < m.parts; i++) panels += panels_of(m.part[i]);
+  const Share mine = share(panels);
+  for (int64_t i = 0; i < m.parts; i++) {
+    const Part& part = m.part[i];
+    const int64_t some = panels_of(part);
+    const Share here{std::max<int64_t>(mine.begin - before, 0), std::min(mine.end - before, some)};
+    some_panels<1>({&m}, {&part}, here, first, before, inputs, own, {own.low}, take);
+    first += part.out;
+    before += some;
+  }
+}
+
+// The same of two matrices of one part, with the first one's norm. `take` gets a panel of both.
+template <class Take>
+void products(const Matrix& a, const Matrix& b, const float* x, int64_t rows, const float* scale, const Own& own,
+              Take take) {
+  const Inputs inputs = inputs_of<2>({&a, &b}, x, rows, scale, own);
+  float* second = own.low + (a.low ? rows * a.low->rank : 0);
+  inner_of(a.low, inputs, a.in, own.low);
+  inner_of(b.low, inputs, b.in, second);
+  some_panels<2>({&a, &b}, {a.part, b.part}, share(panels_of(a.part[0])), 0, 0, inputs, own, {own.low, second}, take);
+}
+
+// Rotates the pairs (i, i + t/2) of the first t of w numbers.
+void rotate(const float* x, const float* cos, const float* sin, int64_t t, int64_t w, float* out) {
+  for (int64_t i = 0, half = t / 2; i < half; i++) {
     const float a = x[i], b = x[i + half];
     out[i] = a * cos[i] - b * sin[i];
     out[i + half] = b * cos[i + half] + a * sin[i + half];
   }
+  if (out != x) std::copy(x + t, x + w, out + t);
 }
 
 // Attention of one query to `columns` keys and values of w = N · LANES numbers each, limited to `seen` (null: all).
 template <int N>
-void attend(const float* q, const float* keys, const float* values, const uint8_t* seen, int64_t columns, float* scores,
-            float* out) {
-  const float temper = 1.0f / std::sqrt(static_cast<float>(N * LANES));
+void attend(const float* q, const float* keys, const float* values, const uint8_t* seen, int64_t columns, float factor,
+            float cap, float* scores, float* out) {
   Vec query[N], found[N] = {};
-  for (int i = 0; i < N; i++) query[i] = load(q + i * LANES) * temper;
+  for (int i = 0; i < N; i++) query[i] = load(q + i * LANES) * factor;
   float most = UNSEEN;
   for (int64_t c = 0; c < columns; c++) {
     Vec dot = {};
@@ -499,6 +668,13 @@ void attend(const float* q, const float* keys, const float* values, const uint8_
   }
   const int64_t filled = (columns + LANES - 1) / LANES * LANES;
   std::fill(scores + columns, scores + filled, UNSEEN);
+  if (cap > 0) {
+    for (int64_t c = 0; c < filled; c += LANES) {
+      const Vec score = load(scores + c);
+      store(scores + c, score == UNSEEN ? score : capped(score, cap));
+    }
+    most = *std::max_element(scores, scores + columns);
+  }
   Vec total = {};
   for (int64_t c = 0; c < filled; c += LANES) {
     const Vec weight = exp(load(scores + c) - most);
@@ -512,7 +688,7 @@ void attend(const float* q, const float* keys, const float* values, const uint8_
   for (int i = 0; i < N; i++) store(out + i * LANES, found[i] * whole);
 }
 
-using Attend = void (*)(const float*, const float*, const float*, const uint8_t*, int64_t, float*, float*);
+using Attend = void (*)(const float*, const float*, const float*, const uint8_t*, int64_t, float, float, float*, float*);
 
 template <int... N>
 Attend attend_of(std::integer_sequence<int, N...>, int64_t width) {
@@ -523,9 +699,11 @@ Attend attend_of(std::integer_sequence<int, N...>, int64_t width) {
 // The smaller of a · b and MOST, for a, b >= 0.
 int64_t times(int64_t a, int64_t b) { return b && a > MOST / b ? MOST : a * b; }
 
+int64_t rank_of(const Matrix& m) { return m.low ? m.low->rank : 0; }
+
 // Sizes, in numbers, of the intermediate results of `run`: the shared ones, and those of each thread.
 struct Room {
-  int64_t qkv, attended, acted, last, scale, sums, weighed, scores, decoded, low;
+  int64_t qkv, attended, acted, added, last, scale, sums, weighed, scores, decoded, low;
 
   Room(const Model& m, const Pass& p) {
     const int64_t rows = p.inputs, entering = m.layer[0].qkv.in;
@@ -535,8 +713,11 @@ struct Room {
     qkv = times(rows, (m.heads + 2 * m.key_heads) * m.width);
     attended = times(rows, m.heads * m.width);
     acted = times(rows, m.inner);
+    const bool after = std::any_of(
+        m.layer, m.layer + m.layers, [](const Layer& each) { return each.after_attention || each.after_feed_forward; });
+    added = after ? times(rows, m.dim) : 0;
     last = times(p.kept_count, m.dim);
-    scale = rows;
+    scale = 2 * rows;
     sums = times(rows, (widest + BLOCK) / BLOCK);
     weighed = times(rows, std::max(m.dim, entering));
     scores = (columns + LANES - 1) / LANES * LANES;
@@ -544,14 +725,13 @@ struct Room {
     int64_t rank = 0;
     for (int64_t l = 0; l < m.layers; l++) {
       const Layer& layer = m.layer[l];
-      for (const Matrix* matrix : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down}) {
-        if (matrix->low) rank = std::max(rank, matrix->low->rank);
-      }
+      for (const Matrix* matrix : {&layer.qkv, &layer.out, &layer.gate, &layer.down}) rank = std::max(rank, rank_of(*matrix));
+      rank = std::max(rank, rank_of(layer.gate) + rank_of(layer.up));
     }
     low = times(rows, rank);
   }
 
-  int64_t shared() const { return qkv + attended + acted + last; }
+  int64_t shared() const { return qkv + attended + acted + added + last; }
   int64_t own() const { return scale + sums + weighed + scores + decoded + low; }
 };
 
@@ -569,18 +749,20 @@ bool fits(const LowRank& low, int64_t panels, int64_t in) {
   return std::all_of(low.first, low.first + panels, [&](int64_t first) { return -1 <= first && first <= most; });
 }
 
-// Whether a matrix has this shape, and its panels have the number of bytes that the shape requires.
+// Whether a matrix has this shape, and the panels of its parts have the number of bytes that it requires.
 bool fits(const Matrix& m, int64_t out, int64_t in) {
-  if (!m.panels || m.out != out || m.in != in || !sizes({out, in})) return false;
-  const int64_t panels = (out + PANEL - 1) / PANEL;
-  if (m.low && !fits(*m.low, panels, in)) return false;
-  switch (m.kind) {
-    case FLOAT32: return m.bytes == panels * Float32::bytes(in);
-    case BFLOAT16: return m.bytes == panels * Bfloat16::bytes(in);
-    case BITS8: return in % BLOCK == 0 && m.bytes == panels * Coded<8>::bytes(in);
-    case BITS4: return in % BLOCK == 0 && m.bytes == panels * Coded<4>::bytes(in);
+  if (m.out != out || m.in != in || !sizes({out, in}) || m.parts < 1 || m.parts > 3) return false;
+  int64_t left = out, panels = 0;
+  for (int64_t i = 0; i < m.parts; i++) {
+    const Part& part = m.part[i];
+    if (!part.panels || part.out < 1 || part.out > left || part.kind < 0 || part.kind >= KINDS) return false;
+    const Format& format = FORMATS[part.kind];
+    const int64_t bytes = times(panels_of(part), format.bytes(in));
+    if (in % format.multiple() || bytes >= MOST || part.bytes != bytes) return false;
+    left -= part.out;
+    panels += panels_of(part);
   }
-  return false;
+  return left == 0 && (!m.low || fits(*m.low, panels, in));
 }
 
 const char* fault_of(const Model& m) {
@@ -588,22 +770,33 @@ const char* fault_of(const Model& m) {
   if (m.heads % m.key_heads) return "the heads are no multiple of the key heads";
   if (m.width % LANES || m.width > WIDEST) return "the heads are of a width that is not computed here";
   if (!(m.eps >= 0) || std::isinf(m.eps)) return "the norms' epsilon is no number from 0 on";
+  if (m.turned < 1 || m.turned > m.width || m.turned % 2) return "the rotation is of a width that is not computed here";
+  if (m.tables < 0 || m.tables > LARGEST || m.window < 0 || m.window > LARGEST) return "a size is not above 0";
+  for (const double factor : {m.attention, m.residual, m.logits, m.attention_cap, m.logit_cap}) {
+    if (!std::isfinite(factor) || std::abs(factor) > MOST) return "a factor is no finite number";
+  }
+  if (m.attention_cap < 0 || m.logit_cap < 0) return "a limit is below 0";
   const int64_t queries = m.heads * m.width, all = queries + 2 * m.key_heads * m.width;
-  const int64_t both = (m.inner + PANEL - 1) / PANEL * 2 * PANEL;
   for (int64_t l = 0; l < m.layers; l++) {
     const Layer& layer = m.layer[l];
     if (!fits(layer.qkv, all, l ? m.dim : layer.qkv.in)) return "queries, keys and values have another shape";
+    if (layer.table < -1 || layer.table >= m.tables) return "a layer's rotation is not there";
+    if (layer.near && !m.window) return "a layer's window is not there";
     if (!fits(layer.out, m.dim, queries)) return "the output of attention has another shape";
-    if (!fits(layer.gate_up, both, m.dim)) return "gate and up have another shape";
+    for (const Matrix* matrix : {&layer.gate, &layer.up}) {
+      if (!fits(*matrix, m.inner, m.dim) || matrix->parts > 1) return "gate and up have another shape";
+    }
     if (!fits(layer.down, m.dim, m.inner)) return "down has another shape";
+    // The room for inputs with their factors (`Room::weighed`) is as wide as the inputs of the other products.
+    if (layer.out.norm || layer.down.norm) return "a norm is given where the model has none";
   }
   if (m.head.low) return "an adapter changes the output rows";
   return fits(m.head, m.head.out, m.dim) ? nullptr : "the output rows have another shape";
 }
 
 const char* fault_of(const Model& m, const Line& line) {
-  if (line.past < 0 || line.past > LARGEST || !sizes({line.n, line.past + line.n})) return "too many inputs";
-  if (!line.cache) return "something is not given";
+  if (line.past < 0 || line.past > LARGEST || !sizes({line.n}) || line.n > LARGEST - line.past) return "too many inputs";
+  if (!line.cache || (m.window && line.seen && !line.near)) return "something is not given";
   const int64_t columns = line.past + line.n;
   for (const int64_t stride : {line.of_plane, line.of_head}) {
     if (stride < columns * m.width || stride > MOST) return "the cache's strides are wrong";  // no overlap
@@ -616,7 +809,7 @@ const char* fault_of(const Model& m, const Line& line) {
 
 const char* fault_of(const Model& m, const Pass& p) {
   if (!sizes({p.lines, p.inputs, p.threads}) || p.threads > THREADS) return "no inputs, or no threads";
-  if (!p.line || !p.h || !p.cos || !p.sin) return "something is not given";
+  if (!p.line || !p.h || (m.tables && (!p.cos || !p.sin))) return "something is not given";
   if (p.entering ? p.entering_width != m.layer[0].qkv.in : m.layer[0].qkv.in != m.dim) {
     return "the first layer's inputs have another width";
   }
@@ -646,15 +839,38 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
   float* qkv = scratch;                      // (rows, (H + 2K) · w)
   float* attended = qkv + room.qkv;          // (rows, H · w)
   float* acted = attended + room.attended;   // (rows, I)
-  float* last = acted + room.acted;          // (kept, D)
+  float* added = acted + room.acted;         // (rows, D)
+  float* last = added + room.added;          // (kept, D)
   Own own;
-  own.scale = last + room.last + omp_get_thread_num() * room.own();  // (rows,)
+  own.scale = last + room.last + omp_get_thread_num() * room.own();  // (rows,), or of queries and keys (2, rows)
   own.sums = own.scale + room.scale;                                 // (rows, inputs / BLOCK)
   own.weighed = own.sums + room.sums;                                // (rows, D)
   own.scores = own.weighed + room.weighed;                           // (C,)
   own.decoded = own.scores + room.scores;                            // (2, inputs, PANEL)
   own.low = own.decoded + room.decoded;                              // (rows, rank)
   const Attend over = attend_of(std::make_integer_sequence<int, WIDEST / LANES>{}, w);
+  const float residual = static_cast<float>(m.residual), factor = static_cast<float>(m.attention);
+  const float cap = static_cast<float>(m.attention_cap), most = static_cast<float>(m.logit_cap);
+
+  // Adds the product of x and a matrix to the residual stream, after a norm if there are its weights.
+  const auto add = [&](const Matrix& matrix, const float* x, const float* after) {
+    product(matrix, x, rows, nullptr, own, [&](int64_t r, int64_t at, int64_t count, const float* found) {
+      float* to = (after ? added : p.h) + r * D + at;
+      if (after) {
+        std::copy_n(found, count, to);
+      } else {
+        for (int64_t i = 0; i < count; i++) to[i] += residual * found[i];
+      }
+    });
+#pragma omp barrier
+    if (!after) return;
+    const auto mine = share(rows);
+    for (int64_t r = mine.begin; r < mine.end; r++) {
+      const float scale = residual * norm(added + r * D, D, m.eps);
+      for (int64_t i = 0; i < D; i++) p.h[r * D + i] += scale * after[i] * added[r * D + i];
+    }
+#pragma omp barrier
+  };
 
   for (int64_t l = 0, watched = 0; l <= m.layers; l++) {
     for (; watched < p.watched_count && p.watched[watched] == l; watched++) {
@@ -667,13 +883,22 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
     const Layer& layer = m.layer[l];
 
     const bool given = p.entering && l == 0;
-    if (!given) norms(p.h, rows, D, m.eps, own.scale);
+    const float* scale = given || layer.plain ? nullptr : own.scale;
+    if (scale) norms(p.h, rows, D, m.eps, own.scale);
     const float* x = given ? p.entering : p.h;
     const auto keep = [&](int64_t r, int64_t at, int64_t count, const float* found) {
       std::copy_n(found, count, qkv + r * heads * w + at);
     };
-    product(layer.qkv, x, rows, given ? nullptr : own.scale, own, keep);
+    product(layer.qkv, x, rows, scale, own, keep);
 #pragma omp barrier
+    if (m.whole) {
+      for (int64_t r = 0; r < rows; r++) {
+        const float* queries = qkv + r * heads * w;
+        own.scale[r] = norm(queries, m.heads * w, m.eps);
+        own.scale[rows + r] = norm(queries + m.heads * w, m.key_heads * w, m.eps);
+      }
+#pragma omp barrier
+    }
     const auto turned = share(rows * heads);
     const Line* line = p.line;
     for (int64_t i = turned.begin, first = 0; i < turned.end; i++) {  // `first`: the line's first input
@@ -682,13 +907,22 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
       float* x = qkv + i * w;
       float* keys = line->cache + 2 * l * line->of_plane;
       float* values = keys + line->of_plane;
-      const int64_t to = (line->past + r - first) * w;
-      if (head < m.heads) {
-        rotate(x, p.cos + r * w, p.sin + r * w, w, x);
-      } else if (head < m.heads + m.key_heads) {
-        rotate(x, p.cos + r * w, p.sin + r * w, w, keys + to + (head - m.heads) * line->of_head);
-      } else {
-        std::copy_n(x, w, values + to + (head - m.heads - m.key_heads) * line->of_head);
+      const int64_t to = (line->past + r - first) * w, key = head - m.heads;
+      if (key >= m.key_heads) {
+        std::copy_n(x, w, values + to + (key - m.key_heads) * line->of_head);
+        continue;
+      }
+      if (const float* weight = key < 0 ? layer.q_norm : layer.k_norm) {
+        const float by = m.whole ? own.scale[key < 0 ? r : rows + r] : norm(x, w, m.eps);
+        if (m.whole) weight += (key < 0 ? head : key) * w;
+        for (int64_t j = 0; j < w; j++) x[j] *= by * weight[j];
+      }
+      float* out = key < 0 ? x : keys + to + key * line->of_head;
+      if (layer.table >= 0) {
+        const int64_t angles = (layer.table * rows + r) * m.turned;
+        rotate(x, p.cos + angles, p.sin + angles, m.turned, w, out);
+      } else if (out != x) {
+        std::copy_n(x, w, out);
       }
     }
 #pragma omp barrier
@@ -701,30 +935,30 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
         const int64_t piece = i - first * m.heads, head = piece / line->n, input = piece % line->n, r = first + input;
         const float* keys =
             line->cache + 2 * l * line->of_plane + head / (m.heads / m.key_heads) * line->of_head;
-        const uint8_t* seen = line->seen ? line->seen + input * columns : nullptr;
-        over(qkv + (r * heads + head) * w, keys, keys + line->of_plane, seen, seen ? columns : line->past + input + 1,
-             own.scores, attended + (r * m.heads + head) * w);
+        const uint8_t* seen = line->seen ? (layer.near ? line->near : line->seen) + input * columns : nullptr;
+        const int64_t end = seen ? columns : line->past + input + 1;
+        int64_t from = layer.near && !seen ? std::max<int64_t>(end - m.window, 0) : 0;
+        while (seen && from + 1 < end && !seen[from]) from++;
+        over(qkv + (r * heads + head) * w, keys + from * w, keys + line->of_plane + from * w, seen ? seen + from : nullptr,
+             end - from, factor, cap, own.scores, attended + (r * m.heads + head) * w);
       }
     }
 #pragma omp barrier
-    const auto add = [&](int64_t r, int64_t at, int64_t count, const float* found) {
-      for (int64_t i = 0; i < count; i++) p.h[r * D + at + i] += found[i];
-    };
-    product(layer.out, attended, rows, nullptr, own, add);
-#pragma omp barrier
-    norms(p.h, rows, D, m.eps, own.scale);
-    product<true>(layer.gate_up, p.h, rows, own.scale, own, [&](int64_t r, int64_t at, int64_t, const float* gate) {
+    add(layer.out, attended, layer.after_attention);
+    if (!layer.plain) norms(p.h, rows, D, m.eps, own.scale);
+    const auto act = [&](int64_t r, int64_t at, int64_t count, const float* gate) {
       const float* up = gate + ROWS * PANEL;
       alignas(64) float found[PANEL];
       for (int i = 0; i < PANEL; i += LANES) {
         const Vec x = load(gate + i);
-        store(found + i, x / (1.0f + exp(-x)) * load(up + i));  // SiLU
+        const Vec z = m.gelu ? x * (1.5957691216f + 0.0713548163f * x * x) : x;  // 2 √(2/π) (x + 0.044715 x³)
+        store(found + i, x / (1.0f + exp(-z)) * load(up + i));
       }
-      std::copy_n(found, std::min<int64_t>(PANEL, m.inner - at), acted + r * m.inner + at);
-    });
+      std::copy_n(found, count, acted + r * m.inner + at);
+    };
+    products(layer.gate, layer.up, p.h, rows, layer.plain ? nullptr : own.scale, own, act);
 #pragma omp barrier
-    product(layer.down, acted, rows, nullptr, own, add);
-#pragma omp barrier
+    add(layer.down, acted, layer.after_feed_forward);
   }
   if (!p.kept_count) return;
   const auto mine = share(p.kept_count);
@@ -732,7 +966,13 @@ void run(const Model& m, const Pass& p, const Room& room, float* scratch) {
 #pragma omp barrier
   norms(last, p.kept_count, D, m.eps, own.scale);  // `own.scale` has room: kept_count is at most the number of inputs
   product(m.head, last, p.kept_count, own.scale, own, [&](int64_t r, int64_t at, int64_t count, const float* found) {
-    std::copy_n(found, count, p.logits + r * m.head.out + at);
+    float* to = p.logits + r * m.head.out + at;
+    alignas(64) float made[PANEL];
+    for (int i = 0; i < PANEL; i += LANES) {
+      const Vec logit = load(found + i) * static_cast<float>(m.logits);
+      store(made + i, most > 0 ? capped(logit, most) : logit);
+    }
+    std::copy_n(made, count, to);
   });
 }
 

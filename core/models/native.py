@@ -1,6 +1,6 @@
-"""Llama-type layers in compiled code: a whole pass in one call of `native.cpp`.
+"""Layers of the Llama family and its relatives in compiled code: a whole pass in one call of `native.cpp`.
 
-The code is compiled on first use, in about three seconds, and cached (`native_library`); if that fails, `why_not_width`
+The code is compiled on first use, in a few seconds, and cached (`native_library`); if that fails, `why_not_width`
 gives the reason. `llama.py` computes whole models with it, `eagle3_cpu.py` EAGLE-3 heads.
 """
 
@@ -22,7 +22,7 @@ from torch import Tensor
 from core.errors import ContextFull
 from core.models import native_library
 from core.models.adapter import LowRank, Place
-from core.models.coded import Coded, Weight, in_panels, joined
+from core.models.coded import Coded, Form, Weight, filled, in_panels, joined
 from core.models.native_library import CannotCompile
 from core.models.threads import Threads
 
@@ -31,8 +31,12 @@ OPTIONS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-shared", "-fPIC")
 WIDEST = 256  # of a head
 
 NO_MEMORY = 1  # return value of `polydraft_forward`
-# Of weights, in the numbering of `native.cpp`: types, and the bits of coded ones.
-KINDS = (torch.float32, torch.bfloat16, 8, 4)
+# Of weights, in the numbering of `native.cpp`: types, and forms of coded ones.
+KINDS = (
+    *(torch.float32, torch.bfloat16, torch.float16),
+    *(Form(8, False), Form(4, True), Form(8, True)),
+    *(Form(4, True, scaled=True), Form(8, True, scaled=True), Form(8, False, scaled=True, group=16)),
+)
 
 
 class _LowRank(Structure):
@@ -42,22 +46,33 @@ class _LowRank(Structure):
     ]
 
 
+class _Part(Structure):
+    _fields_ = [("panels", c_void_p), *((name, c_int64) for name in ("out", "kind", "bytes"))]
+
+
 class _Matrix(Structure):
     _fields_ = [
-        *((name, c_void_p) for name in ("panels", "bias", "norm")),
-        *((name, c_int64) for name in ("out", "inputs", "kind", "bytes")),
+        ("part", _Part * 3),
+        ("parts", c_int64),
+        *((name, c_void_p) for name in ("bias", "norm")),
+        *((name, c_int64) for name in ("out", "inputs")),
         ("low", POINTER(_LowRank)),
     ]
 
 
 class _Layer(Structure):
-    _fields_ = [("qkv", _Matrix), ("out", _Matrix), ("gate_up", _Matrix), ("down", _Matrix)]
+    _fields_ = [
+        *((name, _Matrix) for name in ("qkv", "out", "gate", "up", "down")),
+        *((name, c_void_p) for name in ("q_norm", "k_norm", "after_attention", "after_feed_forward")),
+        *((name, c_int64) for name in ("table", "near", "plain")),
+    ]
 
 
 class _Model(Structure):
     _fields_ = [
         *((name, c_int64) for name in ("layers", "dim", "heads", "key_heads", "width", "inner")),
-        ("eps", c_double),
+        *((name, c_int64) for name in ("turned", "tables", "window", "gelu", "whole")),
+        *((name, c_double) for name in ("eps", "attention", "residual", "logits", "attention_cap", "logit_cap")),
         ("layer", POINTER(_Layer)),
         ("head", _Matrix),
     ]
@@ -68,7 +83,7 @@ class _Line(Structure):
         *((name, c_int64) for name in ("n", "past")),
         ("cache", c_void_p),
         *((name, c_int64) for name in ("of_plane", "of_head", "cache_size")),
-        ("seen", c_void_p),
+        *((name, c_void_p) for name in ("seen", "near")),
     ]
 
 
@@ -114,7 +129,19 @@ Map = tuple[Weight, Tensor | None]  # weight (out, in), bias (out,): x Wᵀ + b
 
 @dataclass(frozen=True)
 class Shape:
-    """Of all layers: D, query heads H, key heads K, width w of a head, inner width I, and the norms' ε."""
+    """What all layers have in common: D, query heads H, key heads K, width w of a head, inner width I, the norms' ε,
+    and features that only some families have.
+
+    Attributes:
+        turned: how many numbers of a head rotate, the first ones; None is all.
+        tables: kinds of rotation, see `LayerMaps.table`.
+        window: positions, up to its own, that an input attends to in layers that are `near`.
+        gelu: the gate is GELU, by tanh; else SiLU.
+        whole: norms of queries and keys are over all heads together.
+        attention: factor of attention scores; None is 1 / √w.
+        residual, logits: factors of what is added to the residual stream, and of logits.
+        attention_cap, logit_cap: c limits scores, or logits, to c · tanh(x / c); 0 is no limit.
+    """
 
     dim: int
     heads: int
@@ -122,20 +149,52 @@ class Shape:
     width: int
     inner: int
     eps: float
+    turned: int | None = None
+    tables: int = 1
+    window: int = 0
+    gelu: bool = False
+    whole: bool = False
+    attention: float | None = None
+    residual: float = 1.0
+    logits: float = 1.0
+    attention_cap: float = 0.0
+    logit_cap: float = 0.0
+
+    @property
+    def rotated(self) -> int:
+        return self.width if self.turned is None else self.turned
 
 
 @dataclass(frozen=True)
 class LayerMaps:
-    """The maps of one layer, and the norms' weights before attention and before the feed-forward part, (D,). A norm's
-    weight may be None and be included in the next maps: W (g · x) = (W g) x."""
+    """The maps and norms of one layer.
 
-    qkv: Map
+    Attributes:
+        before, between: weights (D,) of the norms before attention and before the feed-forward part. They may be None
+            and be included in the next maps: W (g · x) = (W g) x.
+        q_norm, k_norm: weights of the norms of each query and key, (w,), or (H · w,) and (K · w,); None for no norm.
+        after_attention, after_feed_forward: weights (D,) of norms of what these parts add; None for no norm.
+        table: the kind of rotation of queries and keys, None for none.
+        near: attention is limited to the window.
+        plain: there are no norms before attention and before the feed-forward part.
+    """
+
+    q: Map
+    k: Map
+    v: Map
     out: Map
     gate: Map
     up: Map
     down: Map
     before: Tensor | None = None
     between: Tensor | None = None
+    q_norm: Tensor | None = None
+    k_norm: Tensor | None = None
+    after_attention: Tensor | None = None
+    after_feed_forward: Tensor | None = None
+    table: int | None = 0
+    near: bool = False
+    plain: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,12 +214,14 @@ class Line:
             line of the pass has the same memory.
         past, n: cached columns, and inputs.
         seen: (n, past + n) bool, the columns that each input attends to; None is everything up to itself.
+        near: the same in layers with a window; given if `seen` is and the model has a window.
     """
 
     block: Tensor
     past: int
     n: int
     seen: Tensor | None = None
+    near: Tensor | None = None
 
 
 class Compiled:
@@ -171,18 +232,18 @@ class Compiled:
         shape: Shape,
         layers: list[LayerMaps],
         output: Map,
-        dtype: torch.dtype,
         norm: Tensor | None = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         """`why_not_width(shape.width)` must be "".
 
         Args:
             output: the output rows.
-            dtype: float32 or bfloat16, of weights that are not coded.
             norm: (D,) of the norm before the output rows, unless they include it.
+            dtype: of weights that are not coded; None keeps their own (float32, bfloat16 or float16).
         """
         self._library, self._shape, self._threads = library(), shape, Threads()
-        self._panel = self._library.polydraft_panel()
+        self._panel, self._dtype = self._library.polydraft_panel(), dtype
         self._held: list[Tensor] = []  # keeps the tensors behind the structures' pointers alive
         self._adapted: list[object] = []  # the same for adapters
         self.dim, self.outputs = shape.dim, len(output[0])
@@ -193,9 +254,19 @@ class Compiled:
             key_heads=shape.key_heads,
             width=shape.width,
             inner=shape.inner,
+            turned=shape.rotated,
+            tables=shape.tables,
+            window=shape.window,
+            gelu=shape.gelu,
+            whole=shape.whole,
             eps=shape.eps,
-            layer=(_Layer * len(layers))(*(self._layer(layer, dtype) for layer in layers)),
-            head=self._matrix(*output, dtype, norm),
+            attention=shape.width**-0.5 if shape.attention is None else shape.attention,
+            residual=shape.residual,
+            logits=shape.logits,
+            attention_cap=shape.attention_cap,
+            logit_cap=shape.logit_cap,
+            layer=(_Layer * len(layers))(*(self._layer(layer) for layer in layers)),
+            head=self._matrix([output], norm),
         )
         if fault := self._library.polydraft_fault(self._model, None):
             raise ValueError(f"The weights do not fit together: {fault.decode()}.")
@@ -212,7 +283,8 @@ class Compiled:
         parts = {
             "qkv": [("q_proj", s.heads * s.width), ("k_proj", of_keys), ("v_proj", of_keys)],
             "out": [("o_proj", s.dim)],
-            "gate_up": [("gate_proj", s.inner), ("up_proj", s.inner)],
+            "gate": [("gate_proj", s.inner)],
+            "up": [("up_proj", s.inner)],
             "down": [("down_proj", s.dim)],
         }
         held: list[object] = []
@@ -220,13 +292,13 @@ class Compiled:
             layer = self._model.layer[i]
             for matrix, projections in parts.items():
                 found = [(changes.get((i, name), ()), rows) for name, rows in projections]
-                low = self._low_rank(found, matrix == "gate_up", held) if any(some for some, _ in found) else nothing
-                getattr(layer, matrix).low = low
+                of = getattr(layer, matrix)
+                of.low = self._low_rank(found, _outputs(of), held) if any(some for some, _ in found) else nothing
         self._adapted = held
 
-    def _low_rank(self, parts: list[tuple[Sequence[Change], int]], alternating: bool, held: list[object]) -> Any:
-        """Returns the addition to a matrix of these projections, each with its changes and outputs. `held` keeps its
-        tensors alive."""
+    def _low_rank(self, parts: list[tuple[Sequence[Change], int]], stored: list[int], held: list[object]) -> Any:
+        """Returns the addition to a matrix of these projections, each with its changes and outputs; `stored` are the
+        outputs of each of its parts. `held` keeps its tensors alive."""
         every = [change for changes, _ in parts for change in changes]
         a = torch.cat([change.low.a for change in every])  # (R, in)
         rank = len(a)
@@ -239,9 +311,7 @@ class Compiled:
                 b[row : row + rows, columns], used[row : row + rows, columns] = change.low.b, True
                 column = columns.stop
             row += rows
-        if alternating:
-            order = self._alternating(parts[0][1])
-            b, used = b[order], used[order]
+        b, used = (torch.cat([filled(part, self._panel) for part in x.split(stored)]) for x in (b, used))
         # The columns of B that a panel uses are neighbours; every panel has as many as the one that uses most.
         some = in_panels(used, self._panel).any(1)  # (panels, R)
         begins = some.int().argmax(1)
@@ -258,13 +328,6 @@ class Compiled:
         held += [tensors, made]
         return pointer(made)
 
-    def _alternating(self, inner: int) -> Tensor:
-        """The order of the rows of gate and up: a panel of the gate, then the same panel of up, so that a thread has
-        both in its cache. It includes the padding of the last panel."""
-        width = -(-inner // self._panel) * self._panel
-        place = torch.arange(2 * width).view(2, -1, self._panel).transpose(0, 1).flatten()
-        return place // width * inner + (place % width).clamp(max=inner - 1)
-
     def __call__(
         self,
         h: Tensor,
@@ -279,7 +342,7 @@ class Compiled:
 
         Args:
             h: (N, D) embeddings, overwritten by the output of the last layer.
-            turn: cosines and sines of the rotation, (N, w).
+            turn: cosines and sines of the kinds of rotation, (tables, N, turned).
             kept: (inputs,) those of the N inputs after which logits are computed, None all.
             watched: layers whose input residual stream is returned; their number stands for the output of the last one.
             entering: (N, …) the input of the first layer's queries, keys and values; None is h, normed.
@@ -329,43 +392,62 @@ class Compiled:
         floats = [h, *turn, *(line.block for line in lines), *([] if entering is None else [entering])]
         assert all(x.dtype == torch.float32 and x.device.type == "cpu" for x in floats) and kept.dtype == torch.int64
         assert all(x is None or x.is_contiguous() for x in (h, *turn, entering)), "strides"
-        assert h.shape == (N, s.dim) and all(x.shape == (N, s.width) for x in turn), "shapes of the inputs"
+        assert h.shape == (N, s.dim), "shapes of the inputs"
+        assert all(x.shape == (s.tables, N, s.rotated) for x in turn), "shapes of the rotation"
         assert entering is None or (entering.ndim == 2 and len(entering) == N), "shapes of the inputs"
         assert sum(line.n for line in lines) == N, "number of inputs"
         for line in lines:
-            block, columns, seen = line.block, line.past + line.n, line.seen
+            block, columns = line.block, line.past + line.n
             assert block.shape[0] >= 2 * self._model.layers and block.shape[1] == s.key_heads, "shape of the cache"
             assert block.shape[2] >= columns and block.shape[3] == s.width, "shape of the cache"
             assert block.stride()[2:] == (s.width, 1), "strides of the cache"
-            if seen is not None:
-                assert seen.dtype == torch.bool and seen.is_contiguous(), "the mask"
-                assert seen.shape == (line.n, columns), "shape of the mask"
+            for mask in (line.seen, line.near):
+                if mask is not None:
+                    assert mask.dtype == torch.bool and mask.is_contiguous(), "the mask"
+                    assert mask.shape == (line.n, columns), "shape of the mask"
 
-    def _layer(self, maps: LayerMaps, dtype: torch.dtype) -> _Layer:
-        (gate, gate_bias), (up, up_bias) = maps.gate, maps.up
-        order = self._alternating(len(gate))
-        both = joined([gate, up])
-        weight = both.rows(order) if isinstance(both, Coded) else both[order]
-        bias = None if gate_bias is None or up_bias is None else torch.cat([gate_bias, up_bias])[order]
+    def _layer(self, maps: LayerMaps) -> _Layer:
+        s = self._shape
+        of_queries, of_keys = (s.heads * s.width, s.key_heads * s.width) if s.whole else (s.width, s.width)
         return _Layer(
-            qkv=self._matrix(*maps.qkv, dtype, maps.before),
-            out=self._matrix(*maps.out, dtype),
-            gate_up=self._matrix(weight, bias, dtype, maps.between),
-            down=self._matrix(*maps.down, dtype),
+            qkv=self._matrix([maps.q, maps.k, maps.v], maps.before),
+            out=self._matrix([maps.out]),
+            gate=self._matrix([maps.gate], maps.between),
+            up=self._matrix([maps.up], maps.between),
+            down=self._matrix([maps.down]),
+            q_norm=self._address(maps.q_norm, of_queries),
+            k_norm=self._address(maps.k_norm, of_keys),
+            after_attention=self._address(maps.after_attention, s.dim),
+            after_feed_forward=self._address(maps.after_feed_forward, s.dim),
+            table=-1 if maps.table is None else maps.table,
+            near=maps.near,
+            plain=maps.plain,
         )
 
-    def _matrix(self, weight: Weight, bias: Tensor | None, dtype: torch.dtype, norm: Tensor | None = None) -> _Matrix:
-        out, inputs = weight.shape
+    def _matrix(self, maps: list[Map], norm: Tensor | None = None) -> _Matrix:
+        """One matrix of maps of the same inputs."""
+        weights = joined(
+            weight if isinstance(weight, Coded) or self._dtype is None else weight.to(self._dtype) for weight, _ in maps
+        )
+        out, inputs = sum(map(len, weights)), weights[0].shape[1]
+        if any(weight.shape[1] != inputs for weight in weights):
+            raise ValueError("Maps of different inputs are given as one.")
+        bias = None
+        if any(each is not None for _, each in maps):
+            bias = torch.cat([torch.zeros(len(w)) if each is None else each.float() for w, each in maps])
+        parts = (_Part * 3)(*map(self._part, weights))
+        return _Matrix(parts, len(weights), self._address(bias, out), self._address(norm, inputs), out, inputs)
+
+    def _part(self, weight: Weight) -> _Part:
         if isinstance(weight, Coded):
-            panels, kind = weight.panels(self._panel), weight.bits
+            panels, kind = weight.panels(self._panel), weight.form
         else:
-            panels, kind = in_panels(weight, self._panel).transpose(1, 2).to(dtype), dtype  # (panels, in, panel)
-            if dtype == torch.bfloat16:  # two inputs in a word
-                panels = F.pad(panels, (0, 0, 0, inputs % 2)).unflatten(1, (-1, 2)).transpose(2, 3)
+            panels, kind = in_panels(weight, self._panel).transpose(1, 2), weight.dtype  # (panels, in, panel)
+            if kind.itemsize == 2:  # two inputs in a word
+                panels = F.pad(panels, (0, 0, 0, weight.shape[1] % 2)).unflatten(1, (-1, 2)).transpose(2, 3)
             panels = panels.contiguous()
         self._held.append(panels)
-        addresses = panels.data_ptr(), self._address(bias, out), self._address(norm, inputs)
-        return _Matrix(*addresses, out, inputs, KINDS.index(kind), panels.nbytes)
+        return _Part(panels.data_ptr(), len(weight), KINDS.index(kind), panels.nbytes)
 
     def _address(self, x: Tensor | None, numbers: int) -> int | None:
         if x is None:
@@ -374,6 +456,11 @@ class Compiled:
             raise ValueError(f"A bias or norm of {x.numel()} numbers given; {numbers} expected.")
         self._held.append(x.to(torch.float32).contiguous())
         return self._held[-1].data_ptr()
+
+
+def _outputs(matrix: _Matrix) -> list[int]:
+    """Of each of its parts."""
+    return [part.out for part in matrix.part[: matrix.parts]]
 
 
 def _stated(line: Line) -> _Line:
@@ -386,4 +473,5 @@ def _stated(line: Line) -> _Line:
         of_head=block.stride(1),
         cache_size=block.untyped_storage().nbytes() // 4 - block.storage_offset(),
         seen=None if line.seen is None else line.seen.data_ptr(),
+        near=None if line.near is None else line.near.data_ptr(),
     )

@@ -1,89 +1,191 @@
-"""Loads a GGUF file of the Llama family directly into compiled code, without transformers' layers in between.
+"""Loads a GGUF file of a known family directly into compiled code, without transformers' layers in between.
 
 transformers unpacks all weights, builds the module and fills it, which takes most of a start; here the file's tensors
-are rearranged in their own format. Files with other features (other architectures, scaled rotations,
-experts, biases) are loaded with transformers. `gguf_check` has checked that tensors and metadata agree.
+are rearranged in their own format. Files with other features (other architectures, experts, other types) are left to
+llama.cpp or transformers; `why_not` gives the reason. `gguf_check` has checked that tensors and metadata agree.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor, nn
 
 from core.models import gguf_check
-from core.models.coded import TYPES, Coded, Weight, joined
-from core.models.gguf_check import FAMILY, config_of, table
+from core.models.coded import PLAIN, TYPES, Weight, float32, rows_of, split, weight_of
+from core.models.families import FAMILIES
+from core.models.gguf_check import Config, Scaling, config_of, table
 from core.models.gguf_file import GGUFFile
 from core.models.hf_tokenizer import is_built
 from core.models.llama import NativeLlama, unpaired
-from core.models.native import LayerMaps, why_not_width
-
-UNKNOWN = ("rope.scaling", "expert", "sliding_window")  # unsupported if they occur in a file's fields
+from core.models.native import LayerMaps, Map, Shape, why_not_width
 
 
-def fits(file: GGUFFile) -> bool:
-    """Whether the whole file keeps its format; no other engine on this machine is known to run it as fast then."""
-    if not _known(file):
-        return False
-    matrices = (tensor for tensor in file.tensors.values() if len(tensor.shape) == 2)
-    return all(tensor.kind in TYPES for tensor in matrices)
-
-
-def _known(file: GGUFFile) -> bool:
-    """Whether every feature of the file is supported here. Raises ModelFileError as `gguf_check.check` does."""
-    if file.architecture != FAMILY or torch.cuda.is_available():
-        return False
+def why_not(file: GGUFFile) -> str:
+    """Why compiled code does not run this file, as a clause about the model, or "". Raises ModelFileError as
+    `gguf_check.check` does."""
+    if file.architecture not in FAMILIES:
+        return f"its architecture is {file.architecture}"
+    if reason := gguf_check.unknown(file):
+        return reason
     if not is_built(*(file.fields.get(f"tokenizer.ggml.{key}") for key in ("model", "pre"))):
-        return False
+        return f"its tokenizer is {file.fields.get('tokenizer.ggml.pre') or file.fields.get('tokenizer.ggml.model')}"
     gguf_check.check(file)
     config = config_of(file)
-    if file.tensors.keys() | {"output.weight"} != table(config).keys():
-        return False
-    if any(unknown in name for name in file.fields for unknown in UNKNOWN):
-        return False
-    width = config.head_dim
-    return file.stated("rope.dimension_count", width) == width and not why_not_width(width)
+    expected = table(config)
+    for name, tensor in file.tensors.items():
+        if name not in expected:
+            return f"it has a tensor {name[:60]}"
+        if tensor.kind not in TYPES and tensor.kind not in PLAIN:
+            return f"its weights are {tensor.kind.name}"
+    required = {name for name, each in expected.items() if not each.optional and name != "output.weight"}
+    if missing := required - file.tensors.keys():
+        return f"it has no tensor {min(missing)}"
+    return why_not_width(config.head_dim)
 
 
 def read(file: GGUFFile) -> NativeLlama | None:
-    """The model, or None if transformers must read the file. Raises ModelFileError."""
-    if not _known(file):
+    """The model, or None if another engine must read the file. Raises ModelFileError."""
+    if torch.cuda.is_available() or why_not(file):
         return None
-    config, tensors = config_of(file), file.tensors
+    return _Reader(file).model()
 
-    def plain(name: str) -> Tensor:
-        return torch.from_numpy(tensors[f"{name}.weight"].unpacked())
 
-    def of(name: str, pairs: bool = False) -> Weight:
-        weight = Coded.of(tensors[f"{name}.weight"])
-        found = plain(name) if weight is None else weight
-        if not pairs:
-            return found
-        order = unpaired(len(found), config.head_dim)
-        return found.rows(order) if isinstance(found, Coded) else found[order]
+class _Reader:
+    def __init__(self, file: GGUFFile) -> None:
+        self._tensors, self._config = file.tensors, config_of(file)
 
-    def layer(name: str) -> LayerMaps:
-        qkv = joined([of(f"{name}.attn_q", True), of(f"{name}.attn_k", True), of(f"{name}.attn_v")])
-        out, gate, up, down = (of(f"{name}.{part}") for part in ("attn_output", "ffn_gate", "ffn_up", "ffn_down"))
-        norms = (plain(f"{name}.{part}") for part in ("attn_norm", "ffn_norm"))
-        return LayerMaps((qkv, None), (out, None), (gate, None), (up, None), (down, None), *norms)
+    def model(self) -> NativeLlama:
+        c = self._config
+        tables = _tables(c, {name: x for name in FACTORS if (x := self._numbers(name)) is not None})
+        shape = Shape(
+            c.hidden_size,
+            c.num_attention_heads,
+            c.num_key_value_heads,
+            c.head_dim,
+            c.intermediate_size,
+            c.rms_norm_eps,
+            turned=c.turned,
+            tables=len(tables),
+            window=c.window,
+            gelu=c.family.gelu,
+            whole=c.family.head_norms == "all",
+            attention=c.attention,
+            residual=c.residual,
+            logits=c.logits,
+            attention_cap=c.attention_cap,
+            logit_cap=c.logit_cap,
+        )
+        layers = [self._layer(i, len(tables)) for i in range(c.num_hidden_layers)]
+        embeddings = self._weight("token_embd")
+        output = self._weight("output") if "output.weight" in self._tensors else embeddings
+        norm = self._numbers("output_norm.weight")
+        assert norm is not None
+        embedded = nn.Embedding.from_pretrained(float32(embeddings).mul(c.embeddings))
+        return NativeLlama(c, shape, embedded, _Rotation(tables), layers, (output, None), norm)
 
-    layers = [layer(f"blk.{i}") for i in range(config.num_hidden_layers)]
-    table = of("token_embd")
-    output = of("output") if "output.weight" in tensors else table
-    embeddings = nn.Embedding.from_pretrained(table.decoded() if isinstance(table, Coded) else table)
-    rotation = _Rotation(config.rope_theta, config.head_dim)
-    return NativeLlama(config, embeddings, rotation, layers, (output, None), plain("output_norm"))
+    def _layer(self, i: int, tables: int) -> LayerMaps:
+        c, name = self._config, f"blk.{i}"
+        queries, keys = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+        if c.family.fused:
+            q, k, v = self._maps(f"{name}.attn_qkv", [queries, keys, keys])
+            gate, up = self._maps(f"{name}.ffn_up", [c.intermediate_size] * 2)
+        else:
+            q, k, v = (self._map(f"{name}.attn_{part}") for part in "qkv")
+            gate, up = (self._map(f"{name}.ffn_{part}") for part in ("gate", "up"))
+        if c.family.paired:
+            q, k = self._unpaired(q), self._unpaired(k)
+
+        def norm(part: str) -> Tensor | None:
+            return self._numbers(f"{name}.{part}.weight")
+
+        return LayerMaps(
+            q=q,
+            k=k,
+            v=v,
+            out=self._map(f"{name}.attn_output"),
+            gate=gate,
+            up=up,
+            down=self._map(f"{name}.ffn_down"),
+            before=norm("attn_norm"),
+            between=norm("ffn_norm"),
+            q_norm=norm("attn_q_norm"),
+            k_norm=norm("attn_k_norm"),
+            after_attention=norm("post_attention_norm"),
+            after_feed_forward=norm("post_ffw_norm"),
+            table=None if c.family.still and (i + 1) % c.family.still == 0 else tables - 1 if c.near[i] else 0,
+            near=c.near[i],
+            plain=c.family.norms == "after",
+        )
+
+    def _weight(self, name: str) -> Weight:
+        return weight_of(self._tensors[f"{name}.weight"])
+
+    def _numbers(self, name: str) -> Tensor | None:
+        """A norm, a bias or factors in float32, if the file has them."""
+        return torch.from_numpy(self._tensors[name].unpacked()) if name in self._tensors else None
+
+    def _map(self, name: str) -> Map:
+        return self._weight(name), self._numbers(f"{name}.bias")
+
+    def _maps(self, name: str, sizes: list[int]) -> list[Map]:
+        weight, bias = self._map(name)
+        biases = [None] * len(sizes) if bias is None else bias.split(sizes)
+        return list(zip(split(weight, sizes), biases, strict=True))
+
+    def _unpaired(self, of: Map) -> Map:
+        weight, bias = of
+        order = unpaired(len(weight), self._config.head_dim, self._config.turned)
+        return rows_of(weight, order), None if bias is None else bias[order]
+
+
+FACTORS = ("rope_freqs.weight", "rope_factors_short.weight")  # by which the speeds of a rotation are divided
+
+
+def _tables(c: Config, factors: dict[str, Tensor]) -> list[tuple[Tensor, float]]:
+    """The kinds of rotation: the speed of each pair (turned / 2,), and the factor of cosines and sines. Layers with a
+    window have the last."""
+    speeds = _speeds(c.rope_theta, c.turned)
+    for by in factors.values():
+        speeds = speeds / by
+    found = [_scaled(speeds, c.rope_theta, c.turned, c.scaling)]
+    theta = c.near_theta or c.rope_theta
+    if c.family.pattern and c.window and (theta != c.rope_theta or c.scaling != Scaling()):
+        found.append((_speeds(theta, c.turned), 1.0))
+    return found
+
+
+def _speeds(theta: float, turned: int) -> Tensor:
+    """Pair i of a rotation turns by θ^(-2i/turned) per position."""
+    return theta ** -(torch.arange(0, turned, 2, dtype=torch.float32) / turned)
+
+
+def _scaled(speeds: Tensor, theta: float, turned: int, scaling: Scaling) -> tuple[Tensor, float]:
+    if scaling.kind == "linear":
+        return speeds / scaling.factor, scaling.size
+    if scaling.kind != "yarn":
+        return speeds, scaling.size
+
+    def pair(turns: float) -> float:
+        """The pair that turns so many times within the original context."""
+        return turned * math.log(scaling.original / (turns * 2 * math.pi)) / (2 * math.log(theta))
+
+    low, high = max(math.floor(pair(scaling.fast)), 0), min(math.ceil(pair(scaling.slow)), turned - 1)
+    ramp = ((torch.arange(turned // 2) - low) / max(high - low, 0.001)).clamp(0, 1)
+    size = scaling.size * (0.1 * math.log(scaling.factor) + 1 if scaling.factor > 1 else 1.0)
+    return speeds * (1 - ramp) + speeds / scaling.factor * ramp, size
 
 
 class _Rotation(nn.Module):
-    """Angles of rotary positions: input i of a head of width w turns by θ^(-2i/w) per position."""
+    """Cosines and sines of rotary positions."""
 
-    def __init__(self, theta: float, width: int) -> None:
+    def __init__(self, tables: list[tuple[Tensor, float]]) -> None:
         super().__init__()
-        self._speeds = theta ** -(torch.arange(0, width, 2, dtype=torch.float32) / width).repeat(2)  # (w,)
+        self._speeds = torch.stack([speeds for speeds, _ in tables]).repeat(1, 2)[:, None]  # (tables, 1, turned)
+        self._sizes = torch.tensor([size for _, size in tables])[:, None, None]
 
     def forward(self, _: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
-        """Positions (B, n) -> cosines and sines (B, n, w)."""
+        """Positions (1, n) -> cosines and sines (tables, n, turned)."""
         angles = position_ids[..., None].float() * self._speeds
-        return angles.cos(), angles.sin()
+        return angles.cos() * self._sizes, angles.sin() * self._sizes

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import os
 import platform
 import signal
@@ -25,9 +26,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import platformdirs
-import torch
 
-from core.errors import PolydraftError
+from core.errors import NotFinite, PolydraftError
 from core.files import recall, remember
 from core.models.base import LanguageModel
 from core.models.processor import cpu
@@ -77,8 +77,8 @@ def probe_llama_cpp(model_path: Path, cache_dir: Path | None = None, timeout: fl
         return ProbeResult(False, f"the model file cannot be read: {error}")
     cache = (cache_dir or platformdirs.user_cache_path("polydraft")) / "probe.json"
     known = recall(cache).get(key)
-    if isinstance(known, int | float) and known > 0:
-        return ProbeResult(True, "", float(known))
+    if isinstance(known, int | float) and 0 < known < math.inf:
+        return ProbeResult(True, "", known)
     result = probe("llama.cpp", str(model_path), timeout)
     if result.ok and result.seconds_per_step is not None:
         try:
@@ -205,6 +205,9 @@ def _load(backend: Backend, model: str) -> LanguageModel:
     return llamacpp.load(Path(model), model)
 
 
+NONSENSE = "it computes logits that are not numbers, or all the same"
+
+
 def measure(model: LanguageModel) -> ProbeResult:
     """Feeds a text with its last token as a token and as an embedding, compares the logits, times single tokens."""
     _say({"stage": "evaluating the model"})
@@ -218,8 +221,8 @@ def measure(model: LanguageModel) -> ProbeResult:
         by_embedding = sequence.feed_embedding(model.embeddings[ids[-1]])  # (V,)
         apart = float((by_token - by_embedding).abs().max())
         span = float(by_token.max() - by_token.min())
-        if not span > 0 or not torch.isfinite(by_token).all():
-            return ProbeResult(False, "it computes logits that are not numbers, or all the same")
+        if not span > 0:
+            return ProbeResult(False, NONSENSE)
         if not apart <= TOLERANCE * span:  # false for NaN, as intended
             return ProbeResult(
                 False,
@@ -234,6 +237,8 @@ def measure(model: LanguageModel) -> ProbeResult:
             seconds.append(time.perf_counter() - start)
             token = int(logits.argmax())
         return ProbeResult(True, "", statistics.median(seconds))
+    except NotFinite:
+        return ProbeResult(False, NONSENSE)
     finally:
         sequence.close()
 

@@ -113,7 +113,8 @@ class StaticModel(LanguageModel):
     def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         if adapters and self.compiled:
             raise BackendUnavailable(f"{self.name} runs fused by torch.compile, which does not use adapters.")
-        self._plain.adapt(adapters)
+        self._plain.adapt(adapters)  # tries them there, because all lines here may be in use
+        self.adapters = self._plain.adapters
         self.graphs.clear()  # they were captured with other adapters
 
     def watch(self, layers: tuple[int, ...]) -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from core.errors import ContextFull, InputError, ModelFileError, first_line
-from core.models.base import LanguageModel, Row, Sequence, as_embeddings, is_chain
+from core.models.base import LanguageModel, Row, Sequence, as_embeddings, finite, is_chain
 from core.models.capture import memory_full
 from core.models.memory import free_bytes, room_in_cache
 from core.models.module import DOES_NOT_RUN, Layers
@@ -202,7 +202,7 @@ class TorchModel(LanguageModel):
             for row, found in zip(rows, of_rows, strict=True)
         ]
 
-    def adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
+    def _adapt(self, adapters: Ordered[tuple[Adapter, float]]) -> None:
         for adapter, _ in adapters:
             adapter.check(self.fingerprint, self.layers.projections)
         self.layers.adapt(adapters)
@@ -274,6 +274,8 @@ class TorchModel(LanguageModel):
             raise ModelFileError(
                 f"{self.name} does not run with our cache ({first_line(error)}); choose another model."
             ) from error
+        if not finite(self.embeddings) or not finite(logits):
+            raise ModelFileError(f"{self.name} computes numbers that are not finite; download it again.")
         if logits.shape != (self.vocab_size,) or not torch.allclose(logits, same, rtol=1e-2, atol=1e-2):
             raise ModelFileError(
                 f"{self.name} needs more than the embedding of a token, so mixtures cannot be fed; choose "

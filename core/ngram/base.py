@@ -10,17 +10,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import platformdirs
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from core.files import answered, beside, named_path, read_json
 from core.ngram.store import NgramStore, StoreError
 
 BASE_STORE = Path(__file__).resolve().parents[2] / "assets" / "base.ngram"  # for the default model
 NONE, OWN = "none", "default"  # options for no store, and for the app's own
 VERSION = 1  # of the file of the choice
+MOST_BYTES, MOST_ENTRIES = 1 << 20, 64  # of this file
+MOMENT = 0.5  # seconds that drafts wait for a changed choice
 
 
 @dataclass(frozen=True)
@@ -55,9 +61,20 @@ def chosen(option: str | None) -> Path | None:
         return BASE_STORE
     if option == NONE:
         return None
-    path = Path(option).expanduser().resolve()
+    path = resolved(option)
     NgramStore.open(path)
     return path
+
+
+def resolved(option: str) -> Path:
+    """The whole path of a file that the user named. Raises InputError for a name that no file can have; StoreError if
+    its drive does not answer."""
+    path = named_path(option)
+    try:
+        return answered(path, path.resolve)
+    except (OSError, RuntimeError) as error:  # a circle of links
+        why = error.strerror if isinstance(error, OSError) else "its links lead in a circle"
+        raise StoreError(f"{path} cannot be read: {why}.") from error
 
 
 def chosen_stores(options: Iterable[str]) -> tuple[ChosenStore, ...]:
@@ -111,30 +128,118 @@ def choice_file() -> Path:
     return platformdirs.user_data_path("polydraft", appauthor=False) / "base-stores.json"
 
 
-def read_choice(file: Path) -> tuple[ChosenStore, ...]:
-    """The stores in the file of the choice; the app's own where there is no file. Raises StoreError for a damaged
-    file."""
+@dataclass(frozen=True)
+class BadEntry:
+    """What the file of the choice contains in place of a store.
+
+    Attributes:
+        shown: on one line; the page names it so.
+        problem: a sentence.
+        content: as JSON, to be kept until it is removed.
+    """
+
+    shown: str
+    problem: str
+    content: Any = None
+
+
+@dataclass(frozen=True)
+class StoreChoice:
+    """The file of the choice.
+
+    Attributes:
+        stores: the chosen ones.
+        bad: the entries that are none.
+        readable: whether the file is one of this version; otherwise `stores` are the app's own, and `bad` says why.
+    """
+
+    stores: tuple[ChosenStore, ...] = DEFAULT_CHOICE
+    bad: tuple[BadEntry, ...] = ()
+    readable: bool = True
+
+
+class _Entry(BaseModel):
+    """An entry of the file of the choice."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    file: str = Field(min_length=1, max_length=4096)
+    weight: float = Field(gt=0, le=1)
+    on: bool
+
+    @field_validator("file")
+    @classmethod
+    def _can_be_a_files_name(cls, file: str) -> str:
+        if "\0" in file:
+            raise ValueError("a zero character")
+        return file
+
+    def store(self) -> ChosenStore:
+        return ChosenStore(BASE_STORE if self.file == OWN else Path(self.file), self.weight, self.on)
+
+
+class _Listed(BaseModel):
+    """The file of the choice."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    version: Literal[1]
+    stores: list[Any] = Field(max_length=MOST_ENTRIES)
+
+
+def read_choice(file: Path) -> StoreChoice:
+    """The contents of the file of the choice; the app's own store where there is no file."""
     try:
-        content: Any = json.loads(file.read_bytes())
+        listed = _Listed.model_validate(read_json(file, MOST_BYTES))
     except FileNotFoundError:
-        return DEFAULT_CHOICE
-    except (OSError, ValueError, RecursionError) as error:
-        raise StoreError(f"The choice of base stores in {file} cannot be read: {error}. Delete the file.") from None
-    try:
-        if content["version"] != VERSION:
-            raise ValueError(f"version {content['version']!r}")
-        found = [(one["file"], float(one["weight"]), one["on"] is True) for one in content["stores"]]
-        return tuple(ChosenStore(BASE_STORE if name == OWN else Path(name), weight, on) for name, weight, on in found)
-    except (KeyError, TypeError, ValueError, StoreError) as error:
-        raise StoreError(f"The choice of base stores in {file} is damaged: {error!r}. Delete the file.") from None
+        return StoreChoice()
+    except OSError as error:
+        return _unreadable(file, error.strerror or str(error))
+    except ValueError:  # also pydantic's
+        return _unreadable(file, f"it is no list of stores in version {VERSION}")
+    stores: list[ChosenStore] = []
+    bad: list[BadEntry] = []
+    for one in listed.stores:
+        try:
+            entry = _Entry.model_validate(one).store()
+            if any(entry.path == store.path for store in stores):
+                raise ValueError
+            stores.append(entry)
+        except ValueError:
+            shown = json.dumps(one)[:200]
+            bad.append(
+                BadEntry(
+                    shown,
+                    f"{shown} is no base store: a file that is listed once, its weight and whether it is on expected.",
+                    one,
+                )
+            )
+    return StoreChoice(tuple(stores) if stores or not bad else DEFAULT_CHOICE, tuple(bad))
 
 
-def choice_as_json(stores: Sequence[ChosenStore]) -> str:
+def _unreadable(file: Path, why: str) -> StoreChoice:
+    return StoreChoice(
+        bad=(BadEntry(str(file), f"The choice of base stores in {file} cannot be read: {why}."),), readable=False
+    )
+
+
+def choice_as_json(choice: StoreChoice) -> str:
     """The text of the file that `read_choice` reads."""
-    listed = [
-        {"file": OWN if one.path == BASE_STORE else str(one.path), "weight": one.weight, "on": one.on} for one in stores
+    listed: list[Any] = [
+        {"file": OWN if one.path == BASE_STORE else str(one.path), "weight": one.weight, "on": one.on}
+        for one in choice.stores
     ]
-    return json.dumps({"version": VERSION, "stores": listed}, ensure_ascii=False, indent=1)
+    listed += [one.content for one in choice.bad]
+    return json.dumps({"version": VERSION, "stores": listed}, indent=1)
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """The choice with its stores opened, and the reasons why some are not."""
+
+    choice: tuple[ChosenStore, ...]
+    stores: dict[Path, NgramStore]
+    problems: dict[Path, str]
 
 
 class BaseShelf:
@@ -142,7 +247,7 @@ class BaseShelf:
 
     Attributes:
         fixed: whether the choice was made at the start; then the file of the choice is not read.
-        problems: by path, the reason why a chosen store is not used; by the choice's file, why that cannot be read.
+        problems: by path, the reason why a chosen store is not used; by the choice's file, what is wrong in it.
     """
 
     def __init__(self, fingerprint: str, fixed: Sequence[ChosenStore] | None = None, file: Path | None = None) -> None:
@@ -153,26 +258,29 @@ class BaseShelf:
         Raises: StoreError for a store of a fixed choice that cannot be used with this tokenizer, except for the app's
             own.
         """
-        self.problems: dict[Path, str] = {}
         self._fingerprint, self._file = fingerprint, file or choice_file()
         self.fixed = fixed is not None
-        self._choice: tuple[ChosenStore, ...] = ()
-        self._opened: dict[Path, NgramStore] = {}
         self._state: tuple[int, int] | None = None  # of the file when it was read
+        self._reading: Future[_Opened] | None = None
         if fixed is not None:
-            self._choice = tuple(fixed)
-            self._open()
+            self._opened = self._open(tuple(fixed), {})
             for path, problem in self.problems.items():
                 if path != BASE_STORE:
                     raise StoreError(problem)
         else:
-            self._read(self._state_of_file())
+            self._state = self._state_of_file()
+            self._opened = self._read({})
+
+    @property
+    def problems(self) -> dict[Path, str]:
+        return self._opened.problems
 
     def active(self) -> list[tuple[NgramStore, float]]:
         """The stores that are on and usable, with their weights, in the user's order."""
-        if not self.fixed and (state := self._state_of_file()) != self._state:
-            self._read(state)
-        return [(self._opened[one.path], one.weight) for one in self._choice if one.on and one.path in self._opened]
+        if not self.fixed:
+            self._follow()
+        stores = self._opened.stores
+        return [(stores[one.path], one.weight) for one in self._opened.choice if one.on and one.path in stores]
 
     @property
     def notice(self) -> str:
@@ -182,26 +290,36 @@ class BaseShelf:
     def choice(self) -> tuple[ChosenStore, ...]:
         """The chosen stores, on or off."""
         self.active()
-        return self._choice
+        return self._opened.choice
 
-    def _read(self, state: tuple[int, int]) -> None:
-        self._state = state
-        try:
-            self._choice, self.problems = read_choice(self._file), {}
-        except StoreError as error:
-            self._choice, self.problems = DEFAULT_CHOICE, {self._file: str(error)}
-        self._open()
+    def _follow(self) -> None:
+        """Takes over a changed choice. Another thread reads it and opens the stores: checking a large one takes
+        seconds, and a drive may not answer. Until then the earlier ones are used."""
+        if self._reading is None and (state := self._state_of_file()) != self._state:
+            self._state = state
+            self._reading = beside(partial(self._read, self._opened.stores))
+            wait([self._reading], MOMENT)
+        if self._reading is not None and self._reading.done():
+            self._opened, self._reading = self._reading.result(), None
 
-    def _open(self) -> None:
-        opened = {}
-        for one in self._choice:
+    def _read(self, known: dict[Path, NgramStore]) -> _Opened:
+        choice = read_choice(self._file)
+        opened = self._open(choice.stores, known)
+        if choice.bad:
+            opened.problems[self._file] = " ".join(one.problem for one in choice.bad[:3])
+        return opened
+
+    def _open(self, choice: tuple[ChosenStore, ...], known: dict[Path, NgramStore]) -> _Opened:
+        opened: dict[Path, NgramStore] = {}
+        problems: dict[Path, str] = {}
+        for one in choice:
             if not one.on:
                 continue
             try:
-                opened[one.path] = self._opened.get(one.path) or NgramStore.open(one.path, self._fingerprint)
+                opened[one.path] = known.get(one.path) or NgramStore.open(one.path, self._fingerprint)
             except StoreError as error:
-                self.problems[one.path] = str(error)
-        self._opened = opened
+                problems[one.path] = str(error)
+        return _Opened(choice, opened, problems)
 
     def _state_of_file(self) -> tuple[int, int]:
         try:

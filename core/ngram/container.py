@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from core.files import replacing
+from core.files import open_regular, parsed_json, replacing
 from core.ngram.errors import StoreError
 
 MAGIC = b"NGRAMS\r\n"
@@ -72,7 +72,7 @@ class Container:
         section's checksum too, which reads the whole file. Raises StoreError."""
         self.path = Path(path)
         try:
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 self.size = os.fstat(file.fileno()).st_size
                 head = file.read(_HEAD.size)
                 if len(head) < _HEAD.size or not head.startswith(MAGIC):
@@ -132,7 +132,7 @@ class Container:
     def verify(self) -> None:
         """Compares every section with its checksum. Raises StoreError naming the first that differs."""
         # Uses read(), not the map, so that a check does not leave the whole file in this process's resident memory.
-        with self.path.open("rb") as file:
+        with open_regular(self.path) as file:
             for name, (offset, length, expected) in self._sections.items():
                 file.seek(offset)
                 digest, left = hashlib.sha256(), length
@@ -153,8 +153,8 @@ class Container:
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
     try:
-        manifest = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        manifest = parsed_json(text)
+    except ValueError as error:
         raise StoreError(f"{path} is damaged: its manifest is not JSON.") from error
     if not isinstance(manifest, dict):
         raise StoreError(f"{path} is damaged: its manifest is not a JSON object.")

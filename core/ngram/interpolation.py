@@ -17,7 +17,7 @@ import numpy as np
 
 from core.errors import InputError
 from core.ngram.store import PAPER_WEIGHTS, CandidateIds, Contexts, Evidence, TypedEvidence
-from core.options import DEFAULT
+from core.options import LIBRARY
 
 
 class Store(Protocol):
@@ -201,7 +201,7 @@ class Mixed:
     """
 
     store: Store
-    alpha: float = DEFAULT["alpha"]
+    alpha: float = LIBRARY.alpha
     trust: Trust = PRUNED
     personal: bool = False
 
@@ -221,7 +221,7 @@ class Linear(Interpolation):
     def __init__(
         self,
         stores: Store | Sequence[tuple[Store, float] | Mixed],
-        alpha: float = DEFAULT["alpha"],
+        alpha: float = LIBRARY.alpha,
         shares: Sequence[float] = PRUNED.shares,
         floor: float = PRUNED.floor,
     ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -35,11 +36,11 @@ class StoredPassage:
 def encoded(text: str, tokenizer: Tokenizer, going: Callable[[], None] = lambda: None) -> StoredPassage:
     """The passage of a text that has words. `going` is called every few thousand characters."""
     text = _SURROGATE.sub("\ufffd", text)  # halves of pairs, which no file can hold
-    ids: list[int] = []
+    ids = array("I")  # an id as a number of Python would take nine times the memory
     for portion in _portions(text):
         going()
-        ids += tokenizer.encode(portion)
-    stored = ids
+        ids.extend(tokenizer.encode(portion))
+    stored: Sequence[int] = ids
     if len(text) <= SHORT and not text[0].isspace():
         # A phrase may also occur within a line, where its first token begins with the space before it. So its
         # beginning is stored once more in that form, as far as n-grams that contain the first token reach.

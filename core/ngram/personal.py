@@ -8,11 +8,13 @@ effect at the next look-up, and forgetting a text also removes its counts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from core.errors import InputError
@@ -22,6 +24,7 @@ from core.ngram.errors import StoreError
 from core.ngram.passages import SHORT, StoredPassage, encoded, occurrences, runs, whole_words, word_after
 from core.ngram.personal_counts import PersonalCounts
 from core.ngram.personal_file import PersonalFile
+from core.ngram.removed import Extent, Forgotten, Removed, RemovedDocument, Undone
 from core.ngram.store import CandidateIds, Contexts, TypedEvidence
 from core.ngram.summaries import LearnedText, StoreSummary
 from core.ngram.windows import ORDER
@@ -35,6 +38,11 @@ LONGEST = 8 * LARGEST  # characters added at a time
 MOST_TIMES = 1000  # the maximum multiplicity of a text
 
 _SIZE = "SELECT coalesce(sum(tokens), 0) FROM passages"
+# Of a document: its passages, their characters, and the bytes of their rows.
+_SIZES = (
+    "SELECT count(*), coalesce(sum(length(text)), 0), coalesce(sum(length(CAST(text AS BLOB)) + length(ids)), 0) "
+    "FROM passages WHERE document = ?"
+)
 _TEXTS = "SELECT origin, text FROM passages JOIN documents ON document = documents.id"
 # The multiplicity of a phrase that was added on purpose, and of a paragraph that was just written. Of the sequences
 # that a long text contains once, one in five occurs again (measured, docs/evaluation.md); an added phrase is certainly
@@ -50,19 +58,6 @@ class StoredText:
     added: str
     times: int
     passages: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Forgotten:
-    """The result of forgetting. `complete` is False while another program keeps the old state of the file open; the
-    log is then truncated the next time the store is opened. `adapter`: an adapter had learned the text, and was removed
-    with it."""
-
-    documents: int
-    passages: int
-    places: int
-    complete: bool
-    adapter: bool = False
 
 
 class PersonalStore:
@@ -81,6 +76,7 @@ class PersonalStore:
         self._counts = PersonalCounts(file, beside)
         self._strength: float | None = None
         self._seen: tuple[int, int] | None = None  # the state of the file that was read
+        self._aside = False  # whether the running transaction removes the adapter
 
     @classmethod
     def open(
@@ -109,6 +105,7 @@ class PersonalStore:
                 "learning": "0",
                 "removals": "0",
                 "scrub": "0",
+                "identity": token_hex(8),
             }
         file = PersonalFile.open(Path(path), first)
         try:
@@ -122,6 +119,8 @@ class PersonalStore:
                 )
             if file.settings.get("scrub") == "1":
                 file.scrub()
+            if learned.aside_of(store.path).exists():
+                store._finish_removal()
         except BaseException:
             file.close()
             raise
@@ -211,6 +210,12 @@ class PersonalStore:
         return self._file.settings.get("learning", "0") == "1"
 
     @property
+    def identity(self) -> str:
+        """Differs from that of every other store, also of one with the same name, created after this one was deleted;
+        as of the last look-up or `refresh`. "" in a file of an earlier version, until text is removed from it."""
+        return self._file.settings.get("identity", "")
+
+    @property
     def removals(self) -> int:
         """How often text was removed; as of the last look-up or `refresh`."""
         return int(self._file.settings.get("removals", "0"))
@@ -250,7 +255,8 @@ class PersonalStore:
         rows = self._file.query(
             "SELECT documents.id, origin, added, count(passages.id), coalesce(sum(length(text)), 0), "
             "coalesce(sum(passages.tokens), 0) FROM documents LEFT JOIN passages ON document = documents.id "
-            "GROUP BY documents.id ORDER BY documents.id"
+            "GROUP BY documents.id ORDER BY documents.id",
+            types=(int, str, str, int, int, int),
         )
         return [
             LearnedText(number=n, origin=origin, added=added, passages=passages, characters=characters, tokens=tokens)
@@ -260,16 +266,16 @@ class PersonalStore:
     def texts(self) -> Iterator[StoredText]:
         """Every document with its words, oldest first."""
         for number, origin, added, times in self._file.query(
-            "SELECT id, origin, added, times FROM documents ORDER BY id"
+            "SELECT id, origin, added, times FROM documents ORDER BY id", types=(int, str, str, int)
         ):
-            found = self._file.query("SELECT text FROM passages WHERE document = ? ORDER BY id", [number])
+            found = self._file.query("SELECT text FROM passages WHERE document = ? ORDER BY id", [number], (str,))
             yield StoredText(origin, added, times, tuple(text for (text,) in found))
 
     def token_ids(self) -> tuple[int, list[list[int]]]:
         """The ids of every document, oldest first, and the number of removals so far: see `unless_removed`."""
         with self._file.reading():
             removals = int(self._file.setting("removals"))
-            rows = self._file.query("SELECT document, ids FROM passages ORDER BY document, id")
+            rows = self._file.query("SELECT document, ids FROM passages ORDER BY document, id", types=(int, bytes))
         documents: dict[int, list[int]] = {}
         for number, blob in rows:
             documents.setdefault(number, []).extend(runs(blob)[0].tolist())
@@ -297,16 +303,16 @@ class PersonalStore:
         """The number of occurrences of these tokens, by origin."""
         found: dict[str, int] = {}
         for origin, blob in self._file.rows(
-            "SELECT origin, ids FROM passages JOIN documents ON document = documents.id"
+            "SELECT origin, ids FROM passages JOIN documents ON document = documents.id", (str, bytes)
         ):
             if times := occurrences(blob, ids):
                 found[origin] = found.get(origin, 0) + times
         return found
 
     def places(self, phrase: str) -> dict[str, int]:
-        """The number of places of a phrase, by origin: those that `forget` would remove."""
+        """The number of places of a phrase, by origin: those that `forget_phrase` would remove."""
         pattern, found = whole_words(phrase), dict[str, int]()
-        for origin, text in self._file.rows(_TEXTS):
+        for origin, text in self._file.rows(_TEXTS, (str, str)):
             if times := len(pattern.findall(text)):
                 found[origin] = found.get(origin, 0) + times
         return found
@@ -316,7 +322,7 @@ class PersonalStore:
         by origin. Words are found as in `places`."""
         pattern = word_after(phrase)
         found: dict[str, dict[str, int]] = {}
-        for origin, text in self._file.rows(_TEXTS):
+        for origin, text in self._file.rows(_TEXTS, (str, str)):
             for match in pattern.finditer(text):
                 origins = found.setdefault(match[1], {})
                 origins[origin] = origins.get(origin, 0) + 1
@@ -400,8 +406,11 @@ class PersonalStore:
         """
         here, size = {_mark(text) for text in self.texts()}, self._tokens()
         held: list[tuple[StoredText, list[StoredPassage]]] = []
+        characters = 0
         for text in documents:
             if _mark(text) not in here:
+                characters += sum(map(len, text.passages))
+                _check_length(characters)
                 held.append((text, list(self._prepared(text.passages, size))))
                 size += sum(passage.tokens for passage in held[-1][1])
         with self._writing():
@@ -414,28 +423,78 @@ class PersonalStore:
             self._check_size()
         return tokens
 
-    def forget(self, what: str) -> Forgotten:
-        """Removes everything of the origin `what`, or, if there is no such origin, every place at
-        which the phrase `what` occurs: whole words, in any case, with any space between them.
+    def document_extent(self, origin: str) -> Extent:
+        """What `forget_document` would remove."""
+        return self._extent(self._numbers(origin))
 
-        The adapter that was trained on the store's text is removed too. No n-gram is counted across the gap of a
-        removed phrase. When this returns with `complete`, neither the file nor its log contains the removed text.
+    def phrase_extent(self, phrase: str) -> Extent:
+        """What `forget_phrase` would remove."""
+        return self._found(whole_words(phrase))[1]
+
+    def forget_document(self, origin: str, keep: int = 0) -> Forgotten:
+        """Removes all documents of this origin.
+
+        The adapter that was trained on the store's text is removed too. When this returns with `complete`, neither the
+        file nor its log contains the removed text.
+
+        Args:
+            keep: the bytes that the result may contain to undo this, in memory.
         """
         with self._writing():
-            learned_from = self.learned.exists()
-            rows = self._file.query("SELECT id FROM documents WHERE origin = ?", [what])
-            if rows:
-                numbers = [row[0] for row in rows]
-                passages, places = self._remove(numbers), 0
-            else:
-                numbers, passages, places = [], *self._cut(what)
-        complete = self._file.scrub() if passages or numbers else True
-        adapter = learned_from and bool(passages or numbers)
-        return Forgotten(len(numbers), passages, places, complete, adapter)
+            numbers = self._numbers(origin)
+            extent, removed = self._extent(numbers), self._kept(numbers, keep)
+            self._remove(numbers)
+            adapter = self._aside
+        return self._forgotten(extent, adapter, removed)
+
+    def forget_phrase(self, phrase: str, keep: int = 0) -> Forgotten:
+        """Removes every place at which the phrase occurs: whole words, in any case, with any space between them.
+
+        As `forget_document`. No n-gram is counted across the gap.
+        """
+        pattern = whole_words(phrase)
+        with self._writing():
+            places, extent = self._found(pattern)
+            removed = self._kept(sorted(set(places.values())), keep)
+            self._cut(pattern, places)
+            adapter = self._aside
+        return self._forgotten(extent, adapter, removed)
+
+    def undo(self, removed: Removed) -> Undone:
+        """Puts text back that was just forgotten, and the adapter that was removed with it.
+
+        The adapter had learned no other text than what is in the store afterwards, because nothing else was removed
+        meanwhile. If it cannot be written, it is to be trained again.
+
+        Raises: StoreError if more text was removed since, because the text to put back may contain it; or if the
+            document was added again; or for another store.
+        """
+        with self._writing():
+            if (self.identity, self.removals) != (removed.store, removed.after):
+                raise StoreError(
+                    f"This can no longer be undone: other text of {self.name} was removed or replaced since. "
+                    "Add the text again."
+                )
+            for document in removed.documents:
+                self._put_back(document, removed.last)
+            self._check_size()
+            # A training of what was left must neither go on nor write over the adapter.
+            self._file.set("removals", str(removed.after + 1))
+            if removed.adapter:
+                self._file.set("relearn", "1")
+        tokens = sum(passage.tokens for document in removed.documents for passage in document.passages)
+        adapter = bool(removed.adapter)
+        if adapter:
+            try:
+                with self.unless_removed(removed.after + 1, learned=True):  # after the text: it must not be there alone
+                    learned.restore(self.path, removed.adapter)
+            except StoreError:
+                adapter = False  # `relearning` says so
+        return Undone(tokens, removed.after + 1, adapter)
 
     def delete(self) -> None:
-        """Removes the whole store: its texts as `forget` does, then its files. The store is closed. Others open on the
-        same file should be closed too; those of a `Shelf` close at its next look-up."""
+        """Removes the whole store: its texts as `forget_document` does, then its files. The store is closed. Others
+        open on the same file should be closed too; those of a `Shelf` close at its next look-up."""
         with self._writing():
             self._remove([row[0] for row in self._file.query("SELECT id FROM documents")])
         self._file.scrub()
@@ -464,6 +523,12 @@ class PersonalStore:
         with self._writing():
             self._file.set("strength", "" if strength is None else repr(float(strength)))
 
+    def remove_unfinished(self) -> None:
+        """Removes what a training that was killed left beside its adapter."""
+        if learned.unfinished(self.learned):
+            with self._writing():  # so no training is writing
+                learned.remove_unfinished(self.learned)
+
     def stop_relearning(self) -> None:
         """Its adapter stays removed until it is trained on request."""
         with self._writing():
@@ -473,10 +538,26 @@ class PersonalStore:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """One durable transaction."""
+        """One durable transaction. The adapter that it removes is back if it fails."""
         self.refresh()  # errors show before anything is written
+        self._aside = False
+        try:
+            with self._file.writing():
+                self._file.read_settings()
+                yield
+        except BaseException:
+            if self._aside:
+                learned.put_back(self.path)
+            raise
+        if self._aside:
+            learned.remove(learned.aside_of(self.path))
+
+    def _finish_removal(self) -> None:
+        """After a process was killed while it removed text: removes the adapter that it had put aside. It is not known
+        whether the text is gone."""
         with self._file.writing():
-            yield
+            if learned.remove(learned.aside_of(self.path)):
+                self._file.set("relearn", "1")
 
     def _read_settings(self) -> None:
         given = self._file.read_settings().get("strength") or None
@@ -520,8 +601,7 @@ class PersonalStore:
             if not text.strip():
                 continue
             characters += len(text)
-            if characters > LONGEST:
-                raise InputError(f"More than {LONGEST:,} characters at once. Nothing was added; add them in parts.")
+            _check_length(characters)
             ready = self._passage(text, going)
             tokens += ready.tokens
             self._check_size(tokens)
@@ -548,41 +628,112 @@ class PersonalStore:
             self._removed()
         return passages
 
-    def _cut(self, phrase: str) -> tuple[int, int]:
-        """Cuts a phrase out of every passage; returns the number of passages and places."""
-        pattern = whole_words(phrase)
-        passages = places = 0
-        for (number,) in self._file.query("SELECT id FROM passages"):
-            ((document, text),) = self._file.query("SELECT document, text FROM passages WHERE id = ?", [number])
-            pieces = pattern.split(text)
-            if len(pieces) == 1:
-                continue
-            passages, places = passages + 1, places + len(pieces) - 1
+    def _cut(self, pattern: re.Pattern[str], passages: Mapping[int, int]) -> None:
+        """Cuts a phrase out of these passages, given with their documents."""
+        for number, document in passages.items():
+            ((text,),) = self._file.query("SELECT text FROM passages WHERE id = ?", [number], (str,))
             self._file.db.table("passages").delete(number)
-            for piece in pieces:
+            for piece in pattern.split(text):
                 if piece.strip():
                     self._insert_passage(document, self._passage(piece))
         if passages:
             self._file.db.execute("DELETE FROM documents WHERE id NOT IN (SELECT document FROM passages)")
             self._removed()
-        return passages, places
 
     def _removed(self) -> None:
-        if learned.remove(self.learned):  # before the commit: it must not outlive the text
+        if learned.put_aside(self.path):  # before the commit: it must not outlive the text
+            self._aside = True
             self._file.set("relearn", "1")
-        self._file.set("removals", str(int(self._file.setting("removals")) + 1))
+        self._identify()
+        self._file.set("removals", str(self.removals + 1))
         self._file.set("scrub", "1")
+
+    def _identify(self) -> None:
+        """Gives a file of an earlier version its identity."""
+        if not self.identity:
+            self._file.set("identity", token_hex(8))
+            self._file.read_settings()
+
+    # ---------------------------------------------------------------- what a removal takes away
+
+    def _numbers(self, origin: str) -> list[int]:
+        return [row[0] for row in self._file.query("SELECT id FROM documents WHERE origin = ? ORDER BY id", [origin])]
+
+    def _extent(self, documents: Sequence[int]) -> Extent:
+        """Of whole documents."""
+        rows = [self._file.query(_SIZES, [number])[0] for number in documents]
+        passages, characters, size = (sum(column) for column in zip(*rows, strict=True)) if rows else (0, 0, 0)
+        return Extent(len(documents), passages, 0, characters, size)
+
+    def _found(self, pattern: re.Pattern[str]) -> tuple[dict[int, int], Extent]:
+        """The passages that contain a phrase, with their documents; and what cutting it out removes."""
+        found, places, characters = dict[int, int](), 0, 0
+        for number, document, text in self._file.rows(
+            "SELECT id, document, text FROM passages ORDER BY id", (int, int, str)
+        ):
+            if lengths := [match.end() - match.start() for match in pattern.finditer(text)]:
+                found[number] = document
+                places, characters = places + len(lengths), characters + sum(lengths)
+        touched = self._extent(sorted(set(found.values())))
+        return found, Extent(0, len(found), places, characters, touched.bytes)
+
+    def _kept(self, documents: Sequence[int], most: int) -> Removed | None:
+        """What undoes the removal of these documents, or of parts of them; None without any, or of more than `most`
+        bytes."""
+        size = self._extent(documents).bytes
+        if not documents or size > most:
+            return None
+        self._identify()
+        return Removed(
+            self.identity,
+            self.removals,
+            self.removals + 1,
+            self._file.query("SELECT max(id) FROM documents")[0][0],
+            tuple(self._row(number) for number in documents),
+            learned.contents(self.learned, most - size),
+        )
+
+    def _row(self, number: int) -> RemovedDocument:
+        ((origin, added, times),) = self._file.query(
+            "SELECT origin, added, times FROM documents WHERE id = ?", [number]
+        )
+        rows = self._file.query("SELECT text, tokens, ids FROM passages WHERE document = ? ORDER BY id", [number])
+        return RemovedDocument(number, origin, added, times, tuple(StoredPassage(*row) for row in rows))
+
+    def _put_back(self, document: RemovedDocument, last: int) -> None:
+        """Restores a document under its own number, so that the order of the texts is the same; its passages get new
+        numbers, by which readers recognise new text."""
+        origin = document.origin
+        if origin != TYPED and self._file.query(
+            "SELECT 1 FROM documents WHERE origin = ? AND id > ? LIMIT 1", [origin, last]
+        ):
+            raise StoreError(f"This can no longer be undone: {origin} was added to {self.name} again since.")
+        row = {"id": document.number, "origin": origin, "added": document.added, "times": document.times}
+        self._file.db.table("documents").insert(row, ignore=True)  # it is there if only parts were removed
+        self._file.db.execute("DELETE FROM passages WHERE document = ?", [document.number])
+        for passage in document.passages:
+            self._insert_passage(document.number, passage)
+
+    def _forgotten(self, extent: Extent, adapter: bool, removed: Removed | None) -> Forgotten:
+        complete = self._file.scrub() if extent.documents or extent.passages else True
+        return Forgotten(**asdict(extent), complete=complete, adapter=adapter, removed=removed)
 
 
 def remove_files(path: Path) -> None:
     """Removes a store's file, its log and its adapter, without opening them. Raises StoreError when the system
     refuses."""
-    learned.remove(learned.folder_of(path))
+    for folder in (learned.folder_of(path), learned.aside_of(path)):
+        learned.remove(folder)
     try:
         for ending in ("", "-wal", "-shm"):
             path.with_name(path.name + ending).unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be removed: {error.strerror or error}.") from error
+
+
+def _check_length(characters: int) -> None:
+    if characters > LONGEST:
+        raise InputError(f"More than {LONGEST:,} characters at once. Nothing was added; add them in parts.")
 
 
 def _mark(text: StoredText) -> tuple[str, str, tuple[str, ...]]:

@@ -1,7 +1,8 @@
 """The counts of a personal store's passages, updated after every commit of any process.
 
 A few new passages are counted at once. More of them are merged into the sorted counts of `tally.py`; if the store is
-opened `beside`, a thread does that, and look-ups use the previous counts meanwhile (`following.py`).
+opened `beside`, a thread does that, and look-ups use the previous counts meanwhile (`following.py`); but after text was
+removed they find nothing until the thread is done, because the previous counts contain it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from core.ngram.errors import StoreError
 from core.ngram.following import Following
 from core.ngram.passages import runs
 from core.ngram.personal_file import PersonalFile, reported
-from core.ngram.tally import NEW, Tally
+from core.ngram.tally import Tally, new_passages
 
 FRESH = 8192  # tokens counted individually before they are merged into the sorted counts
 _MOMENT = 0.02  # seconds that a look-up waits for counts that a thread is updating
@@ -74,21 +75,23 @@ class PersonalCounts:
             return
         if not self._beside:
             self._take(self._tally.brought_up_to_date(self._file.db.conn, self._vocab_size))
-        elif self._following is None:
+            return
+        if self._following is None:
             self._following = Following(self._file.path, self._tally, self._vocab_size)
             if wait([self._following.tally], _MOMENT).done:
                 self._follow(self._following)
+        if self._tally.removals != self._removals:
+            self._counts = Counts(self._vocab_size, Tally.empty().windows)
 
     def _counted_at_once(self, counts: Counts) -> bool:
         """Counts new passages, or all of them after a removal, if they are few; returns whether the counts are
         complete."""
         tally, last = self._tally, self._last
-        removals = int(self._file.settings["removals"])
-        if removals != tally.removals:
-            tally, last = replace(Tally.empty(), removals=removals), 0
+        if self._removals != tally.removals:
+            tally, last = replace(Tally.empty(), removals=self._removals), 0
             counts = Counts(self._vocab_size, tally.windows)
         new, tokens = [], counts.fresh
-        for row in self._file.db.execute(NEW, [last]):
+        for row in new_passages(self._file.db.conn, last):
             tokens += len(row[2]) // 4
             if tokens > FRESH:
                 return False
@@ -113,6 +116,10 @@ class PersonalCounts:
     def _take(self, tally: Tally) -> None:
         self._tally, self._last = tally, tally.last
         self._counts = Counts(self._vocab_size, tally.windows)
+
+    @property
+    def _removals(self) -> int:
+        return int(self._file.settings["removals"])
 
     @property
     def _vocab_size(self) -> int:

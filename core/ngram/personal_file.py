@@ -9,21 +9,46 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 from sqlite_utils import Database
 
+from core.files import check_database
 from core.ngram.errors import StoreError
 
 VERSION = 1  # PRAGMA user_version
 PATIENCE = 10.0  # seconds to wait for another program's write
 
+Types = tuple[type, ...]  # of the columns of a query
 Row = tuple[Any, ...]  # of SQLite, whose columns have the types of their values
 
 # The index alone gives the number of tokens of a document, without reading the texts.
 _INDEX = "CREATE INDEX IF NOT EXISTS passages_tokens ON passages(document, tokens)"
+
+
+Switch = Literal["0", "1"]
+Number = Annotated[str, StringConstraints(pattern=r"^[0-9]{1,15}$")]
+Line = Annotated[str, StringConstraints(max_length=1000)]
+
+
+class _Settings(BaseModel):
+    """The table `about`: every value is a text. Fields of other versions are ignored."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    fingerprint: Line
+    tokenizer: Line
+    vocab_size: Number
+    enabled: Switch = "1"
+    learning: Switch = "0"
+    removals: Number
+    scrub: Switch = "0"
+    relearn: Switch = "0"
+    adapter: Switch = "1"
+    strength: Line = ""
 
 
 class PersonalFile:
@@ -49,11 +74,15 @@ class PersonalFile:
             first: creates the file if it does not exist, with these settings; None does not.
         Raises: StoreError if it does not exist, or is not a personal store of this version.
         """
+        new = False
         try:
+            check_database(path)
             if first is not None:
                 path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-            elif not path.is_file():
+                with suppress(FileExistsError):
+                    os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+                    new = True
+            elif not path.exists():
                 raise StoreError(f"There is no personal store at {path}.")
         except OSError as error:
             raise StoreError(f"{path} cannot be opened: {error.strerror or error}.") from error
@@ -62,8 +91,11 @@ class PersonalFile:
         file = cls(path, connection)
         try:
             file._prepare(first)
-        except BaseException:
+        except BaseException as error:
             connection.close()
+            if new and isinstance(error, DiskFull):
+                for part in file.files():
+                    part.unlink(missing_ok=True)
             raise
         return file
 
@@ -90,19 +122,33 @@ class PersonalFile:
         with reported(self.path):
             return self.db.execute("PRAGMA data_version").fetchone()[0], self._written
 
-    def query(self, sql: str, values: Sequence[object] = ()) -> list[Row]:
+    def query(self, sql: str, values: Sequence[object] = (), types: Types = ()) -> list[Row]:
+        """All rows. Raises StoreError if their values have other `types`: SQLite accepts any in a damaged file."""
         with reported(self.path):
-            return self.db.execute(sql, values).fetchall()
+            return [self._typed(row, types) for row in self.db.execute(sql, values)]
 
-    def rows(self, sql: str) -> Iterator[Row]:
+    def rows(self, sql: str, types: Types = ()) -> Iterator[Row]:
         """Rows one by one, so that not all texts are in memory."""
         with reported(self.path):
-            yield from self.db.execute(sql)
+            for row in self.db.execute(sql):
+                yield self._typed(row, types)
+
+    def _typed(self, row: Row, types: Types) -> Row:
+        if types and not all(map(isinstance, row, types)):
+            raise StoreError(f"{self.path} is damaged: {str(row)[:80]} is no entry of a personal store.")
+        return row
 
     def read_settings(self) -> dict[str, str]:
-        """Reads `settings` again, and returns them."""
-        self.settings = dict(self.query("SELECT key, value FROM about"))
-        return self.settings
+        """Reads `settings` again, and returns them. Raises StoreError if they are not what this program wrote."""
+        found = dict(self.query("SELECT key, value FROM about"))
+        try:
+            _Settings.model_validate(found)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            field, given = first["loc"][0], "nothing" if first["type"] == "missing" else f"{first['input']!r:.40}"
+            raise StoreError(f"{self.path} is damaged: its {field} is {given}.") from None
+        self.settings = found
+        return found
 
     def setting(self, key: str) -> str:
         """One setting as it is now."""
@@ -145,13 +191,17 @@ class PersonalFile:
         self.db.table("about").upsert({"key": key, "value": value}, pk="key")
 
     def scrub(self) -> bool:
-        """Truncates the log, which still contains deleted text. False while another program keeps it open."""
-        with reported(self.path):
-            busy = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
-        if busy:
+        """Truncates the log, which still contains deleted text. False while another program keeps it open, or the disk
+        is full."""
+        try:
+            with reported(self.path):
+                busy = self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+            if busy:
+                return False
+            with self.writing():
+                self.set("scrub", "0")
+        except DiskFull:
             return False
-        with self.writing():
-            self.set("scrub", "0")
         return True
 
     def _prepare(self, first: dict[str, str] | None) -> None:
@@ -212,6 +262,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+# SQLite's names of what a full disk, or a quota, causes.
+_NO_ROOM = ("SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_IOERR_FSYNC", "SQLITE_IOERR_SHMSIZE")
+
+
+class DiskFull(StoreError):
+    """The file could not be written; it is as it was before."""
+
+
 @contextmanager
 def reported(path: Path) -> Iterator[None]:
     """Turns SQLite's errors into StoreError, with a remedy."""
@@ -220,6 +278,9 @@ def reported(path: Path) -> Iterator[None]:
     except sqlite3.OperationalError as error:
         if "locked" in str(error) or "busy" in str(error):
             raise StoreError(f"{path} is being written by another program; try again in a moment.") from error
+        if error.sqlite_errorname in _NO_ROOM:
+            reason = "the disk is full. Nothing was changed. Free some room, and try again."
+            raise DiskFull(f"{path} cannot be written: {reason}") from error
         raise StoreError(f"{path} cannot be used: {error}.") from error
     except sqlite3.DatabaseError as error:
         raise StoreError(f"{path} is damaged or not a personal store: {error}.") from error

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import platformdirs
 
 from core.errors import InputError
+from core.files import status
 from core.ngram.errors import StoreError
 from core.ngram.interpolation import WHOLE, Interpolation, Linear, Mixed, Store
-from core.options import DEFAULT
+from core.options import LIBRARY
 
 if TYPE_CHECKING:
     from core.models.base import Tokenizer
     from core.ngram.personal import PersonalStore
 
 ENDING = ".sqlite"
-ALPHA: float = DEFAULT["alpha"]  # the base store's largest weight of any one order
-PERSONAL_WEIGHT: float = DEFAULT["personal_weight"]  # the same for personal stores
+ALPHA: float = LIBRARY.alpha  # the base store's largest weight of any one order
+PERSONAL_WEIGHT: float = LIBRARY.personal_weight  # the same for personal stores
 
+MOST_NAME = 240  # bytes: file systems accept 255, and an ending follows
 _NAME = re.compile(r"\w(?:[\w .-]{0,62}\w)?")
 
 
@@ -78,7 +81,7 @@ class Shelf:
     @staticmethod
     def path_in(folder: Path, name: str) -> Path:
         """The path for a store of this name. Raises InputError for an invalid name."""
-        if not _NAME.fullmatch(name):
+        if not _NAME.fullmatch(name) or len(name.encode("utf-8", "replace")) > MOST_NAME:
             raise InputError(f"{name!r} given as the name of a store; letters, digits, spaces, - and . expected.")
         return folder / (name + ENDING)
 
@@ -86,7 +89,11 @@ class Shelf:
     def existing(folder: Path, name: str) -> Path:
         """The path of a store. Raises InputError for an invalid name; StoreError if there is no such store."""
         path = Shelf.path_in(folder, name)
-        if not path.is_file():
+        try:
+            found = status(path)
+        except OSError as error:
+            raise StoreError(f"{path} cannot be opened: {error.strerror or error}.") from error
+        if found is None:
             known = ", ".join(sorted(path.stem for path in folder.glob("*" + ENDING))) or "none yet"
             raise StoreError(f"There is no personal store called {name!r}; there are: {known}.")
         return path
@@ -120,6 +127,13 @@ class Shelf:
                 on.append(store)
         return on
 
+    @property
+    def removed(self) -> str:
+        """A mark that differs after text was removed from any usable store, on or off, or a whole store; as of the last
+        `active`. It is the same in every process."""
+        known = [(name, store.identity, store.removals) for name, store in self._opened.items()]
+        return sha256(repr(known).encode()).hexdigest()[:16]
+
     def named(self, names: Sequence[str]) -> list[PersonalStore]:
         """The stores of these names, on or off. Raises StoreError for one that does not exist or is unusable."""
         self.active()
@@ -131,6 +145,7 @@ class Shelf:
     def close(self) -> None:
         for name in list(self._opened):
             self._drop(name)
+        self._looked = None  # the next `active` opens them again
 
     def _look_through(self) -> None:
         names = self.names()
@@ -155,7 +170,9 @@ class Shelf:
 
     def _state(self, name: str) -> tuple[int, int, int]:
         try:
-            found = (self.folder / (name + ENDING)).stat()
+            found = status(self.folder / (name + ENDING))
         except OSError:
+            found = None
+        if found is None:
             return 0, 0, 0
         return found.st_ino, found.st_size, found.st_mtime_ns

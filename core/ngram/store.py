@@ -23,6 +23,7 @@ from core.ngram.checked import check_once
 from core.ngram.container import Container
 from core.ngram.errors import StoreError
 from core.ngram.keys import RankCode
+from core.ngram.manifest import check_manifest
 from core.ngram.records import Records
 from core.ngram.trie_check import Malformed
 
@@ -83,15 +84,15 @@ class NgramStore:
         self._container = container
         self.path = container.path
         self.manifest: dict[str, Any] = container.manifest
+        check_manifest(self.manifest, self.path)
+        self.orders: tuple[int, ...] = tuple(self.manifest["orders"])
+        self.fingerprint: str = self.manifest["tokenizer"]["fingerprint"]
+        keys, total, about = self.manifest["keys"], self.manifest["entries"], self.manifest["records"]
+        self._closed: bool = self.manifest["closed"]
         try:
-            self.orders: tuple[int, ...] = tuple(int(n) for n in self.manifest["orders"])
-            self.fingerprint = str(self.manifest["tokenizer"]["fingerprint"])
-            code = RankCode(int(self.manifest["keys"]["one"]), int(self.manifest["keys"]["two"]))
-            ranked, total = int(self.manifest["keys"]["tokens"]), int(self.manifest["entries"])
-            self._closed = bool(self.manifest["closed"])
-            about = self.manifest["records"]
-        except (KeyError, TypeError, ValueError, OverflowError, InputError) as error:
-            raise StoreError(f"{self.path} is damaged: its manifest is incomplete or wrong.") from error
+            code, ranked = RankCode(keys["one"], keys["two"]), keys["tokens"]
+        except InputError as error:
+            raise StoreError(f"{self.path} is damaged: {error}") from error
         first, last = min(self.orders, default=0), max(self.orders, default=0)
         if not 1 <= first <= last <= MOST_ORDER or self.orders != tuple(range(first, last + 1)):
             raise StoreError(

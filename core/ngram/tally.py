@@ -26,6 +26,7 @@ NEW = (
     "SELECT passages.id, times, ids FROM passages JOIN documents ON document = documents.id "
     "WHERE passages.id > ? ORDER BY passages.id"
 )
+MOST_TIMES = 1 << 31
 _BETWEEN = BREAK.to_bytes(4, "little")
 
 
@@ -70,7 +71,7 @@ class Tally:
             present = None
             if removals != self.removals and len(self.numbers):
                 present = np.array(file.execute("SELECT id FROM passages").fetchall(), dtype=np.int64).ravel()
-            rows = file.execute(NEW, [self.last]).fetchall()
+            rows = list(new_passages(file, self.last))
         finally:
             file.execute("COMMIT")
         alive()
@@ -115,6 +116,15 @@ class Tally:
         lengths = np.diff(self.starts)
         ids = self.ids[np.repeat(chosen, lengths)]
         return ids, np.concatenate([[0], np.cumsum(lengths[chosen])]), self.times[chosen]
+
+
+def new_passages(file: sqlite3.Connection, last: int) -> Iterator[tuple[int, int, bytes]]:
+    """The passages after the one with the number `last`: number, multiplicity and ids. Raises InputError for values
+    that this program does not write; SQLite accepts any."""
+    for number, times, ids in file.execute(NEW, [last]):
+        if not (isinstance(times, int) and 0 < times < MOST_TIMES and isinstance(ids, bytes) and len(ids) % 4 == 0):
+            raise InputError(f"Passage {number} contains no token ids.")
+        yield number, times, ids
 
 
 def _chunks(starts: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -3,39 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 
 from torch import Tensor
 
-from core.controls import TIED, checked_rule, entries_of
+from core.controls import CATALOG, TIED, CatalogEntry, checked_rule, entries_of
 from core.options import Value
 from core.samplers.base import Rule
 from core.samplers.chain import Chain
-from core.samplers.eta import Eta
 from core.samplers.geometry import Geometry
-from core.samplers.greedy import Greedy
-from core.samplers.min_p import MinP
-from core.samplers.mirostat import Mirostat
 from core.samplers.temperature import Temperature
-from core.samplers.top_h import TopH
-from core.samplers.top_k import TopK
-from core.samplers.top_n_sigma import TopNSigma
-from core.samplers.top_p import TopP
 from core.samplers.top_w import TopW
-from core.samplers.typical import Typical
+
+
+def _class_of(entry: CatalogEntry) -> Callable[..., Rule]:
+    module, _, name = entry.made_by.partition(":")
+    return getattr(import_module(f".{module}", __package__), name)
+
 
 # `checked_rule` has checked the arguments, which are the controls of the rule.
-RULES: dict[str, Callable[..., Rule]] = {
-    "greedy": Greedy,
-    "top-k": TopK,
-    "top-p": TopP,
-    "min-p": MinP,
-    "top-n-sigma": TopNSigma,
-    "top-h": TopH,
-    "typical": Typical,
-    "eta": Eta,
-    "mirostat": Mirostat,
-    "top-w": TopW,
-}
+RULES = {entry.name: _class_of(entry) for entry in CATALOG.values() if entry.made_by}
 
 
 def sampler(

@@ -18,7 +18,7 @@ import numpy as np
 import platformdirs
 
 from core.errors import PolydraftError
-from core.files import write_whole
+from core.files import read_json, write_whole
 from core.models.base import LanguageModel, Tokenizer
 from core.speculative.target import TargetSampling
 
@@ -130,12 +130,12 @@ class Calibration:
     def load(cls, path: Path) -> Calibration:
         """Reads a file. Raises CalibrationError if it is missing, damaged or of another version."""
         try:
-            fields = json.loads(path.read_text(encoding="utf-8"))
+            fields = read_json(path)
         except OSError as error:
             raise CalibrationError(
                 f"No calibration at {path} ({error.strerror}); run `polydraft calibrate`."
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CalibrationError(f"{path} is not JSON ({error}); run `polydraft calibrate` again.") from error
         try:
             if fields["format"] != FORMAT or fields["version"] != VERSION:

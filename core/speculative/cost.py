@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import platformdirs
+from pydantic import TypeAdapter, ValidationError
 
 from core.errors import InputError
 from core.files import recall, remember
@@ -111,8 +112,8 @@ def known_curve(model: LanguageModel) -> CostCurve | None:
     """Returns the stored curve, or None."""
     found = recall(_file()).get(_key(model))
     try:
-        return None if found is None else CostCurve(tuple(found["sizes"]), tuple(found["ms"]))
-    except (InputError, KeyError, TypeError):
+        return None if found is None else TypeAdapter(CostCurve).validate_python(found)
+    except (InputError, ValidationError):
         return None  # the entry has an older form or is damaged, and the curve is measured again
 
 

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from pickle import UnpicklingError  # torch raises it for a file that contains more than tensors; nothing is unpickled
 from typing import Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile, is_zipfile
 
 import torch
 import torch.nn.functional as F
@@ -31,8 +33,10 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from core.errors import InputError, PolydraftError
-from core.files import replacing, write_whole
+from core.errors import InputError, PolydraftError, first_line
+from core.files import check_regular, read_json, replacing, write_whole
+
+LARGEST = 2**31 - 1  # of a size in config.json
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # q (…, n, H, w), k and v (…, n, K, w) -> (…, n, H, w)
 
@@ -82,19 +86,27 @@ class HeadConfig:
         """Makes a configuration from the contents of a `config.json`. Raises HeadError with the invalid field."""
         known = {field.name for field in fields(cls)}
         given = {name: value for name, value in contents.items() if name in known and value is not None}
-        theta = (contents.get("rope_parameters") or {}).get("rope_theta")
+        rope = contents.get("rope_parameters")
+        theta = rope.get("rope_theta") if isinstance(rope, dict) else None
         if theta is not None:
             given.setdefault("rope_theta", theta)
         for name in ("hidden_size", "intermediate_size", "num_attention_heads", "vocab_size", "draft_vocab_size"):
-            if not isinstance(given.get(name), int) or given[name] < 1:
-                raise HeadError(f"config.json has {name} {given.get(name)!r}; a number above 0 expected.")
-        for name in ("num_key_value_heads", "head_dim", "target_hidden_size"):
-            if name in given and (not isinstance(given[name], int) or given[name] < 1):
-                raise HeadError(f"config.json has {name} {given[name]!r}; a number above 0 expected.")
+            given.setdefault(name, None)
+        for name, value in given.items():
+            if name == "layers":
+                if not isinstance(value, list) or len(value) != 3 or not all(type(n) is int and n >= 0 for n in value):
+                    raise HeadError(f"config.json has layers {value!r:.40}; three numbers expected.")
+            elif name in ("rms_norm_eps", "rope_theta"):
+                if type(value) not in (int, float) or not 0 < value < math.inf:
+                    raise HeadError(f"config.json has {name} {value!r:.40}; a number above 0 expected.")
+            elif type(value) is not int or not 0 < value <= LARGEST:
+                raise HeadError(f"config.json has {name} {value!r:.40}; a number above 0 expected.")
+        if given["draft_vocab_size"] > given["vocab_size"]:
+            raise HeadError(
+                f"config.json has draft_vocab_size {given['draft_vocab_size']}; at most {given['vocab_size']} expected."
+            )
         if "layers" in given:
-            if not isinstance(given["layers"], list) or len(given["layers"]) != 3:
-                raise HeadError(f"config.json has layers {given['layers']!r}; three numbers expected.")
-            given["layers"] = tuple(int(n) for n in given["layers"])
+            given["layers"] = tuple(given["layers"])
         made = cls(**given)
         if made.num_attention_heads % made.key_heads or made.width % 2:
             raise HeadError(
@@ -124,10 +136,9 @@ class Eagle3Head(nn.Module):
         self.norm = nn.RMSNorm(d, config.rms_norm_eps)
         self.lm_head = nn.Linear(d, config.draft_vocab_size, bias=False)
         self.register_buffer("d2t", torch.zeros(config.draft_vocab_size, dtype=torch.int64))
-        self.register_buffer("t2d", torch.zeros(config.vocab_size, dtype=torch.bool))
+        self.register_buffer("t2d", torch.arange(config.vocab_size) < config.draft_vocab_size)
         powers = torch.arange(0, config.width, 2, dtype=torch.float32) / config.width
         self.register_buffer("speeds", config.rope_theta**-powers, persistent=False)
-        self.set_vocabulary(torch.arange(config.draft_vocab_size))
 
     def set_vocabulary(self, ids: Tensor) -> None:
         """Sets the draft vocabulary to these target ids (V_d,), which must increase."""
@@ -212,9 +223,13 @@ class Eagle3Head(nn.Module):
     @classmethod
     def load(cls, folder: Path) -> Eagle3Head:
         """Reads a checkpoint in float32. Raises HeadError."""
-        head = cls(HeadConfig.of(_config(folder)))
+        config = HeadConfig.of(_config(folder))
         found = _tensors(folder)
-        expected = head.state_dict()
+        try:
+            with torch.device("meta"):  # before memory is taken for what config.json states
+                expected = cls(config).state_dict()
+        except RuntimeError as error:
+            raise HeadError(f"{folder}: config.json has sizes that no head has ({first_line(error)}).") from error
         # Some published heads contain the target's embeddings, which are not needed, and names with "model." first.
         found = {name.removeprefix("model."): value for name, value in found.items()}
         found.pop("embed_tokens.weight", None)
@@ -228,6 +243,9 @@ class Eagle3Head(nn.Module):
                     f"{folder}: {name} has shape {tuple(value.shape)}; {tuple(expected[name].shape)} expected from "
                     "config.json."
                 )
+            if value.layout != torch.strided or not bool(value.isfinite().all()):
+                raise HeadError(f"{folder}: {name} contains numbers that are not finite; get the checkpoint again.")
+        head = cls(config)
         head.load_state_dict({name: value.to(expected[name].dtype) for name, value in found.items()})
         ids = head.vocabulary
         if bool((ids < 0).any() or (ids >= head.config.vocab_size).any()) or not bool(head.t2d[ids].all()):
@@ -282,13 +300,13 @@ def _linear(x: Tensor, weight: Tensor) -> Tensor:
 def _config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     try:
-        contents = json.loads(path.read_text(encoding="utf-8"))
+        contents = read_json(path)
     except OSError as error:
         raise HeadError(
             f"No EAGLE-3 head at {folder} ({error.strerror}); a folder with config.json expected."
         ) from error
-    except ValueError as error:
-        raise HeadError(f"{path} is not JSON ({error}); get the checkpoint again.") from error
+    except (ValueError, RecursionError) as error:
+        raise HeadError(f"{path} is not JSON ({first_line(error)}); get the checkpoint again.") from error
     if not isinstance(contents, dict):
         raise HeadError(f"{path} contains no JSON object; get the checkpoint again.")
     return contents
@@ -301,9 +319,23 @@ def _tensors(folder: Path) -> dict[str, Tensor]:
         raise HeadError(f"{folder} has neither model.safetensors nor pytorch_model.bin.")
     path = safe if safe.is_file() else plain
     try:
+        check_regular(path)
+        if path == plain and is_zipfile(plain):  # torch stores numbers as they are, and would unpack them
+            with ZipFile(plain) as members:
+                if any(member.compress_type != ZIP_STORED for member in members.infolist()):
+                    raise HeadError(f"{path} is compressed, which a checkpoint is not; get the checkpoint again.")
         found = load_file(safe) if path == safe else torch.load(plain, map_location="cpu", weights_only=True)
-    except (SafetensorError, OSError, RuntimeError, ValueError, EOFError, KeyError, UnpicklingError) as error:
-        raise HeadError(f"{path} cannot be read ({str(error).splitlines()[0]}); get the checkpoint again.") from error
+    except (
+        SafetensorError,
+        OSError,
+        RuntimeError,
+        ValueError,
+        EOFError,
+        KeyError,
+        UnpicklingError,
+        BadZipFile,
+    ) as error:
+        raise HeadError(f"{path} cannot be read ({first_line(error)}); get the checkpoint again.") from error
     if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
         raise HeadError(f"{path} contains no named tensors; get the checkpoint again.")
     return found

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
-from typing import Literal, Unpack
+from typing import Any, Literal
 
 import numpy as np
 from torch import Tensor
@@ -26,7 +26,7 @@ from core.models.base import LanguageModel, Row, Sequence
 from core.speculative.budget import Budget, Curve, FixedBudget, Memory
 from core.speculative.cost import CostCurve, cost_curve
 from core.speculative.drafters.base import Drafter, Moment
-from core.speculative.options import GenerateOptions, SpeculationMode, SpeculationOptions
+from core.speculative.options import SpeculationMode, SpeculationOptions
 from core.speculative.tree import TokenTree
 
 How = Literal["plain", "accepted", "tolerated", "corrected", "bonus"]
@@ -122,7 +122,7 @@ def generate(
     sequence: Sequence | None = None,
     curve: CostCurve | None = None,
     estimates: Memory | None = None,
-    **options: Unpack[GenerateOptions],
+    **options: Any,
 ) -> Generation:
     """Continues a text. Returns an iterator over `Token`s with running `.statistics`, which may be stopped at any
     token.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, TypedDict
+from typing import Literal
 
 import numpy as np
 
@@ -26,30 +26,9 @@ Tolerance = Literal["lts", "typical", "fsd", "none"]
 DEPTH = 8  # the highest number of drafted levels
 
 
-class GenerateOptions(TypedDict, total=False):
-    """The fields of `SpeculationOptions` except the mode, as keyword arguments of `generate`."""
-
-    length: int
-    temperature: float
-    rule: Processor | None
-    seed: int
-    tree_size: int | Literal["auto"]
-    depth: int
-    stop_ids: frozenset[int] | None
-    tolerance: Tolerance
-    calibration: Calibration | None
-    theta: float
-    prune: bool
-    prune_by: str
-    prune_alpha: float
-    lam: float
-    epsilon: float
-    threshold: float
-
-
 @dataclass(frozen=True)
 class SpeculationOptions:
-    """How to speculate; `core.speculative.generate` explains each field."""
+    """How to speculate. `core.speculative.generate` takes the fields by name, and explains each."""
 
     mode: SpeculationMode = "lossless"
     length: int = 64

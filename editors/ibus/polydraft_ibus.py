@@ -6,26 +6,21 @@ Keys go to the application unchanged. After each of them the engine requests dra
 shows them in IBus's list. Tab takes the first draft, Alt+1 … Alt+9 take another, Ctrl+→ takes a word of the first, Esc
 hides the list. Run by the system's Python, which has IBus's bindings (python3-gi, gir1.2-ibus-1.0).
 
-Environment: POLYDRAFT_URL, the address of `polydraft serve`; POLYDRAFT_TOKEN, the output of `polydraft token`.
+It needs a running `polydraft serve` of the same user, at the port in POLYDRAFT_PORT (7893 without it).
 """
 
-import json
 import os
 import threading
-import urllib.error
-import urllib.request
 import uuid
 
 import gi
 
 gi.require_version("IBus", "1.0")
+import own_server  # noqa: E402 it lies beside this file
 from gi.repository import GLib, IBus  # noqa: E402 the version is chosen first
 
-URL = os.environ.get("POLYDRAFT_URL", "http://127.0.0.1:7893")
-TOKEN = os.environ.get("POLYDRAFT_TOKEN", "")
-DRAFTS = 3
+PORT = int(os.environ.get("POLYDRAFT_PORT", "7893"))
 CONTEXT = 2000  # characters before the cursor in a request
-PATIENCE = 2.0  # seconds
 SECRET = (IBus.InputPurpose.PASSWORD, IBus.InputPurpose.PIN)
 MODIFIERS = IBus.ModifierType.CONTROL_MASK | IBus.ModifierType.MOD1_MASK | IBus.ModifierType.SUPER_MASK
 
@@ -89,13 +84,9 @@ class PolydraftEngine(IBus.Engine):
         """Requests drafts, in a separate thread. A newer request of the session stops this one in the server."""
         if not before.strip():
             return
-        body = {"model": "polydraft", "prompt": before, "n": DRAFTS, "max_tokens": 10, "user": self.session}
-        head = {"Content-Type": "application/json", "Authorization": f"Bearer {TOKEN}"}
-        asked = urllib.request.Request(f"{URL}/v1/completions", json.dumps(body).encode(), head)
         try:
-            with urllib.request.urlopen(asked, timeout=PATIENCE) as answer:
-                texts = [choice["text"] for choice in json.load(answer)["choices"]]
-        except (OSError, urllib.error.URLError, ValueError, KeyError):
+            texts = own_server.drafts(PORT, before, self.session)
+        except (own_server.Missing, OSError, ValueError, KeyError):
             return  # without a server, or if a newer request superseded this one, there are no drafts
         GLib.idle_add(self.arrived, number, [text for text in texts if text.strip()])
 

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from app import access, running
-from app.bench.child import free_port
-from app.browser import chromium
+from app.web import running
+from app.web.browser import chromium
+from app.web.security import access
+from measure.bench.child import free_port
 from tests.editor import Drafting, drafting_server
 
 PROGRAMS = os.environ.get("POLYDRAFT_JUPYTERLAB", "")  # the folder of jupyter-lab

@@ -1,32 +1,40 @@
 """A plugin of LLM (https://llm.datasette.io): `llm -m polydraft TEXT` prints the drafts of a running Polydraft.
 
+Text and token go only to a Polydraft of the same user. Every user of a machine can listen at a free port; a running
+Polydraft holds a lock on a file in its user's data folder, which other users cannot access.
+
 Each draft is one line, the best first. The stored response, `llm logs --json`, contains the server's whole answer.
 """
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
 import llm
 import openai
+import platformdirs
 from pydantic import Field
 
-URL = "http://127.0.0.1:7893"
-NO_TOKEN = "none"  # the client requires a key, even if the server does not
+try:
+    import fcntl
+except ImportError:  # Windows, where a Polydraft cannot be told from another program
+    fcntl = None
+
+PORT = 7893
 
 
 @llm.hookimpl
-def register_models(register: Callable[[llm.KeyModel], None]) -> None:
+def register_models(register: Callable[[llm.Model], None]) -> None:
     register(Polydraft())
 
 
-class Polydraft(llm.KeyModel):
+class Polydraft(llm.Model):
     """The drafts of a running Polydraft. They continue the prompt as a text: there are no turns and no instructions."""
 
     model_id = "polydraft"
-    needs_key = "polydraft"
-    key_env_var = "POLYDRAFT_TOKEN"
     supports_conversation = False
 
     class Options(llm.Options):  # pyright: ignore[reportIncompatibleVariableOverride] every plugin does so
@@ -36,16 +44,16 @@ class Polydraft(llm.KeyModel):
         mode: str | None = Field(None, description="Method of drafting: superposed, sampled, beam, …")
         rule: str | None = Field(None, description="Sampling rule: top-w, min-p, …")
         seed: int | None = Field(None, description="Seed of sampled drafts")
-        url: str = Field(URL, description="Address of the server")
+        port: int = Field(PORT, ge=1, le=65535, description="Port of the server")
 
-    def execute(
-        self, prompt: llm.Prompt, stream: bool, response: llm.Response, conversation: Any, key: str | None
-    ) -> Iterator[str]:
+    def execute(self, prompt: llm.Prompt, stream: bool, response: llm.Response, conversation: Any) -> Iterator[str]:
         """Yields the drafts, one per line."""
         if prompt.system:
             raise llm.ModelError("Polydraft continues a text and takes no system prompt. Leave it out.")
         options: Any = prompt.options
-        with openai.OpenAI(base_url=f"{options.url.rstrip('/')}/v1", api_key=key or NO_TOKEN, max_retries=0) as client:
+        address, token = f"http://127.0.0.1:{options.port}/v1", token_for(options.port)
+        direct = openai.DefaultHttpxClient(trust_env=False)  # a proxy would receive the token, too
+        with openai.OpenAI(base_url=address, api_key=token, max_retries=0, http_client=direct) as client:
             try:
                 answer = client.completions.create(
                     model=self.model_id,
@@ -58,7 +66,7 @@ class Polydraft(llm.KeyModel):
                     extra_body={name: value for name in ("mode", "rule") if (value := getattr(options, name))},
                 )
             except openai.APIConnectionError:
-                raise llm.ModelError(f"No Polydraft responds at {options.url}. Start it: polydraft serve") from None
+                raise llm.ModelError(f"Polydraft does not respond at port {options.port}.") from None
             except openai.APIStatusError as error:
                 raise llm.ModelError(message_of(error)) from None
         response.response_json = answer.model_dump()
@@ -67,9 +75,33 @@ class Polydraft(llm.KeyModel):
         yield "\n".join(choice.text for choice in answer.choices if choice.text)
 
 
+def token_for(port: int) -> str:
+    """Returns the token of this user's Polydraft at the port. Raises ModelError if there is none."""
+    folder = Path(platformdirs.user_data_path("polydraft", appauthor=False))
+    try:
+        with (folder / f"running-{platform.node()}-{port}").open() as file:
+            if not is_locked(file):
+                raise FileNotFoundError
+        return (folder / "token").read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        raise llm.ModelError(f"No Polydraft of yours runs at port {port}. Start it: polydraft serve") from None
+
+
+def is_locked(file: IO[str]) -> bool:
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # a file system without locks
+        return False
+    return False
+
+
 def message_of(error: openai.APIStatusError) -> str:
-    """Returns the server's message, or a remedy for a wrong token."""
-    if error.status_code in (401, 403):
-        return f'{error.status_code}: the token is wrong. Set it: llm keys set polydraft --value "$(polydraft token)"'
+    """Returns the server's message, or a remedy for a token that was replaced."""
+    if error.status_code == 401:
+        return "401: the token was replaced while Polydraft ran. Restart it."
     body = error.body if isinstance(error.body, dict) else {}
     return str(body.get("message") or error.message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import zstandard
@@ -23,20 +24,39 @@ class CutOff(Exception):
     """The bytes end before the file's contents do; this has been reported."""
 
 
-def unpacked(file: BinaryIO, packing: str, source: Source, consumed: Consumed) -> Iterator[bytes]:
+@dataclass
+class Unpacked:
+    """Bytes of a packed file so far: read from it, and unpacked. A reader that holds more in memory than the text of
+    its documents adds that to `given`."""
+
+    taken: int = 0
+    given: int = 0
+
+    @property
+    def too_much(self) -> bool:
+        return self.given > max(base.FREE, base.RATIO * self.taken)
+
+
+def too_much() -> str:
+    return f"unpacks to more than {base.RATIO} times its size"
+
+
+def unpacked(
+    file: BinaryIO, packing: str, source: Source, consumed: Consumed, so_far: Unpacked | None = None
+) -> Iterator[bytes]:
     """Yields the file's bytes, decompressed. Raises CutOff, after a report, where the compressed stream is damaged, or
     unpacks to more than text can."""
     frames = _Frames(packing) if packing else None
-    taken = given = 0
+    so_far = so_far or Unpacked()
     try:
         while piece := file.read(base.PIECE >> 4 if packing else base.PIECE):
             consumed(len(piece))
-            taken += len(piece)
+            so_far.taken += len(piece)
             for data in frames.unpacked(piece) if frames else [piece]:
                 source.going()
-                given += len(data)
-                if frames and given > max(base.FREE, base.RATIO * taken):
-                    source.damaged(f"unpacks to more than {base.RATIO} times its size; the part before was read")
+                so_far.given += len(data)
+                if frames and so_far.too_much:
+                    source.damaged(f"{too_much()}; the part before was read")
                     raise CutOff
                 if data:
                     yield data

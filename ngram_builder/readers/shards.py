@@ -50,13 +50,14 @@ def _text_of(line: bytes) -> tuple[str | None, str]:
     return None, 'no field "text" or "raw_content"'
 
 
-def parse(line: bytes) -> tuple[dict[str, Any] | None, str]:
-    """The JSON object in a line, or None and the reason."""
+def parse(line: bytes, plain: int | None = None) -> tuple[dict[str, Any] | None, str]:
+    """The JSON object in a line, or None and the reason. `plain` limits the characters outside strings."""
+    plain = plain or _PLAIN
     try:
         text = line.decode("utf-8")
         # A list of small values takes thirty times its length in memory.
-        if len(text) > _PLAIN and len(_STRING.sub("", text)) > _PLAIN:
-            return None, f"more than {_PLAIN >> 20} MiB of JSON outside its strings"
+        if len(text) > plain and _is_more_outside(text, plain):
+            return None, f"more than {plain >> 20} MiB of JSON outside its strings"
         found = json.loads(text)
     except UnicodeDecodeError as error:
         return None, f"not UTF-8 (byte {error.start} of the line)"
@@ -67,3 +68,13 @@ def parse(line: bytes) -> tuple[dict[str, Any] | None, str]:
     if not isinstance(found, dict):
         return None, f"a JSON object expected, {type(found).__name__} found"
     return found, ""
+
+
+def _is_more_outside(text: str, most: int) -> bool:
+    """Whether more than `most` characters are outside strings. Holds no list of the strings, which may be millions."""
+    inside = 0
+    for string in _STRING.finditer(text):
+        if string.start() - inside > most:
+            return True
+        inside += string.end() - string.start()
+    return len(text) - inside > most

@@ -139,8 +139,12 @@ class CompiledHead:
         # Matrices contain the weights of the norms before them: W (g · x) = (W g) x.
         before = torch.cat((layer.input_layernorm.weight, layer.hidden_norm.weight)).detach()
         between, mlp = layer.post_attention_layernorm.weight.detach(), layer.mlp
+        sizes = [heads * c.width for heads in (c.num_attention_heads, c.key_heads, c.key_heads)]
+        q, k, v = (head.joined().detach() * before).split(sizes)
         maps = LayerMaps(
-            qkv=(head.joined().detach() * before, None),
+            q=(q, None),
+            k=(k, None),
+            v=(v, None),
             out=(layer.self_attn.o_proj.weight.detach(), None),
             gate=(mlp.gate_proj.weight.detach() * between, None),
             up=(mlp.up_proj.weight.detach() * between, None),
@@ -148,7 +152,7 @@ class CompiledHead:
         )
         output = (head.lm_head.weight * head.norm.weight).detach()
         shape = Shape(c.hidden_size, c.num_attention_heads, c.key_heads, c.width, c.intermediate_size, c.rms_norm_eps)
-        self._compiled = Compiled(shape, [maps], (output, None), torch.bfloat16)
+        self._compiled = Compiled(shape, [maps], (output, None), dtype=torch.bfloat16)
         self._cache = _Cache(head, torch.float32)
         self.keep = self._cache.keep
         self._speeds = head.speeds.repeat(2)  # (w,)
@@ -179,7 +183,7 @@ class CompiledHead:
         n = len(embeddings)
         h = features.clone()
         entering = torch.cat((self._norm_tokens(embeddings), self._norm(features)), -1)
-        angles = positions[:, None] * self._speeds
+        angles = (positions[:, None] * self._speeds)[None]  # one kind of rotation
         logits, _ = self._compiled(
             h,
             (angles.cos(), angles.sin()),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Any
 
-from core.drafting.drafts import SuperposeOptions
 from core.errors import InputError
 from core.models.base import LanguageModel
 from core.speculative.drafters.base import Drafter, Moment
@@ -19,7 +18,7 @@ class SuperposedDrafter(Drafter):
 
     name = "superposed"
 
-    def __init__(self, model: LanguageModel, k: int = 3, **options: Unpack[SuperposeOptions]) -> None:
+    def __init__(self, model: LanguageModel, k: int = 3, **options: Any) -> None:
         """
         Args:
             model: makes the drafts.
@@ -29,7 +28,7 @@ class SuperposedDrafter(Drafter):
         if k < 1:
             raise InputError(f"k {k} given; at least 1 draft expected.")
         self.model, self.k = model, k
-        self.options: SuperposeOptions = {"forks": 0, **options}
+        self.options = {"forks": 0, **options}
         self.width = k
         self._sequence = model.open()
 

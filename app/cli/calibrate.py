@@ -1,0 +1,71 @@
+"""`polydraft calibrate`: measures the constants of ARC's tolerance, once per model (Algorithm 1)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from core.errors import InputError
+from core.models import Tokenizer, load_model
+from core.options import Backend
+from core.speculative.calibration import Calibration, user_file
+from training.calibration import calibrate, collect
+from training.texts import load as load_text
+
+SHORTEST, LONGEST = 32, 128  # tokens of a prompt; the paper uses up to 256, which takes twice the time
+
+
+def run(
+    model_name: str,
+    backend: Backend,
+    text: Path | None,
+    prompts: int,
+    out: Path | None,
+    delta: float,
+    temperature: float,
+    budget: float | None,
+    buckets: int,
+    progress: Callable[[str], None],
+) -> tuple[Calibration, Path]:
+    """Calibrates and saves; returns the result and its path. For the arguments see `polydraft calibrate`."""
+    if not 0 < delta < 1:
+        raise InputError(f"delta {delta} given; between 0 and 1 expected.")
+    progress("loading the model")
+    model = load_model(model_name, backend)
+    passages = cut(model.tokenizer, text, prompts)
+    samples = collect(
+        model, passages, temperature=temperature, progress=lambda n: progress(f"prompt {n} of {len(passages)}")
+    )
+    made = calibrate(
+        model,
+        samples,
+        delta=delta,
+        budget=budget,
+        buckets=buckets,
+        prompts=len(passages),
+        temperature=temperature,
+    )
+    file = out or user_file(model, temperature)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    made.save(file)
+    model.close()
+    return made, file
+
+
+def cut(tokenizer: Tokenizer, text: Path | None, count: int, seed: int = 0) -> list[list[int]]:
+    """`count` passages of 32 to 128 tokens, spread over the documents as evenly as possible."""
+    chance = random.Random(seed)
+    documents = [document for file in load_text(text) for document in file]
+    chance.shuffle(documents)
+    found: list[list[int]] = []
+    for number in range(count):
+        document = documents[number % len(documents)]
+        at = chance.randrange(max(len(document) - 6 * LONGEST, 1))
+        ids = tokenizer.encode(document[at : at + 6 * LONGEST])
+        length = chance.randint(SHORTEST, LONGEST)
+        if len(ids) >= SHORTEST:
+            found.append(tokenizer.start_ids + ids[-length:])
+    if not found:
+        raise InputError(f"No document of {SHORTEST} tokens in {text}; give a longer text.")
+    return found

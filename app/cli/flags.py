@@ -1,0 +1,98 @@
+"""Generates the command line flags from the definitions of the options, and writes errors with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, make_dataclass
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+from app.service.given import Flag, Given
+from core.errors import Mention, OptionError
+
+_VALUES = "polydraft.values"  # of the generated options, in the context of a command
+
+
+def sentence_of(error: Exception) -> str:
+    """The error in one line, with the options as flags."""
+    return " ".join((error.written(as_flag) if isinstance(error, OptionError) else str(error)).split())
+
+
+def as_flag(mention: Mention) -> str:
+    """An option as the command line writes it: --end-below, --mixing geometric, --no-distinct."""
+    name, value = mention.name.replace("_", "-"), mention.value
+    if isinstance(value, bool):
+        return f"--{name}" if value else f"--no-{name}"
+    return f"--{name}" if value is None else f"--{name} {value}"
+
+
+def options_of(fields: Iterable[tuple[str, Any, Any]]) -> list[Any]:
+    """Typer's own options for the fields of a dataclass: name, annotation and default. `values_of` has their values."""
+    made = [(name, kind, field(default=default)) for name, kind, default in fields]
+    one = typer.Typer(add_completion=False)
+    one.command()(make_dataclass("Values", made))
+    options = get_command(one).params
+    for option in options:
+        option.expose_value, option.callback = False, _store
+    return options
+
+
+def _store(ctx: Any, option: Any, value: Any) -> Any:
+    ctx.meta.setdefault(_VALUES, {})[option.name] = value
+    return value
+
+
+def values_of(ctx: typer.Context) -> dict[str, Any]:
+    """The values of the generated options of a command, by name."""
+    return ctx.meta.get(_VALUES, {})
+
+
+def command_with(last: Sequence[Any], first: Sequence[Any] = ()) -> type[TyperCommand]:
+    """The class of a command with generated options: `first` after the command's first argument, `last` at the end."""
+
+    class Generated(TyperCommand):
+        def __init__(self, *arguments: Any, params: list[Any], **more: Any) -> None:
+            super().__init__(*arguments, params=[*params[:1], *first, *params[1:], *last], **more)
+
+    return Generated
+
+
+def command_of(flags: Mapping[str, Flag]) -> type[TyperCommand]:
+    """The class of a command with these flags, whose values `given` returns."""
+    last = options_of(_field(flag) for flag in flags.values() if flag.kind)
+    return command_with(last, options_of(_field(flag) for flag in flags.values() if not flag.kind))
+
+
+def given(ctx: typer.Context, flags: Mapping[str, Flag]) -> Given:
+    """The values of the flags that the user gave, by flag."""
+    values = values_of(ctx)
+    return {flag: values[_name(flag)] for flag in flags if was_given(ctx, _name(flag))}
+
+
+def was_given(ctx: typer.Context, name: str) -> bool:
+    """Whether the user gave this parameter on the command line."""
+    return getattr(ctx.get_parameter_source(name), "name", "") == "COMMANDLINE"
+
+
+def _name(flag: str) -> str:
+    return "control_" + flag.replace("-", "_")
+
+
+def _field(flag: Flag) -> tuple[str, Any, Any]:
+    """A flag as a field for `options_of`."""
+    control, name = flag.control, _name(flag.control.flag)
+    if control.kind == "bool":
+        about = typer.Option(f"--{control.flag}/--no-{control.flag}", metavar="", help=control.explain)
+        return name, Annotated[bool, about], control.default
+    kind: Any = {"int": int, "float": float, "choice": str}[control.kind]
+    written, choices = f"--{control.flag}", "|".join(control.choices)
+    if flag.kind:
+        reach = choices or f"{control.low:g}-{control.high:g}"
+        help_ = f"{' or '.join(flag.owners)}: {control.explain} ({reach}; {control.default})"
+        return name, Annotated[kind | None, typer.Option(written, metavar="N", help=help_, show_default=False)], None
+    limits: dict[str, Any] = {} if choices else {"min": control.low, "max": control.high}
+    about = typer.Option(written, metavar=choices or "N", help=control.explain, **limits)
+    return name, Annotated[kind, about], control.default

@@ -1,0 +1,324 @@
+"""`polydraft ngram`: builds, queries and merges stores. Every command calls ngram_builder or core.ngram."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from app.cli import personal as personal_cli
+from app.cli.personal import Json, ModelName, load_tokenizer
+from core.errors import InputError
+from core.ngram import NgramStore
+
+if TYPE_CHECKING:
+    from core.models import Tokenizer
+    from ngram_builder import BuildReport, Damage
+
+app = typer.Typer(help="N-gram stores: build, query, stats, merge; personal stores.", no_args_is_help=True)
+
+Sources = Annotated[list[str], typer.Argument(help="Files, folders, glob patterns or URLs.")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="The store to write.")]
+Orders = Annotated[str, typer.Option(help="Orders of n-grams, a range within 1-8.")]
+MinCount = Annotated[
+    str, typer.Option(help="Drop n-grams seen less often: one number, or one per order, as in 2,2,2,3,3.")
+]
+Exact = Annotated[bool, typer.Option("--exact", help="Store every count exactly.")]
+StorePath = Annotated[Path, typer.Option("--store", help="The store: a file, or a personal store by name.")]
+
+personal_cli.register(app)
+
+_SHOWN = 20  # damaged places that are listed individually
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@app.command()
+def build(
+    sources: Sources,
+    out: Out,
+    tokenizer: ModelName = "default",
+    orders: Orders = "2-6",
+    min_count: MinCount = "2",
+    memory: Annotated[str, typer.Option(help="Memory that counting may take, such as 2G or 800M.")] = "2G",
+    exact: Exact = False,
+    max_bad: Annotated[str, typer.Option(help="Write nothing when more of the input than this is damaged.")] = "1%",
+    quality_signals: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Selects documents of RedPajama-V2 by the signals beside them: language=en,de, "
+            "bucket=head,middle, words=50-100000, perplexity=-500, or any signal by name. May be given several times."
+        ),
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Threads; 0 is all cores.", min=0)] = 0,
+    work: Annotated[
+        Path | None, typer.Option(help="A folder for intermediate files; by default one beside the store.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Count on the Dask cluster of the scheduler at this address, tcp://…:8786.")
+    ] = None,
+    dask: Annotated[str | None, typer.Option(help="local: count on a Dask cluster of this machine's cores.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Count the n-grams of documents and write a store.
+
+    Reads RedPajama shards (.jsonl, .json, .parquet), text (.txt, .md), mail (.eml, .mbox), pages (.html) and letters
+    (.docx), most of them also packed (.gz, .zst): files, folders, patterns, or URLs such as https://, hf:// and s3://.
+    To resume after an interruption, run the same command again.
+    """
+
+    import ngram_builder  # its readers' imports take as long as all others of the command line
+    from ngram_builder.cluster import cluster
+
+    wanted = _range(orders)
+    at_least, allowed, taken = _per_order(min_count, wanted), _share(max_bad), _bytes(memory)
+    chosen = ngram_builder.Signals.parse(quality_signals) if quality_signals else None
+    if dask not in (None, "local") or (dask and scheduler):
+        raise InputError(f"--dask {dask} given; --dask local, or --scheduler ADDRESS, expected.")
+    words, name = _tokenizer(tokenizer)
+    address = dask or scheduler
+    there = cluster(address, partial(load_tokenizer, tokenizer), workers or None) if address else nullcontext()
+    try:
+        with there as machines, _bar() as bar:
+            report = ngram_builder.build(
+                sources,
+                out,
+                words,
+                name=name,
+                orders=wanted,
+                min_count=at_least,
+                memory=taken,
+                exact=exact,
+                max_bad=allowed,
+                signals=chosen,
+                workers=workers or None,
+                work=work,
+                machines=machines,
+                progress=_Shown(bar),
+                notify=lambda text: typer.echo(text, err=True),
+            )
+    except ngram_builder.TooMuchDamage as error:
+        _print_damage(error.damage)
+        raise
+    _print_report(report, out, as_json)
+
+
+@app.command()
+def merge(
+    stores: Annotated[list[Path], typer.Argument(help="Stores of one tokenizer.")],
+    out: Out,
+    min_count: Annotated[str, typer.Option(help="Prune the sum, as in build.")] = "1",
+    exact: Exact = False,
+    as_json: Json = False,
+) -> None:
+    """Add up several stores: files, or personal stores by name."""
+    if personal_cli.named(out) and all(personal_cli.named(path) for path in stores):
+        tokens = personal_cli.merge([path.name for path in stores], out.name)
+        typer.echo(f"{out}: {tokens:,} tokens added.")
+        return
+    import ngram_builder
+
+    opened = [NgramStore.open(path, verify=True) for path in stores]
+    orders = range(max(s.orders[0] for s in opened), min(s.orders[-1] for s in opened) + 1)
+    report = ngram_builder.merge(opened, out, min_count=_per_order(min_count, orders), exact=exact)
+    _print_report(report, out, as_json)
+
+
+@app.command()
+def query(
+    text: Annotated[str, typer.Argument(help="The text so far; its last words are the context.")],
+    store: StorePath,
+    tokenizer: ModelName = "default",
+    top: Annotated[int, typer.Option(help="How many continuations to show.", min=1)] = 10,
+    as_json: Json = False,
+) -> None:
+    """Show the tokens that followed these words, and how often, for every length of context in the store."""
+    if personal_cli.named(store):
+        rows = personal_cli.query(store.name, text, tokenizer, top)
+    else:
+        words = load_tokenizer(tokenizer)
+        opened = NgramStore.open(store, fingerprint=words.fingerprint)
+        rows = personal_cli.continuations(opened, words, text, top)
+    if as_json:
+        typer.echo(json.dumps({"name": "ngram query", "rows": rows}, ensure_ascii=False))
+        return
+    if not rows:
+        typer.echo("The store has no continuation of these words.")
+    for row in rows:
+        table = Table(title=f"{row['context']!r} · seen before {row['total']} known continuations")
+        table.add_column("next")
+        table.add_column("times", justify="right")
+        table.add_column("share", justify="right")
+        table.add_column("from")
+        for entry in row["continuations"]:
+            origins = ", ".join(f"{Path(o).name} ({times})" for o, times in entry.get("from", {}).items())
+            table.add_row(repr(entry["text"]), str(entry["count"]), f"{entry['share']:.1%}", origins)
+        Console().print(table)
+
+
+@app.command()
+def stats(
+    store: StorePath,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the whole file with its checksums.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the contents of a store: n-grams per order, sizes, sources; of a personal store, by name, its documents."""
+    if personal_cli.named(store):
+        row = personal_cli.stats(store.name)
+        if as_json:
+            typer.echo(json.dumps({"name": "ngram stats", "rows": [row]}, ensure_ascii=False))
+        else:
+            personal_cli.print_stats(row)
+        return
+    opened = NgramStore.open(store, verify=verify)
+    manifest = opened.manifest
+    size = opened.path.stat().st_size
+    found: dict[str, Any] = {
+        "store": str(store),
+        "verified": verify,
+        "bytes": size,
+        "ngrams": len(opened),
+        "bytes_per_ngram": size / len(opened),
+        "parts": opened.sizes,
+        "tokenizer": manifest["tokenizer"],
+        "per_order": manifest["ngrams"],
+        "contexts": manifest["contexts"],
+        "min_count": manifest["min_count"],
+        "max_relative_error": manifest["records"]["max_relative_error"],
+        "documents": manifest["documents"],
+        "tokens": manifest["tokens"],
+        "sources": manifest["sources"],
+    }
+    if as_json:
+        typer.echo(json.dumps({"name": "ngram stats", "rows": [found]}, ensure_ascii=False))
+        return
+    table = Table(title=f"{store} · {found['bytes']:,} bytes, {found['bytes_per_ngram']:.2f} per n-gram")
+    for column in ("order", "n-grams", "contexts", "at least"):
+        table.add_column(column, justify="right")
+    for n, ngrams in found["per_order"].items():
+        contexts = found["contexts"].get(n, 0)
+        table.add_row(n, f"{ngrams:,}", f"{contexts:,}", str(found["min_count"].get(n, "")))
+    console = Console()
+    console.print(table)
+    console.print(f"Tokenizer of {found['tokenizer']['name']}, {found['tokenizer']['fingerprint'][:12]}…")
+    console.print(f"From {found['documents']:,} documents, {found['tokens']:,} tokens:", end=" ")
+    console.print(", ".join(source["name"] for source in found["sources"]))
+    console.print(f"Largest error of a count: {found['max_relative_error']:.1%}")
+    if verify:
+        console.print("Checksums agree.")
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[tokens]}"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        disable=not sys.stderr.isatty(),
+    )
+
+
+class _Shown:
+    """Shows a build's progress as bars, one per phase, with tokens and their rate."""
+
+    def __init__(self, bar: Progress) -> None:
+        self._bar, self._tasks = bar, {}
+        self._began: tuple[float, int] | None = None
+
+    def __call__(self, phase: str, share: float, report: BuildReport) -> None:
+        from ngram_builder import pipeline
+
+        if phase not in self._tasks:
+            self._tasks[phase] = self._bar.add_task(phase, total=1.0, tokens="")
+        now = time.monotonic()
+        self._began = self._began or (now, report.tokens)
+        rate = (report.tokens - self._began[1]) / max(now - self._began[0], 1e-3)
+        tokens = f"{report.tokens / 1e6:.1f} M tokens, {rate / 1e3:,.0f} k/s" if phase == pipeline.READING else ""
+        self._bar.update(self._tasks[phase], completed=share, tokens=tokens)
+
+
+def _print_report(report: BuildReport, out: Path, as_json: bool) -> None:
+    _print_damage(report.damage)
+    if as_json:
+        row = {
+            "store": str(out),
+            "bytes": report.size,
+            "documents": report.documents,
+            "tokens": report.tokens,
+            "ngrams": report.ngrams,
+            "left_out": report.left_out,
+            "damaged": len(report.damage),
+            "damage": [asdict(place) for place in report.damage],
+            "seconds": round(report.seconds, 3),
+        }
+        typer.echo(json.dumps({"name": "ngram build", "rows": [row]}))
+        return
+    kept = sum(report.ngrams.values())
+    typer.echo(
+        f"{out}: {kept:,} n-grams in {report.size:,} bytes, from {report.documents:,} documents and "
+        f"{report.tokens:,} tokens, in {report.seconds:.0f} s; {len(report.damage)} damaged places"
+        + (f", {report.left_out:,} documents excluded by their signals." if report.left_out else ".")
+    )
+
+
+def _print_damage(damage: Sequence[Damage]) -> None:
+    for place in damage[:_SHOWN]:
+        typer.echo(f"Warning: {place}", err=True)
+    if len(damage) > _SHOWN:
+        typer.echo(f"Warning: {len(damage) - _SHOWN} more damaged places; --json lists all.", err=True)
+
+
+def _tokenizer(name: str) -> tuple[Tokenizer, str]:
+    from core.models import load_model  # imports torch, which `stats` and `merge` do not need
+
+    model = load_model(name)
+    return model.tokenizer, model.name
+
+
+def _range(text: str) -> range:
+    if not (found := re.fullmatch(r"(\d)(?:-(\d))?", text.strip())):
+        raise InputError(f"Orders {text!r} given; a range such as 2-6 expected.")
+    low, high = int(found[1]), int(found[2] or found[1])
+    if not 1 <= low <= high <= 8:
+        raise InputError(f"Orders {text!r} given; a range within 1-8 expected.")
+    return range(low, high + 1)
+
+
+def _per_order(text: str, orders: range) -> dict[int, int]:
+    if not re.fullmatch(r"\d+(,\d+)*", text.strip()):
+        raise InputError(f"Minimum count {text!r} given; a number, or one per order, expected.")
+    numbers = [int(part) for part in text.split(",")]
+    if len(numbers) == 1:
+        numbers *= len(orders)
+    if len(numbers) != len(orders):
+        raise InputError(f"{len(numbers)} minimum counts given for {len(orders)} orders.")
+    return dict(zip(orders, numbers, strict=True))
+
+
+def _share(text: str) -> float:
+    if not (found := re.fullmatch(r"(\d+(?:\.\d*)?)(%?)", text.strip())):
+        raise InputError(f"Share {text!r} given; something like 1% or 0.01 expected.")
+    share = float(found[1]) / (100 if found[2] else 1)
+    if share > 1:
+        raise InputError(f"Share {text!r} given; at most 100% expected.")
+    return share
+
+
+def _bytes(text: str) -> int:
+    if not (found := re.fullmatch(r"(\d+(?:\.\d*)?)\s*([KMG]?)(i?B)?", text.strip(), re.IGNORECASE)):
+        raise InputError(f"Memory {text!r} given; something like 2G or 800M expected.")
+    return int(float(found[1]) * _UNITS[found[2].upper()])

@@ -1,0 +1,171 @@
+"""`polydraft train eagle3`: trains a draft head for a model, from text and from text that the model generates."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from core.errors import InputError
+from core.files import replacing
+
+if TYPE_CHECKING:
+    from training.heads import Unrolled
+
+app = typer.Typer(help="Train draft heads for speculative decoding.", no_args_is_help=True)
+
+FITTED = 60  # batches, including replays, on whose pieces the first weights are fitted
+MEMORY = 0.4  # the share of free memory for the target's stored outputs
+
+
+@app.callback()
+def _group() -> None:
+    """Train draft heads for speculative decoding."""
+
+
+@app.command()
+def eagle3(
+    text: Annotated[list[str], typer.Argument(help="Files, folders or patterns of training text.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder of the head: config.json, model.safetensors.")],
+    work: Annotated[
+        Path | None, typer.Option(help="Folder for texts and state; by default OUT.work. The same call resumes.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="The target: default, a GGUF file, a folder or a hub id.")] = "default",
+    texts: Annotated[int, typer.Option(min=8, help="Pieces of training text.")] = 8000,
+    own: Annotated[float, typer.Option(min=0, max=1, help="Share of them that the model generates.")] = 0.25,
+    answers: Annotated[
+        int, typer.Option(min=0, help="Further pieces: the model's answers to instructions that come with the app.")
+    ] = 0,
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of such a piece before the generated ones.")] = 32,
+    length: Annotated[int, typer.Option(min=64, max=4096, help="Tokens of a piece.")] = 256,
+    vocabulary: Annotated[
+        int, typer.Option(min=16, help="Size of the head's vocabulary: the most frequent tokens.")
+    ] = 8000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the optimiser.")] = 4000,
+    batch: Annotated[int, typer.Option(min=1, help="Pieces per step.")] = 8,
+    unroll: Annotated[int, typer.Option(min=1, help="How often the head's own output is fed back.")] = 4,
+    replays: Annotated[int, typer.Option(min=0, help="Steps on earlier pieces for each step on new ones.")] = 2,
+    share: Annotated[
+        float, typer.Option(min=0.05, max=1, help="Share of a piece's positions that are unrolled.")
+    ] = 0.5,
+    rate: Annotated[float, typer.Option(help="The highest learning rate.")] = 3e-4,
+    begin_with: Annotated[
+        Path | None, typer.Option(help="A head for the same target to train further, instead of a fitted one.")
+    ] = None,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="End after this many minutes of training in total; 0 is no limit.")
+    ] = 0,
+    held_out: Annotated[str | None, typer.Option(help="Text on which to evaluate the head at the end.")] = None,
+) -> None:
+    """Train an EAGLE-3 head. To resume after an interruption or the end of --minutes, run the same command again.
+
+    Example: [bold]polydraft train eagle3 corpus/train -o assets/eagle3 --minutes 60 --held-out corpus/heldout[/]
+    """
+    import numpy as np
+    import torch
+
+    from core.models.llama import why_not
+    from core.models.load import load_module
+    from core.models.memory import free_bytes
+    from core.speculative.eagle3 import Eagle3Head
+    from training import teacher as teaching
+    from training.first_weights import feature_scale, fit_first_weights
+    from training.heads import Recipe, batches, draft_vocabulary, new_head, train, unrolled
+    from training.instructions import instructions
+    from training.texts import read
+
+    recipe = Recipe(steps, batch, unroll, share, replays, rate, warm_up=min(20, steps))
+    work = work or out.with_name(out.name + ".work")
+    console = Console(stderr=True)
+    head = None if begin_with is None else Eagle3Head.load(begin_with)
+    written = work / "windows.npy"
+    documents = [] if written.is_file() else [one for _, of_file in read(text) for one in of_file]
+    console.print("Loading the model …")
+    target = load_module(model)
+    module = target.layers.module
+    quick = not why_not(module)
+    if head is not None:
+        head.check(target.vocab_size, target.dim)
+    piece = 8 * length * target.dim  # bytes of its stored outputs
+    remembered = min(texts + answers, int(MEMORY * free_bytes(torch.device("cpu")) / piece))
+    teacher = teaching.CompiledTeacher(module, remembered=remembered) if quick else teaching.ModuleTeacher(module)
+    work.mkdir(parents=True, exist_ok=True)
+    if not written.is_file():
+        found = teaching.windows(documents, target.tokenizer.encode, length, texts)
+        with replacing(written) as file:
+            np.save(file, found)
+    windows = np.load(written)
+    if windows.shape[1] != length:
+        raise InputError(f"{written} has pieces of {windows.shape[1]} tokens, --length is {length}; remove {work}.")
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+    ) as bar:
+        generated = round(own * len(windows))
+        if generated:
+            task = bar.add_task("text generated by the model", total=generated)
+            made = teaching.own_texts(
+                teacher, windows[:generated], prompt, work, progress=lambda n: bar.update(task, completed=n)
+            )
+            bar.update(task, completed=generated)
+            windows = np.concatenate((made, windows[generated:]))
+        if answers:
+            task = bar.add_task("answers generated by the model", total=answers)
+            prompts = [target.tokenizer.start_ids + target.tokenizer.encode(text) for text in instructions(answers)]
+            fitting = [ids[-length // 2 :] for ids in prompts]
+            made = teaching.answers(teacher, fitting, length, work, progress=lambda n: bar.update(task, completed=n))
+            bar.update(task, completed=answers)
+            windows = np.concatenate((windows, made))
+        torch.manual_seed(recipe.seed)
+        if head is None:
+            known = draft_vocabulary(windows, target.vocab_size, min(vocabulary, target.vocab_size))
+            head = new_head(teacher, known)
+        scale = None
+        if isinstance(teacher, teaching.CompiledTeacher) and not (work / "state.pt").is_file():
+            # On the pieces of the first batches, whose features are stored.
+            first = np.concatenate([b for b, _ in zip(batches(windows, recipe, 0), range(FITTED), strict=False)])
+            first = torch.from_numpy(np.unique(first, axis=0))
+            task = bar.add_task("fitting the first weights", total=len(first))
+            parts = []
+            for some in first.split(8):
+                parts.append(teacher.hidden(some))
+                bar.advance(task, len(some))
+            features, last = (torch.cat(each) for each in zip(*parts, strict=True))
+            if begin_with is None:
+                scale = fit_first_weights(head, features.float(), last.float(), teacher.embeddings[first])
+            else:
+                scale = feature_scale(features.float())
+        task = bar.add_task("training", total=recipe.steps)
+
+        def shown(step: int, loss: float, overlaps: list[float]) -> None:
+            depths = " ".join(f"{value:.2f}" for value in overlaps)
+            bar.update(task, completed=step, description=f"loss {loss:.3f}, accepted {depths}")
+
+        done = train(head, teacher, windows, recipe, work, shown, minutes or math.inf, scale=scale, rounded=quick)
+    head.save(out)
+    typer.echo(f"{out}: step {done} of {recipe.steps}; the loss curve is {work / 'loss.jsonl'}.")
+    if held_out:
+        documents = [one for _, of_file in read([held_out]) for one in of_file]
+        test = teaching.windows(documents, target.tokenizer.encode, length, 64, seed=1)
+        with torch.no_grad():
+            parts = [unrolled(head, teacher, torch.from_numpy(p.astype(np.int64)), 6) for p in np.array_split(test, 8)]
+        typer.echo(_table(parts))
+
+
+def _table(parts: list[Unrolled]) -> str:
+    """Acceptance per depth on text that was not used for training."""
+    depths = range(len(parts[0].overlaps))
+    rows = ["depth  accepted by sampling  most probable token the same"]
+    for j in depths:
+        overlap = sum(part.overlaps[j] for part in parts) / len(parts)
+        matched = sum(part.matches[j] for part in parts) / len(parts)
+        rows.append(f"{j + 1:5}  {overlap:20.3f}  {matched:24.3f}")
+    return "\n".join(rows)

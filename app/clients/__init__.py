@@ -1,0 +1,1 @@
+"""Other programs: OpenAI's interface, llama-server's, and the language server."""

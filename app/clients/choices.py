@@ -1,0 +1,141 @@
+"""The n texts of one response, updated by the events of its request: their order, their ends, and the parts that may be
+sent already.
+
+Rows of the page may still change: until the choice of drafts is settled a row may be replaced, and at its end a
+draft loses words like "and the". Sent text cannot be revoked, so a text is held back up to its last whole word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from app.service.jobs import Event
+from app.service.settings import DraftSettings
+from core.text import spaced, without_dangling
+
+
+@dataclass
+class Choice:
+    """One text.
+
+    Attributes:
+        index: its position in the response, which is constant.
+        text: so far; the final text is read when the response ends.
+        sure: the number of its characters that can no longer change.
+        finish: the reason of its end, once it has ended.
+        tokens: their number.
+        chances: of its tokens, if requested.
+    """
+
+    index: int
+    text: str = ""
+    sure: int = 0
+    finish: Literal["stop", "length"] | None = None
+    tokens: int = 0
+    chances: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Choices:
+    """The texts of one request.
+
+    Args:
+        n: number of texts in the response; those for which the model has no draft stay empty.
+        length: tokens of a draft at most.
+        stops: texts before which a draft ends.
+        growing: texts are sent while they grow, so their order is that of the first settled drafts.
+        after: the text after the caret; a text ends with a space where they would otherwise join.
+    """
+
+    def __init__(self, n: int, length: int, stops: Sequence[str] = (), growing: bool = False, after: str = "") -> None:
+        self.all = [Choice(index) for index in range(n)]
+        self.done = False
+        self._length, self._stops, self.growing, self._after = length, stops, growing, after
+        self._rows: dict[int, Choice] = {}  # by the number of the row
+
+    def take(self, event: Event) -> None:
+        """The drafts of one event; the best one comes first."""
+        if event["done"] or not self.growing:
+            self.done = event["done"]
+        elif not event["settled"]:
+            return
+        if not self.growing:
+            self._rows = {}
+        best = event["best"]
+        drafts = sorted(event["drafts"], key=lambda draft: (draft["id"] != best, -draft["probability"]))
+        for draft in drafts:
+            if draft["id"] not in self._rows and len(self._rows) < len(self.all):
+                self._rows[draft["id"]] = self.all[len(self._rows)]
+        shown = set()
+        for draft in drafts:
+            if draft["id"] in self._rows:
+                self._fill(self._rows[draft["id"]], draft)
+                shown.add(self._rows[draft["id"]].index)
+        for choice in self.all:
+            if choice.index not in shown and not self.growing:
+                choice.text, choice.sure, choice.finish, choice.tokens, choice.chances = "", 0, None, 0, []
+            if self.done:
+                choice.finish, choice.sure = choice.finish or "stop", len(choice.text)
+
+    def _fill(self, choice: Choice, draft: dict[str, Any]) -> None:
+        if self.growing and choice.finish:
+            return
+        text = draft["text"]
+        stop = min((at for at in (text.find(stop) for stop in self._stops) if at >= 0), default=-1)
+        choice.text = spaced(text, self._after) if stop < 0 else text[:stop]
+        choice.tokens = sum(end <= len(choice.text) for end, _ in draft["tokens"])
+        choice.chances = _within(draft.get("chances", []), len(choice.text))
+        if stop >= 0:
+            choice.finish = "stop"
+        elif self.done:
+            whole = len(draft["tokens"]) >= self._length and not draft["finished"]
+            choice.finish = "length" if whole else "stop"
+        choice.sure = len(choice.text) if choice.finish else len(self._held_back(choice.text))
+
+    def _held_back(self, text: str) -> str:
+        text = without_dangling(whole_words(text))
+        begun = max((begun_at_the_end(text, stop) for stop in self._stops), default=0)
+        return text[: len(text) - begun].rstrip() if begun else text
+
+
+def only_grows(settings: DraftSettings) -> bool:
+    """Whether settled drafts only grow. In the other modes they may be replaced or corrected."""
+    if settings.sampling.mode == "superposed":
+        return settings.distinct and not settings.verify and not settings.reset_every
+    return settings.sampling.mode in ("greedy", "branching", "sampled")
+
+
+def whole_words(text: str) -> str:
+    """The text without its last word, which may continue."""
+    if not text or text[-1].isspace():
+        return text.rstrip()
+    return text[: -len(text.split()[-1])].rstrip()
+
+
+def begun_at_the_end(text: str, stop: str) -> int:
+    """The length of the longest beginning of a stop, but not all of it, with which a text ends; in linear time, as
+    Knuth, Morris and Pratt find a word."""
+    shorter, length = [0], 0  # by the length of a beginning less one: the next shorter one with which it ends
+    for letter in stop[1:]:
+        while length and letter != stop[length]:
+            length = shorter[length - 1]
+        length += letter == stop[length]
+        shorter.append(length)
+    length = 0
+    for letter in text[max(len(text) - len(stop) + 1, 0) :]:
+        while length and letter != stop[length]:
+            length = shorter[length - 1]
+        length += letter == stop[length]
+    return length
+
+
+def _within(chances: list[dict[str, Any]], end: int) -> list[dict[str, Any]]:
+    """The tokens that lie before the end of a text."""
+    found, at = [], 0
+    for chance in chances:
+        at += len(chance["text"])
+        if at > end:
+            break
+        found.append(chance)
+    return found

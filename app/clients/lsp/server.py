@@ -1,0 +1,162 @@
+"""The language server: the features of the protocol that `polydraft lsp` has.
+
+    textDocument/inlineCompletion      the drafts at the caret, each as an item
+    workspace/executeCommand           the editor reports the draft that the user accepted
+    workspace/didChangeConfiguration   settings; also from initializationOptions
+
+The editor sends whole documents, because pygls locates changes with `str.splitlines`, which splits at more line ends
+than the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.workspace import PositionCodec
+
+from app.clients.lsp.connection import Connection
+from app.clients.lsp.picked import Picked
+from app.clients.lsp.places import in_comment, is_prose
+from app.clients.lsp.settings import SECTION, parsed_settings, section
+from app.clients.requests import WINDOW, cropped
+from core.errors import PolydraftError
+
+ACCEPTED = "polydraft.accepted"
+
+_LINE_END = re.compile(r"\r\n|\n|\r")
+
+
+class DraftingLanguageServer(LanguageServer):
+    """The server for one editor, with its settings and its connection."""
+
+    def __init__(self) -> None:
+        super().__init__("polydraft", version("polydraft"), text_document_sync_kind=types.TextDocumentSyncKind.Full)
+        self.settings = parsed_settings()
+        self.connection = Connection()
+        self.first: Any = {}  # initializationOptions; later settings are added to them
+        self.picked: Picked | None = None
+        self._shown = ""  # the last error, which is not repeated at every key
+
+    def change_settings(self, given: Any) -> None:
+        """Applies the editor's settings, in addition to the first ones. If one is invalid, shows an error and keeps all
+        settings."""
+        try:
+            self.settings = parsed_settings(self.first, section(given))
+        except PolydraftError as error:
+            self.show(f"The settings of Polydraft are not changed: {error}")
+        else:
+            self._shown = ""
+            self.connection.retry()
+
+    def show(self, message: str) -> None:
+        """Shows an error to the user, once."""
+        if message != self._shown:
+            self.window_show_message(types.ShowMessageParams(types.MessageType.Error, message))
+        self._shown = message
+
+    async def drafts(self, params: types.InlineCompletionParams) -> list[types.InlineCompletionItem]:
+        """Returns the drafts at a position; [] at places without drafts. Raises InputError."""
+        document = self.workspace.get_text_document(params.text_document.uri)
+        text, language, settings = document.source, document.language_id or "", self.settings
+        codec = document.position_codec
+        caret = offset(text, params.position, codec)
+        if not is_prose(language, settings):
+            place = (text, caret, language, document.path)
+            if not settings.comments or not await asyncio.to_thread(in_comment, *place):
+                return []
+        start, replaced, chosen = caret, types.Range(params.position, params.position), ""
+        if selected := params.context.selected_completion_info:  # this entry of the editor's own list is selected
+            start, replaced, chosen = offset(text, selected.range.start, codec), selected.range, selected.text
+        before, after = text[:start] + chosen, text[caret : caret + WINDOW]
+        session = f"polydraft lsp {os.getpid()} {document.uri}"
+        found = await self.connection.drafts(settings, session, cropped(before), after)
+        self._shown = ""
+        return [
+            types.InlineCompletionItem(
+                insert_text=chosen + draft,
+                range=replaced,
+                command=types.Command(
+                    "Accept the draft", ACCEPTED, arguments=[asdict(Picked.of(document.uri, before, draft))]
+                ),
+            )
+            for draft in found
+        ]
+
+    async def settle(self) -> None:
+        """Learns the draft accepted before, unless the user has undone it. Called when the user types on or saves."""
+        picked, self.picked = self.picked, None
+        document = self.workspace.text_documents.get(picked.uri) if picked else None
+        if picked and document and picked.is_in(document.source):
+            await self.connection.learn(self.settings, picked.phrase)
+
+
+def offset(text: str, position: types.Position, codec: PositionCodec) -> int:
+    """Returns the number of characters before a position. A position after the end of its line counts as its end."""
+    ends = list(_LINE_END.finditer(text))
+    if position.line > len(ends):
+        return len(text)
+    start = ends[position.line - 1].end() if position.line else 0
+    line = text[start : ends[position.line].start() if position.line < len(ends) else len(text)]
+    units = position.character
+    for at, char in enumerate(line):
+        if units <= 0:
+            return start + at
+        units -= codec.client_num_units(char)
+    return start + len(line)
+
+
+def create_server() -> DraftingLanguageServer:
+    server = DraftingLanguageServer()
+
+    @server.feature(types.INITIALIZE)
+    def initialize(params: types.InitializeParams) -> None:
+        server.first = section(params.initialization_options)
+
+    @server.feature(types.INITIALIZED)
+    def initialized(_: types.InitializedParams) -> None:
+        server.change_settings({})
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)
+    async def configured(params: types.DidChangeConfigurationParams) -> None:
+        given = params.settings
+        workspace = server.client_capabilities.workspace
+        if given is None and workspace and workspace.configuration:  # this editor sends settings only on request
+            query = types.ConfigurationParams([types.ConfigurationItem(section=SECTION)])
+            (given,) = await server.workspace_configuration_async(query)
+        server.change_settings(given)
+
+    @server.feature(types.TEXT_DOCUMENT_INLINE_COMPLETION, types.InlineCompletionOptions())
+    async def complete(params: types.InlineCompletionParams) -> types.InlineCompletionList:
+        try:
+            return types.InlineCompletionList(await server.drafts(params))
+        except PolydraftError as error:
+            server.show(str(error))
+            return types.InlineCompletionList([])
+
+    async def settled(_: Any) -> None:
+        try:
+            await server.settle()
+        except PolydraftError as error:
+            server.show(str(error))
+
+    server.feature(types.TEXT_DOCUMENT_DID_CHANGE)(settled)
+    server.feature(types.TEXT_DOCUMENT_DID_SAVE)(settled)
+
+    @server.command(ACCEPTED)
+    async def accepted(picked: dict[str, Any]) -> None:
+        await settled(None)
+        server.picked = Picked(**picked)
+
+    return server
+
+
+def run() -> None:
+    """Serves one editor on standard input and output, until it ends the connection."""
+    create_server().start_io()

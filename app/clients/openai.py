@@ -1,0 +1,272 @@
+"""OpenAI's completion interface over the draft service: `POST /v1/completions` and `GET /v1/models`.
+
+`n` texts are the drafts of one request, so they cost little more than one. Fields of the interface that Polydraft does
+not support are refused with a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+
+from app.clients.choices import Choice, Choices, only_grows
+from app.clients.options import ClientOptions
+from app.clients.requests import (
+    MAX_BODY,
+    cancelled,
+    draft_request,
+    events,
+    model_names,
+    refuse_other_models,
+    unless_gone,
+)
+from app.service.requests import MOST_AFTER, MOST_DRAFTS, MOST_LIKELIEST, DraftRequest
+from app.service.settings import Strict
+from app.web.bounds import WHOLE, Label, Line, LongText, Name, Prompts, Real, Stops
+from app.web.refusals import error_of, taking
+from app.web.refused import Refused
+from app.web.streaming import Streamed
+from core.options import LIBRARY
+from core.text import following
+
+if TYPE_CHECKING:
+    from app.service.service import DraftService
+
+TOKENS = 16  # of a completion, if the request gives no number: OpenAI's default
+NAMES = {"k": "n", "length": "max_tokens"}
+NEUTRAL = {"frequency_penalty": 0, "presence_penalty": 0, "logit_bias": {}}  # values without effect, which are accepted
+
+
+class StreamOptions(Strict):
+    include_usage: bool = False
+
+
+class CompletionRequest(ClientOptions):
+    """The body of a request, as the official client sends it.
+
+    Attributes:
+        max_tokens: tokens of a draft; a number above the maximum is the maximum.
+        best_of: number of drafts, of which the `n` best are returned.
+        logprobs: return the model's own log-probabilities, with so many most probable tokens at each position.
+        suffix: the text after the caret.
+        user: names a session; a newer request of the same user replaces an older one.
+    """
+
+    prompt: Prompts
+    model: Label | None = None
+    n: int | None = Field(1, ge=1, le=MOST_DRAFTS)
+    best_of: int | None = Field(None, ge=1, le=MOST_DRAFTS)
+    max_tokens: int | None = Field(TOKENS, ge=1, le=WHOLE)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    logprobs: int | None = Field(None, ge=0, le=MOST_LIKELIEST)
+    echo: bool | None = False
+    stop: Stops | None = None
+    suffix: LongText | None = None
+    user: Line | None = None
+    frequency_penalty: Real | None = None
+    presence_penalty: Real | None = None
+    logit_bias: Annotated[dict[Name, Real], Field(max_length=300)] | None = None
+
+    def refuse_what_is_missing(self) -> None:
+        for name, neutral in NEUTRAL.items():
+            if getattr(self, name) not in (None, neutral):
+                raise Refused(422, f"{name} is not supported.", "Leave it out.", name)
+        if self.echo and self.logprobs is not None:
+            raise Refused(422, "logprobs of an echoed prompt are not supported.", "Leave echo out.", "echo")
+        if self.best_of is not None and self.best_of < (self.n or 1):
+            raise Refused(422, f"best_of is {self.best_of}; at least n, {self.n or 1}, is expected.", param="best_of")
+        if self.best_of is not None and self.stream and self.best_of > (self.n or 1):
+            raise Refused(422, "best_of cannot be streamed.", "Leave stream or best_of out.", "best_of")
+        if self.stream_options is not None and not self.stream:
+            raise Refused(422, "stream_options given without stream.", "Leave it out, or set stream.", "stream_options")
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """One prompt of a request: its request to the service, and the position of its texts in the response."""
+
+    text: str
+    request: DraftRequest
+    choices: Choices
+    first: int  # index of its first choice
+
+
+@dataclass
+class Usage:
+    prompt: int = 0
+    completion: int = 0
+
+    def as_dict(self) -> dict[str, int]:
+        total = self.prompt + self.completion
+        return {"prompt_tokens": self.prompt, "completion_tokens": self.completion, "total_tokens": total}
+
+
+def add_routes(app: FastAPI, service: DraftService) -> None:
+    @app.post("/v1/completions")
+    @taking(CompletionRequest, MAX_BODY)
+    async def completions(request: Request, body: CompletionRequest) -> Response:
+        refuse_other_models(service, body.model)
+        answer = Answer(service, body)
+        if body.stream:
+            return Streamed(answer.stream(), as_event, "text/event-stream")
+        return JSONResponse(await unless_gone(request, answer.whole()))
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, object]:
+        names = model_names(service)
+        return {"object": "list", "data": [_model(name) for name in names]}
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: Label) -> dict[str, object]:
+        refuse_other_models(service, name)
+        return _model(name)
+
+
+def _model(name: str) -> dict[str, object]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": "polydraft"}
+
+
+def as_event(data: dict[str, object] | None) -> bytes:
+    """A server-sent event; None is the last one."""
+    return b"data: " + (b"[DONE]" if data is None else json.dumps(data).encode()) + b"\n\n"
+
+
+class Answer:
+    """One response. Raises Refused for an invalid or unsupported request."""
+
+    def __init__(self, service: DraftService, body: CompletionRequest) -> None:
+        body.refuse_what_is_missing()
+        self._service, self._body = service, body
+        self._head = {
+            "id": f"cmpl-{uuid.uuid4().hex}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": body.model or model_names(service)[0],
+        }
+        n, tokens = body.n or 1, min(body.max_tokens or TOKENS, body.most_tokens)
+        # A response has n texts, even if some are improbable.
+        settings = body.settings(body.best_of or n, tokens, NAMES, {"min-branch": LIBRARY.min_branch})
+        compared = bool(following(body.suffix or ""))  # the order of the drafts is known at the end
+        growing = bool(body.stream) and body.logprobs is None and not compared and only_grows(settings)
+        if body.user and len(body.prompt) > 1:
+            raise Refused(422, "user names one session, and there are several prompts.", "Leave user out.", "user")
+        after = (body.suffix or "")[:MOST_AFTER]
+        more = {"heal": body.heal, "stores": body.stores, "likeliest": body.logprobs, "after": after}
+        self._prompts = [
+            Prompt(
+                prompt,
+                draft_request(prompt, settings, body.user, **more),
+                Choices(n, settings.length, body.stop or (), growing, after),
+                n * i,
+            )
+            for i, prompt in enumerate(body.prompt)
+        ]
+        self._usage = Usage()
+
+    async def whole(self) -> dict[str, object]:
+        """The complete response."""
+
+        async def filled(prompt: Prompt) -> None:
+            async for _ in self._events(prompt):
+                pass
+
+        tasks = [asyncio.create_task(filled(prompt)) for prompt in self._prompts]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            await cancelled(*tasks)
+        choices = [
+            self._choice(prompt, choice, prompt.text * bool(self._body.echo) + choice.text, choice.finish or "stop")
+            for prompt in self._prompts
+            for choice in prompt.choices.all
+        ]
+        return {**self._head, "choices": choices, "usage": self._usage.as_dict()}
+
+    async def stream(self) -> AsyncGenerator[dict[str, object] | None]:
+        """The response as it grows: chunks of one choice each, in any order; then None."""
+        chunks: asyncio.Queue[dict[str, object] | Refused | None] = asyncio.Queue()
+
+        async def send(prompt: Prompt) -> None:
+            try:
+                async with aclosing(self._chunks(prompt)) as made:
+                    async for chunk in made:
+                        chunks.put_nowait(chunk)
+            except Refused as error:
+                chunks.put_nowait(error)
+            finally:
+                chunks.put_nowait(None)
+
+        senders = [asyncio.create_task(send(prompt)) for prompt in self._prompts]
+        try:
+            waiting = len(senders)
+            while waiting:
+                chunk = await chunks.get()
+                if isinstance(chunk, Refused):
+                    yield error_of(chunk)
+                    return
+                if chunk is None:
+                    waiting -= 1
+                else:
+                    yield chunk
+            if self._body.stream_options and self._body.stream_options.include_usage:
+                yield {**self._head, "choices": [], "usage": self._usage.as_dict()}
+            yield None
+        finally:
+            await cancelled(*senders)
+
+    async def _chunks(self, prompt: Prompt) -> AsyncGenerator[dict[str, object]]:
+        sent = [0] * len(prompt.choices.all)
+        ended = [False] * len(sent)
+        if self._body.echo:
+            for choice in prompt.choices.all:
+                yield {**self._head, "choices": [self._choice(prompt, choice, prompt.text, None)]}
+        async for _ in self._events(prompt):
+            for choice in prompt.choices.all:
+                new, i = choice.text[sent[choice.index] : choice.sure], choice.index
+                finish = choice.finish if prompt.choices.done or choice.finish == "stop" else None
+                if ended[i] or not (new or finish):
+                    continue
+                sent[i], ended[i] = max(sent[i], choice.sure), finish is not None
+                yield {**self._head, "choices": [self._choice(prompt, choice, new, finish)]}
+
+    async def _events(self, prompt: Prompt) -> AsyncGenerator[None]:
+        """Runs the request; yields after each change of the choices."""
+        async with aclosing(events(self._service, prompt.request)) as stream:
+            async for event in stream:
+                if event["type"] == "drafts":
+                    prompt.choices.take(event)
+                    if prompt.choices.growing or prompt.choices.done:
+                        yield
+                elif event["type"] == "stats":
+                    self._usage.prompt += event["reused"] + event["fed"]
+                    self._usage.completion += sum(choice.tokens for choice in prompt.choices.all)
+
+    def _choice(self, prompt: Prompt, choice: Choice, text: str, finish: str | None) -> dict[str, object]:
+        logprobs = None
+        if finish is not None and self._body.logprobs is not None:
+            logprobs = _logprobs(choice.chances, len(prompt.text), self._body.logprobs)
+        return {"text": text, "index": prompt.first + choice.index, "logprobs": logprobs, "finish_reason": finish}
+
+
+def _logprobs(chances: list[dict[str, Any]], start: int, most: int) -> dict[str, object]:
+    offsets, at = [], start
+    for chance in chances:
+        offsets.append(at)
+        at += len(chance["text"])
+    return {
+        "tokens": [chance["text"] for chance in chances],
+        "token_logprobs": [chance["logprob"] for chance in chances],
+        "top_logprobs": [{**dict(c["likeliest"]), c["text"]: c["logprob"]} for c in chances] if most else None,
+        "text_offset": offsets,
+    }

@@ -1,0 +1,120 @@
+"""Options of drafting in requests of programs: the flags of the command line as fields of a request.
+
+`--exact-steps 3` on the command line is `"exact_steps": 3` here. Every option is defined once, in `core.options` and
+`core.controls`, and the command line's errors apply here too.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict
+
+from app.service import given as options
+from app.service.settings import DraftSettings
+from app.web.bounds import Label, Name, Names, Real, Value, Whole
+from app.web.refused import Refused
+from core.chains import joined
+from core.controls import DEFAULT_METHOD, DEFAULT_MODE, DEFAULT_RULE, DRAWN
+from core.errors import InputError, Mention, OptionError, plainly
+from core.options import DRAFTING, LONGEST, SEED
+from core.options import Value as Option
+
+COMMON = ("k", "length", "temperature", "seed")  # flags for which the interfaces have their own names
+FIELDS = {flag.replace("-", "_"): flag for flag in options.ALL_FLAGS if flag not in COMMON}
+
+
+class ClientOptions(BaseModel):
+    """The fields that a request for drafts may have in every interface, in addition to `FIELDS`.
+
+    Attributes:
+        rule, mode, speculate, drafter: as the flags of these names.
+        stores: the personal stores to use, instead of those that are on.
+        heal: complete a half-typed word.
+        temperature: 0 is deterministic.
+        seed: of sampled drafts; None samples different ones each time.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    __pydantic_extra__: dict[str, Value | None]  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    rule: Label | None = None
+    mode: Name | None = None
+    speculate: Name | None = None
+    drafter: Name | None = None
+    stores: Names | None = None
+    heal: bool = True
+    temperature: Real | None = None
+    seed: Whole | None = None
+
+    @property
+    def most_tokens(self) -> int:
+        """The most tokens of a draft with these fields."""
+        return int(DRAFTING["length"].high) if (self.model_extra or {}).get("reset_every") else LONGEST
+
+    def settings(
+        self,
+        drafts: int,
+        tokens: int,
+        names: Mapping[str, str],
+        superposed: Mapping[str, Option] | None = None,
+        drawn: Mapping[str, Option] | None = None,
+    ) -> DraftSettings:
+        """The settings for the fields.
+
+        Args:
+            drafts, tokens: number of drafts, and their length, within the limits of the options.
+            names: the interface's names of k and length.
+            superposed, drawn: further flags, for superposed and for sampled drafts.
+        Raises: Refused for an unknown field, a value out of range, and an option that would have no effect.
+        """
+        given: dict[str, Option] = {"k": drafts, "length": tokens}
+        for name, value in (self.model_extra or {}).items():
+            if name not in FIELDS:
+                raise Refused(422, f"{name} is no field that the server knows.", "docs/clients.md names them.", name)
+            if value is not None:
+                given[FIELDS[name]] = value
+        mode = self.mode or (DEFAULT_MODE if self.speculate is None else DEFAULT_METHOD)
+        if mode in DRAWN:
+            given |= {"seed": secrets.randbelow(int(SEED.high)) if self.seed is None else self.seed, **(drawn or {})}
+        elif mode == DEFAULT_MODE and given.get("distinct", True):
+            given = {**(superposed or {}), **given}
+        if self.temperature == 0 and mode in DRAWN:
+            raise Refused(422, "temperature 0 allows no sampling.", "Raise it, or leave mode out.", "temperature")
+        if self.temperature:
+            given["temperature"] = self.temperature
+        try:
+            if self.seed is not None:
+                SEED.checked(self.seed)
+            settings = options.settings_of(given, self._rule(given), mode, self.speculate, self.drafter)
+            if self.stores:
+                options.refuse_stores(settings)
+        except InputError as error:
+            message, name = in_fields(error, names)
+            raise Refused(422, message, param=name) from None
+        return settings
+
+    def _rule(self, given: dict[str, Option]) -> str:
+        """The rule's name. Rules with a field in the request need not be named: they form a chain in the order of the
+        fields. A top_p of 1 selects no rule."""
+        if self.rule is None and given.get("top-p") == 1:
+            del given["top-p"]
+        if self.rule is not None:
+            return self.rule
+        owners = [options.RULE_FLAGS[name].owners[0] for name in given if name in options.RULE_FLAGS]
+        return joined(dict.fromkeys(owners)) or DEFAULT_RULE
+
+
+def in_fields(error: InputError, names: Mapping[str, str]) -> tuple[str, str | None]:
+    """The error with its options as fields, and the first field that it names."""
+    if not isinstance(error, OptionError):
+        return str(error), None
+    found: list[str] = []
+
+    def field(mention: Mention) -> str:
+        found.append(names.get(mention.name, mention.name.replace("-", "_")))
+        return plainly(Mention(found[-1], mention.value))
+
+    return error.written(field), found[0]

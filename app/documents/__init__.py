@@ -1,0 +1,1 @@
+"""Documents that are kept as plain text files."""

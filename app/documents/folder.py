@@ -1,0 +1,520 @@
+"""Documents as plain text files in one folder, for writers who chose this on the page.
+
+    documents/                  0700
+        The lighthouse.txt      0600, UTF-8: the text and nothing else; other programs may read and change it
+        bin/                    the same for documents in the bin
+        .polydraft/             metadata
+            kept                exists while documents are kept as files
+            ID.json             a note: one document's name, title, caret, private ranges, and the digest of its text
+            aside/              damaged notes that the writer has removed
+            lock                locked by the server that works in the folder
+
+A file is written under a temporary name, flushed to the disk and renamed, so a crash leaves the old text or the new
+one. A text is replaced only if it is still the one that its writer started from; otherwise `Changed` is raised, and
+both texts are kept.
+
+**Private text stays private.** Other programs move, copy, rename and change the files, and know nothing of private
+ranges. So a text that Polydraft did not write itself is compared with what the notes know (`_Known`):
+
+- If a note has the digest of this text, the text has that note's private ranges: the file was renamed, moved or copied.
+- If it contains private text of another document, now or before another program changed that document
+  (`app.documents.private_text`), or if its own document had private ranges, all of it is private.
+- If it is new, and the file of a note with private ranges is missing, or a note is damaged, all of it is private too:
+  it may be the missing file under another name.
+
+`Entry.unsure` is true for a text that is private as a whole for such a reason; the writer can say on the page that it
+is not. The note of a missing file is kept for `KEPT` days, without the opening of its text and with a digest in place
+of the file's name, which may repeat that text. What remains undetected: less than `2 * BLOCK` units of a passage,
+copied while its document is present; less than a sentence of it, after its document was changed elsewhere; and an
+edited private text that replaced the file of another document under that document's name.
+
+**A note that cannot be read** hides no other document. It is listed as a problem, which the writer can set aside.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import stat
+import threading
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from secrets import token_hex
+
+import filelock
+import platformdirs
+
+from app.documents.notes import ID, OPENING, Damaged, Entry, as_note, read_note
+from app.documents.private_text import PrivateText, Trace, joined, traces, units
+from core.errors import InputError
+from core.files import write_whole
+
+ENDINGS = (".txt", ".md")
+NAME = 60  # characters of a file's name
+WAIT = 10  # s to wait for another server that works in the folder
+DAY = 86_400_000  # ms
+KEPT = 90  # days for which the note of a missing file is kept, and traces of private text that was removed elsewhere
+MOST_REMOVED = 1024  # traces of private text that was removed elsewhere, of one document
+
+
+def documents_folder() -> Path:
+    """The folder for documents kept as files, in the user's data folder."""
+    return platformdirs.user_data_path("polydraft", appauthor=False) / "documents"
+
+
+class Changed(InputError):
+    """The text on the disk is not the one that the writer started from."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something in the folder that cannot be used, or is missing.
+
+    Attributes:
+        message: for the writer.
+        note: the name of the note that `DocumentFolder.set_aside` removes; "" if there is none.
+    """
+
+    message: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The documents, the last changed first, and the problems."""
+
+    entries: list[Entry]
+    problems: list[Problem]
+
+
+class DocumentFolder:
+    """The documents in one folder. Several threads and several servers may work in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin, self.notes = folder, folder / "bin", folder / ".polydraft"
+        self._thread = threading.RLock()
+
+    @property
+    def kept(self) -> bool:
+        """Whether the writer chose to keep documents here."""
+        return (self.notes / "kept").exists()
+
+    def keep(self, on: bool) -> None:
+        """Switches keeping documents here on or off; existing files are not touched."""
+        with self._alone():
+            if on and not self.kept:
+                write_whole(self.notes / "kept", b"")
+            elif not on:
+                (self.notes / "kept").unlink(missing_ok=True)
+
+    def entries(self) -> list[Entry]:
+        """Lists every document, the last changed first; see `listing`."""
+        return self.listing().entries
+
+    def listing(self) -> Listing:
+        """Lists every document, and what is wrong. Text files that other programs have added become documents."""
+        if not self.notes.exists():
+            return Listing([], [])
+        with self._alone():
+            entries, problems = self._all_notes()
+            damaged, known = bool(problems), _Known(self, entries)
+            found, others = self._present(entries)
+            missing = {entry.id: entry for entry in entries if entry.id not in found}
+            new: list[Path] = []
+            for path in others:
+                with self._reported(path.name, problems):
+                    if entry := self._recognized(path, missing):
+                        found[entry.id] = entry
+                    else:
+                        new.append(path)
+            for entry in found.values():
+                with self._reported(entry.file, problems):
+                    self._refresh(entry, known)
+            for entry in missing.values():
+                with self._reported(entry.title, problems):
+                    problems += self._missed(entry)
+            known.at_large = damaged or any(entry.private for entry in missing.values())
+            for path in new:
+                with self._reported(path.name, problems):
+                    entry = self._adopted(path, known)
+                    found[entry.id] = entry
+            return Listing(sorted(found.values(), key=lambda entry: -entry.changed), problems)
+
+    def set_aside(self, note: str) -> None:
+        """Removes a note that `listing` reports as a problem. A damaged one goes into `.polydraft/aside`, the one of a
+        missing file is deleted. No text is touched.
+
+        Raises: InputError when there is no such note, or it is sound.
+        """
+        with self._alone():
+            path = self.notes / note
+            if path.parent != self.notes or path.suffix != ".json" or not os.path.lexists(path):
+                raise InputError("This note is no longer in the folder. Open the list of documents.")
+            try:
+                entry = read_note(path)
+            except Damaged:
+                aside = self.notes / "aside"
+                aside.mkdir(mode=0o700, exist_ok=True)
+                path.rename(aside / f"{note}.{token_hex(4)}")
+                return
+            if entry is not None and self._path(entry).is_file():
+                raise InputError("This note belongs to a document. Delete the document in the list of documents.")
+            path.unlink(missing_ok=True)
+
+    def read(self, id: str) -> tuple[Entry, str]:
+        """A document and its text.
+
+        Raises: InputError when no document has this id.
+        """
+        with self._alone():
+            entry = self._known(id)
+            data = self._refresh(entry)
+            data = self._path(entry).read_bytes() if data is None else data
+            return entry, _decoded(data)
+
+    def write(self, entry: Entry, text: str, base: str | None) -> Entry:
+        """Writes a document's text and metadata.
+
+        Args:
+            entry: `file`, `digest`, `stamp`, `opening`, `words` and what concerns private text beside `private` are
+                filled in here.
+            base: the digest of the text that the writer started from; None for a new document.
+        Raises: Changed when the file has another text by now, is gone, or exists although it should be new; InputError
+            when a field of the entry is out of range.
+        """
+        with self._alone():
+            try:
+                found = read_note(self._note_file(entry.id))
+            except Damaged as error:
+                raise Changed(f"The note of “{entry.title or _opening(text) or 'Untitled'}” is damaged.") from error
+            as_note(entry)  # checks the fields
+            entry.private = joined(entry.private)
+            if found and not self._path(found).is_file():
+                found = None
+            if found:
+                self._refresh(found)
+            if (found.digest if found else None) != base:
+                state = "has been changed elsewhere" if found else "is no longer there"
+                raise Changed(f"The file of “{entry.title or _opening(text) or 'Untitled'}” {state}.")
+            data = text.encode("utf-8", "replace")
+            entry.opening, entry.words, entry.digest = _opening(text), len(text.split()), _digest(data)
+            entry.binned = found.binned if found else entry.binned
+            entry.file = found.file if found else self._free_name(entry)
+            entry.traces = traces(text, entry.private)
+            entry.removed = _recent(found.removed) if found else []
+            entry.unsure = bool(entry.private) and (entry.unsure or bool(found and found.unsure))
+            path = self._path(entry)
+            if not found or found.digest != entry.digest:
+                with self._announced(found, entry):
+                    write_whole(path, data)
+            self._stamp(entry, path)
+            self._note(entry)
+            # The name follows the title. It changes last, so that after a crash in between the note still points to the
+            # text.
+            if found and Path(found.file).stem != (name := _file_name(entry)) and not _numbered(found.file, name):
+                self._move(entry, entry.binned, self._free_name(entry))
+            return entry
+
+    def put_in_bin(self, id: str, on: bool) -> None:
+        """Moves a document into the bin, or out of it.
+
+        Raises: InputError when no document has this id.
+        """
+        with self._alone():
+            entry = self._known(id)
+            if (entry.binned is not None) == on:
+                return
+            self._move(entry, _now() if on else None, entry.file)
+
+    def remove(self, id: str) -> None:
+        """Deletes a document permanently.
+
+        Raises: InputError when no document has this id.
+        """
+        with self._alone():
+            entry = self._known(id)
+            self._path(entry).unlink(missing_ok=True)
+            self._note_file(id).unlink(missing_ok=True)
+
+    # ---------------------------------------------------------------- inside
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Creates the folder if it is missing, and locks it against other threads and other servers."""
+        with self._thread:
+            for folder in (self.folder, self.bin, self.notes):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = self.notes / "lock"
+            if os.path.lexists(lock) and not stat.S_ISREG(lock.lstat().st_mode):
+                raise InputError(f"{lock} is not a plain file, so the folder cannot be locked. Remove it.")
+            try:
+                with filelock.FileLock(lock, timeout=WAIT, mode=0o600):
+                    yield
+            except filelock.Timeout:
+                raise InputError(f"{self.folder} is in use by another program. Try again in a moment.") from None
+
+    @contextmanager
+    def _announced(self, found: Entry | None, entry: Entry) -> Iterator[None]:
+        """Notes the private ranges of a text that is being written. If the server is killed before it has noted the
+        rest, they are known."""
+        if not entry.private:
+            yield
+        elif found:
+            self._note(replace(found, coming=(entry.digest, entry.private)))
+            yield
+        else:
+            self._note(entry)
+            try:
+                yield
+            except OSError:
+                self._note_file(entry.id).unlink()
+                raise
+
+    def _path(self, entry: Entry) -> Path:
+        return (self.folder if entry.binned is None else self.bin) / entry.file
+
+    def _note_file(self, id: str) -> Path:
+        if not ID.fullmatch(id):
+            raise InputError(f"{id[:40]!r} given as a document's id; a UUID is expected.")
+        return self.notes / f"{id}.json"
+
+    def _text_files(self) -> list[Path]:
+        found: list[Path] = []
+        for folder in (self.folder, self.bin):
+            with suppress(FileNotFoundError):
+                found += [path for path in sorted(folder.iterdir()) if path.suffix.lower() in ENDINGS]
+        return [path for path in found if path.is_file() and not path.is_symlink() and path.name[0] != "."]
+
+    def _all_notes(self) -> tuple[list[Entry], list[Problem]]:
+        """Every note, and the damaged ones as problems. Notes of files that are missing for too long are deleted."""
+        entries: list[Entry] = []
+        problems: list[Problem] = []
+        for path in sorted(self.notes.glob("*.json")):
+            try:
+                entry = read_note(path)
+            except Damaged as error:
+                message = f"{error} Until you remove it, new text files count as private. No text is lost."
+                problems.append(Problem(message, path.name))
+                continue
+            if entry and entry.missing is not None and _now() - entry.missing > KEPT * DAY:
+                path.unlink(missing_ok=True)
+            elif entry:
+                entries.append(entry)
+        return entries, problems
+
+    def _known(self, id: str) -> Entry:
+        entry = None
+        with suppress(Damaged):  # the list of documents reports it
+            entry = read_note(self._note_file(id))
+        if entry is None or not self._path(entry).is_file():
+            raise InputError("This document is no longer in the folder. Open the list of documents.")
+        return entry
+
+    def _present(self, entries: list[Entry]) -> tuple[dict[str, Entry], list[Path]]:
+        """The documents whose files are there, by id, and the text files of no document. A missing file is found again
+        under its old name."""
+        found = {entry.id: entry for entry in entries if entry.missing is None and self._path(entry).is_file()}
+        claimed = {self._path(entry) for entry in found.values()}
+        others = [path for path in self._text_files() if path not in claimed]
+        away = {(entry.binned is None, entry.file): entry for entry in entries if entry.missing is not None}
+        for path in [*others] if away else []:
+            if entry := away.get((path.parent == self.folder, _hidden(path.name))):
+                entry.file, entry.missing, entry.stamp = path.name, None, []
+                found[entry.id] = entry
+                others.remove(path)
+        return found, others
+
+    @contextmanager
+    def _reported(self, name: str, problems: list[Problem]) -> Iterator[None]:
+        """Turns an error of the disk into a problem, so that one file affects no other document."""
+        try:
+            yield
+        except OSError as error:
+            problems.append(Problem(f"“{name}” or its note could not be used: {error.strerror or error}."))
+
+    def _missed(self, entry: Entry) -> list[Problem]:
+        """Notes that a document's file is missing; a problem if it had private text."""
+        if entry.missing is None:
+            entry.missing, entry.opening, entry.file, entry.stamp = _now(), "", _hidden(entry.file), []
+            self._note(entry)
+        if not entry.private:
+            return []
+        name = f"“{entry.title}”" if entry.title else "A document without a title"
+        day = time.strftime("%d %B %Y", time.localtime(entry.missing / 1000))
+        reason = "A new text file may contain its private text, and counts as private"
+        return [Problem(f"{name} with private text is missing since {day}. {reason}.", f"{entry.id}.json")]
+
+    def _note(self, entry: Entry) -> None:
+        write_whole(self._note_file(entry.id), as_note(entry))
+
+    def _stamp(self, entry: Entry, path: Path) -> None:
+        state = path.stat()
+        entry.stamp = [state.st_size, state.st_mtime_ns]
+
+    def _refresh(self, entry: Entry, known: _Known | None = None) -> bytes | None:
+        """Updates the metadata of a text that another program has changed; returns its bytes if they were read."""
+        path = self._path(entry)
+        state = path.stat()
+        if entry.stamp == [state.st_size, state.st_mtime_ns]:
+            return None
+        data = path.read_bytes()
+        text, digest = _decoded(data), _digest(data)
+        if entry.coming and entry.coming[0] == digest:  # our own, noted before it was written
+            entry.digest, entry.private = entry.coming
+            entry.traces = traces(text, entry.private)
+        if digest != entry.digest:
+            now = _now()
+            entry.removed = [*_recent(entry.removed), *((now, trace) for trace in entry.traces)][-MOST_REMOVED:]
+            entry.changed = state.st_mtime_ns // 1_000_000
+            self._take_in(entry, data, text, known or _Known(self, self._all_notes()[0]))
+        entry.opening, entry.words, entry.coming = _opening(text), len(text.split()), None
+        self._stamp(entry, path)
+        self._note(entry)
+        return data
+
+    def _take_in(self, entry: Entry, data: bytes, text: str, known: _Known, new: bool = False) -> None:
+        """Fills in what follows from a text that another program has written."""
+        entry.digest, entry.opening, entry.words = _digest(data), _opening(text), len(text.split())
+        entry.private, entry.unsure = known.ranges(entry, text, new=new)
+        entry.traces = traces(text, entry.private)
+
+    def _recognized(self, path: Path, missing: dict[str, Entry]) -> Entry | None:
+        """The document of a file that was renamed, or moved into the bin or out of it, and not changed."""
+        digest = _digest(path.read_bytes()) if missing else ""
+        same = [entry for entry in missing.values() if entry.digest == digest]
+        if not same:
+            return None
+        entry = missing.pop(same[0].id)
+        entry.private = joined([range for one in same for range in one.private])  # which of several it is, is unknown
+        entry.unsure = any(one.unsure for one in same)
+        entry.title, entry.file, entry.missing, entry.stamp = path.stem, path.name, None, []
+        entry.binned = (entry.binned or _now()) if path.parent == self.bin else None
+        return entry
+
+    def _adopted(self, path: Path, known: _Known) -> Entry:
+        """Creates an entry for a text file that no note names."""
+        data = path.read_bytes()
+        text, changed = _decoded(data), path.stat().st_mtime_ns // 1_000_000
+        entry = Entry(str(uuid.uuid4()), path.stem, created=changed, changed=changed, file=path.name)
+        entry.binned = _now() if path.parent == self.bin else None
+        self._take_in(entry, data, text, known, new=True)
+        self._stamp(entry, path)
+        self._note(entry)
+        return entry
+
+    def _move(self, entry: Entry, binned: int | None, name: str) -> None:
+        old = self._path(entry)
+        entry.binned, entry.file = binned, name
+        if self._path(entry).exists():
+            entry.file = self._free_name(entry)
+        old.replace(self._path(entry))
+        self._note(entry)
+
+    def _free_name(self, entry: Entry) -> str:
+        folder = self.folder if entry.binned is None else self.bin
+        taken = {path.name.casefold() for path in folder.iterdir()}
+        base, ending = _file_name(entry), Path(entry.file).suffix or ENDINGS[0]
+        name, number = f"{base}{ending}", 1
+        while name.casefold() in taken:
+            number += 1
+            name = f"{base} ({number}){ending}"
+        return name
+
+
+class _Known:
+    """What the notes know about private text, before `DocumentFolder.listing` changes them.
+
+    Attributes:
+        at_large: whether any new text may be private, because a document with private text is missing, or a note is
+            damaged.
+    """
+
+    def __init__(self, folder: DocumentFolder, entries: list[Entry]) -> None:
+        self.at_large = False
+        self._folder, self._entries = folder, entries
+        self._same: dict[str, list[tuple[str, list[list[int]], bool]]] = defaultdict(list)
+        for entry in entries:
+            self._same[entry.digest].append((entry.id, entry.private, entry.unsure))
+        self._text: PrivateText | None = None
+
+    def ranges(self, entry: Entry, text: str, *, new: bool) -> tuple[list[list[int]], bool]:
+        """The private ranges of a text that another program has written, and whether that is in doubt.
+
+        Args:
+            entry: with the digest of this text, and the private ranges of the text before.
+            new: whether no note has named the file.
+        """
+        same = [one for one in self._same[entry.digest] if one[0] != entry.id]
+        if same:
+            return joined([range for _, private, _ in same for range in private]), any(unsure for *_, unsure in same)
+        if entry.private or (new and self.at_large) or self._private_text().within(text):
+            return [[0, units(text)]], True
+        return [], False
+
+    def _private_text(self) -> PrivateText:
+        if self._text is None:
+            self._text = PrivateText()
+            for entry in self._entries:
+                self._text.add_traces(trace for _, trace in _recent(entry.removed))
+                if not entry.private:
+                    continue
+                try:
+                    data = self._folder._path(entry).read_bytes()
+                except OSError:
+                    data = b""
+                if _digest(data) == entry.digest:
+                    self._text.add_text(_decoded(data), entry.private)
+                else:
+                    self._text.add_traces(entry.traces)
+        return self._text
+
+
+def _recent(removed: list[tuple[int, Trace]]) -> list[tuple[int, Trace]]:
+    """The traces that are still compared with other texts."""
+    return [one for one in removed if _now() - one[0] <= KEPT * DAY]
+
+
+def _hidden(name: str) -> str:
+    """What the note of a missing file has in place of the file's name."""
+    return hashlib.sha256(os.fsencode(name)).hexdigest()
+
+
+def _file_name(entry: Entry) -> str:
+    """A file name, without its ending, that every system can store."""
+    letters = re.sub(r"[^\w ,.'’()&+-]+", " ", entry.title or entry.opening)
+    name = " ".join(letters.split())[:NAME].strip(" .")
+    reserved = re.fullmatch(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", name, re.IGNORECASE)
+    return "Untitled" if not name or reserved else name
+
+
+def _numbered(file: str, name: str) -> bool:
+    return re.fullmatch(re.escape(name) + r" \(\d+\)", Path(file).stem) is not None
+
+
+def _opening(text: str) -> str:
+    return next((line.strip()[:OPENING] for line in text[:10_000].splitlines() if line.strip()), "")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _decoded(data: bytes) -> str:
+    """Decodes text as other programs write it: UTF-8, UTF-16 with a byte order mark, or else a Western single-byte
+    code."""
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return data.decode("utf-16", "replace")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace")
+
+
+def _now() -> int:
+    return time.time_ns() // 1_000_000

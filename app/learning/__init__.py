@@ -1,0 +1,1 @@
+"""Personal and base stores, and the training of adapters beside the server."""

@@ -1,0 +1,173 @@
+"""A simulated typist, who writes a text with as few keys as the page's drafts allow; and the keys that drafts save on a
+person's own held-out text, without and with the adapter.
+
+The typist uses the rows of the page: after every key, the rows that still agree keep their places, and the others are
+filled again. One key takes a whole draft of any row; one key takes the first word of a draft of any row; one key types
+a character. The typist takes only text that is correct to its last letter, and never corrects any.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from statistics import fmean
+from types import SimpleNamespace
+from typing import cast
+
+from app.service.sampling import drafting
+from app.service.settings import DraftSettings
+from core.autocomplete import Autocomplete, Session
+from core.models import load_model
+from core.models.adapter import Adapter
+from core.modes.start import Mode
+from core.ngram.counts import Counts
+from core.ngram.interpolation import Store
+from core.ngram.shelf import Shelf
+from core.ngram.store import NgramStore
+from core.present import KeptRow, TextDraft
+
+CHARACTERS = 2000  # of a person's own text, at most
+PASSAGE = 250  # characters written in one place
+BEFORE = 400  # characters of the text before the passage
+
+# The part of a draft that one key takes: a word with the spaces before it, or punctuation.
+_PIECE = re.compile(r"""\s*(?:["“‘'«(\[{]*[^\W_]+(?:['’_.-][^\W_]+)*|[^\w\s]+|_+)""")
+
+
+@dataclass(frozen=True)
+class Passage:
+    kind: str
+    before: str
+    rest: str
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    """How the typist's drafts are made.
+
+    Attributes:
+        settings: with `refill`, rows that agree stay while the others are filled; otherwise every key makes all drafts
+            again.
+        mode: None is superposed.
+    """
+
+    name: str
+    settings: DraftSettings
+    mode: str | None = None
+
+
+@dataclass
+class Typed:
+    """The keys that writing a passage took, by their effect, and its characters."""
+
+    characters: int
+    keys: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def saved(self) -> float:
+        """Percent of the keys."""
+        return 100 * (1 - self.keys.total() / self.characters)
+
+
+def passages(by_kind: dict[str, list[str]], characters: int) -> list[Passage]:
+    """Returns passages from the middle of documents, alternating between the kinds. Each begins before a word."""
+    turns, length = [], min(PASSAGE, characters)
+    for kind, documents in by_kind.items():
+        usable = [text for text in documents if len(text) >= 2 * PASSAGE]
+        found = []
+        for number in range(max(characters // PASSAGE, 1)):
+            text = usable[number % len(usable)] if usable else documents[0]
+            # Later rounds begin later in the same document.
+            share = (1 + number // max(len(usable), 1)) / (2 + characters // PASSAGE // max(len(usable), 1))
+            at = text.find(" ", min(int(len(text) * share), max(len(text) - length, 0)))
+            found.append(Passage(kind, text[max(at - BEFORE, 0) : at], text[at : at + length]))
+        turns.append([passage for passage in found if passage.rest])
+    return [turn[i] for i in range(max(map(len, turns))) for turn in turns if i < len(turn)]
+
+
+def typed(autocomplete: Autocomplete, passage: Passage, way: Way, going: Callable[[], None] = lambda: None) -> Typed:
+    """Writes the passage with as few keys as the drafts allow. `going` is called before every key; it may wait."""
+    session = autocomplete.open()
+    written, at = Typed(len(passage.rest)), 0
+    rows: list[KeptRow] = []
+    while at < len(passage.rest):
+        going()
+        rest = passage.rest[at:]
+        drafts = drafted(autocomplete, session, passage.before + passage.rest[:at], way, rest, rows)
+        key, length = best_move([draft.text for draft in drafts], rest)
+        written.keys[key] += 1
+        at += length
+        taken = rest[:length]
+        rows = [KeptRow(d.id, d.text[length:]) for d in drafts if d.text.startswith(taken) and len(d.text) > length]
+    session.close()
+    return written
+
+
+def best_move(shown: list[str], rest: str) -> tuple[str, int]:
+    """Returns the key that writes most of `rest`, and the number of characters: a draft, its first word or a
+    character."""
+    moves = [("character", 1)]
+    moves += [("draft", len(draft)) for draft in shown if draft and rest.startswith(draft)]
+    words = [word[0] for draft in shown if (word := _PIECE.match(draft))]
+    moves += [("word", len(word)) for word in words if rest.startswith(word)]
+    return max(moves, key=lambda move: move[1])
+
+
+def drafted(
+    autocomplete: Autocomplete, session: Session, before: str, way: Way, rest: str, rows: list[KeptRow] | None = None
+) -> list[TextDraft]:
+    """Returns the drafts after `before`, computed only as far as they affect writing `rest`: they stop growing when
+    none agrees with it."""
+    options = drafting(way.settings) if way.mode is None else drafting(way.settings, mode=Mode(way.mode))
+    completion = session.complete(before, rows if way.settings.refill and rows else [], options)
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+        # Beam search may still drop a draft in favour of another one's continuation.
+        if completion.settled and way.mode != "beam" and not any(rest.startswith(d.text) for d in completion.drafts):
+            completion.close()
+    return [draft for draft in completion.drafts if draft.probability >= way.settings.min_confidence]
+
+
+def shelf_of(store: Store) -> Shelf:
+    """Returns a shelf with these n-grams only."""
+    return cast(Shelf, SimpleNamespace(active=lambda: [store]))
+
+
+def keys_saved(
+    model: str,
+    base: NgramStore | None,
+    adapter: Adapter,
+    known: list[list[int]],
+    held: list[list[int]],
+    seconds: float,
+    clock: Callable[[], float],
+    going: Callable[[], None],
+) -> tuple[int, float, float]:
+    """Types at least one passage each way, and more until the time is over. Returns the number of characters, and the
+    percentages of keys saved without and with the adapter.
+
+    Args:
+        model: by name.
+        known, held: documents of ids: learned, and held out.
+        clock, going: see `training.personal.learn`.
+    """
+    loaded = load_model(model, "torch")
+    learned = Counts.of(loaded.vocab_size, [(ids, 1) for ids in known])  # the store also has the held-out text
+    autocomplete = Autocomplete(loaded, base, shelf=shelf_of(learned))
+    way = Way("as shipped", DraftSettings(k=3))
+    written = passages({"own": [loaded.tokenizer.decode(ids) for ids in held]}, CHARACTERS)
+    began, characters = clock(), 0
+    saved: list[tuple[float, float]] = []
+    for passage in written:
+        both = []
+        for adapters in ([], [(adapter, adapter.result.strength)]):
+            loaded.adapt(adapters)
+            both.append(typed(autocomplete, passage, way, going).saved)
+        saved.append((both[0], both[1]))
+        characters += len(passage.rest)
+        if clock() - began > seconds:
+            break
+    loaded.close()
+    return characters, fmean(one for one, _ in saved), fmean(other for _, other in saved)

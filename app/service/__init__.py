@@ -1,0 +1,1 @@
+"""The draft service: settings, requests, and the thread that owns the model."""

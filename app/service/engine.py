@@ -1,0 +1,342 @@
+"""Computes drafts for many tabs with one model: the rows of several requests share one pass.
+
+An `Engine` is used by one thread only; `app.service.service` calls it.
+
+`schedule.py` chooses the rows of each pass, and `tabs.py` which texts stay in the model's cache. If all texts in the
+cache have a running request, a new request waits until another one ends.
+
+Before each pass the engine looks whether text was removed from a personal store, by any process. Then all requests
+begin again, without the rows that their pages kept, and all sessions are closed: no draft contains the text, also none
+that was being made. The events carry a mark, by which other tabs of the page drop the rows that they show.
+
+An error in a request ends only that request, with a message and a log line without any text of the request, and closes
+its tab's session, so that the tab's next request begins with an empty one.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from app.service import sampling, speculation
+from app.service.events import drafts_event, drafts_of, stats_event
+from app.service.jobs import Job, Position, Result, Visit
+from app.service.schedule import next_pass
+from app.service.tabs import Tab, Tabs, close_logged
+from core.errors import ContextFull, InputError, PolydraftError, traced
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.autocomplete import Autocomplete, Completion
+    from core.models import Row
+
+MEASURING = "The time of a pass on this machine is being measured, once; speculation begins with the next drafts."
+
+INPUTS = {"cpu": 32}  # inputs of one pass, by device: about 30 ms with the default model
+MORE_INPUTS = 256  # on a GPU, where they cost little more than one
+PATIENCE = 10.0  # seconds that a request waits for room in the cache
+HELD = 0.15  # the longest delay of drafts in seconds, while they are not yet compared with the text after the caret
+
+log = logging.getLogger(__name__)
+
+
+class Engine:
+    """Runs requests on one model, with sessions that keep texts in its cache.
+
+    Attributes:
+        autocomplete: the model with its stores and options.
+        computed, dropped: inputs of all passes, and of those for requests that ended before their drafts were done.
+    """
+
+    def __init__(self, autocomplete: Autocomplete, pace: float) -> None:
+        self.autocomplete = autocomplete
+        self.computed = self.dropped = 0
+        self._pace = pace
+        self._inputs = INPUTS.get(autocomplete.model.device, MORE_INPUTS)
+        self._tabs = Tabs(autocomplete)
+        self._full = False  # whether a request found no room in the cache, and no other has ended since
+        self._seconds = 0.0  # of the latest pass
+        self._chore: Iterator[None] | None = None  # measurements, one pass per step
+        self._removed = autocomplete.removed
+
+    @property
+    def busy(self) -> bool:
+        """Whether `step` has work."""
+        return self._chore is not None or any(tab.job for tab in self._tabs)
+
+    def begin(self, tab: str, job: Job) -> None:
+        """Queues a request in place of the tab's older one."""
+        self._follow_stores()
+        self.stop(tab)
+        self._tabs.used(tab).queue(job)
+
+    def stop(self, name: str) -> None:
+        """Stops the tab's request, if there is one. Its session stays in the cache."""
+        tab = self._tabs.get(name)
+        job = tab.take() if tab else None
+        if tab is None or job is None:
+            return
+        self._full = False
+        self.dropped += job.inputs
+        job.post(None)
+        if not _close_completion(job):
+            tab.close()  # its cache may be in an undefined state
+
+    def forget(self, name: str) -> None:
+        """The tab was closed: stops its request and frees its place in the cache."""
+        self.stop(name)
+        if (tab := self._tabs.get(name)) is not None:
+            self._tabs.remove(tab)
+
+    def drop_unwanted(self) -> None:
+        """Stops the requests whose streams were closed."""
+        for tab in self._tabs:
+            if tab.job is not None and tab.job.dropped:
+                self.stop(tab.name)
+
+    def look(self, visit: Visit[Any]) -> None:
+        """Runs a visit. An exception is passed to its caller only."""
+        self._follow_stores()
+        tab = self._tabs.get(visit.tab)
+        n, completion = (tab and tab.latest) or (0, None)
+        try:
+            logits = None if completion is None else completion.next_logits
+            if logits is None:
+                raise InputError("There are no drafts yet. Write something first.")
+            visit.set_result(visit.look(Position(n, logits, self.autocomplete)))
+        except Exception as error:  # noqa: BLE001 an error in one visit must not end the engine
+            visit.fail(error)
+
+    def step(self) -> None:
+        """Runs one pass for the requests, and one of the measurements if they are due."""
+        if any(tab.job for tab in self._tabs):
+            self._follow_stores()
+        self._draft()
+        if self._chore is None:
+            return
+        try:
+            next(self._chore)
+        except StopIteration:
+            self._chore = None
+        except Exception as error:  # noqa: BLE001 a failed measurement must not end the engine
+            self._chore = None  # the next request that needs them starts them again
+            log.warning("Passes could not be measured:\n%s", traced(error))
+
+    def _follow_stores(self) -> None:
+        """If the adapters in use have changed, or text was removed from a store, closes all sessions and queues their
+        requests again. Takes some microseconds otherwise."""
+        changed = self.autocomplete.adapt()
+        if changed or self.autocomplete.removed != self._removed:
+            self._removed = self.autocomplete.removed
+            for job in self.close_sessions():
+                self._tabs.used(job.request.tab).job = job
+
+    def fail_all(self, error: Exception) -> None:
+        """After an error that concerns no single request: ends every request with a message, and empties the cache."""
+        for job in self.close_sessions():
+            job.fail(*request_failure(error))
+
+    def close_sessions(self) -> list[Job]:
+        """Stops all requests and closes all sessions. Returns the requests, which may begin again: their streams are
+        still open."""
+        self._chore = None
+        jobs = []
+        for tab in self._tabs:
+            if (job := tab.take()) is not None:
+                _close_completion(job)
+                job.begin_again()
+                jobs.append(job)
+            tab.close()
+        return jobs
+
+    def close(self) -> list[Job]:
+        """Stops all requests and closes the model. Returns the requests, whose streams are still open."""
+        jobs = self.close_sessions()
+        close_logged(self.autocomplete.close)
+        return jobs
+
+    # ---------------------------------------------------------------- passes
+
+    def _draft(self) -> None:
+        due = self._chosen()
+        if not due:
+            return
+        try:
+            logits = self._forward([row for _, rows in due for row in rows])
+        except Exception as error:  # noqa: BLE001 an error in one row must not end the engine
+            if len(due) == 1:
+                self._recover(due[0][0], error)
+                return
+            # One of the rows caused it. Every sequence is unchanged, so each request runs in a separate pass.
+            for tab, rows in due:
+                self._attempt(tab, lambda tab, rows=rows: self._advance(tab, rows, self._forward(rows)))
+            return
+        at = 0
+        for tab, rows in due:
+            part = logits[at : at + len(rows)]
+            at += len(rows)
+            self._attempt(tab, lambda tab, rows=rows, part=part: self._advance(tab, rows, part))
+
+    def _chosen(self) -> list[tuple[Tab, list[Row]]]:
+        """The tabs of the next pass, with their rows. Begins their requests."""
+        busy = {tab.name: tab for tab in self._tabs if tab.job}
+        rows: dict[str, list[Row]] = {}
+
+        def inputs_of(name: str) -> int | None:
+            tab = busy[name]
+            while not (self._full and tab.waiting and any(other.running for other in self._tabs)):
+                found = self._attempt(tab, lambda tab: self._rows(tab, alone=len(busy) == 1))
+                if not tab.waiting:
+                    rows[name] = found or []
+                    return sum(len(row.inputs) for row in rows[name])
+            return None  # it waits for room in the cache
+
+        now = time.perf_counter()
+        queued = [tab.queued(now, self._seconds) for tab in busy.values()]
+        return [(busy[name], rows[name]) for name in next_pass(queued, self._inputs, inputs_of)]
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        began = time.perf_counter()
+        logits = self.autocomplete.model.forward(rows)
+        self._seconds = time.perf_counter() - began
+        return logits
+
+    def _rows(self, tab: Tab, alone: bool) -> list[Row]:
+        """The rows of the tab's request for a pass; begins the request if necessary. [] if it has ended."""
+        job = tab.job
+        assert job is not None
+        if job.completion is None:
+            self._begin(tab, job)
+        if job.completion is None:  # it ended at once, because all its logits were cached
+            return []
+        if job.rows is None:
+            job.rows = job.completion.rows()
+        row, part = job.rows[0], self._inputs
+        whole = alone or len(job.rows) > 1 or row.every or row.parents is not None
+        if whole or not isinstance(row.inputs, list) or len(row.inputs) <= part:
+            return job.rows
+        return [replace(row, inputs=row.inputs[:part], silent=True)]
+
+    def _advance(self, tab: Tab, rows: list[Row], logits: list[Tensor]) -> None:
+        job = tab.job
+        assert job is not None
+        assert job.completion is not None
+        assert job.rows is not None
+        inputs = sum(len(row.inputs) for row in rows)
+        self.computed, job.inputs = self.computed + inputs, job.inputs + inputs
+        if rows is not job.rows:  # a part of a long text
+            job.rows = [replace(job.rows[0], inputs=job.rows[0].inputs[len(rows[0].inputs) :])]
+            return
+        job.rows = None
+        job.completion.advance(logits)
+        self._show(tab, job, job.completion)
+
+    def _begin(self, tab: Tab, job: Job) -> None:
+        request, settings = job.request, job.request.settings
+        tab.running = True
+        session = self._tabs.open(tab, request)
+        options = sampling.options(
+            self.autocomplete,
+            settings,
+            heal=request.heal,
+            stores=request.stores,
+            grow=request.grow,
+            after=request.after,
+            likeliest=request.likeliest,
+            repeats=request.detailed,
+        )
+        from core.present import KeptRow  # torch comes with it
+
+        current = request.removed in (None, self._removed)  # otherwise the kept rows may contain removed text
+        kept = [KeptRow(row.id, row.text) for row in request.kept if current]
+        job.completion = session.complete(request.before, kept, options)
+        job.completion.seen = request.all
+        if settings.speculates and options.mode.speculation is None:
+            job.figures = {"accept_length": 0.0, "speedup": 1.0, "notice": MEASURING}
+            self._chore = self._chore or speculation.chore(self.autocomplete)
+        self._show(tab, job, job.completion)
+
+    def _show(self, tab: Tab, job: Job, completion: Completion) -> None:
+        """Sends the drafts if they have changed, and the statistics at the end."""
+        request, now = job.request, time.perf_counter()
+        if not (completion.judged or completion.seen or request.detailed or now - job.arrived >= HELD):
+            return  # they may still be withdrawn, and a row that the page shows must not disappear
+        if completion.step and job.first is None:
+            job.first = now, completion.step
+            tab.since, tab.read, tab.latest = None, request.before, (request.n, completion)
+        settled = completion.settled and not job.settled
+        due = not job.sent or settled or request.detailed or now - job.sent_at >= self._pace
+        if completion.done or (due and completion.step != job.step):
+            job.step, job.settled = completion.step, completion.settled
+            drafts = drafts_of(completion, request)
+            if completion.done or settled or drafts != job.sent:
+                job.sent, job.sent_at = drafts, now
+                completion.seen |= bool(drafts) and not request.detailed
+                job.post(drafts_event(job, completion, drafts) | {"removed": self._removed})
+        if completion.done:
+            job.post(stats_event(job, completion, self.autocomplete.model, now))
+            job.inputs = 0  # none of them was wasted
+            self.stop(tab.name)
+
+    # ---------------------------------------------------------------- errors, and room in the cache
+
+    def _attempt(self, tab: Tab, action: Callable[[Tab], Result]) -> Result | None:
+        """Runs one part of a tab's request. After an error returns None: it ends only that request."""
+        try:
+            return action(tab)
+        except Exception as error:  # noqa: BLE001 an error in one request must not end the engine
+            self._recover(tab, error)
+            return None
+
+    def _recover(self, tab: Tab, error: Exception) -> None:
+        """After an error: if the cache had no room, queues the request again; otherwise ends it with a message."""
+        if not isinstance(error, PolydraftError):
+            log.warning("A request failed:\n%s", traced(error))
+        job = tab.take()
+        if job is None:  # it had ended already
+            tab.close()
+        elif isinstance(error, ContextFull) and self._may_try_again(tab, job):
+            tab.job = job
+        else:
+            self._full = False
+            job.fail(*request_failure(error))
+            _close_completion(job)
+            self.forget(tab.name)  # its cache may be in an undefined state; the next request opens a new session
+
+    def _may_try_again(self, tab: Tab, job: Job) -> bool:
+        """After the cache had no room for a request: whether there is some now, or may be when another request ends."""
+        if not _close_completion(job):
+            return False
+        if self._tabs.evict(but=tab):
+            return True
+        running = any(other.running for other in self._tabs)
+        self._full = running and time.perf_counter() - job.arrived < PATIENCE
+        return self._full
+
+
+def _close_completion(job: Job) -> bool:
+    """Closes the request's completion, if it has begun; returns whether that succeeded."""
+    completion, job.completion, job.rows = job.completion, None, None
+    return completion is None or close_logged(completion.close)
+
+
+def request_failure(error: Exception) -> tuple[str, str]:
+    """The message and the remedy for a request that failed."""
+    if isinstance(error, PolydraftError):
+        return str(error), ""
+    return (
+        f"An error ended these drafts: {named_line(error)}",
+        "Type on to try again; if that fails too, restart Polydraft.",
+    )
+
+
+def named_line(error: Exception) -> str:
+    """The error in one line, with its type unless the text suffices."""
+    text = (str(error).strip().splitlines() or [""])[0]
+    if isinstance(error, RuntimeError | OSError | ValueError | MemoryError | ImportError) and text:
+        return text
+    return f"{type(error).__name__}{': ' if text else ''}{text}"

@@ -1,0 +1,75 @@
+"""The events of a stream: drafts, and the statistics at its end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.service.jobs import Event, Job
+    from app.service.requests import DraftRequest
+    from core.autocomplete import Completion
+    from core.models import LanguageModel
+    from core.present import TextDraft
+
+
+def drafts_of(completion: Completion, request: DraftRequest) -> list[Event]:
+    """The rows of a completion that the request wants to see."""
+    return [_row(draft, request.detailed) for draft in completion.drafts if _likely(draft, request)]
+
+
+def drafts_event(job: Job, completion: Completion, drafts: list[Event]) -> Event:
+    """The event with these rows."""
+    event: Event = {
+        "type": "drafts",
+        "n": job.request.n,
+        "step": completion.step,
+        "settled": completion.settled,
+        "done": completion.done,
+        "best": completion.best,
+        "hidden": len(completion.drafts) - len(drafts),
+        "drafts": drafts,
+    }
+    figures = job.figures if completion.figures is None else asdict(completion.figures)
+    return event if figures is None else event | {"speculation": figures}
+
+
+def stats_event(job: Job, completion: Completion, model: LanguageModel, now: float) -> Event:
+    """The last event: times, and how much of the text was in the cache."""
+    first_at, first_step = job.first or (now, completion.step)
+    first_ms = 1000 * (first_at - job.arrived)
+    later = completion.step - first_step
+    return {
+        "type": "stats",
+        "n": job.request.n,
+        "model": model.name,
+        "backend": model.backend,
+        "first_ms": round(first_ms, 2),
+        "per_token_ms": round(1000 * (now - first_at) / later if later else first_ms, 2),
+        "reused": completion.reused,
+        "fed": completion.fed,
+    }
+
+
+def _likely(draft: TextDraft, request: DraftRequest) -> bool:
+    return draft.probability >= request.settings.min_confidence
+
+
+def _row(draft: TextDraft, detailed: bool) -> Event:
+    row: Event = {
+        "id": draft.id,
+        "text": draft.text,
+        "probability": round(draft.probability, 4),
+        "whole": float(f"{draft.whole:.3g}"),
+        "finished": draft.finished,
+        "personal": [list(span) for span in draft.personal],
+    }
+    if draft.gain is not None:
+        row["gain"] = round(draft.gain, 3)
+    if draft.how:
+        row["how"] = [list(came) for came in draft.how]
+    if detailed:
+        row["tokens"] = [list(token) for token in draft.path]
+    if draft.chances:
+        row["chances"] = [asdict(chance) for chance in draft.chances]
+    return row

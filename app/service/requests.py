@@ -1,0 +1,63 @@
+"""The bodies of requests for drafts, as the page posts them."""
+
+from __future__ import annotations
+
+from pydantic import Field, field_validator
+
+from app.service.settings import DraftSettings, Strict
+from app.web.bounds import Count, Id, Line, Names, Text
+from core.options import DRAFTING
+
+MOST_AFTER = 1024  # characters
+MOST_LIKELIEST = 5  # the maximum of OpenAI's interface
+_SHIPPED = DraftSettings()
+MOST_DRAFTS = int(DRAFTING["k"].high)
+
+
+class KeptDraft(Strict):
+    """A row that the page still shows and that agrees with the text: its number, and its rest after the caret."""
+
+    id: int = Field(ge=0, lt=MOST_DRAFTS)
+    text: Line
+
+
+class DraftRequest(Strict):
+    """A tab requests drafts after the text before its caret.
+
+    Attributes:
+        tab: identifies the text; a newer request of the same tab replaces an older one.
+        n: a number that grows with every request of the tab.
+        kept: rows that keep their places; the others are filled.
+        removed: the mark of the events that the kept rows came with. None: the rows contain no text that was removed
+            from a personal store since.
+        grow: continue every kept row to the full length.
+        after: the beginning of the text after the caret.
+        all: show the drafts also if each of them makes the text after the caret much less likely.
+        heal: finish a half-typed word.
+        stores: personal stores to use, instead of those that are on.
+        by_text: the tab has no session; start from the cached text with the longest common prefix.
+        detailed: send every step, and the tokens of each draft; for programs.
+        likeliest: at the end, send the model's own log-probabilities of each token and of so many most probable ones.
+    """
+
+    tab: Id
+    n: Count
+    before: Text
+    settings: DraftSettings = Field(default_factory=lambda: _SHIPPED)  # pydantic would copy a default each time
+    kept: list[KeptDraft] = Field(default_factory=list, max_length=MOST_DRAFTS)
+    removed: str | None = Field(default=None, max_length=64)
+    grow: bool = False
+    after: str = Field(default="", max_length=MOST_AFTER)
+    all: bool = False
+    heal: bool = True
+    stores: Names | None = None
+    by_text: bool = False
+    detailed: bool = False
+    likeliest: int | None = Field(default=None, ge=0, le=MOST_LIKELIEST)
+
+    @field_validator("kept")
+    @classmethod
+    def _each_row_once(cls, kept: list[KeptDraft]) -> list[KeptDraft]:
+        if len({row.id for row in kept}) < len(kept):
+            raise ValueError("the same row given twice; each id once expected")
+        return kept

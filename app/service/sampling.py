@@ -1,0 +1,103 @@
+"""Turns the sampling settings into options of the drafts; and `sample-view`: all rules side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from core import chains
+from core.controls import entries_of
+
+if TYPE_CHECKING:
+    from app.service.settings import DraftSettings
+    from core.autocomplete import Autocomplete, CompleteOptions
+    from core.options import Value
+    from core.samplers.view import RuleView, View
+
+SHOWN = 8  # tokens listed in the table per rule
+
+
+def options(autocomplete: Autocomplete, settings: DraftSettings, **request: Any) -> CompleteOptions:
+    """What `Session.complete` needs for these settings, with further options of one request. Raises InputError."""
+    if settings.plain:
+        return drafting(settings, **request)
+    from core.modes.start import Mode
+
+    chosen = settings.sampling
+    rule = autocomplete.sampler(chosen.rule, chosen.values, settings.temperature)
+    speculation = None
+    if settings.speculates:
+        from app.service.speculation import chosen_by
+
+        speculation = chosen_by(autocomplete, settings)
+    mode = Mode(chosen.mode, **chosen.mode_values, speculation=speculation)
+    return drafting(settings, mode=mode, rule=rule, **request)
+
+
+def drafting(settings: DraftSettings, **more: Any) -> CompleteOptions:
+    """As `options`, with the method and the rule that `more` has, instead of those of the settings."""
+    from core.autocomplete import READ, CompleteOptions
+
+    made: dict[str, Any] = {name: getattr(settings, name) for name in READ if name != "seed"}
+    made["seed"] = settings.sampling.seed
+    if not made.pop("ngrams"):
+        made |= {"alpha": 0.0, "personal_weight": 0.0, "mixing": "linear"}
+    if settings.reset_every:  # texts with resets have their whole length, over several lines
+        made |= {"end_below": 0.0, "one_line": False}
+    return CompleteOptions(**made | more)
+
+
+def notes(settings: DraftSettings) -> list[str]:
+    """Explanations of the chosen chain of rules, where its order may surprise."""
+    return chains.notes([entry.title for entry in entries_of(settings.sampling.rule)])
+
+
+def view(
+    autocomplete: Autocomplete, text: str, temperature: float, settings: Mapping[str, Mapping[str, Value]]
+) -> View:
+    """Applies all rules to the token after the text. Raises ContextFull."""
+    from core.samplers.view import look
+
+    tokenizer = autocomplete.model.tokenizer
+    ids = tokenizer.start_ids + tokenizer.encode(text)[-autocomplete.window :]
+    sequence = autocomplete.model.open()
+    try:
+        logits = sequence.sync(ids or [tokenizer.document_start])
+    finally:
+        sequence.close()
+    return look(logits, tokenizer, temperature, settings, autocomplete.geometries)
+
+
+def table(view: View, text: Callable[[str], str] = str) -> list[RenderableType]:
+    """The comparison as a table for a terminal: one row per rule. `text` converts a token's text for display."""
+    made = Table(title=f"next token at T = {view.temperature:g}", title_justify="left")
+    for column, width in (("rule", 8), ("kept", 5), ("mass", 6), ("entropy", 7)):
+        made.add_column(column, justify="left" if column == "rule" else "right", no_wrap=True, min_width=width)
+    made.add_column("kept tokens", overflow="ellipsis", no_wrap=True)
+    for choice in view.choices:
+        made.add_row(
+            choice.title, str(choice.count), f"{choice.mass:.1%}", f"{choice.entropy:.2f}", _tokens(view, choice, text)
+        )
+    notes = [f"The whole distribution has {view.entropy:.2f} nats of entropy."]
+    if view.top_w is not None:
+        n = len(set(view.top_w.ids) ^ set(view.top_w.without_geometry))
+        notes.append(
+            f"Distances between tokens changed Top-W's choice here, by {n} token{'' if n == 1 else 's'}."
+            if view.top_w.geometry_mattered
+            else "Distances between tokens made no difference to Top-W here."
+        )
+    return [made, Text(" ".join(notes))]
+
+
+def _tokens(view: View, choice: RuleView, text: Callable[[str], str]) -> Text:
+    """The most probable tokens; dropped ones are struck through."""
+    line = Text()
+    for token, kept in list(zip(view.tokens, choice.kept, strict=True))[:SHOWN]:
+        line.append(text(token.text).replace(" ", "␣"), style="bold" if kept else "dim strike").append(" ")
+    if choice.count > sum(choice.kept[:SHOWN]):
+        line.append("…")
+    return line

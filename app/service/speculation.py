@@ -1,0 +1,241 @@
+"""Speculation as set in the settings: creates drafters, keeps their estimates beside the model, and describes the
+choices to the page."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Generator, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
+
+from core.controls import DRAFTERS, SPECULATING, SPECULATIONS
+from core.errors import InputError, PolydraftError
+
+if TYPE_CHECKING:
+    from app.service.settings import DraftSettings
+    from core.autocomplete import Autocomplete
+    from core.modes.speculated import Speculation, Speculator
+    from core.ngram.interpolation import Store
+    from core.options import Backend, Control, Precision
+    from core.speculative import Drafter
+    from core.speculative.calibration import Calibration
+    from core.speculative.cost import CostCurve
+
+
+def make_drafter(name: str, autocomplete: Autocomplete, head: Path | None = None) -> Drafter:
+    """Creates a drafter of `core.controls.DRAFTERS`. `head`: the folder of an EAGLE-3 head."""
+    from core.speculative import ModelDrafter, NgramDrafter, SuperposedDrafter
+    from core.speculative.drafters.eagle3 import DEFAULT_HEAD, Eagle3Drafter
+    from core.speculative.eagle3 import Eagle3Head
+
+    model, stores = autocomplete.model, autocomplete.base_stores
+    if name == "ngram":
+        return NgramDrafter([store for store, _ in stores])
+    if name == "superposed":
+        return SuperposedDrafter(model, 3, ngrams=stores or None)
+    if name == "model":
+        assert autocomplete.draft_model is not None
+        return ModelDrafter(autocomplete.draft_model, model)
+    return Eagle3Drafter(Eagle3Head.load(head or DEFAULT_HEAD), model)
+
+
+def missing_for(name: str, autocomplete: Autocomplete) -> str:
+    """The reason why the model does not support a drafter; "" if it does."""
+    model = autocomplete.model
+    if name == "model" and autocomplete.draft_model is None:
+        return (
+            "No draft model is loaded; start with --draft-model FILE, a smaller model with the tokenizer of "
+            f"{model.name}."
+        )
+    if name != "eagle3":
+        return ""
+    if model.backend != "torch":
+        return f"EAGLE-3 reads hidden states, which {model.backend} does not provide; start with --backend torch."
+    from core.speculative.drafters.eagle3 import DEFAULT_HEAD
+    from core.speculative.eagle3 import Eagle3Head, HeadError
+
+    try:
+        Eagle3Head.load(DEFAULT_HEAD).check(model.vocab_size, model.dim)
+    except HeadError as error:
+        return str(error)
+    return ""
+
+
+def add_draft_model(
+    autocomplete: Autocomplete, name: str, backend: Backend = "auto", precision: Precision = "file"
+) -> None:
+    """Loads the model that proposes tokens as the drafter "model".
+
+    Raises: as `core.models.load_model` does; InputError for a model with another tokenizer.
+    """
+    from core.models import load_model
+    from core.speculative import ModelDrafter
+
+    small = load_model(name, backend, precision)
+    try:
+        ModelDrafter(small, autocomplete.model).close()
+    except BaseException:
+        small.close()
+        raise
+    autocomplete.draft_model = small
+
+
+def offer_draft_model(
+    autocomplete: Autocomplete, name: str, backend: Backend = "auto", precision: Precision = "file"
+) -> None:
+    """As `add_draft_model`, for the app: a problem is a notice, because the user may later load a model with another
+    tokenizer."""
+    try:
+        add_draft_model(autocomplete, name, backend, precision)
+    except PolydraftError as error:
+        autocomplete.remark(f"The draft model is not used: {error}")
+
+
+OTHER_MODEL = (
+    "The EAGLE-3 head was trained for the model alone, and a store's adapter is on: drafts stay exact, but its "
+    "proposals may be accepted less often."
+)
+NOT_ADAPTED = (
+    "ARC's constants were measured for the model alone, and hold only there, but the adapter of a store is on. Switch "
+    "“Write in my style” off, or choose lossless speculation."
+)
+LEARNT = 16  # settings whose acceptance estimates are kept
+
+
+class _Learnt:
+    """The acceptance estimates of a model's drafters, kept for the life of the model."""
+
+    def __init__(self) -> None:
+        self.drafters: dict[str, Drafter] = {}
+        self.stores: list[tuple[Store, float]] = []  # the base stores of the drafters
+        self.speculators: OrderedDict[str, Speculator] = OrderedDict()
+        self.curve: CostCurve | None = None
+        self.measuring: Generator[None, None, CostCurve] | None = None
+        self.calibrations: dict[float, Calibration] = {}  # by temperature
+
+
+_learnt: WeakKeyDictionary[Autocomplete, _Learnt] = WeakKeyDictionary()
+
+
+def chosen_by(autocomplete: Autocomplete, settings: DraftSettings) -> Speculation | None:
+    """The speculation for these drafts. None while the cost of passes is unknown: the first time on a machine,
+    until `chore` is done.
+
+    Raises: CalibrationError where ARC has no calibration for these settings; InputError for a drafter that this model
+        does not support.
+    """
+    from core.modes.speculated import Speculation, Speculator
+    from core.speculative import TargetSampling
+    from core.speculative.calibration import CalibrationError, for_model
+    from core.speculative.cost import known_curve, measuring
+
+    wanted, model = settings.sampling.speculation, autocomplete.model
+    learnt = _learnt.setdefault(autocomplete, _Learnt())
+    calibration = None
+    if wanted.mode == "arc":
+        if autocomplete.adapted:
+            raise CalibrationError(NOT_ADAPTED)
+        rule = autocomplete.sampler(settings.sampling.rule, settings.sampling.values, settings.temperature)
+        sampling = TargetSampling(settings.tau, rule)
+        calibration = learnt.calibrations.get(sampling.heat) or for_model(model, sampling)
+        learnt.calibrations[sampling.heat] = calibration.check(model, sampling)
+    if learnt.curve is None:
+        learnt.curve = known_curve(model)
+    if learnt.curve is None:
+        learnt.measuring = learnt.measuring or measuring(model)
+        return None
+    if learnt.stores != (stores := autocomplete.base_stores):  # the user chose others
+        for name in ("ngram", "superposed"):
+            if name in learnt.drafters:
+                learnt.drafters.pop(name).close()
+        learnt.speculators.clear()
+        learnt.stores = stores
+    if wanted.drafter not in learnt.drafters:
+        if missing := missing_for(wanted.drafter, autocomplete):
+            raise InputError(missing)
+        learnt.drafters[wanted.drafter] = make_drafter(wanted.drafter, autocomplete)
+    # Acceptance depends on the settings and the adapter, so estimates, and having been switched off, are kept for each.
+    key = f"{autocomplete.adapted} {settings.model_dump_json(include={'k', 'temperature', 'tau', 'sampling'})}"
+    if key not in learnt.speculators:
+        caution = OTHER_MODEL if autocomplete.adapted and wanted.drafter == "eagle3" else None
+        learnt.speculators[key] = Speculator(learnt.drafters[wanted.drafter], learnt.curve, caution)
+        if len(learnt.speculators) > LEARNT:
+            learnt.speculators.popitem(last=False)
+    learnt.speculators.move_to_end(key)
+    values = dict(wanted.values)
+    return Speculation(
+        learnt.speculators[key],
+        wanted.mode,  # pyright: ignore[reportArgumentType]
+        tree_size=int(values.pop("tree_size")) or "auto",
+        calibration=calibration,
+        **values,
+    )
+
+
+def chore(autocomplete: Autocomplete) -> Iterator[None]:
+    """The measurements still needed before speculation, in steps of one pass of the model; empty when complete.
+    Call it in the thread that owns the model."""
+    from core.speculative.cost import remember_curve
+
+    learnt = _learnt.get(autocomplete)
+    if learnt is None or learnt.measuring is None:
+        return
+    try:
+        learnt.curve = yield from learnt.measuring
+    finally:
+        learnt.measuring = None
+    remember_curve(autocomplete.model, learnt.curve)
+
+
+def prepare(autocomplete: Autocomplete, settings: DraftSettings, head: Path | None = None) -> None:
+    """Runs the measurements of `chosen_by` now, for a caller that drafts only once.
+
+    Args:
+        head: the folder of an EAGLE-3 head, for that drafter; None is the one for the default model.
+    Raises: as `chosen_by` does; HeadError for a folder without a head.
+    """
+    if head is not None:
+        _learnt.setdefault(autocomplete, _Learnt()).drafters["eagle3"] = make_drafter("eagle3", autocomplete, head)
+    if chosen_by(autocomplete, settings) is None:
+        for _ in chore(autocomplete):
+            pass
+
+
+def control_fields(control: Control) -> dict[str, object]:
+    """A control for the page."""
+    return {**asdict(control), "whole": isinstance(control.step, int) and not control.choices}
+
+
+def catalogue(autocomplete: Autocomplete | None) -> dict[str, object]:
+    """The choices for the page: modes with their controls, drafters, and the reason if ARC is unavailable."""
+    missing = ""
+    if autocomplete is not None:  # while it is loading, that thread imports the same modules
+        from core.speculative.calibration import CalibrationError, for_model
+
+        try:
+            for_model(autocomplete.model)
+            missing = NOT_ADAPTED if autocomplete.adapted else ""
+        except CalibrationError as error:
+            missing = str(error)
+    return {
+        "modes": list(SPECULATING),
+        "ways": [
+            {
+                "name": name,
+                "description": description,
+                "controls": [control_fields(control) for control in controls],
+            }
+            for name, (description, controls) in SPECULATIONS.items()
+        ],
+        "drafters": [
+            {
+                "name": name,
+                "description": description,
+                "missing": "" if autocomplete is None else missing_for(name, autocomplete),
+            }
+            for name, description in DRAFTERS.items()
+        ],
+        "arc_missing": missing,
+    }

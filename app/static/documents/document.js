@@ -1,0 +1,86 @@
+// @ts-check
+/** The fields of a document, in either store: its text and its metadata; its title, and the number of its words. */
+
+/**
+ * A document without its text. `title`: given by the writer; if empty, `opening`, the beginning of the first line, is
+ * shown. `caret`: start and end of the selection. `privateRanges`: ranges that were typed in incognito.
+ * `unsure`: all of the text is private because another program wrote it. `keys`: see counts.js. `created`, `changed`, `binned`: ms since 1970; `binned` is null outside the bin.
+ * `revision`: identifies the stored text; empty if the document was never stored.
+ * @typedef {{id: string, title: string, opening: string, words: number, caret: number[], privateRanges: number[][],
+ *            unsure: boolean, keys: {typed: number, taken: number, takes: number}, created: number, changed: number,
+ *            binned: number | null, revision: string}} Entry
+ */
+
+/** @typedef {Entry & {text: string}} Document */
+
+/**
+ * A store of documents, implemented by `file_documents.js` and `browser_documents.js`. `write` replaces a text only if
+ * `base` is its present revision ("" for a new document) and throws `Changed` otherwise.
+ * @typedef {{where: "browser" | "files", list: () => Promise<Entry[]>, read: (id: string) => Promise<Document | null>,
+ *            write: (document: Document, base: string) => Promise<Entry>,
+ *            putInBin: (id: string, on: boolean) => Promise<void>, remove: (id: string) => Promise<void>}} Store
+ */
+
+const OPENING = 80; // characters of the first line that are shown as a title
+const SLICE = 100_000; // characters counted at once: about 2 ms
+
+/** The stored text is not the one that was edited: another window or program has changed it. */
+export class Changed extends Error {}
+
+/**
+ * @param {Partial<Document>} known
+ * @returns {Document}
+ */
+export function newDocument(known = {}) {
+  const now = Date.now();
+  return {
+    id: crypto.randomUUID(), title: "", opening: "", words: 0, caret: [0, 0], privateRanges: [], unsure: false,
+    keys: { typed: 0, taken: 0, takes: 0 }, created: now, changed: now, binned: null, revision: "", text: "",
+    ...known,
+  };
+}
+
+/** @param {{title: string, opening: string}} entry */
+export function titleOf({ title, opening }) {
+  return title || opening || "Untitled";
+}
+
+/**
+ * The beginning of the first line that is not empty.
+ * @param {string} text
+ */
+export function openingOf(text) {
+  const line = text.slice(0, 10_000).split("\n").find((line) => line.trim()) ?? "";
+  return [...line.trim().slice(0, 2 * OPENING)].slice(0, OPENING).join("");
+}
+
+/**
+ * A file name for a document, without extension.
+ * @param {{title: string, opening: string}} entry
+ */
+export function fileNameOf(entry) {
+  const name = titleOf(entry).replace(/[^\p{L}\p{M}\p{N} ,.'’()&+_-]+/gu, " ").replace(/\s+/g, " ").slice(0, 60);
+  return name.replace(/^[. ]+|[. ]+$/g, "") || "Untitled";
+}
+
+/**
+ * Counts words: runs of characters that are no spaces. A long text is counted in slices, so typing stays fast.
+ * @param {string} text
+ * @param {() => boolean} stopped called between slices; true stops counting
+ * @returns {Promise<number>} incomplete if counting was stopped
+ */
+export async function countWords(text, stopped = () => false) {
+  let words = 0;
+  let from = 0;
+  while (from < text.length) {
+    let to = Math.min(from + SLICE, text.length);
+    // End the slice at a space, unless the word is longer than 1000 characters.
+    const space = to < text.length ? text.slice(to, to + 1000).search(/\s/) : -1;
+    if (space > 0) to += space;
+    words += text.slice(from, to).match(/\S+/g)?.length ?? 0;
+    from = to;
+    if (from < text.length) await new Promise((resolve) => setTimeout(resolve)); // for keys and drawing
+    if (stopped()) break;
+  }
+  return words;
+}

@@ -1,0 +1,322 @@
+// @ts-check
+/**
+ * The document that this tab has open. saving.js saves it, stored_documents.js has all documents.
+ *
+ *   a second tab opens the same document ─► the first tab has its lock (document_lock.js); the second offers a copy
+ *
+ * `root` receives the event "pd-document" when another document was opened or this one has a new title, "pd-documents"
+ * when the list of documents has changed in any tab, and "pd-elsewhere" with a document that another tab has open.
+ */
+
+import { newDocument, openingOf, titleOf } from "./document.js";
+import { OWN_WAIT, TabLock, lockDocument, withLock } from "./document_lock.js";
+import { Saving } from "./saving.js";
+import { StoredDocuments, copyOf } from "./stored_documents.js";
+import { emit } from "../shared/dom.js";
+import { UNSAVED, keepLastDocument, lastDocument, recallPlace } from "../shared/memory.js";
+
+/** @typedef {import("./document.js").Document} Document */
+
+export class Documents {
+  /**
+   * @param {HTMLElement} root
+   * @param {import("./saving.js").Editor} editor
+   */
+  constructor(root, editor) {
+    this.root = root;
+    this.editor = editor;
+    this.stored = new StoredDocuments(root, editor);
+    this.lock = new TabLock(root);
+    this.saving = new Saving(root, editor, this.stored, this.lock);
+  }
+
+  /** This tab's document, as it was saved last. */
+  get current() {
+    return this.saving.current;
+  }
+
+  // ---------------------------------------------------------------- the first document of a page
+
+  /** Show the document of the link, of this tab, or the last one. Text typed meanwhile is appended to it. */
+  async start() {
+    try {
+      await this.stored.open();
+      await this.openFirst();
+    } catch (error) {
+      this.saving.reportFailure(error);
+    }
+    this.stored.channel.addEventListener("message", ({ data }) => {
+      if (data === "moved") this.stored.inTurn(() => this.followMove());
+      emit(this.root, "pd-documents");
+    });
+    addEventListener("storage", async ({ key, newValue }) => {
+      // A tab was closed and left unsaved text.
+      if (!key?.startsWith(UNSAVED) || !newValue || !this.stored.store) return;
+      await this.stored.saveLeftovers({ wait: true }).catch((error) => this.saving.reportFailure(error));
+      this.stored.listChanged();
+    });
+    addEventListener("hashchange", () => {
+      const id = linkedDocument();
+      if (id) this.open(id).catch((error) => this.editor.notices.toast(error.message, { long: true }));
+    });
+    this.saving.start();
+  }
+
+  async openFirst() {
+    const place = recallPlace();
+    const linked = linkedDocument();
+    const id = linked ?? place?.id ?? lastDocument();
+    if (!id) return;
+    const own = id === place?.id;
+    const release = await lockDocument(id, own ? AbortSignal.timeout(OWN_WAIT) : null);
+    const found = await this.stored.find(id);
+    if (!found || found.binned !== null) return release?.();
+    if (!release) return this.waitFor(found);
+    this.show(found, release, own ? place : null, this.editor.textarea.value);
+  }
+
+  // ---------------------------------------------------------------- opening
+
+  get title() {
+    const { title } = this.current;
+    return titleOf({ title, opening: openingOf(this.editor.text) });
+  }
+
+  /**
+   * @param {Document} document
+   * @param {(() => void) | null} release
+   * @param {{caret: number[], scroll: number} | null} place
+   * @param {string} typed appended to the document's text
+   */
+  show(document, release, place = null, typed = "") {
+    this.lock.hold(release);
+    this.saving.begin(document);
+    const { editor } = this;
+    const text = document.text + typed;
+    const [start, end] = typed ? [text.length, text.length] : place?.caret ?? document.caret;
+    /** @type {number[][]} */
+    const typedPrivately = editor.incognito ? [[document.text.length, text.length]] : [];
+    editor.setText(text, start, [...document.privateRanges, ...typedPrivately]);
+    if (end !== start) editor.textarea.setSelectionRange(start, end);
+    // The browser scrolls to the caret by itself only if the text has the focus.
+    if (place) scrollTo(editor.textarea, place.scroll);
+    else scrollToCaret(editor.textarea);
+    if (document.unsure) {
+      const how = "If nothing in it is, say so under Documents.";
+      editor.notices.toast(`All of this text counts as private, because another program wrote it. ${how}`, { long: true });
+    }
+    if (document.revision) keepLastDocument(document.id);
+    this.saving.keepPlace();
+    this.lock.showElsewhere(null);
+    emit(this.root, "pd-document");
+  }
+
+  /** Open a document, or show that another tab has it open. @param {string} id */
+  open(id) {
+    return this.stored.inTurn(async () => {
+      if (id === this.current.id) return;
+      const release = await lockDocument(id);
+      const found = await this.stored.find(id);
+      if (!found) {
+        release?.();
+        throw new Error("This document is no longer there.");
+      }
+      if (!release) return this.waitFor(found);
+      await this.replaceBy(found, release);
+    });
+  }
+
+  /**
+   * Save the current document, then show another.
+   * @param {Document} document
+   * @param {(() => void) | null} release
+   */
+  async replaceBy(document, release) {
+    try {
+      await this.putAside();
+    } catch (error) {
+      release?.();
+      throw error;
+    }
+    this.show(document, release);
+  }
+
+  /** Show an empty page. The document is created when it is first saved. */
+  create() {
+    return this.stored.inTurn(() => this.replaceBy(newDocument(), null));
+  }
+
+  /** Save the current document before another is shown. One without text and title is deleted. */
+  async putAside() {
+    for (let tries = 0; this.saving.dirty() && tries < 3; tries++) await this.saving.save(); // typing may continue meanwhile
+    if (this.saving.dirty() && this.editor.textarea.value) throw new Error("The text here could not be saved. It stays open.");
+    const { id, revision, title } = this.current;
+    if (!revision || title || this.editor.textarea.value) return;
+    await this.stored.opened().remove(id);
+    this.saving.begin(newDocument());
+    this.stored.listChanged();
+  }
+
+  /**
+   * Create a document with this text and show it.
+   * @param {string} title
+   * @param {string} text
+   */
+  createFrom(title, text) {
+    return this.stored.inTurn(() => this.showNew(newDocument({ title, text })));
+  }
+
+  /** @param {string} id */
+  openCopy(id) {
+    return this.stored.inTurn(async () => {
+      const found = await this.stored.find(id);
+      if (!found) throw new Error("This document is no longer there.");
+      await this.showNew(copyOf(found));
+    });
+  }
+
+  /** @param {Document} document that is not stored yet */
+  async showNew(document) {
+    const entry = await this.stored.keep(document);
+    this.stored.listChanged();
+    await this.replaceBy({ ...document, ...entry }, await lockDocument(document.id));
+  }
+
+  /**
+   * Another tab has this document open: open it here once that tab releases its lock.
+   * @param {Document} document
+   */
+  waitFor(document) {
+    this.lock.waitFor(document, (release, signal) => {
+      this.stored.inTurn(async () => {
+        const found = signal.aborted ? null : await this.stored.find(document.id);
+        if (!found) return release();
+        await this.replaceBy(found, release);
+      });
+    });
+  }
+
+  // ---------------------------------------------------------------- any document
+
+  /** All documents; first those that this tab wrote in incognito. */
+  list() {
+    return this.stored.list(this.current.id);
+  }
+
+  /**
+   * @param {string} id
+   * @param {string} title empty: the first line is shown as title again
+   */
+  rename(id, title) {
+    return this.stored.inTurn(async () => {
+      if (id === this.current.id) {
+        this.current.title = title;
+        this.saving.amended = true;
+        return this.saving.save();
+      }
+      await withLock(id, async () => {
+        const found = await this.stored.find(id);
+        if (!found) throw new Error("This document is no longer there.");
+        await this.stored.writeOrCopy({ ...found, title });
+      });
+      this.stored.listChanged();
+    });
+  }
+
+  /** The writer says that nothing in a document is private. @param {string} id */
+  makePublic(id) {
+    return this.stored.inTurn(async () => {
+      if (id === this.current.id) {
+        this.editor.privacy.open([]);
+        this.current.unsure = false;
+        this.saving.amended = true;
+        return this.saving.save();
+      }
+      await withLock(id, async () => {
+        const found = await this.stored.find(id);
+        if (!found) throw new Error("This document is no longer there.");
+        await this.stored.writeOrCopy({ ...found, privateRanges: [], unsure: false });
+      });
+      this.stored.listChanged();
+    });
+  }
+
+  /**
+   * Put a document into the bin, or take it out again.
+   * @param {string} id
+   * @param {boolean} on
+   */
+  putInBin(id, on) {
+    return this.stored.inTurn(async () => {
+      if (id === this.current.id) await this.replaceBy(newDocument(), null);
+      await withLock(id, () => this.stored.opened().putInBin(id, on));
+      this.stored.listChanged();
+    });
+  }
+
+  /** Every document with its text. @returns {Promise<Document[]>} */
+  all() {
+    return this.stored.inTurn(async () => {
+      await this.saving.save();
+      const found = [];
+      for (const { id } of await this.stored.opened().list()) found.push(await this.stored.opened().read(id));
+      return found.filter((document) => document !== null);
+    });
+  }
+
+  /**
+   * Move all documents to the other store. New documents are stored there too.
+   * @param {"browser" | "files"} where
+   */
+  moveTo(where) {
+    return this.stored.inTurn(async () => {
+      await this.saving.save();
+      if (this.stored.opened().where === where) return;
+      await this.stored.moveTo(where);
+      await this.followMove();
+      this.stored.channel.postMessage("moved");
+      emit(this.root, "pd-documents");
+    });
+  }
+
+  /** Use the store to which all documents were moved. */
+  async followMove() {
+    await this.stored.followMove();
+    if (!this.current.revision) return;
+    const found = await this.stored.opened().read(this.current.id);
+    // This tab has the document's lock, so the moved text is the one it saved last, or an older one.
+    this.saving.current = this.saving.saved({ ...this.current, revision: "", ...found }, found?.text ?? "");
+    await this.saving.save();
+  }
+}
+
+/** The id of the document in the address, which is then removed from it: `recallPlace` keeps the tab's document. */
+function linkedDocument() {
+  const id = location.hash.match(/^#document=([0-9a-f-]{8,64})$/)?.[1];
+  if (id) history.replaceState(null, "", location.pathname + location.search);
+  return id;
+}
+
+/**
+ * Scroll now, and again in the next two frames, because the browser may scroll to the caret when it draws the text.
+ * @param {HTMLTextAreaElement} textarea
+ * @param {number} top
+ */
+function scrollTo(textarea, top) {
+  const { value, selectionStart } = textarea;
+  const apply = () => {
+    if (textarea.selectionStart === selectionStart && textarea.value === value) textarea.scrollTop = top;
+  };
+  apply();
+  requestAnimationFrame(() => {
+    apply();
+    requestAnimationFrame(apply);
+  });
+}
+
+/** @param {HTMLTextAreaElement} textarea */
+function scrollToCaret(textarea) {
+  if (document.activeElement !== textarea) return;
+  textarea.blur();
+  textarea.focus();
+}

@@ -1,0 +1,200 @@
+// @ts-check
+/**
+ * The list of drafts at the caret: one row each. A beginning that rows share is shown once. Drawing changes
+ * only elements that differ, because it runs for every row at every step while drafts grow.
+ */
+
+import { newElement, setText } from "../shared/dom.js";
+import { branches, percent, upToWord } from "./drafting.js";
+import { drawMarked, marks, tokens } from "./marks.js";
+
+/** @typedef {import("./rows.js").Row} Row */
+
+const EXPLAINED = "How likely you are to continue this way";
+
+export class DraftList {
+  /**
+   * @param {HTMLElement} root
+   * @param {HTMLTextAreaElement} textarea
+   * @param {(i: number, length: number, event: MouseEvent) => void} picked called when a row is clicked or tapped:
+   *   `length` characters of its rest are to be taken
+   */
+  constructor(root, textarea, picked) {
+    this.root = root;
+    this.textarea = textarea;
+    this.picked = picked;
+    this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-list"));
+    this.hints = /** @type {HTMLElement} */ (root.querySelector(".pd-hints"));
+    this.below = /** @type {HTMLElement} */ (root.querySelector(".pd-below"));
+    // The textarea keeps the focus, and a phone its keyboard.
+    for (const event of ["pointerdown", "mousedown"]) {
+      this.box.addEventListener(event, (pressed) => pressed.preventDefault());
+    }
+    this.box.addEventListener("pointermove", (event) => this.showWords(event));
+    this.box.addEventListener("pointerleave", () => highlight(null));
+  }
+
+  /**
+   * @param {Row[]} rows empty: the list is closed
+   * @param {{active: number, chosen: boolean, stem: string}} how `active`: the row that Tab takes, or -1; `chosen`:
+   *   whether the writer has selected it by key; `stem`: the unfinished word before the caret
+   */
+  draw(rows, { active, chosen, stem }) {
+    const { box } = this;
+    const open = rows.length > 0;
+    box.hidden = !open;
+    this.hints.hidden = !open;
+    while (box.children.length > rows.length) box.lastElementChild?.remove();
+    while (box.children.length < rows.length) box.append(this.newOption(box.children.length));
+
+    const parts = branches(rows.map(({ rest, live }) => (live ? rest : "")));
+    const coloured = this.root.hasAttribute("data-coloured");
+    let marked = false;
+    rows.forEach(({ draft, rest, live }, i) => {
+      const option = /** @type {HTMLElement} */ (box.children[i]);
+      set(option, "aria-selected", String(i === active));
+      set(option, "aria-disabled", live ? null : "true");
+      set(option, "aria-hidden", draft ? null : "true");
+      option.classList.toggle("pd-empty", !draft);
+      // A freed row keeps its text; the style sheet dims it.
+      if (draft && !live) return;
+      const mine = draft ? marks(draft, rest) : [];
+      marked ||= mine.length > 0;
+      this.drawText(option, rest, draft && coloured ? tokens(draft, rest) : mine, parts, i, stem);
+      option.dataset.text = rest;
+      const title = draft ? `The whole draft: ${percent(draft.whole)}${mine.length ? "; underlined: from your stores" : ""}` : "";
+      if (option.title !== title) option.title = title;
+      const chance = /** @type {HTMLElement} */ (option.querySelector(".pd-chance"));
+      setText(chance, draft ? percent(draft.probability) : "");
+      const share = draft ? String(Math.round(draft.probability * 100) / 100) : "0";
+      if (option.style.getPropertyValue("--chance") !== share) option.style.setProperty("--chance", share);
+    });
+    this.below.toggleAttribute("data-marked", marked);
+    const pointed = open && chosen && active >= 0 ? `pd-draft-${active + 1}` : null;
+    set(this.textarea, "aria-activedescendant", pointed);
+  }
+
+  /**
+   * @param {HTMLElement} option
+   * @param {string} rest
+   * @param {import("./marks.js").Mark[]} drawn
+   * @param {{shared: number, parent: number}[]} parts
+   * @param {number} i
+   * @param {string} stem
+   */
+  drawText(option, rest, drawn, parts, i, stem) {
+    const { shared, parent } = parts[i];
+    const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
+    // A draft that finishes a word is shown with the typed part of the word. The style sheet draws that part, so that the
+    // row's text is exactly the text that taking it inserts.
+    const spaced = rest === "" || /^\s/.test(rest);
+    const shownStem = spaced ? "" : stem;
+    if (text.dataset.stem !== shownStem) text.dataset.stem = shownStem;
+    text.classList.toggle("pd-spaced", spaced);
+    const [common, own] = /** @type {HTMLCollectionOf<HTMLElement>} */ (text.children);
+    drawMarked(common, rest, drawn, 0, shared);
+    drawMarked(own, rest, drawn, shared, rest.length);
+    const crossed = parts.slice(parent + 1, i).some((between) => between.shared < shared);
+    option.classList.toggle("pd-forks", shared > 0 && !crossed);
+    if (shared) option.style.setProperty("--rise", String(i - parent));
+  }
+
+  /** @param {number} i */
+  show(i) {
+    this.box.children[i].scrollIntoView({ block: "nearest" });
+  }
+
+  /** @param {number} i */
+  newOption(i) {
+    const markup =
+      `<span class="pd-number">${i + 1}</span>` +
+      `<span class="pd-draft" dir="auto"><span class="pd-common"></span><span class="pd-own"></span></span>` +
+      `<kbd class="pd-tab" aria-hidden="true">Tab</kbd><span class="pd-chance" title="${EXPLAINED}"></span>`;
+    const option = newElement("div", "pd-option-row", markup);
+    option.id = `pd-draft-${i + 1}`;
+    option.setAttribute("role", "option");
+    option.addEventListener("click", (event) => {
+      const text = /** @type {HTMLElement} */ (option.querySelector(".pd-draft"));
+      const rest = text.textContent ?? "";
+      const at = offsetAt(text, event);
+      this.picked(i, at === null ? rest.length : upToWord(rest, at), event);
+    });
+    return option;
+  }
+
+  /**
+   * Mark the words that a click at the pointer would take.
+   * @param {PointerEvent} event
+   */
+  showWords(event) {
+    const text = event.pointerType === "mouse" && event.target instanceof Element && event.target.closest(".pd-draft");
+    const at = text instanceof HTMLElement ? offsetAt(text, event) : null;
+    if (at === null || !(text instanceof HTMLElement)) return highlight(null);
+    return highlight(rangeOf(text, upToWord(text.textContent ?? "", at)));
+  }
+}
+
+/**
+ * Set an attribute if it differs; null removes it.
+ * @param {HTMLElement} element
+ * @param {string} name
+ * @param {string | null} value
+ */
+function set(element, name, value) {
+  if (element.getAttribute(name) === value) return;
+  if (value === null) element.removeAttribute(name);
+  else element.setAttribute(name, value);
+}
+
+/**
+ * The index of the character under the pointer; null beside the text.
+ * @param {HTMLElement} text
+ * @param {MouseEvent} event
+ * @returns {number | null}
+ */
+function offsetAt(text, { clientX, clientY }) {
+  const walker = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  let before = 0;
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const length = /** @type {Text} */ (node).data.length;
+    for (let i = 0; i < length; i++) {
+      range.setStart(node, i);
+      range.setEnd(node, i + 1);
+      for (const box of range.getClientRects()) {
+        if (clientX >= box.left && clientX < box.right && clientY >= box.top - 4 && clientY <= box.bottom + 4) return before + i;
+      }
+    }
+    before += length;
+  }
+  return null;
+}
+
+/**
+ * The first `length` characters of an element's text.
+ * @param {HTMLElement} text
+ * @param {number} length
+ */
+function rangeOf(text, length) {
+  const walker = document.createTreeWalker(text, NodeFilter.SHOW_TEXT);
+  const range = document.createRange();
+  range.setStart(text, 0);
+  let left = length;
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const { data } = /** @type {Text} */ (node);
+    if (left <= data.length) {
+      range.setEnd(node, left);
+      break;
+    }
+    left -= data.length;
+  }
+  return range;
+}
+
+/** @param {Range | null} range */
+function highlight(range) {
+  const { highlights } = CSS;
+  if (!highlights) return;
+  if (range) highlights.set("pd-words", new Highlight(range));
+  else highlights.delete("pd-words");
+}

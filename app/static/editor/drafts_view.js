@@ -1,0 +1,131 @@
+// @ts-check
+/**
+ * Draws the drafts: the list, and the ghost text of the active row, which is the one that Tab takes. The active row stays
+ * the same while its draft is shown.
+ */
+
+import { fitted, wordStem } from "./drafting.js";
+import { setText } from "../shared/dom.js";
+import { ANDROID } from "../shared/platform.js";
+import { Timers } from "../shared/timers.js";
+
+const ANNOUNCE_AFTER = 900; // ms until the best draft is announced
+
+export class DraftsView {
+  /**
+   * @param {import("./text_field.js").TextField} field
+   * @param {import("./rows.js").Rows} rows
+   * @param {{ghost: import("./ghost.js").Ghost, list: import("./draft_list.js").DraftList, layout: import("./layout.js").Layout}} drawn
+   * @param {() => boolean} isRevisiting whether a draft that was taken is selected in the text
+   * @param {(message: string) => void} announce
+   */
+  constructor(field, rows, { ghost, list, layout }, isRevisiting, announce) {
+    this.field = field;
+    this.rows = rows;
+    this.ghost = ghost;
+    this.list = list;
+    this.layout = layout;
+    this.isRevisiting = isRevisiting;
+    this.announce = announce;
+    this.timers = new Timers();
+    /** The index of the row whose draft Tab takes, or -1. */
+    this.active = -1;
+    /** The lineage of that draft. */
+    this.lineage = 0;
+    /** Whether the writer has selected it by key. */
+    this.chosen = false;
+    /** The last ghost text and its position. @type {{text: string, caret: number} | null} */
+    this.lastGhost = null;
+    this.announced = "";
+  }
+
+  /** Whether a draft is shown for the present position. */
+  get open() {
+    return this.active >= 0;
+  }
+
+  draw() {
+    // The draft that Tab takes stays the same while it is shown, identified by its lineage.
+    const row = this.rows.all[this.active];
+    if (!row?.live || row.draft?.lineage !== this.lineage) {
+      this.active = this.rows.likeliest();
+      this.lineage = this.rows.all[this.active]?.draft?.lineage ?? 0;
+      this.chosen = false;
+    }
+    this.drawList();
+    this.fit();
+  }
+
+  /** Draw again after the text's column or its font has changed. */
+  fit() {
+    this.drawGhost();
+    this.layout.placeDrafts(this.rows.all.length > 0);
+  }
+
+  drawList() {
+    const { text, caret } = this.field;
+    const stem = wordStem(text.slice(Math.max(0, caret - 40), caret));
+    this.list.draw(this.rows.all, { active: this.active, chosen: this.chosen, stem });
+  }
+
+  drawGhost() {
+    const { text, caret, textarea, composing } = this.field;
+    const row = this.rows.all[this.active];
+    if (this.rows.all.length === 0 || (composing && !ANDROID)) {
+      this.lastGhost = null;
+      this.ghost.hide();
+      return;
+    }
+    if (this.isRevisiting()) this.ghost.hide(); // it would cover the selection
+    else if (row) {
+      this.lastGhost = { text: fitted(row.rest, text.slice(textarea.selectionEnd)), caret };
+      this.ghost.show(this.lastGhost.text, text, caret);
+    } else if (this.lastGhost && this.rows.all.some(({ draft }) => draft)) {
+      // No draft agrees, and new ones are requested: until they arrive, the letters stay in place, paler.
+      const typed = Math.max(0, caret - this.lastGhost.caret);
+      this.ghost.show(this.lastGhost.text.slice(typed), text, caret, true);
+    } else this.ghost.hide();
+    if (caret === text.length) {
+      // At the end of the text, scroll so that the ghost's last line is visible too.
+      const hidden = this.ghost.bottom() + 4 - textarea.scrollTop - textarea.clientHeight;
+      if (hidden > 0) textarea.scrollTop += hidden;
+    }
+  }
+
+  /** Make the next row that has a draft the active one. @param {number} by 1 or -1 */
+  move(by) {
+    do this.active = (this.active + by + this.rows.all.length) % this.rows.all.length;
+    while (!this.rows.all[this.active].live);
+    this.lineage = this.rows.all[this.active].draft?.lineage ?? 0;
+    this.chosen = true;
+    this.drawList();
+    this.drawGhost();
+    this.list.show(this.active);
+  }
+
+  /** Announce the best draft to screen readers when the writer pauses, unless it was the last announcement. */
+  announceLater() {
+    this.timers.later("announce", ANNOUNCE_AFTER, () => {
+      const best = this.rows.all[this.active]?.rest.trim();
+      if (!best || best === this.announced || document.activeElement !== this.field.textarea) return;
+      this.announced = best;
+      const live = this.rows.all.filter((row) => row.live).length;
+      this.announce(`${live === 1 ? "One draft" : `${live} drafts`}. Best: ${best}.`);
+    });
+  }
+
+  /** Whether the line that offers improbable drafts is shown. */
+  get offersImprobable() {
+    return this.list.below.hasAttribute("data-unlikely");
+  }
+
+  /**
+   * Show or hide the line that offers improbable drafts.
+   * @param {number | null} least the probability below which drafts are hidden; null: there are none to offer
+   */
+  offerImprobable(least) {
+    const { below } = this.list;
+    below.toggleAttribute("data-unlikely", least !== null);
+    if (least !== null) setText(below.querySelector(".pd-unlikely span"), `${Math.round(100 * least)} %`);
+  }
+}

@@ -1,0 +1,188 @@
+// @ts-check
+/**
+ * Find and replace, ignoring case. A <textarea> shows its selection only while it has the focus, so a separate layer
+ * shows the match while the search field has the focus.
+ */
+
+import { finder } from "../shared/dom.js";
+import { MAC } from "../shared/platform.js";
+import { insertAsTyped } from "./inserting.js";
+
+const MOST = 10_000; // matches that are counted
+
+/**
+ * @param {HTMLElement} root
+ * @param {HTMLTextAreaElement} textarea
+ * @param {import("./caret.js").CaretMap} map
+ * @param {(key: import("./keys.js").Key) => void} addKey
+ */
+export function setUpFind(root, textarea, map, addKey) {
+  const find = finder(root);
+  const bar = find(".pd-find");
+  const field = /** @type {HTMLInputElement} */ (find("[name=fd-what]"));
+  const other = /** @type {HTMLInputElement} */ (find("[name=fd-with]"));
+  const status = find(".fd-matches");
+  const layer = find(".fd-layer");
+  /** Where each match begins. @type {number[]} */
+  let places = [];
+  let at = -1;
+
+  function open() {
+    const { value, selectionStart, selectionEnd } = textarea;
+    const selected = value.slice(selectionStart, selectionEnd);
+    bar.hidden = false;
+    if (selected && !selected.includes("\n") && selected.length < 200) field.value = selected;
+    field.focus();
+    field.select();
+    search(selectionStart);
+  }
+
+  function close() {
+    bar.hidden = true;
+    layer.replaceChildren();
+    textarea.focus();
+  }
+
+  /** Find all matches; the first at or after `from` is the current one. @param {number} from */
+  function search(from) {
+    const what = field.value;
+    places = what ? matches(textarea.value, what) : [];
+    const next = places.findIndex((place) => place >= from);
+    at = places.length ? Math.max(0, next) : -1;
+    show();
+  }
+
+  /** @param {number} by */
+  function step(by) {
+    if (!places.length) return;
+    at = (at + by + places.length) % places.length;
+    show();
+  }
+
+  /** Select the current match, scroll to it and mark it. */
+  function show() {
+    layer.replaceChildren();
+    const many = places.length >= MOST ? `${MOST.toLocaleString("en")} or more` : places.length.toLocaleString("en");
+    status.textContent = !field.value ? "" : at < 0 ? "Not found" : `${(at + 1).toLocaleString("en")} of ${many}`;
+    if (at < 0) return;
+    const start = places[at];
+    const end = start + field.value.length;
+    const focused = document.activeElement;
+    textarea.setSelectionRange(start, end);
+    // Taking the focus makes the browser scroll to the selection.
+    textarea.blur();
+    textarea.focus();
+    if (focused instanceof HTMLElement && bar.contains(focused)) focused.focus({ preventScroll: true });
+    mark(start, end);
+  }
+
+  /**
+   * @param {number} start
+   * @param {number} end
+   */
+  function mark(start, end) {
+    const from = map.locate(textarea.value, start);
+    const to = map.locate(textarea.value, end);
+    if (!from || !to) return; // a long text, too slow to measure: the selection itself shows the match
+    const { left, top, lineHeight, width } = map.column();
+    const y = top + from.y - textarea.scrollTop;
+    if (y < 0 || y + 2 * lineHeight > textarea.clientHeight) textarea.scrollTop += y - textarea.clientHeight / 3;
+    const lines = Math.round((to.y - from.y) / lineHeight) + 1;
+    for (let line = 0; line < lines; line++) {
+      const box = document.createElement("div");
+      const x = line === 0 ? from.x : 0;
+      const right = line === lines - 1 ? to.x : width;
+      box.style.cssText = `left:${left + Math.min(x, right)}px; top:${top + from.y + line * lineHeight}px; ` +
+        `width:${Math.abs(right - x)}px; height:${lineHeight}px`;
+      layer.append(box);
+    }
+    layer.style.transform = `translateY(${-textarea.scrollTop}px)`;
+  }
+
+  function replace() {
+    if (at < 0) return;
+    const place = places[at];
+    textarea.setSelectionRange(place, place + field.value.length);
+    write(other.value);
+    search(place + other.value.length);
+  }
+
+  function replaceAll() {
+    if (!places.length) return;
+    const { value } = textarea;
+    const all = matches(value, field.value, Infinity);
+    let text = "";
+    let from = 0;
+    for (const place of all) {
+      text += value.slice(from, place) + other.value;
+      from = place + field.value.length;
+    }
+    textarea.select();
+    write(text + value.slice(from));
+    textarea.setSelectionRange(0, 0);
+    search(0);
+    status.textContent = `${all.length.toLocaleString("en")} replaced`;
+  }
+
+  /** Replace the selection as one step of undo, and keep the focus in the bar. @param {string} text */
+  function write(text) {
+    const focused = /** @type {HTMLElement} */ (document.activeElement);
+    if (text) insertAsTyped(textarea, text);
+    else {
+      textarea.focus({ preventScroll: true });
+      document.execCommand("delete");
+    }
+    focused.focus({ preventScroll: true });
+  }
+
+  field.addEventListener("input", () => search(textarea.selectionStart));
+  bar.addEventListener("submit", (event) => event.preventDefault());
+  bar.addEventListener("keydown", (event) => {
+    const { key, shiftKey, target, isComposing } = event;
+    if (isComposing) return;
+    if (key === "Escape") close();
+    else if (key === "Enter" && target === field) step(shiftKey ? -1 : 1);
+    else if (key === "Enter" && target === other) replace();
+    else return;
+    event.preventDefault();
+  });
+  /** @type {Record<string, () => void>} */
+  const actions = {
+    find: () => (bar.hidden ? open() : close()),
+    "find-next": () => step(1),
+    "find-previous": () => step(-1),
+    replace,
+    "replace-all": replaceAll,
+    "find-close": close,
+  };
+  for (const [name, action] of Object.entries(actions)) find(`[data-do=${name}]`).addEventListener("click", action);
+  // The mark scrolls with the text. Changing the text or focusing it removes the mark.
+  textarea.addEventListener("scroll", () => (layer.style.transform = `translateY(${-textarea.scrollTop}px)`), { passive: true });
+  textarea.addEventListener("focus", () => document.hasFocus() && layer.replaceChildren());
+  root.addEventListener("pd-text", () => layer.replaceChildren());
+  addKey({ keys: MAC ? ["⌘", "F"] : ["Ctrl", "F"], does: "Find and replace" });
+  addEventListener("keydown", (event) => {
+    const { key, altKey, ctrlKey, metaKey, shiftKey } = event;
+    const only = (MAC ? metaKey && !ctrlKey : ctrlKey && !metaKey) && !altKey && !shiftKey;
+    if (!only || key.toLowerCase() !== "f" || root.dataset.tab === "stores") return;
+    event.preventDefault();
+    open();
+  });
+}
+
+/**
+ * The positions of `what` in `text`, without overlaps, ignoring case. If converting to lower case changes the length
+ * (a few letters do), positions would shift, so the search then respects case.
+ * @param {string} text
+ * @param {string} what
+ * @param {number} most
+ */
+export function matches(text, what, most = MOST) {
+  let [hay, needle] = [text.toLowerCase(), what.toLowerCase()];
+  if (hay.length !== text.length || needle.length !== what.length) [hay, needle] = [text, what];
+  const places = [];
+  for (let place = hay.indexOf(needle); place >= 0 && places.length < most; place = hay.indexOf(needle, place + needle.length)) {
+    places.push(place);
+  }
+  return places;
+}

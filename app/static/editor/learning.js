@@ -1,0 +1,197 @@
+// @ts-check
+/**
+ * Learning from use: sends drafts that were taken and finished paragraphs to the personal stores that learn. In incognito
+ * nothing is sent, and a text that contains a character typed in incognito is never sent; see privacy.js. The server
+ * knows which stores learn; the page requests that list, so that it sends nothing if there are none.
+ *
+ * A taken draft is sent once the writer has typed on without undoing it. A paragraph is finished when Enter ends it, or
+ * when the text is copied or downloaded.
+ */
+
+import { setIncognito } from "../shared/memory.js";
+import { tellOtherTabs, whenOthersRemove } from "../shared/removals.js";
+import { getJson, postJson } from "../shared/transport.js";
+
+const KEPT_FOR = 10_000; // ms for which the list of stores that learn is cached
+const CONTEXT = 6; // words before a taken draft that are learned with it
+const LONGEST = 60_000; // characters of a paragraph that are sent
+const WAITING = 50; // texts that are queued while the server cannot receive them
+
+export class Learning {
+  /**
+   * @param {HTMLElement} root
+   * @param {{textarea: HTMLTextAreaElement, privacy: import("./privacy.js").PrivateText, incognito: {on: boolean}}} parts
+   * @param {{forgetAnswers: () => void, forgetDrafts: () => void, forgetTab: () => void}} drafts
+   */
+  constructor(root, { textarea, privacy, incognito }, drafts) {
+    this.textarea = textarea;
+    this.privacy = privacy;
+    this.incognito = incognito;
+    this.drafts = drafts;
+    /** The stores that learn; null if not known. @type {string[] | null} */
+    this.stores = null;
+    /** When the list of stores was last requested, in ms. */
+    this.requestedAt = -1e9;
+    this.requests = 0;
+    /** A draft that was just taken. @type {{at: number, text: string, phrase: string} | null} */
+    this.picked = null;
+    /** Paragraphs that were sent. @type {Set<string>} */
+    this.done = new Set();
+    /** @type {{text: string, finished: boolean}[]} */
+    this.queue = [];
+    this.sending = false;
+    /** The server's mark of the newest list: it differs after text was removed. @type {string | undefined} */
+    this.mark = undefined;
+
+    this.button = /** @type {HTMLButtonElement} */ (root.querySelector(".pd-incognito"));
+    this.sign = /** @type {HTMLElement} */ (root.querySelector(".pd-learns"));
+    this.button.addEventListener("click", () => this.switchIncognito(!incognito.on));
+    root.addEventListener("pd-taken", (event) => this.taken(/** @type {CustomEvent} */ (event).detail));
+    root.addEventListener("pd-dropped", () => this.drop());
+    whenOthersRemove(() => drafts.forgetDrafts());
+    this.textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
+    for (const name of ["copy", "download"]) {
+      root.querySelector(`[data-do=${name}]`)?.addEventListener("click", () => this.finishAll());
+    }
+    addEventListener("focus", () => this.stores && this.refresh());
+    this.draw();
+  }
+
+  /** @param {boolean} on */
+  switchIncognito(on) {
+    this.incognito.on = on;
+    setIncognito(on);
+    this.drafts.forgetTab();
+    this.draw();
+  }
+
+  /** Text was removed from a store, in this tab. */
+  removed() {
+    this.drafts.forgetDrafts();
+    tellOtherTabs();
+  }
+
+  /** Drop what waits to be learned: it may contain text that is now private or forgotten. */
+  drop() {
+    this.picked = null;
+    this.queue.length = 0;
+  }
+
+  draw() {
+    this.button.setAttribute("aria-pressed", String(this.incognito.on));
+    const names = this.stores ?? [];
+    this.sign.hidden = !names.length;
+    this.sign.textContent = !names.length ? "" : this.incognito.on ? "Learning paused" : `Learning into ${listed(names)}`;
+    this.sign.classList.toggle("pd-paused", this.incognito.on);
+  }
+
+  /** Request the list of stores that learn, unless it is still cached. */
+  async refresh({ anew = false } = {}) {
+    if (!anew && performance.now() - this.requestedAt < KEPT_FOR) return;
+    this.requestedAt = performance.now();
+    const request = ++this.requests;
+    /** @type {string[] | null} */
+    let stores = null;
+    try {
+      const found = await getJson("/api/stores/learning");
+      stores = found.learning;
+      if (this.mark !== undefined && found.removed !== this.mark) this.drafts.forgetDrafts();
+      this.mark = found.removed;
+    } catch {
+      // The model is loading, or the server cannot be reached; the editor shows a notice. A later input tries again.
+    }
+    if (request !== this.requests) return; // a later request has the newer list
+    this.stores = stores;
+    this.draw();
+    this.send();
+  }
+
+  // ---------------------------------------------------------------- texts to learn
+
+  /** @param {{before: string, text: string}} taken */
+  taken({ before, text }) {
+    this.settlePick();
+    if (this.incognito.on) return;
+    const from = Math.max(before.lastIndexOf("\n") + 1, this.privacy.publicFrom(before.length));
+    const context = before.slice(from).match(new RegExp(`(?:\\S+\\s+){0,${CONTEXT - 1}}\\S*\\s*$`))?.[0] ?? "";
+    this.picked = { at: before.length, text, phrase: (context + text).trim() };
+  }
+
+  /** The writer types on: learn the draft taken before, unless it was undone. */
+  settlePick() {
+    const { picked } = this;
+    this.picked = null;
+    if (!picked || this.incognito.on) return;
+    const { at, text, phrase } = picked;
+    const unchanged = this.textarea.value.slice(at, at + text.length) === text;
+    if (unchanged && !this.privacy.hides(at, at + text.length)) this.learn(phrase, false);
+  }
+
+  /** @param {InputEvent} event */
+  input({ inputType }) {
+    this.refresh();
+    // The input event of a draft's insertion comes before its pd-taken event.
+    this.settlePick();
+    if (inputType !== "insertLineBreak" && inputType !== "insertParagraph") return;
+    const { value, selectionStart } = this.textarea;
+    const end = value.slice(0, selectionStart).replace(/\n$/, "").length;
+    this.finish(value.lastIndexOf("\n", end - 1) + 1, end);
+  }
+
+  /** The text was copied or downloaded: its last paragraph is finished too. */
+  finishAll() {
+    this.settlePick();
+    const text = this.textarea.value.trimEnd();
+    this.finish(text.lastIndexOf("\n") + 1, text.length);
+  }
+
+  /**
+   * Learn a finished paragraph.
+   * @param {number} start
+   * @param {number} end
+   */
+  finish(start, end) {
+    const paragraph = this.textarea.value.slice(start, end).trim();
+    if (!paragraph || this.incognito.on || this.privacy.hides(start, end) || this.done.has(paragraph)) return;
+    this.done.add(paragraph);
+    this.learn(paragraph, true);
+  }
+
+  // ---------------------------------------------------------------- sending
+
+  /**
+   * @param {string} text
+   * @param {boolean} finished
+   */
+  learn(text, finished) {
+    this.queue.push({ text: text.slice(-LONGEST), finished });
+    if (this.queue.length > WAITING) this.queue.shift();
+    this.send();
+  }
+
+  async send() {
+    if (this.stores?.length === 0) this.queue.length = 0;
+    if (this.sending || !this.stores) return;
+    this.sending = true;
+    try {
+      while (this.queue.length && !this.incognito.on) {
+        const { stores } = await postJson("/api/stores/learn", this.queue[0]);
+        this.queue.shift();
+        if (stores.join() !== this.stores?.join()) {
+          this.stores = stores;
+          this.draw();
+        }
+        this.drafts.forgetAnswers(); // cached answers were drafted without it
+      }
+    } catch {
+      // Another program is writing to a store, or the server cannot be reached: the next text tries again.
+    } finally {
+      this.sending = false;
+    }
+  }
+}
+
+/** @param {string[]} names */
+function listed(names) {
+  return names.length > 2 ? `${names.length} stores` : names.join(", ");
+}

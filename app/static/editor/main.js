@@ -1,0 +1,224 @@
+// @ts-check
+/**
+ * Starts the page: makes its parts and gives each the few functions of others that it needs. The browser has all state;
+ * the server only receives requests for drafts.
+ *
+ *   text_field.js ── the text and the caret have changed ─► drafts_controller.js ── request ─► requests.js ─► server
+ *        ▲                                                   rows │ ▲ ◄── response ───────────────┘
+ *        │                                                        ▼ │
+ *   taking.js ◄── keys.js, a click or a tap            drafts_view.js ─► ghost.js, draft_list.js, layout.js
+ *
+ * Parts of the page that only follow others listen to events of `root`:
+ *
+ *   pd-text      the text has changed; detail: {opened: boolean}, whether a document was opened
+ *   pd-taken     a draft was taken; detail: {before, text}
+ *   pd-drafts    drafts for a new position have arrived
+ *   pd-settled   the rows are final; detail: how many are worth showing
+ *   pd-along     the drafts shown are valid for the new position too
+ *   pd-cleared   there are no drafts
+ *   pd-dropped   the drafts made so far may contain text that was removed, so nothing of them is kept
+ *   pd-reset     all settings are set to their defaults
+ *   pd-figures   figures of speculation; detail: the figures or null
+ *   pd-status    the server has reported its model; detail: see connection.js
+ *   pd-document, pd-documents, pd-elsewhere: see documents.js
+ */
+
+import { setUpAppearance } from "./appearance.js";
+import { CaretMap } from "./caret.js";
+import { setUpChances } from "./chances.js";
+import { Connection } from "./connection.js";
+import { setUpCounts } from "./counts.js";
+import { Documents } from "../documents/documents.js";
+import { setUpDocumentsPanel } from "../documents/documents_panel.js";
+import { DraftList } from "./draft_list.js";
+import { DraftsController } from "./drafts_controller.js";
+import { DraftsView } from "./drafts_view.js";
+import { setUpFind } from "./find.js";
+import { Ghost } from "./ghost.js";
+import { Keys, draftKeys } from "./keys.js";
+import { Layout } from "./layout.js";
+import { Learning } from "./learning.js";
+import { Notices } from "./notices.js";
+import { setUpSampling } from "./panel.js";
+import { PrivateText } from "./privacy.js";
+import { Revisiting } from "./revisiting.js";
+import { Rows } from "./rows.js";
+import { Taking } from "./taking.js";
+import { TextField } from "./text_field.js";
+import { setUpTools } from "./tools.js";
+import { emit } from "../shared/dom.js";
+import { isIncognito } from "../shared/memory.js";
+import { setUpModels } from "../shared/model.js";
+import { Options } from "../shared/options.js";
+import { setUpTabs } from "../shared/tabs.js";
+import { leave } from "../shared/transport.js";
+
+/**
+ * Start the page inside `element`, once.
+ * @param {HTMLElement} element
+ */
+export function mount(element) {
+  const root = /** @type {HTMLElement} */ (element.querySelector(".polydraft"));
+  if (root.dataset.mounted) return;
+  root.dataset.mounted = "true";
+  // Let a phone's keyboard shrink the page instead of covering the drafts.
+  const viewport = document.querySelector("meta[name=viewport]");
+  viewport?.setAttribute("content", "width=device-width, initial-scale=1, interactive-widget=resizes-content");
+
+  const editor = startEditor(root);
+  const documents = new Documents(root, editor.forDocuments);
+  const learning = startPanels(root, editor, documents);
+  documents.start().then(() => publish(editor, documents.saving, learning));
+}
+
+/**
+ * The text and its drafts.
+ * @param {HTMLElement} root
+ */
+function startEditor(root) {
+  const textarea = /** @type {HTMLTextAreaElement} */ (root.querySelector("#pd-text"));
+  const map = new CaretMap(textarea, /** @type {HTMLElement} */ (root.querySelector(".pd-mirror")));
+  const ghost = new Ghost(textarea, /** @type {HTMLElement} */ (root.querySelector(".pd-ghost")), map);
+  const incognito = { on: isIncognito() };
+  const privacy = new PrivateText(textarea, () => incognito.on);
+  const notices = new Notices(root, textarea);
+  const connection = new Connection(root, notices, {
+    lost: () => drafts.close(),
+    found: () => {
+      if (!drafts.request) drafts.requestDrafts({});
+    },
+  });
+  const options = new Options(root, () => {
+    map.reset();
+    layout.reserveRoom();
+    drafts.settingsChanged();
+  });
+  const keys = new Keys(root, textarea, (time) => field.keyDown(time));
+  const field = new TextField(root, textarea, map, privacy, {
+    changed: (pressed) => drafts.textChanged(pressed),
+    moved: () => drafts.caretMoved(),
+    compositionStarted: () => drafts.clear(),
+    compositionChanged: () => {
+      if (drafts.busy) drafts.clear();
+    },
+  });
+
+  const rows = new Rows();
+  const list = new DraftList(root, textarea, (i, length, { timeStamp }) => {
+    field.pressed = timeStamp;
+    taking.take(i, length);
+  });
+  const layout = new Layout(root, { textarea, map, ghost, below: list.below }, options.values, () => view.fit());
+  const revisiting = new Revisiting(textarea, (start, end, taken) => drafts.showAgain(start, end, taken));
+  const view = new DraftsView(
+    field, rows, { ghost, list, layout }, () => revisiting.here(), (message) => notices.announce(message),
+  );
+  const drafts = new DraftsController(root, { field, rows, view, revisiting, notices, connection }, options.values);
+  const taking = new Taking(root, field, () => rows.all, revisiting);
+  keys.add(...draftKeys({ field, drafts, view, taking, revisiting }));
+
+  layout.reserveRoom();
+  addEventListener("pagehide", leave);
+  connection.check();
+  field.changed();
+  const forDocuments = {
+    textarea, privacy, notices, connection,
+    get text() {
+      return field.text;
+    },
+    get incognito() {
+      return incognito.on;
+    },
+    setText: drafts.openText.bind(drafts),
+  };
+  return {
+    textarea, map, incognito, privacy, notices, connection, options, keys, field, rows, layout, revisiting, view, drafts,
+    forDocuments,
+  };
+}
+
+/**
+ * The parts around the text.
+ * @param {HTMLElement} root
+ * @param {ReturnType<typeof startEditor>} editor
+ * @param {Documents} documents
+ */
+function startPanels(root, editor, documents) {
+  const { textarea, map, incognito, privacy, notices, connection, options, keys, field, layout, view, drafts } = editor;
+  const toast = notices.toast.bind(notices);
+  const focusText = () => textarea.focus();
+  const addKeys = keys.add.bind(keys);
+
+  setUpTools(root, textarea, {
+    toast,
+    isPrivate: () => privacy.hides(0, textarea.textLength),
+    insert: (text) => field.insert(text),
+    requestHere: () => drafts.requestHere(),
+    reset: () => {
+      emit(root, "pd-reset");
+      options.reset();
+    },
+  });
+  setUpChances(root);
+  const learning = new Learning(root, { textarea, privacy, incognito }, drafts);
+  setUpTabs(root, async () => (await import("../stores/stores.js")).open(root, learning), {
+    write: () => {
+      drafts.forgetAnswers(); // the stores may have changed, so cached answers are outdated
+      learning.refresh({ anew: true });
+      if (matchMedia("(pointer: fine)").matches) textarea.focus();
+      drafts.requestDrafts({});
+    },
+    leave: () => drafts.abort(),
+    toast,
+  });
+  setUpModels(root, () => {
+    connection.check();
+    drafts.settingsChanged(); // requests drafts of the new model
+  });
+  setUpSampling(root, {
+    options,
+    toast,
+    focusText: () => textarea.focus({ preventScroll: true }),
+    setSampling: (fields, redraft) => {
+      drafts.sampling = fields;
+      if (redraft) drafts.settingsChanged();
+    },
+    refill: () => drafts.requestDrafts({ keep: true }),
+    isWriting: () => drafts.before() !== null,
+    requests: () => ({ running: drafts.request, answered: drafts.answered }),
+    drawList: () => view.drawList(),
+  });
+  setUpDocumentsPanel(root, documents, { text: () => field.text, focusText, toast });
+  setUpFind(root, textarea, map, addKeys);
+  setUpAppearance(root, { focusText, measure: () => layout.measure(), pause: (on) => drafts.pause(on), addKeys });
+  setUpCounts(root, field, () => documents.current.keys);
+  return learning;
+}
+
+/**
+ * Let tests and measurements read the page's state, as `window.polydraft`.
+ * @param {ReturnType<typeof startEditor>} editor
+ * @param {Documents["saving"]} documents
+ * @param {Learning} learning
+ */
+function publish({ textarea, map, privacy, notices, field, rows, revisiting, drafts }, documents, learning) {
+  const { counters, requests, settings, timers } = drafts;
+  const editor = {
+    textarea, map, privacy, notices, revisiting, requests, settings, timers,
+    get text() {
+      return field.text;
+    },
+    get caret() {
+      return field.caret;
+    },
+    get rows() {
+      return rows.all;
+    },
+    get request() {
+      return drafts.request;
+    },
+    requestDrafts: drafts.requestDrafts.bind(drafts),
+    grow: drafts.grow.bind(drafts),
+  };
+  Object.assign(window, { polydraft: { counters, editor, documents, learning } });
+}

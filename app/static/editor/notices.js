@@ -1,0 +1,69 @@
+// @ts-check
+/** Messages to the writer: notices of problems, shown until the problem is solved; toasts, shown for a moment. */
+
+import { newElement, setText } from "../shared/dom.js";
+import { Timers } from "../shared/timers.js";
+
+export class Notices {
+  /**
+   * @param {HTMLElement} root
+   * @param {HTMLTextAreaElement} textarea
+   */
+  constructor(root, textarea) {
+    this.timers = new Timers();
+    this.box = /** @type {HTMLElement} */ (root.querySelector(".pd-notice"));
+    this.toastBox = /** @type {HTMLElement} */ (root.querySelector(".pd-toast"));
+    this.live = /** @type {HTMLElement} */ (root.querySelector(".pd-live"));
+    /** The action of the toast's button. */
+    this.undo = () => {};
+    this.toastBox.querySelector("button")?.addEventListener("click", () => {
+      textarea.focus();
+      this.toastBox.hidden = true;
+      this.undo();
+    });
+  }
+
+  /**
+   * Show a problem, or remove it (null). At most one problem of each kind is shown.
+   * @param {"server" | "connection" | "storage"} kind
+   * @param {{message: string, fix?: string} | null} problem
+   */
+  notice(kind, problem) {
+    const { box } = this;
+    /** @type {HTMLElement | null} */
+    let line = box.querySelector(`[data-kind=${kind}]`);
+    if (!problem) line?.remove();
+    else {
+      if (!line) {
+        line = newElement("p", "", "<b></b> <span></span>");
+        line.dataset.kind = kind;
+        box.append(line);
+      }
+      setText(line.firstElementChild, problem.message);
+      setText(line.lastElementChild, problem.fix ?? "");
+    }
+    box.hidden = !box.childElementCount;
+  }
+
+  /**
+   * Show a sentence for a moment.
+   * @param {string} message
+   * @param {{undo?: () => void, long?: boolean}} options `undo`: the action of a button “Undo”; `long`: show it for 8 s
+   */
+  toast(message, { undo, long = Boolean(undo) } = {}) {
+    const { toastBox } = this;
+    toastBox.hidden = false;
+    /** @type {HTMLElement} */ (toastBox.firstElementChild).textContent = message;
+    /** @type {HTMLElement} */ (toastBox.lastElementChild).hidden = !undo;
+    if (undo) this.undo = undo;
+    this.timers.later("toast", long ? 8000 : 2500, () => (toastBox.hidden = true));
+  }
+
+  /**
+   * Announce a message to screen readers only.
+   * @param {string} message
+   */
+  announce(message) {
+    this.live.textContent = message;
+  }
+}

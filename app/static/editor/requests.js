@@ -1,0 +1,131 @@
+// @ts-check
+/**
+ * Sends requests for drafts. At most one is running: a newer one cancels it. Complete answers are cached, for going back
+ * by backspace and undo.
+ */
+
+import { cropped } from "./drafting.js";
+import { ConnectionLost, ServerError, streamDrafts } from "../shared/transport.js";
+
+/** @typedef {import("./drafting.js").Draft} Draft */
+
+/**
+ * Further fields of a request. `kept`: the rows that stay, and the rest of each; `grow`: continue them to the full
+ * length; `after`: the text after the caret; `all`: also drafts that do not lead to that text.
+ * @typedef {{kept?: {id: number, text: string}[], grow?: boolean, after?: string, all?: boolean}} Extra
+ *
+ * A running request. `pressed`: time of the key down event that caused it; `freed`: how many rows it must fill, of
+ * `k`; `answered`: whether drafts have arrived; `all`: whether improbable drafts are requested too; `keeps`: whether rows stay.
+ * @typedef {{n: number, before: string, key: string, pressed: number | null, freed: number, k: number, answered: boolean,
+ *            filled: boolean, all: boolean, forSettings: boolean, keeps: boolean, done: boolean,
+ *            controller: AbortController}} Request
+ */
+
+const REMEMBERED = 16; // complete answers in the cache
+
+/**
+ * @param {string} before
+ * @param {string} after
+ */
+const keyOf = (before, after) => `${before}\0${after}`;
+
+export class Requests {
+  /**
+   * @param {{drafts: (request: Request, line: any) => void, figures: (line: any) => void,
+   *          problem: (problem: ServerError | any) => void, lost: () => void,
+   *          ended: (request: Request) => void}} callbacks
+   */
+  constructor(callbacks) {
+    this.callbacks = callbacks;
+    /** @type {Request | null} */
+    this.running = null;
+    this.n = 0;
+    /** Complete answers by the text sent. @type {Map<string, Draft[]>} */
+    this.remembered = new Map();
+  }
+
+  /**
+   * Request drafts after `before` from the server.
+   * @param {string} before
+   * @param {object} settings
+   * @param {Extra} extra
+   * @param {{pressed: number | null, freed: number, k: number, forSettings: boolean, all: boolean, keeps: boolean}} how
+   */
+  send(before, settings, extra, how) {
+    this.abort();
+    const controller = new AbortController();
+    const window = cropped(before);
+    /** @type {Request} */
+    const request = {
+      ...how, n: ++this.n, before, key: keyOf(window, extra.after ?? ""), controller,
+      answered: false, filled: how.freed === 0, done: false,
+    };
+    this.running = request;
+    streamDrafts(
+      { n: request.n, before: window, settings, ...extra }, (line) => this.receive(request, line), controller.signal,
+    )
+      .then(() => this.finish(request))
+      .catch((error) => this.failed(request, error));
+  }
+
+  abort() {
+    this.running?.controller.abort();
+    this.running = null;
+  }
+
+  /**
+   * @param {string} before
+   * @param {string} after
+   */
+  recall(before, after) {
+    return this.remembered.get(keyOf(cropped(before), after));
+  }
+
+  /**
+   * Handle one line of the answer.
+   * @param {Request} request
+   * @param {any} line
+   */
+  receive(request, line) {
+    if (request !== this.running || line.n !== request.n) return;
+    if (line.type === "error") this.callbacks.problem(line);
+    else if (line.type === "stats") this.callbacks.figures(line);
+    else if (line.type === "drafts") {
+      request.done = line.done;
+      if (line.done) this.remember(request, line.drafts);
+      this.callbacks.drafts(request, line);
+      request.answered = true;
+    }
+  }
+
+  /** @param {Request} request */
+  finish(request) {
+    if (request !== this.running) return;
+    this.running = null;
+    this.callbacks.ended(request);
+  }
+
+  /**
+   * @param {Request} request
+   * @param {unknown} error
+   */
+  failed(request, error) {
+    if (request.controller.signal.aborted || request !== this.running) return;
+    this.running = null;
+    if (error instanceof ConnectionLost) this.callbacks.lost();
+    else if (error instanceof ServerError) this.callbacks.problem(error);
+    else throw error;
+  }
+
+  /**
+   * @param {Request} request
+   * @param {Draft[]} drafts
+   */
+  remember(request, drafts) {
+    this.remembered.delete(request.key);
+    this.remembered.set(request.key, drafts);
+    if (this.remembered.size > REMEMBERED) {
+      this.remembered.delete(/** @type {string} */ (this.remembered.keys().next().value));
+    }
+  }
+}

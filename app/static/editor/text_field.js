@@ -1,0 +1,180 @@
+// @ts-check
+/**
+ * The text, its caret and its selection: follows what the writer does in the <textarea>, and inserts text for other parts
+ * of the page. It knows nothing of drafts.
+ */
+
+import { hasHugeParagraph, isWritingPlace } from "./drafting.js";
+import { insertAsTyped } from "./inserting.js";
+import { emit } from "../shared/dom.js";
+import { ANDROID } from "../shared/platform.js";
+import { Timers } from "../shared/timers.js";
+
+const FOLLOWING = 256; // characters after the caret in requests
+const CAUSED_WITHIN = 1000; // ms from a key to the change that it causes
+
+export class TextField {
+  /**
+   * @param {HTMLElement} root
+   * @param {HTMLTextAreaElement} textarea
+   * @param {import("./caret.js").CaretMap} map
+   * @param {import("./privacy.js").PrivateText} privacy
+   * @param {{changed: (pressed: number | null) => void, moved: () => void, compositionStarted: () => void,
+   *          compositionChanged: () => void}} on
+   *   `changed`: the text has changed, by the key that was pressed at that time; `moved`: only the caret or the selection
+   *   has changed; `compositionStarted`, `compositionChanged`: an input method writes a word that is not finished
+   */
+  constructor(root, textarea, map, privacy, on) {
+    this.root = root;
+    this.textarea = textarea;
+    this.map = map;
+    this.privacy = privacy;
+    this.on = on;
+    this.timers = new Timers();
+    this.text = "";
+    this.caret = 0;
+    /** The caret after the last change of the text. */
+    this.edited = -1;
+    this.composing = false;
+    /** What `insert` is inserting: a text, or only the first word of a draft. @type {"text" | "word" | null} */
+    this.inserting = null;
+    /** Whether Tab takes drafts: after typing, a click or Alt and an arrow; otherwise Tab moves the focus. */
+    this.engaged = false;
+    /** The time of the key down event before the next input event. @type {number | null} */
+    this.pressed = null;
+    this.lastInput = -1e9;
+
+    // On a touch screen, focusing would open the keyboard over the page at once.
+    if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
+    textarea.addEventListener("input", (event) => this.input(/** @type {InputEvent} */ (event)));
+    textarea.addEventListener("compositionstart", () => {
+      this.composing = true;
+      if (!ANDROID) on.compositionStarted();
+    });
+    textarea.addEventListener("compositionend", () => {
+      this.composing = false;
+      if (!ANDROID || textarea.value !== this.text) this.changed();
+    });
+    document.addEventListener("selectionchange", () => this.selectionChanged());
+    textarea.addEventListener("pointerdown", () => this.engage(true));
+    document.addEventListener("keydown", (event) => event.key === "Tab" && !event.defaultPrevented && this.engage(false));
+  }
+
+  /**
+   * Set whether Tab takes a draft or moves the focus.
+   * @param {boolean} on
+   */
+  engage(on) {
+    this.engaged = on;
+    this.root.toggleAttribute("data-engaged", on);
+  }
+
+  // ---------------------------------------------------------------- changes
+
+  /** @param {number} time of a key down event in the text */
+  keyDown(time) {
+    this.selectionChanged(); // the event of the last move of the caret may come after this one
+    this.pressed = time;
+  }
+
+  /** @param {InputEvent} event */
+  input(event) {
+    this.privacy.edited(event);
+    this.engage(true);
+    const now = performance.now();
+    const burst = now - this.lastInput < 1;
+    this.lastInput = now;
+    if (this.composing && event.isComposing && !isPlainTyping(event)) {
+      this.on.compositionChanged();
+      return;
+    }
+    // If a program types several lines within one task, drafts are requested once, at their end.
+    if (burst && !this.inserting) this.timers.later("burst", 0, () => this.changed());
+    else this.changed();
+  }
+
+  /** The text has changed. */
+  changed({ opened = false } = {}) {
+    const { textarea } = this;
+    this.text = textarea.value;
+    this.caret = this.edited = textarea.selectionStart;
+    // If the last key is long ago, something else changed the text: a menu, a drop, a voice.
+    const pressed = this.pressed !== null && performance.now() - this.pressed < CAUSED_WITHIN ? this.pressed : null;
+    this.pressed = null;
+    this.timers.stop("burst");
+    this.map.oneDirection = hasHugeParagraph(this.text);
+    textarea.classList.toggle("pd-one-direction", this.map.oneDirection);
+    /** @type {HTMLElement} */ (this.root.querySelector(".pd-invite")).hidden = this.text !== "";
+    emit(this.root, "pd-text", { opened });
+    this.on.changed(pressed);
+  }
+
+  selectionChanged() {
+    const { textarea } = this;
+    if (document.activeElement !== textarea || this.composing) return;
+    if (textarea.selectionStart === this.caret && textarea.selectionEnd === this.caret) return;
+    // A selection event may come before the input event of the same key; then the text differs, and that event follows.
+    if (textarea.value === this.text) this.on.moved();
+  }
+
+  /** Follow the caret at once, because its event may come later. */
+  readCaret() {
+    this.caret = this.textarea.selectionStart;
+  }
+
+  /**
+   * Replace the text, without a step of undo.
+   * @param {string} text
+   * @param {number} caret
+   * @param {number[][]} privateRanges the ranges of it that were typed in incognito
+   */
+  open(text, caret, privateRanges) {
+    this.textarea.value = text;
+    this.textarea.setSelectionRange(caret, caret);
+    this.privacy.open(privateRanges);
+    this.changed({ opened: true });
+  }
+
+  /**
+   * Insert at the caret as if typed, as one step of undo.
+   * @param {string} text
+   * @param {"text" | "word"} what whether it is only the first word of a draft
+   */
+  insert(text, what = "text") {
+    this.inserting = what;
+    insertAsTyped(this.textarea, text);
+    this.inserting = null;
+  }
+
+  // ---------------------------------------------------------------- where drafts belong
+
+  /** The text before the caret; null if no drafts belong there: an empty text, a selection, a composition. */
+  before() {
+    const { selectionStart, selectionEnd } = this.textarea;
+    if (this.composing && !ANDROID) return null;
+    if (selectionStart !== selectionEnd) return null;
+    const before = this.text.slice(0, selectionStart);
+    return before.trim() ? before : null;
+  }
+
+  /** The beginning of the text after the caret, for requests; "" if it is only white space. */
+  after() {
+    const { selectionEnd } = this.textarea;
+    const after = this.text.slice(selectionEnd, selectionEnd + FOLLOWING);
+    return after.trim() ? after : "";
+  }
+
+  /** Whether drafts belong at the caret: it is at the end of a line, or after a word that was just typed. */
+  isWritingHere() {
+    const inWord = this.caret === this.edited && /[\p{L}\p{N}]$/u.test(this.text.slice(Math.max(0, this.caret - 2), this.caret));
+    return inWord || isWritingPlace(this.text.slice(this.caret, this.caret + 2000));
+  }
+}
+
+/**
+ * Whether an input event composes plain text: Android keyboards compose every word, and drafts need not disappear then.
+ * @param {InputEvent} event
+ */
+function isPlainTyping(event) {
+  return ANDROID && /^[\p{Script=Latin}\p{Script=Cyrillic}\p{Script=Greek}\p{N}'’-]*$/u.test(event.data ?? "");
+}

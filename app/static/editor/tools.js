@@ -1,0 +1,84 @@
+// @ts-check
+/** Simple buttons of the page: copy, keys, settings, reset; the examples below an empty page; and closing dialogs. */
+
+import { disclose, finder } from "../shared/dom.js";
+
+/**
+ * What the buttons do. `isPrivate`: whether a part of the text was typed in incognito.
+ * @typedef {{toast: (message: string) => void, isPrivate: () => boolean, insert: (text: string) => void,
+ *            requestHere: () => void}} Actions
+ */
+
+/**
+ * @param {HTMLElement} root
+ * @param {HTMLTextAreaElement} textarea
+ * @param {Actions & {reset: () => void}} actions
+ */
+export function setUpTools(root, textarea, actions) {
+  const find = finder(root);
+  find("[data-do=copy]").addEventListener("click", () => copy(textarea, actions));
+  find("[data-do=keys]").addEventListener("click", () => /** @type {HTMLDialogElement} */ (find(".pd-keys")).showModal());
+  find("[data-do=reset]").addEventListener("click", actions.reset);
+  for (const name of ["settings", "more"]) {
+    const button = /** @type {HTMLButtonElement} */ (find(`[data-do=${name}]`));
+    button.addEventListener("click", () => disclose(button));
+  }
+  for (const button of root.querySelectorAll(".pd-invite button")) {
+    button.addEventListener("click", () => actions.insert(button.textContent ?? ""));
+  }
+  // After a click on a tool the text keeps the focus, and a phone its keyboard. A tool reached by Tab keeps the focus.
+  const tools = ".pd-tools button, .pd-line button, .pd-toast button, .pd-unlikely button";
+  root.addEventListener("mousedown", (event) => {
+    if (!(event.target instanceof Element && event.target.closest(tools))) return;
+    event.preventDefault();
+    if (matchMedia("(pointer: fine)").matches) textarea.focus({ preventScroll: true });
+  });
+  find(".pd-unlikely button").addEventListener("click", actions.requestHere);
+  for (const dialog of root.querySelectorAll("dialog")) {
+    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close()); // a click beside its contents
+    dialog.addEventListener("close", () => textarea.focus());
+  }
+  // A click on the empty space below the text focuses the text.
+  find(".pd-desk").addEventListener("click", (event) => {
+    if (event.target === event.currentTarget) textarea.focus();
+  });
+}
+
+/**
+ * @param {HTMLTextAreaElement} textarea
+ * @param {Pick<Actions, "toast" | "isPrivate">} actions
+ */
+async function copy(textarea, { toast, isPrivate }) {
+  if (!textarea.value) return toast("There is nothing to copy yet.");
+  // The clipboard interface cannot include private ranges, so it is not used for private text.
+  const copied = (!isPrivate() && (await copiedByApi(textarea))) || copiedByCommand(textarea);
+  return toast(copied ? "Copied." : "The browser did not allow copying. Select the text and copy it by hand.");
+}
+
+/**
+ * Copy through the clipboard interface, which needs a permission.
+ * @param {HTMLTextAreaElement} textarea
+ */
+async function copiedByApi(textarea) {
+  try {
+    await navigator.clipboard.writeText(textarea.value);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/**
+ * Copy by selecting the text and running the browser's command, as the keyboard does.
+ * @param {HTMLTextAreaElement} textarea
+ */
+function copiedByCommand(textarea) {
+  const { selectionStart, selectionEnd } = textarea;
+  const focused = document.activeElement;
+  textarea.focus();
+  textarea.select();
+  const copied = document.execCommand("copy");
+  textarea.setSelectionRange(selectionStart, selectionEnd);
+  if (focused instanceof HTMLElement && focused !== document.body) focused.focus();
+  return copied;
+}

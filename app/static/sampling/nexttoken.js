@@ -1,0 +1,225 @@
+// @ts-check
+/**
+ * The part of the sampling panel that shows the effect of the rules on the next token: selects a drawing and requests its
+ * data, one request at a time. The server computes it from the logits of the last drafts. chart.js draws.
+ */
+
+import { counted, drawBars, drawMap, drawMultiples, drawSweep, share, tokens } from "./chart.js";
+import { finder, setText } from "../shared/dom.js";
+import { Timers } from "../shared/timers.js";
+import { ConnectionLost, ServerError, TAB, postJson } from "../shared/transport.js";
+
+const SWEEP_AFTER = 150; // ms without a change until the sweep over temperatures is requested
+const ANNOUNCE_AFTER = 700; // ms without a change until the summary is announced to screen readers
+const EMPTY_AFTER = 300; // ms without drafts until the drawings are removed
+const DRAWINGS = [["bars", "Tokens"], ["rules", "All rules"], ["sweep", "Temperatures"], ["map", "Map"]];
+
+export class NextToken {
+  /**
+   * @param {HTMLElement} box
+   * @param {import("./sampling.js").Sampling} panel
+   */
+  constructor(box, panel) {
+    this.box = box;
+    this.find = finder(box);
+    this.panel = panel;
+    this.page = panel.page;
+    /** The name of the visible drawing. */
+    this.shown = "bars";
+    /** @type {import("./chart.js").View | null} */
+    this.view = null;
+    /** Whether a request is under way, and whether another must follow it. */
+    this.loading = false;
+    this.again = false;
+    this.timers = new Timers();
+    /**
+     * For tests and benchmarks; `viewMs`: ms from requesting a view to having drawn it.
+     * @type {{views: number, sweeps: number, viewMs: number[]}}
+     */
+    this.counters = { views: 0, sweeps: 0, viewMs: [] };
+
+    box.innerHTML = `
+      <h3 id="sm-see-title">The next word</h3>
+      <p class="sm-summary"></p>
+      <p class="sm-geometry" hidden></p>
+      <div class="sm-tabs" role="tablist" aria-label="Drawings">
+        ${DRAWINGS.map(([name, title]) => `<button type="button" role="tab" id="sm-tab-${name}" data-shown="${name}" aria-controls="sm-${name}">${title}</button>`).join("")}
+      </div>
+      ${DRAWINGS.map(([name]) => `<div class="sm-drawing" id="sm-${name}" role="tabpanel" aria-labelledby="sm-tab-${name}" hidden></div>`).join("")}
+      <p class="sm-live pd-unseen" aria-live="polite"></p>`;
+    for (const tab of this.tabs()) tab.addEventListener("click", () => this.show(tab.dataset.shown ?? ""));
+    this.find(".sm-tabs").addEventListener("keydown", (event) => this.moveTab(event));
+    for (const event of ["pd-drafts", "pd-along", "pd-cleared"]) {
+      panel.root.addEventListener(event, () => this.positionChanged(event));
+    }
+    addEventListener("visibilitychange", () => this.refresh());
+  }
+
+  get rule() {
+    return this.panel.choice.rule;
+  }
+
+  // ---------------------------------------------------------------- which drawing
+
+  tabs() {
+    return /** @type {HTMLElement[]} */ ([...this.box.querySelectorAll("[role=tab]")]);
+  }
+
+  /** @param {string} name */
+  show(name) {
+    this.shown = name;
+    this.render();
+    this.refresh();
+  }
+
+  render() {
+    if (!this.panel.advanced || (this.shown === "map" && this.rule !== "top-w")) this.shown = "bars";
+    this.find("#sm-tab-map").hidden = this.rule !== "top-w";
+    for (const tab of this.tabs()) {
+      const selected = tab.dataset.shown === this.shown;
+      tab.setAttribute("aria-selected", String(selected));
+      tab.tabIndex = selected ? 0 : -1;
+      this.find(`#sm-${tab.dataset.shown}`).hidden = !selected;
+    }
+  }
+
+  /** @param {KeyboardEvent} event */
+  moveTab(event) {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const tabs = this.tabs().filter((tab) => !tab.hidden);
+    const next = tabs[(tabs.findIndex((tab) => tab.dataset.shown === this.shown) + by + tabs.length) % tabs.length];
+    this.show(next.dataset.shown ?? "");
+    next.focus();
+  }
+
+  // ---------------------------------------------------------------- requests
+
+  visible() {
+    return this.panel.isOpen() && !document.hidden && this.panel.root.dataset.tab !== "stores";
+  }
+
+  /** @param {string} event of the page; see main.js */
+  positionChanged(event) {
+    if (!this.visible()) return;
+    if (event === "pd-cleared") {
+      // A key clears the drafts and requests new ones at once, so the drawings are removed only after a pause.
+      this.timers.later("empty", EMPTY_AFTER, () => {
+        if (!this.page.isWriting()) this.drawNothing();
+      });
+    } else if (event === "pd-along") {
+      // The drafts are still valid, but the server has no logits for this position: request drafts to compute them.
+      this.page.refill();
+    } else if (!this.view || this.seenBefore !== this.page.requests().running?.before) {
+      this.refresh(); // for changed settings at the same place `Sampling.changed` has requested the view
+    }
+  }
+
+  /** Request and draw the visible drawing; if a request is under way, once more after it. */
+  async refresh() {
+    if (!this.visible()) return;
+    if (this.loading) {
+      this.again = true;
+      return;
+    }
+    this.loading = true;
+    do {
+      this.again = false;
+      const began = performance.now();
+      await this.load();
+      this.counters.viewMs.push(performance.now() - began);
+    } while (this.again && this.visible());
+    this.loading = false;
+  }
+
+  async load() {
+    if (!this.page.isWriting()) {
+      this.drawNothing();
+      return;
+    }
+    try {
+      const { choice, options } = this.panel;
+      const alone = [...choice.rules.keys()].filter((name) => name !== "none" || this.rule === "none");
+      const names = new Set([...alone, choice.rule]); // a chain is compared with every rule
+      const rules = Object.fromEntries([...names].map((name) => [name, choice.valuesOf(name)]));
+      this.counters.views++;
+      const request = { tab: TAB, temperature: options.values.temperature, rules, map: this.shown === "map" };
+      const view = await postJson("/api/view", request);
+      for (const one of view.choices) one.title = choice.titleOf(one.rule);
+      this.view = view;
+      // If the newest request has not reached the server yet, the view is of the position before it.
+      const { running, answered } = this.page.requests();
+      this.seenBefore = [running, answered].find((one) => one?.n === this.view?.n)?.before;
+      this.draw();
+      if (this.shown === "sweep") this.timers.later("sweep", SWEEP_AFTER, () => this.sweep(rules));
+    } catch (error) {
+      if (error instanceof ServerError) this.missing(error);
+      else if (!(error instanceof ConnectionLost)) throw error; // the status line reports a lost connection
+    }
+  }
+
+  /**
+   * The server has no logits for this tab: it was restarted, or has dropped them. Request drafts once to compute them.
+   * @param {ServerError} error
+   */
+  missing(error) {
+    this.drawNothing(`${error.message} ${error.fix}`.trim());
+    if (!this.retried) this.page.refill();
+    this.retried = true;
+  }
+
+  /** @param {Record<string, any>} rules */
+  async sweep(rules) {
+    if (!this.visible() || this.shown !== "sweep") return;
+    this.counters.sweeps++;
+    try {
+      const found = await postJson("/api/sweep", { tab: TAB, rules });
+      const titles = Object.fromEntries(Object.keys(rules).map((rule) => [rule, this.panel.choice.titleOf(rule)]));
+      const temperature = Number(this.panel.options.values.temperature);
+      drawSweep(this.find("#sm-sweep"), found, { rule: this.rule, temperature, titles, possible: this.view?.possible ?? 1 });
+    } catch (error) {
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+    }
+  }
+
+  // ---------------------------------------------------------------- drawing
+
+  draw() {
+    const { view } = this;
+    if (!view) return;
+    this.retried = false;
+    const chosen = view.choices.find((choice) => choice.rule === this.rule) ?? view.choices[0];
+    this.box.classList.remove("sm-empty");
+    const summary = this.find(".sm-summary");
+    summary.innerHTML =
+      `<b>${tokens(chosen.count)}</b> of ${counted(view.possible)} kept` +
+      `<span> · <b>${share(chosen.mass)}</b> of the probability · ` +
+      `entropy <b>${chosen.entropy.toFixed(2)}</b> of ${view.entropy.toFixed(2)} nats</span>`;
+    const geometry = this.find(".sm-geometry");
+    geometry.hidden = this.rule !== "top-w" || !view.top_w;
+    if (view.top_w) setText(geometry, geometryEffect(view.top_w));
+    if (this.shown === "bars") drawBars(this.find("#sm-bars"), view, chosen);
+    if (this.shown === "rules") drawMultiples(this.find("#sm-rules"), view, this.rule, (rule) => this.panel.choose(rule));
+    if (this.shown === "map" && view.map) drawMap(this.find("#sm-map"), view.map);
+    this.timers.later("announce", ANNOUNCE_AFTER, () => {
+      if (this.panel.box.contains(document.activeElement)) setText(this.find(".sm-live"), summary.textContent ?? "");
+    });
+  }
+
+  /** @param {string} why */
+  drawNothing(why = "Start writing, and the words that may come next appear here.") {
+    this.view = null;
+    this.box.classList.add("sm-empty");
+    setText(this.find(".sm-summary"), why);
+    this.find(".sm-geometry").hidden = true;
+    for (const [name] of DRAWINGS) this.find(`#sm-${name}`).replaceChildren();
+  }
+}
+
+/** @param {{gained: number, lost: number}} moved */
+function geometryEffect({ gained, lost }) {
+  if (!gained && !lost) return "Distances between tokens made no difference here.";
+  const parts = [gained ? `${gained} in` : "", lost ? `${lost} out` : ""].filter(Boolean);
+  return `Distances between tokens changed the choice here: ${parts.join(", ")}.`;
+}

@@ -1,0 +1,73 @@
+// @ts-check
+/** Helpers for elements, shared by several parts of the page. */
+
+/**
+ * Returns a function that finds elements inside `root` by their selector.
+ * @param {ParentNode} root
+ * @returns {<T extends HTMLElement>(selector: string) => T}
+ */
+export function finder(root) {
+  return (selector) => /** @type {any} */ (root.querySelector(selector));
+}
+
+/**
+ * @template {keyof HTMLElementTagNameMap} Tag
+ * @param {Tag} tag
+ * @param {string} className
+ * @param {string} markup constant HTML, never with data in it
+ */
+export function newElement(tag, className = "", markup = "") {
+  const element = document.createElement(tag);
+  element.className = className;
+  element.innerHTML = markup;
+  return element;
+}
+
+/**
+ * Dispatch an event of the page: see main.js.
+ * @param {HTMLElement} root
+ * @param {"pd-text" | "pd-drafts" | "pd-along" | "pd-cleared" | "pd-dropped" | "pd-reset" | "pd-taken" | "pd-figures" | "pd-settled" |
+ *   "pd-document" | "pd-documents" | "pd-elsewhere" | "pd-status"} event
+ * @param {unknown} [detail]
+ */
+export function emit(root, event, detail) {
+  root.dispatchEvent(new CustomEvent(event, { detail }));
+}
+
+/**
+ * Set an element's text if it differs: even setting the same text costs a layout.
+ * @param {Element | null} element
+ * @param {string} text
+ */
+export function setText(element, text) {
+  if (element && element.textContent !== text) element.textContent = text;
+}
+
+/**
+ * Show or hide the element that a button controls.
+ * @param {HTMLButtonElement} button
+ */
+export function disclose(button, open = button.getAttribute("aria-expanded") !== "true") {
+  button.setAttribute("aria-expanded", String(open));
+  const controlled = document.getElementById(button.getAttribute("aria-controls") ?? "");
+  if (controlled) controlled.hidden = !open;
+}
+
+/** @param {string[]} keys */
+export function keyCaps(keys) {
+  return keys.map((key) => `<kbd>${key}</kbd>`).join(" ");
+}
+
+/**
+ * Set a slider to a value, and write the value beside it.
+ * @param {HTMLInputElement} input
+ * @param {number} place
+ * @param {string} shown
+ */
+export function drawSlider(input, place, shown) {
+  if (Number(input.value) !== Math.min(place, Number(input.max))) input.value = String(place);
+  setText(input.parentElement?.querySelector("output") ?? null, shown);
+  input.setAttribute("aria-valuetext", shown);
+  const fraction = Math.min((place - Number(input.min)) / (Number(input.max) - Number(input.min)), 1);
+  input.style.setProperty("--filled", `${fraction * 100}%`);
+}

@@ -1,0 +1,137 @@
+// @ts-check
+/**
+ * Values in the browser's sessionStorage and localStorage: settings, incognito, which document a tab has open, and
+ * unsaved text. sessionStorage belongs to one tab and survives a reload; localStorage is shared by all tabs.
+ */
+
+export const SETTINGS = "polydraft.settings"; // the settings below the text
+export const SAMPLING = "polydraft.sampling"; // the choices of the sampling panel
+export const VIEW = "polydraft.view"; // font, size, width and spacing of the text
+export const UNSAVED = "polydraft.unsaved."; // + id
+
+const TEXT = "polydraft.text"; // the text, as versions without documents stored it
+const INCOGNITO = "polydraft.incognito";
+const TAB = "polydraft.tab";
+const LAST = "polydraft.last";
+const COPIES = "polydraft.copies";
+
+const COPIES_ROOM = 200_000; // characters
+
+/** @typedef {import("../documents/document.js").Document} Document */
+/** @typedef {{id: string, caret: number[], scroll: number}} Place the document that a tab has open, selection and scroll */
+
+export function isIncognito() {
+  return attempt(() => sessionStorage.getItem(INCOGNITO)) === "on";
+}
+
+/** @param {boolean} on */
+export function setIncognito(on) {
+  attempt(() => sessionStorage.setItem(INCOGNITO, on ? "on" : "off"));
+}
+
+/**
+ * The choices of the last visit, or null.
+ * @param {string} key
+ * @returns {any}
+ */
+export function recall(key) {
+  return attempt(() => JSON.parse(localStorage.getItem(key) ?? "null"));
+}
+
+/**
+ * @param {string} key
+ * @param {object | null} choices null deletes those of the last visit
+ */
+export function keep(key, choices) {
+  attempt(() => (choices ? localStorage.setItem(key, JSON.stringify(choices)) : localStorage.removeItem(key)));
+}
+
+/** Copies of private text made in this tab. @returns {import("../editor/privacy.js").Copy[]} */
+export function recallCopies() {
+  return attempt(() => JSON.parse(sessionStorage.getItem(COPIES) ?? "[]")) ?? [];
+}
+
+/** @param {import("../editor/privacy.js").Copy[]} copies newest last; the oldest are dropped if there is too little room */
+export function keepCopies(copies) {
+  let room = COPIES_ROOM;
+  const newest = [...copies].reverse().filter(({ text }) => (room -= text.length) >= 0);
+  attempt(() => sessionStorage.setItem(COPIES, JSON.stringify(newest.reverse())));
+}
+
+/** @returns {Place | null} */
+export function recallPlace() {
+  return attempt(() => JSON.parse(sessionStorage.getItem(TAB) ?? "null"));
+}
+
+/** @param {Place} place */
+export function keepPlace(place) {
+  attempt(() => sessionStorage.setItem(TAB, JSON.stringify(place)));
+}
+
+/** The id of the document that was saved last, in any tab. */
+export function lastDocument() {
+  return attempt(() => localStorage.getItem(LAST));
+}
+
+/** @param {string} id */
+export function keepLastDocument(id) {
+  attempt(() => localStorage.setItem(LAST, id));
+}
+
+/**
+ * Store unsaved text: because the page is being closed, or, in incognito, for this tab only.
+ * @param {Document} document its `revision` is the one that this text was edited from
+ * @param {boolean} forTab
+ * @returns {boolean} false if the browser has no room for it or allows no storage
+ */
+export function keepUnsaved(document, forTab) {
+  const storage = () => (forTab ? sessionStorage : localStorage);
+  return attempt(() => (storage().setItem(UNSAVED + document.id, JSON.stringify(document)), true)) ?? false;
+}
+
+/**
+ * @param {string} id
+ * @param {boolean} forTab
+ */
+export function forgetUnsaved(id, forTab) {
+  attempt(() => (forTab ? sessionStorage : localStorage).removeItem(UNSAVED + id));
+}
+
+/**
+ * @param {boolean} forTab
+ * @returns {Document[]}
+ */
+export function recallUnsaved(forTab) {
+  const read = () => {
+    const storage = forTab ? sessionStorage : localStorage;
+    const keys = Object.keys(storage).filter((key) => key.startsWith(UNSAVED));
+    return keys.map((key) => JSON.parse(storage.getItem(key) ?? "null")).filter(Boolean);
+  };
+  return attempt(read) ?? [];
+}
+
+/** Texts stored by versions without documents, this tab's first. @returns {string[]} */
+export function oldTexts() {
+  const texts = attempt(() => [sessionStorage.getItem(TEXT), localStorage.getItem(TEXT)]) ?? [];
+  return [...new Set(texts.filter((text) => text?.trim()))].map(String);
+}
+
+export function forgetOldTexts() {
+  attempt(() => sessionStorage.removeItem(TEXT));
+  attempt(() => localStorage.removeItem(TEXT));
+}
+
+/**
+ * Access the browser's storage. It throws if it is full, switched off or damaged; then this returns null, and values
+ * last as long as the page.
+ * @template T
+ * @param {() => T} action
+ * @returns {T | null}
+ */
+export function attempt(action) {
+  try {
+    return action();
+  } catch {
+    return null;
+  }
+}

@@ -1,0 +1,106 @@
+// @ts-check
+/**
+ * The choice of the model: a dialog with the models in the models folder, and a field for a path, which is also shown
+ * below the text while the server has no usable model. The present model drafts until another one is loaded.
+ */
+
+import { newElement, setText } from "./dom.js";
+import { ConnectionLost, ServerError, getJson, postJson } from "./transport.js";
+import { size } from "./wording.js";
+
+/** @typedef {{model: string, name: string, bytes: number, serving: boolean}} Offered */
+
+/**
+ * Show the field while there is no model, and remove it once there is one.
+ * @param {HTMLElement} root
+ * @param {boolean} unavailable
+ * @param {() => void} loaded called after the server has loaded the model
+ */
+export function offerModel(root, unavailable, loaded) {
+  const shown = root.querySelector(".pd-foot .pd-other-model");
+  if (!unavailable) shown?.remove();
+  else if (!shown) root.querySelector(".pd-remark")?.parentElement?.after(newField(loaded));
+}
+
+/** A form with a field for the path of a model. @param {() => void} loaded */
+function newField(loaded) {
+  const form = newElement("form", "pd-other-model", `
+    <label>Model file <input type="text" required maxlength="4096" spellcheck="false"></label>
+    <button>Load</button> <span role="status"></span>`);
+  const input = /** @type {HTMLInputElement} */ (form.querySelector("input"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    load(input.value, form, loaded);
+  });
+  return form;
+}
+
+/**
+ * Load a model and show the progress, or the server's error, in the form.
+ * @param {string} model a name or a path
+ * @param {HTMLElement} form
+ * @param {() => void} loaded
+ */
+async function load(model, form, loaded) {
+  const buttons = [.../** @type {NodeListOf<HTMLButtonElement>} */ (form.parentElement?.querySelectorAll("button.md-load, .pd-other-model button") ?? [])];
+  for (const button of buttons) button.disabled = true;
+  setText(form.querySelector("span"), "The model is being loaded.");
+  try {
+    await postJson("/api/model", { model });
+    setText(form.querySelector("span"), "");
+    loaded();
+  } catch (error) {
+    if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+    setText(form.querySelector("span"), error.message);
+  } finally {
+    for (const button of buttons) button.disabled = false;
+  }
+}
+
+/**
+ * Set up the dialog and the button in the settings that opens it.
+ * @param {HTMLElement} root
+ * @param {() => void} loaded called after the server has loaded another model
+ */
+export function setUpModels(root, loaded) {
+  const dialog = /** @type {HTMLDialogElement} */ (root.querySelector(".pd-models"));
+  const list = /** @type {HTMLElement} */ (dialog.querySelector("ul"));
+  const form = newField(() => changed());
+  dialog.querySelector(".md-folder")?.after(form);
+
+  function changed() {
+    loaded();
+    show();
+  }
+
+  async function show() {
+    try {
+      const { folder, models, loading } = /** @type {{folder: string, models: Offered[], loading: string}} */ (await getJson("/api/models"));
+      setText(dialog.querySelector("code"), folder);
+      list.replaceChildren(...models.map(newModel));
+      if (loading) setText(form.querySelector("span"), `${loading} is being loaded.`);
+    } catch (error) {
+      if (!(error instanceof ServerError || error instanceof ConnectionLost)) throw error;
+      setText(form.querySelector("span"), error.message);
+    }
+  }
+
+  /** @param {Offered} offered */
+  function newModel({ model, name, bytes, serving }) {
+    const item = newElement("li", serving ? "md-serving" : "", `<span><b></b> <small></small></span> <button type="button" class="md-load">Load</button>`);
+    setText(item.querySelector("b"), name);
+    setText(item.querySelector("small"), [bytes ? size(bytes) : "", serving ? "drafting now" : ""].filter(Boolean).join(" · "));
+    const button = /** @type {HTMLButtonElement} */ (item.querySelector("button"));
+    button.hidden = serving;
+    button.setAttribute("aria-label", `Load ${name}`);
+    button.addEventListener("click", () => load(model, form, changed));
+    item.title = model;
+    return item;
+  }
+
+  root.querySelector("[data-do=models]")?.addEventListener("click", () => {
+    setText(form.querySelector("span"), "");
+    dialog.showModal();
+    show();
+  });
+}

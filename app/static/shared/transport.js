@@ -1,0 +1,139 @@
+// @ts-check
+/** Requests to the server: JSON, streams of lines, and the message that the page is being closed. */
+
+/** An error that the server returns, with its cause and a remedy. */
+export class ServerError extends Error {
+  /**
+   * @param {string} message
+   * @param {string} fix
+   * @param {boolean} changed whether a document was not replaced because it was changed elsewhere
+   */
+  constructor(message, fix = "", changed = false) {
+    super(message);
+    this.fix = fix;
+    this.changed = changed;
+  }
+}
+
+/** The server cannot be reached. */
+export class ConnectionLost extends Error {}
+
+/** An id for this tab, new at every page load, so that tabs do not cancel each other's requests. */
+export let TAB = freshId();
+
+/** Identifies the page until it is closed; the server holds for it what it has forgotten and may undo. */
+export const PAGE = freshId();
+
+/**
+ * Request drafts and call `onLine` for every line of the answer as it arrives.
+ * @param {{n: number, before: string, settings: object}} request
+ * @param {(line: any) => void} onLine
+ * @param {AbortSignal} signal
+ */
+export async function streamDrafts(request, onLine, signal) {
+  await readLines(await post("/api/drafts", { tab: TAB, ...request }, signal), onLine, signal);
+}
+
+/**
+ * Send a file and call `onLine` for every line of the answer.
+ * @param {string} path
+ * @param {File} file
+ * @param {(line: any) => void} onLine
+ */
+export async function streamFile(path, file, onLine) {
+  await readLines(await reach(path, { method: "POST", body: file }), onLine);
+}
+
+/**
+ * @param {Response} response
+ * @param {(line: any) => void} onLine
+ * @param {AbortSignal} [signal]
+ */
+async function readLines(response, onLine, signal) {
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read().catch((error) => {
+      if (signal?.aborted) throw error;
+      throw new ConnectionLost("The connection ended in the middle of an answer.");
+    });
+    if (done) return;
+    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) if (line) onLine(JSON.parse(line));
+  }
+}
+
+/**
+ * @param {string} path
+ * @returns {Promise<any>}
+ */
+export async function getJson(path) {
+  return (await reach(path, { cache: "no-store" })).json();
+}
+
+/**
+ * @param {string} path
+ * @param {object} body
+ * @returns {Promise<any>}
+ */
+export async function postJson(path, body) {
+  return (await post(path, body)).json();
+}
+
+/**
+ * @param {string} path
+ * @param {object} body sent as JSON
+ * @param {AbortSignal} [signal]
+ */
+function post(path, body, signal) {
+  const headers = { "Content-Type": "application/json" };
+  return reach(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+}
+
+function freshId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(12)), (b) => b.toString(16).padStart(2, "0")).join("");
+}
+
+/** Make the server forget everything that this tab has sent; further requests are those of a new tab. */
+export function beginAnew() {
+  leaveAs(TAB);
+  TAB = freshId();
+}
+
+/** Notify the server that this page is being closed. */
+export function leave() {
+  leaveAs(TAB);
+  leaveAs(PAGE);
+}
+
+/** @param {string} id `sendBeacon` still works while the page unloads. */
+function leaveAs(id) {
+  navigator.sendBeacon("/api/leave", new Blob([JSON.stringify({ tab: id })], { type: "application/json" }));
+}
+
+/**
+ * @param {string} path
+ * @param {RequestInit} init
+ * @returns {Promise<Response>} of a request that the server has accepted
+ */
+async function reach(path, init) {
+  const response = await fetch(path, init).catch((error) => {
+    if (init.signal?.aborted) throw error;
+    throw new ConnectionLost("No connection to the Polydraft server.");
+  });
+  if (!response.ok) throw await errorFrom(response);
+  return response;
+}
+
+/** @param {Response} response */
+async function errorFrom(response) {
+  try {
+    const { message, fix, changed } = await response.json();
+    if (message) return new ServerError(message, fix, changed);
+  } catch {
+    // Not the server's JSON: the answer comes from a proxy or a crashed server, and only its status is known.
+  }
+  return new ServerError(`The server answered with an error (${response.status}).`, "Look at the window where Polydraft runs.");
+}

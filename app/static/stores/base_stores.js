@@ -1,0 +1,137 @@
+// @ts-check
+/**
+ * The part of the stores tab on common phrases: lists the base stores with size, tokenizer and sources, switches them on
+ * and off, weighs, adds and removes them.
+ */
+
+import { drawSlider, newElement, setText } from "../shared/dom.js";
+import { getJson, postJson } from "../shared/transport.js";
+import { field, plural, size } from "../shared/wording.js";
+
+/**
+ * A chosen store as the server lists it; one that cannot be read has no description. A damaged entry of the list can only be removed.
+ * @typedef {{file: string, name: string, own: boolean, on: boolean, weight: number, problem?: string, damaged?: boolean, bytes?: number,
+ *            tokenizer?: string, tokens?: number, documents?: number, ngrams?: number, orders?: [number, number],
+ *            sources?: string[]}} BaseStore
+ */
+
+const OWN = "General English"; // the name of the store that comes with Polydraft
+
+export class BaseStores {
+  /** @param {import("./stores.js").StoresTab} tab */
+  constructor(tab) {
+    this.tab = tab;
+    this.find = tab.find;
+    this.fixed = false;
+    /** Changes that are sent one after the other, and how many of them are not answered yet. */
+    this.sending = Promise.resolve();
+    this.waiting = 0;
+    tab.onSubmit(".ps-base-add", async (form) => {
+      await postJson("/api/base-stores/add", { file: field(form, "file").value.trim() });
+      form.reset();
+      tab.announce("Added the store.");
+      await this.refresh();
+    });
+  }
+
+  async refresh() {
+    const { stores, fixed } = /** @type {{stores: BaseStore[], fixed: boolean}} */ (await getJson("/api/base-stores"));
+    if (this.waiting) return; // a newer change would be undone on the page; its answer draws the list
+    this.fixed = fixed;
+    const list = this.find(".ps-bases");
+    const shown = /** @type {HTMLElement[]} */ ([...list.children]);
+    if (shown.map(({ dataset }) => dataset.file).join("\n") !== stores.map(({ file }) => file).join("\n")) {
+      list.replaceChildren(...stores.map((store) => this.newItem(store))); // else the items keep the focus
+    }
+    stores.forEach((store, i) => this.draw(/** @type {HTMLElement} */ (list.children[i]), store));
+    this.find(".ps-base-fixed").hidden = !fixed;
+    this.find(".ps-base-none").hidden = stores.length > 0;
+    this.find(".ps-base-add").hidden = fixed;
+  }
+
+  /** @param {BaseStore} store */
+  newItem(store) {
+    const item = newElement("li", "ps-base", `
+      <div class="ps-what"><h4></h4><p class="ps-facts"></p><p class="ps-facts ps-sources"></p><p class="ps-problem" hidden></p></div>
+      <div class="ps-switches">
+        <label><input type="checkbox" role="switch" class="ps-on"> Use in drafts</label>
+        <label class="ps-weight pd-option"><span>Weight <output></output></span> <input type="range" min="0.05" max="1" step="0.05"></label>
+        <button type="button" class="ps-remove">Remove</button>
+      </div>
+      <p class="ps-error" role="alert" hidden></p>`);
+    item.dataset.file = store.file;
+    const name = store.own ? OWN : store.name;
+    setText(item.querySelector("h4"), name);
+    const [on, weight] = this.inputs(item);
+    on.setAttribute("aria-label", `${name}: use in drafts`);
+    weight.setAttribute("aria-label", `${name}: weight`);
+    on.addEventListener("change", () => this.change(item));
+    weight.addEventListener("change", () => this.change(item));
+    weight.addEventListener("input", () => drawWeight(item, Number(weight.value)));
+    const remove = /** @type {HTMLElement} */ (item.querySelector(".ps-remove"));
+    remove.setAttribute("aria-label", `Remove ${name}`);
+    remove.addEventListener("click", () =>
+      this.tab.act(async () => {
+        await postJson("/api/base-stores/remove", { file: store.file });
+        this.tab.announce(store.damaged ? "Removed the entry." : `Removed ${name}; its file is still there.`);
+        await this.refresh();
+        this.find(".ps-base-add input").focus();
+      }, item),
+    );
+    return item;
+  }
+
+  /** @param {HTMLElement} item */
+  inputs(item) {
+    return /** @type {HTMLInputElement[]} */ ([...item.querySelectorAll("input")]);
+  }
+
+  /** @param {HTMLElement} item */
+  change(item) {
+    const [on, weight] = this.inputs(item);
+    const body = { file: item.dataset.file, on: on.checked, weight: Number(weight.value) };
+    this.waiting++;
+    this.sending = this.sending.then(() =>
+      this.tab.act(async () => {
+        try {
+          await postJson("/api/base-stores/change", body);
+        } finally {
+          this.waiting--;
+          await this.refresh();
+        }
+      }, item),
+    );
+  }
+
+  /**
+   * @param {HTMLElement} item
+   * @param {BaseStore} store
+   */
+  draw(item, store) {
+    const { own, problem, bytes, tokenizer, tokens, documents, ngrams, orders, sources } = store;
+    const [on, weight] = this.inputs(item);
+    on.checked = store.on;
+    drawWeight(item, store.weight);
+    for (const input of [on, weight]) /** @type {HTMLElement} */ (input.closest("label")).hidden = !!store.damaged;
+    on.disabled = this.fixed;
+    weight.disabled = this.fixed || !store.on;
+    /** @type {HTMLElement} */ (item.querySelector(".ps-remove")).hidden = own || this.fixed;
+    const known = bytes !== undefined && orders !== undefined;
+    const facts = store.damaged ? "" : known ? `${plural(ngrams ?? 0, "n-gram")} of ${orders[0]} to ${orders[1]} tokens · ${size(bytes)} · tokenizer of ${tokenizer}` : store.file;
+    setText(item.querySelector(".ps-facts"), facts);
+    setText(item.querySelector(".ps-sources"), known ? `From ${plural(documents ?? 0, "document")}, ${plural(tokens ?? 0, "token")}: ${(sources ?? []).join(", ")}` : "");
+    /** @type {HTMLElement} */ (item.querySelector(".ps-facts")).title = store.file;
+    const box = /** @type {HTMLElement} */ (item.querySelector(".ps-problem"));
+    box.hidden = !problem;
+    box.textContent = problem ?? "";
+  }
+}
+
+/**
+ * @param {HTMLElement} item
+ * @param {number} weight
+ */
+function drawWeight(item, weight) {
+  setText(item.querySelector("output"), weight.toFixed(2));
+  drawSlider(/** @type {HTMLInputElement} */ (item.querySelector("[type=range]")), weight, weight.toFixed(2));
+}

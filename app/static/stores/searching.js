@@ -1,0 +1,70 @@
+// @ts-check
+/** Searches the personal stores for a phrase: shows its continuations, their counts and sources; can forget the phrase. */
+
+import { newElement, setText } from "../shared/dom.js";
+import { postJson } from "../shared/transport.js";
+import { plural, sources } from "../shared/wording.js";
+
+/**
+ * @typedef {{store: string, places: Record<string, number>, after: string,
+ *            following: {text: string, count: number, from: Record<string, number>}[]}} Found
+ */
+
+export class Searching {
+  /** @param {import("./stores.js").StoresTab} tab */
+  constructor(tab) {
+    this.tab = tab;
+    this.find = tab.find;
+    this.searched = "";
+  }
+
+  /** Repeat the last search after the stores have changed. */
+  async again() {
+    if (this.searched) await this.search(this.searched);
+  }
+
+  /** @param {string} text */
+  async search(text) {
+    if (!text) return;
+    /** @type {Found[]} */
+    const found = (await postJson("/api/stores/search", { text })).found;
+    this.searched = text;
+    const box = this.find(".ps-found");
+    if (!found.length) {
+      box.replaceChildren(newElement("p", "", ""));
+      setText(box.querySelector("p"), `“${text}” is in none of your stores.`);
+      return;
+    }
+    box.replaceChildren(...found.map((row) => this.result(row)));
+    const stores = found.filter((row) => Object.keys(row.places).length).map((row) => row.store);
+    if (!stores.length) return;
+    const button = newElement("button", "ps-forget", "");
+    button.setAttribute("type", "button");
+    button.textContent = `Forget “${text}”`;
+    const form = this.find(".ps-find");
+    button.addEventListener("click", () => this.tab.act(() => this.tab.forget(stores, "phrase", text, `“${text}”`), form));
+    box.append(button);
+  }
+
+  /** @param {Found} found */
+  result({ store, places, after, following }) {
+    const box = newElement("section", "ps-result", "<h4></h4><p></p><table><tbody></tbody></table>");
+    setText(box.querySelector("h4"), store);
+    const times = Object.values(places).reduce((a, b) => a + b, 0);
+    const count = times ? `Found ${plural(times, "time")}: ${sources(places)}.` : "The whole phrase is not in it.";
+    const heading = following.length ? ` “${after}” is followed by:` : " Nothing follows it.";
+    setText(box.querySelector("p"), count + heading);
+    const most = following[0]?.count ?? 1;
+    box.querySelector("tbody")?.replaceChildren(
+      ...following.map(({ text, count, from }) => {
+        const row = newElement("tr", "", "<th scope=row></th><td class=ps-count></td><td class=ps-from></td>");
+        setText(row.querySelector("th"), text);
+        setText(row.querySelector(".ps-count"), `${count.toLocaleString()} ×`);
+        setText(row.querySelector(".ps-from"), sources(from));
+        row.style.setProperty("--share", `${(100 * count) / most}%`);
+        return row;
+      }),
+    );
+    return box;
+  }
+}

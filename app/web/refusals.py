@@ -1,0 +1,143 @@
+"""Validates the bodies of requests, and formats errors as responses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from app.web.refused import Refused, in_words, mended
+from core.errors import PolydraftError
+
+Body = TypeVar("Body", bound=BaseModel)
+
+BODIES = WeakKeyDictionary[Callable[..., Any], type[BaseModel]]()  # by route
+
+NAMED = 8  # errors of one request that a response names
+MAX_BODY = 256 * 1024  # bytes; the page sends at most 8,192 characters of text before the caret
+
+
+def format_errors(app: FastAPI) -> None:
+    """Makes our errors responses with a sentence."""
+    app.add_exception_handler(Refused, _refuse)
+    app.add_exception_handler(PolydraftError, _conflict)
+    app.add_exception_handler(RequestValidationError, _refuse_parameters)
+
+
+async def _refuse_parameters(request: Request, error: Exception) -> Response:
+    """Refuses parts of the address: parameters, and names in the path."""
+    assert isinstance(error, RequestValidationError)
+    return await _refuse(request, _invalid(request, error.errors()))
+
+
+async def _conflict(_: Request, error: Exception) -> Response:
+    return JSONResponse(mended({"message": str(error), "fix": ""}), 409)
+
+
+async def _refuse(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    # The unread body must not be parsed as the next request on this connection.
+    headers = {"Connection": "close"} if error.status == 413 else {}
+    return refusal(request.url.path, error, headers)
+
+
+def refusal(path: str, error: Refused, headers: Mapping[str, str] | None = None) -> Response:
+    """The response to a refused request, in the form of the interface that the path belongs to."""
+    if not of_programs(path):
+        return JSONResponse(mended({"message": error.message, "fix": error.fix}), error.status, dict(headers or {}))
+    # An official client repeats a request after some errors; the repetition would be refused too.
+    headers = {"x-should-retry": "false", **(headers or {})}
+    return JSONResponse(error_of(error), 400 if error.status == 422 else error.status, headers)
+
+
+def error_of(error: Refused) -> dict[str, Any]:
+    """The error in the form of OpenAI's interface."""
+    kind = {401: "authentication_error", 403: "permission_error", 404: "not_found_error"}.get(error.status)
+    kind = kind or ("server_error" if error.status >= 500 else "invalid_request_error")
+    message = f"{error.message} {error.fix}".strip()
+    return {"error": {"message": message, "type": kind, "param": error.param, "code": error.code or None}}
+
+
+def of_programs(path: str) -> bool:
+    """Whether the path belongs to the interfaces for other programs, whose errors have OpenAI's form."""
+    return path.startswith("/v1/") or path in ("/infill", "/health")
+
+
+def taking(
+    kind: type[Body], limit: int = MAX_BODY
+) -> Callable[[Callable[[Request, Body], Awaitable[object]]], Callable[[Request], Awaitable[Any]]]:
+    """Decorator: a route that calls a coroutine function with the request and its body as `kind`, of at most `limit`
+    bytes. The only way in which routes read bodies, so that `BODIES` knows them all."""
+
+    def decorate(respond: Callable[[Request, Body], Awaitable[object]]) -> Callable[[Request], Awaitable[Any]]:
+        async def route(request: Request) -> Any:
+            return await respond(request, await parsed(request, kind, limit))
+
+        BODIES[route] = kind
+        return route
+
+    return decorate
+
+
+def post(
+    app: FastAPI, path: str, kind: type[Body], limit: int = MAX_BODY
+) -> Callable[[Callable[[Body], object]], None]:
+    """Decorator: adds a POST route that calls a function with the body as `kind`, in a thread. The result is the
+    response; None is an empty object."""
+
+    def add(respond: Callable[[Body], object]) -> None:
+        @app.post(path)
+        @taking(kind, limit)
+        async def route(_: Request, body: Body) -> object:
+            result = await run_in_threadpool(respond, body)
+            return {} if result is None else result
+
+    return add
+
+
+async def parsed(request: Request, kind: type[Body], limit: int = MAX_BODY) -> Body:
+    """The request's body, of at most `limit` bytes, as `kind`. Raises Refused with the reason if it is invalid."""
+    try:
+        data = mended(json.loads(await body_of(request, limit)))
+    except (ValueError, RecursionError):
+        raise Refused(422, "The request is not JSON.", "Send one JSON object.") from None
+    try:
+        return kind.model_validate(data, strict=True)
+    except ValidationError as error:
+        raise _invalid(request, error.errors(include_url=False)) from None
+
+
+def _invalid(request: Request, errors: Sequence[Any]) -> Refused:
+    """Pydantic's errors as a refusal, which names the first ones."""
+    details: list[dict[str, Any]] = [dict(detail) for detail in errors[:NAMED]]
+    fix = "Reload the page, so that it and the server have the same options."
+    if of_programs(request.url.path):
+        fix = "docs/clients.md names the fields."
+    param = ".".join(map(str, details[0]["loc"])) or None
+    return Refused(422, " ".join(map(in_words, details)), fix, param)
+
+
+async def body_of(request: Request, limit: int) -> bytes:
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                break
+    except ClientDisconnect:
+        raise Refused(499, "The connection was closed.") from None
+    if len(body) > limit:
+        raise Refused(
+            413,
+            f"The request is larger than {limit // 1024:,} kB.",
+            "Send less at once; for drafts, only the end of the text before the caret.",
+        )
+    return bytes(body)

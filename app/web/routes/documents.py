@@ -1,0 +1,125 @@
+"""HTTP routes for documents as files. Every route calls one method of `app.documents.folder`.
+
+    GET  /api/documents          where documents are kept ("browser" or "files"), the folder, every document in it, and
+                                 what is wrong there: {"message", "note"}
+    GET  /api/documents/ID       one document with its text
+    POST /api/documents/keep     {"where"}: "browser" or "files"
+    POST /api/documents/write    a document with its text and `base`, the revision that its writer started from
+    POST /api/documents/bin      {"id", "on"}
+    POST /api/documents/remove   {"id"}
+    POST /api/documents/set-aside   {"note"}: of a problem
+
+A text that was changed elsewhere is not replaced: the response has status 409 and {"message", "fix", "changed": true}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Literal
+
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse, Response
+from pydantic import Field
+
+from app.documents.folder import Changed, DocumentFolder, Entry, Listing
+from app.service.settings import Strict
+from app.web.bounds import Counts, Document, Label, Name, Range, Ranges, Whole
+from app.web.refusals import post
+from core.errors import InputError
+
+MAX_DOCUMENT = 32 << 20  # bytes of one request; a novel is 1 MB
+
+
+class Keep(Strict):
+    where: Literal["browser", "files"]
+
+
+class One(Strict):
+    id: str = Field(min_length=8, max_length=64)
+
+
+class Bin(One):
+    on: bool
+
+
+class Note(Strict):
+    note: str = Field(min_length=1, max_length=255)
+
+
+class Written(One):
+    title: Label
+    text: Document
+    base: Name | None
+    caret: Range
+    private: Ranges
+    unsure: bool = False
+    keys: Counts
+    created: Whole
+    changed: Whole
+    binned: Whole | None
+
+
+def add_routes(app: FastAPI, folder: DocumentFolder) -> None:
+    """Adds these routes for one folder to the app."""
+
+    @contextmanager
+    def usable() -> Iterator[None]:
+        """Turns errors of the disk into messages for the user."""
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"{folder.folder} could not be used: {error.strerror or error}.") from error
+
+    @app.get("/api/documents")
+    @usable()
+    def listed() -> dict[str, object]:
+        kept = folder.kept
+        found = folder.listing() if kept else Listing([], [])
+        where = "files" if kept else "browser"
+        documents, problems = list(map(_shown, found.entries)), list(map(asdict, found.problems))
+        return {"kept": where, "folder": str(folder.folder), "documents": documents, "problems": problems}
+
+    @app.get("/api/documents/{id}")
+    @usable()
+    def read(id: Name) -> dict[str, object]:
+        entry, text = folder.read(id)
+        return {**_shown(entry), "text": text}
+
+    @post(app, "/api/documents/keep", Keep)
+    @usable()
+    def keep(body: Keep) -> None:
+        folder.keep(body.where == "files")
+
+    @post(app, "/api/documents/write", Written, MAX_DOCUMENT)
+    @usable()
+    def write(body: Written) -> dict[str, object] | Response:
+        entry = Entry(**body.model_dump(exclude={"text", "base"}))
+        try:
+            return _shown(folder.write(entry, body.text, body.base))
+        except Changed as error:
+            return JSONResponse({"message": str(error), "fix": "Keep your text as a copy.", "changed": True}, 409)
+
+    @post(app, "/api/documents/bin", Bin)
+    @usable()
+    def bin(body: Bin) -> None:
+        folder.put_in_bin(body.id, body.on)
+
+    @post(app, "/api/documents/remove", One)
+    @usable()
+    def remove(body: One) -> None:
+        folder.remove(body.id)
+
+    @post(app, "/api/documents/set-aside", Note)
+    @usable()
+    def set_aside(body: Note) -> None:
+        folder.set_aside(body.note)
+
+
+def _shown(entry: Entry) -> dict[str, object]:
+    shown = asdict(entry)
+    for field in ("stamp", "coming", "missing", "traces", "removed"):
+        del shown[field]
+    shown["revision"] = shown.pop("digest")
+    return shown

@@ -1,0 +1,76 @@
+"""The models that the page offers: the default one, and the files and folders in the models folder; and the HTTP routes
+that list them and load another one.
+
+    GET  /api/models   the models folder, the models to choose from, and the one that is being loaded, if any
+    POST /api/model    {"model"}: a file, a folder or a name. Loads it while the present one, if any, continues to
+                       draft; the response is the new status.
+
+Errors are returned as {"message", "fix"}, with status 409.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import platformdirs
+from fastapi import FastAPI, Request
+
+from app.service.service import DraftService
+from app.service.settings import Strict
+from app.web.bounds import FilePath
+from app.web.refusals import taking
+from app.web.refused import mended
+from core.files import answered
+
+DEFAULT = "default"
+
+
+def models_folder() -> Path:
+    return platformdirs.user_data_path("polydraft", appauthor=False) / "models"
+
+
+def offered(serving: str, folder: Path | None = None) -> list[dict[str, object]]:
+    """One entry per model: the name or path that loads it, a name to show, bytes (0 if unknown), and whether it is the
+    one that drafts.
+
+    Args:
+        serving: the name or path of the model that drafts; "" for none. It is listed wherever its file lies.
+        folder: None is the one in the user's data folder.
+    """
+    found = [(DEFAULT, "Default model", 0)]
+    folder = folder or models_folder()
+    for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+        try:
+            about = answered(path, lambda path=path: _model_at(path))
+        except OSError:
+            about = (path.stem, 0)  # whoever chooses it sees the reason
+        if about is not None:
+            found.append((str(path), about[0], about[1]))
+    if serving and serving not in [model for model, _, _ in found]:
+        found.append((serving, Path(serving).stem if serving.endswith(".gguf") else serving, 0))
+    return [{"model": model, "name": name, "bytes": size, "serving": model == serving} for model, name, size in found]
+
+
+def _model_at(path: Path) -> tuple[str, int] | None:
+    """The name and the bytes of a model file or folder; None for anything else."""
+    if path.suffix.lower() == ".gguf" and path.is_file():
+        return path.stem, path.stat().st_size
+    if (path / "config.json").is_file():
+        return path.name, sum(file.stat().st_size for file in path.iterdir() if file.is_file())
+    return None
+
+
+class ModelRequest(Strict):
+    model: FilePath
+
+
+def add_routes(app: FastAPI, service: DraftService) -> None:
+    @app.get("/api/models")
+    def models() -> dict[str, object]:
+        serving, loading = service.names()
+        return mended({"folder": str(models_folder()), "models": offered(serving), "loading": loading})
+
+    @app.post("/api/model")
+    @taking(ModelRequest)
+    async def model(_: Request, body: ModelRequest) -> dict[str, object]:
+        return await service.change(body.model.strip())

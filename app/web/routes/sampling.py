@@ -1,0 +1,214 @@
+"""HTTP routes for samplers: the available rules and modes, their effect at a position, and presets.
+
+    GET  /api/sampling           rules with their controls, modes, presets
+    POST /api/chain              {"rule"}: notes on a chain of rules
+    POST /api/view               {"tab", "temperature", "rules", "map"}: all rules on the tab's next token
+    POST /api/sweep              {"tab", "rules"}: the number of tokens each keeps, by temperature
+    POST /api/presets/save       a preset
+    POST /api/presets/delete     {"name"}
+    GET  /api/presets/export     the user's presets as a file
+    POST /api/presets/import     {"text"}: an exported file
+
+Errors are returned as {"message", "fix"}, with status 409.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from pydantic import Field, field_validator
+from starlette.concurrency import run_in_threadpool
+
+from app.service import speculation
+from app.service.jobs import Position
+from app.service.presets import OwnPresets
+from app.service.service import DraftService
+from app.service.settings import Strict
+from app.service.speculation import control_fields
+from app.web.bounds import MOST_NAMES, Id, Label, Name, Real, Text, Values, Whole
+from app.web.refusals import post, taking
+from core.chains import notes
+from core.controls import (
+    CATALOG,
+    DEFAULT_MODE,
+    DEFAULT_RULE,
+    DRAWN,
+    MODE_CONTROLS,
+    MODE_LABELS,
+    MODES,
+    PRESETS,
+    STYLES,
+    TIED,
+    Preset,
+    checked_rule,
+    entries_of,
+)
+from core.errors import InputError
+from core.options import DRAFTING, SEED, Value
+
+if TYPE_CHECKING:
+    from app.service.charts import Charts
+
+_TEMPERATURE = DRAFTING["temperature"]
+# The temperatures of the sweep, up to the greatest that the option allows
+SWEPT = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 7.0, float(_TEMPERATURE.high))
+SWEEPS = 200  # cached
+
+
+class SweepRequest(Strict):
+    tab: Id
+    rules: Annotated[dict[Label, Values], Field(max_length=MOST_NAMES)]  # by name, with values of its controls
+
+    @field_validator("rules")
+    @classmethod
+    def _known(cls, rules: dict[str, dict[str, Value]]) -> dict[str, dict[str, Value]]:
+        try:
+            return {name: checked_rule(name, values) for name, values in rules.items()}
+        except InputError as error:
+            raise ValueError(str(error)) from None
+
+
+class ViewRequest(SweepRequest):
+    temperature: float = Field(float(_TEMPERATURE.default), ge=_TEMPERATURE.low, le=_TEMPERATURE.high)
+    map: bool = False
+
+
+class ChainRequest(Strict):
+    rule: Label
+
+
+class SavedPreset(Strict):
+    name: Label
+    rule: Label
+    values: Values = Field(default={})
+    temperature: Real = float(_TEMPERATURE.default)
+    mode: Name = ""
+    mode_values: Values = Field(default={})
+    k: Whole | None = None
+    length: Whole | None = None
+    seed: Whole | None = None
+    drafting: Values = Field(default={})
+
+
+class NamedPreset(Strict):
+    name: Label
+
+
+class Imported(Strict):
+    text: Text
+
+
+def add_routes(app: FastAPI, service: DraftService) -> None:
+    own = OwnPresets()
+
+    @cache
+    def charts() -> Charts:
+        from app.service.charts import Charts  # imports torch, and the page must not wait for that
+
+        return Charts()
+
+    sweeps: OrderedDict[Any, list[int]] = OrderedDict()
+
+    @app.get("/api/sampling")
+    def sampling() -> dict[str, object]:
+        return {**catalogue(), "speculation": speculation.catalogue(service.loaded), **_listed(own)}
+
+    @post(app, "/api/chain", ChainRequest)
+    def chain(body: ChainRequest) -> dict[str, object]:
+        return {"notes": notes([entry.title for entry in entries_of(body.rule)])}
+
+    @app.post("/api/view")
+    @taking(ViewRequest)
+    async def view(_: Request, body: ViewRequest) -> dict[str, object]:
+        def look(position: Position) -> dict[str, object]:
+            seen = charts().view(body.tab, position, body.temperature, body.rules, body.map)
+            return {"n": position.n, **seen}
+
+        return await service.visit(body.tab, look)
+
+    @app.post("/api/sweep")
+    @taking(SweepRequest)
+    async def sweep(_: Request, body: SweepRequest) -> dict[str, object]:
+        position = await service.visit(body.tab, lambda position: position)
+        # This is slow enough to delay a key press, so it runs beside the engine, one rule after the other.
+        where, found = hash(position.logits.numpy().tobytes()), {}  # a slider does not change the position
+        for name, values in body.rules.items():
+            key = (where, name, tuple(values.items()))
+            if key not in sweeps:
+                sweeps[key] = await run_in_threadpool(_sweep, position, name, values)
+                while len(sweeps) > SWEEPS:
+                    sweeps.popitem(last=False)
+            found[name] = sweeps[key]
+        return {"n": position.n, "temperatures": SWEPT, "counts": found}
+
+    @post(app, "/api/presets/save", SavedPreset)
+    def save(body: SavedPreset) -> dict[str, object]:
+        own.save(Preset(**body.model_dump()))
+        return _listed(own)
+
+    @post(app, "/api/presets/delete", NamedPreset)
+    def delete(body: NamedPreset) -> dict[str, object]:
+        own.delete(body.name)
+        return _listed(own)
+
+    @app.get("/api/presets/export")
+    def export() -> Response:
+        headers = {"Content-Disposition": 'attachment; filename="polydraft-presets.json"'}
+        return Response(own.exported(), media_type="application/json", headers=headers)
+
+    @post(app, "/api/presets/import", Imported)
+    def import_(body: Imported) -> dict[str, object]:
+        return {"names": own.imported(body.text), **_listed(own)}
+
+
+def catalogue() -> dict[str, object]:
+    """Rules, modes, styles and the presets that come with Polydraft, from which the page builds its controls."""
+    return {
+        "rules": [
+            {
+                "name": e.name,
+                "title": e.label,
+                "plain": e.plain,
+                "description": e.description,
+                "alone": e.alone,
+                "controls": [control_fields(c) for c in e.controls],
+                "tie": e.tie and asdict(e.tie),
+            }
+            for e in CATALOG.values()
+        ],
+        "modes": [
+            {
+                "name": name,
+                "title": MODE_LABELS[name],
+                "description": description,
+                "controls": [control_fields(c) for c in MODE_CONTROLS.get(name, ())],
+            }
+            for name, description in MODES.items()
+        ],
+        "rule": DEFAULT_RULE,
+        "mode": DEFAULT_MODE,
+        "drawn": DRAWN,
+        "seed": control_fields(SEED),
+        "tied": TIED,
+        "temperature": {"default": _TEMPERATURE.default, "low": _TEMPERATURE.low, "high": _TEMPERATURE.high},
+        "styles": [{"name": name, "description": description} for name, description in STYLES.items()],
+        "presets": [preset.as_dict() for preset in PRESETS],
+    }
+
+
+def _listed(own: OwnPresets) -> dict[str, object]:
+    """The user's presets, and those that cannot be read."""
+    presets, unreadable = own.listed()
+    return {"own": [preset.as_dict() for preset in presets], "unreadable": unreadable}
+
+
+def _sweep(position: Position, name: str, values: Mapping[str, Value]) -> list[int]:
+    from core.samplers.view import sweep
+
+    return sweep(position.logits, {name: values}, position.autocomplete.geometries, SWEPT)[name]

@@ -1,0 +1,1 @@
+"""Who may connect, what a response allows, and no connection to other machines."""

@@ -1,0 +1,418 @@
+"""The local server: the page, its files and the drafting routes, for this machine only."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import socket
+import sys
+import threading
+import webbrowser
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import typer
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import FileResponse, Response
+from fastapi.staticfiles import StaticFiles
+
+from app.clients import infill
+from app.clients import openai as openai_api
+from app.documents.folder import DocumentFolder, documents_folder
+from app.learning.base_stores import in_full, shelf_of
+from app.learning.child import Order
+from app.learning.forgotten import HeldTexts
+from app.learning.learner import Learner
+from app.service.requests import DraftRequest
+from app.service.service import DraftService, load_failure
+from app.service.settings import Strict
+from app.service.speculation import offer_draft_model
+from app.service.threads import take_turns_quickly
+from app.web import running
+from app.web.bounds import Id
+from app.web.gradio_import import import_gradio
+from app.web.refusals import format_errors, taking
+from app.web.routes import base_stores as base_routes
+from app.web.routes import documents as documents_routes
+from app.web.routes import models as model_routes
+from app.web.routes import sampling as sampling_routes
+from app.web.routes import stores as stores_routes
+from app.web.running import PORT
+from app.web.security.access import Access, token
+from app.web.security.connections import configured, raise_descriptor_limit
+from app.web.security.guard import HOST, Guard
+from app.web.security.offline import stay_offline
+from app.web.security.private import gradio_folder
+from app.web.streaming import Streamed, as_line
+from core.errors import InputError, PolydraftError, traced
+from core.options import Backend, Precision
+
+if TYPE_CHECKING:
+    from core.autocomplete import Autocomplete
+
+# A command to run once the model is loaded: `make run` compiles llama.cpp this way.
+ONCE_LOADED = "POLYDRAFT_ONCE_LOADED"
+
+
+class LeaveRequest(Strict):
+    tab: Id
+
+
+def create_app(service: DraftService, access: Access | None = None, learner: Learner | None = None) -> FastAPI:
+    """The whole site for a draft service, which the caller starts and closes.
+
+    Args:
+        access: requires the token; None gives every program of this machine access.
+        learner: trains adapters, and is closed by the caller; None: a new one.
+    Raises: InputError if Gradio's folder is unusable.
+    """
+    prepare_gradio()
+    from app.web.page import STATIC, STATIC_URL, mount
+
+    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
+    format_errors(app)
+
+    # A route of Starlette: every key of every tab sends a request, and FastAPI's handling of a route would be a large
+    # part of its cost.
+    @taking(DraftRequest)
+    async def drafts(_: Request, body: DraftRequest) -> Response:
+        return Streamed(service.stream(body), as_line, "application/x-ndjson")
+
+    app.add_route("/api/drafts", drafts, ["POST"])
+
+    held = HeldTexts()
+
+    @app.post("/api/leave")
+    @taking(LeaveRequest)
+    async def leave(_: Request, body: LeaveRequest) -> dict[str, bool]:
+        service.leave(body.tab)
+        held.leave(body.tab)
+        return {"ok": True}
+
+    @app.get("/api/status")
+    async def status() -> dict[str, object]:
+        return service.status()
+
+    stores_routes.add_routes(app, service.stores, learner or learner_for(service), lambda: service.stopping, held)
+    base_routes.add_routes(app, service.base_stores)
+    model_routes.add_routes(app, service)
+    sampling_routes.add_routes(app, service)
+    documents_routes.add_routes(app, DocumentFolder(documents_folder()))
+
+    openai_api.add_routes(app, service)
+    infill.add_routes(app, service)
+
+    @app.get("/manifest.json")
+    async def manifest() -> Response:
+        return FileResponse(STATIC / "manifest.webmanifest", media_type="application/manifest+json")
+
+    app.mount(STATIC_URL, _PageFiles(directory=STATIC))
+    mounted = mount(app)
+    mounted.add_middleware(Guard, access=access)
+    return mounted
+
+
+def learner_for(service: DraftService) -> Learner:
+    """Trains adapters for the service's model, and pauses while it has requests."""
+
+    def order(store: str) -> tuple[Order, int]:
+        path, removals = service.stores().to_train(store)
+        ngrams = service.loaded.ngrams if service.loaded else None
+        return Order(str(path), service.model_name, str(ngrams.path) if ngrams else None), removals
+
+    def gave_up(store: str) -> None:
+        with suppress(PolydraftError), service.stores().at(store) as opened:  # it may have been deleted
+            opened.stop_relearning()
+
+    def clean(store: str) -> None:
+        with suppress(PolydraftError), service.stores().at(store) as opened:
+            opened.remove_unfinished()
+
+    learner = Learner(order, gave_up, clean=clean)
+    service.typed = learner.typed
+    return learner
+
+
+def _go_on_learning(learner: Learner, service: DraftService) -> None:
+    """Trains adapters anew that were removed together with text while no server ran, or too shortly before its end; and
+    removes what trainings left that were killed with the server."""
+    from core.ngram.shelf import stores_folder
+
+    if any(stores_folder().glob("*.sqlite")):
+        with suppress(PolydraftError):  # the server is closing
+            rows = service.stores().list()
+            for row in rows:
+                learner.clean(row["store"])
+            learner.follow(rows)
+
+
+def create_service_app(service: DraftService, access: Access | None = None, elsewhere: bool = False) -> FastAPI:
+    """The routes for other programs, without the page. For `access` and `elsewhere` see `Guard`."""
+    app = FastAPI(title="Polydraft", docs_url=None, redoc_url=None, openapi_url=None)
+    format_errors(app)
+
+    @app.get("/")
+    async def start() -> dict[str, str]:
+        return {"message": "Polydraft serves programs here, without its page.", "fix": "Run `polydraft` for the page."}
+
+    openai_api.add_routes(app, service)
+    infill.add_routes(app, service)
+    stores_routes.add_learning_routes(app, service.stores)
+    app.add_middleware(Guard, access=access, page=False, elsewhere=elsewhere)
+    return app
+
+
+def prepare_gradio() -> None:
+    """Imports Gradio without outgoing connections, with its files in a private folder.
+
+    Raises: InputError if its folder is unusable.
+    """
+    stay_offline()
+    os.environ["GRADIO_TEMP_DIR"] = str(gradio_folder())
+    import_gradio()
+
+
+class _PageFiles(StaticFiles):
+    """Static files that the browser revalidates every time, as after an update the page must not run old scripts."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+# ---------------------------------------------------------------- serving
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that reports when it is ready, and stops running requests before it waits for them."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None], ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready, self._ending = ready, ending
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
+
+
+def serve(
+    model_name: str = "default",
+    backend: Backend = "auto",
+    port: int | None = None,
+    open_browser: bool = True,
+    precision: Precision = "file",
+    with_token: bool = True,
+    base_store: list[str] | None = None,
+    draft_model: str | None = None,
+    page: bool = True,
+    host: str = HOST,
+) -> None:
+    """Runs the app until Ctrl+C; or opens the page of this user's app that already runs at the port.
+
+    Args:
+        port: None is `PORT`; 0 means any.
+        with_token: whether requests must present the user's token.
+        base_store: the base stores, as `core.ngram.base.chosen_stores` takes them; None is the choice on the page.
+        draft_model: the model that may propose tokens for speculation; None for none.
+        page: False serves only other programs, without the page.
+        host: the address to listen at; at an address that other machines can reach, the page is not served.
+    Raises: InputError for an unusable port; StoreError for a file that is no n-gram store; ModelNotFound,
+        ModelFileError for a model that does not exist or cannot be read. If a model fails later, the page reports it.
+    """
+    options: dict[str, object] = {"model": model_name, "backend": backend, "precision": precision}
+    options |= {"with_token": with_token, "draft_model": draft_model}
+    options["base_store"] = in_full(base_store)
+    bases = shelf_of(base_store)  # a wrong file ends the start
+    raise_descriptor_limit()
+    access = Access(token()) if with_token else None
+    wanted = PORT if port is None else port
+    listener = _listen(wanted, host)  # first, so that a taken port is detected before seconds of loading
+    if listener is None:
+        _open_running(wanted, options, access, open_browser, page)
+        return
+    bound: int = listener.getsockname()[1]
+
+    def load(name: str) -> Autocomplete:
+        from core.autocomplete import load_autocomplete
+        from core.models.memory import return_freed
+
+        try:
+            loaded = load_autocomplete(name, backend, precision=precision, beside=True, bases=bases)
+            if draft_model is not None:
+                offer_draft_model(loaded, draft_model, backend, precision)
+            return_freed()
+            once_loaded()
+            return loaded
+        except Exception as error:
+            typer.echo(" ".join(load_failure(error)).strip(), err=True)
+            raise
+
+    def ready() -> None:
+        if page:
+            _tell("Polydraft is at", bound, access, open_browser)
+        else:
+            tell_programs("Polydraft serves drafts at", host, bound, access)
+
+    # Programs of this user that find the registration send the token to 127.0.0.1.
+    marked = running.marked(bound, options | {"page": page}) if _is_here(host) else nullcontext()
+    with listener, marked, running.beside(os.environ.get(ONCE_LOADED)) as once_loaded:
+        for name in {model_name, draft_model or "default"} - {"default"}:
+            from core.models.load import find_model  # imports torch
+
+            find_model(name)  # a mistyped name ends the start; after later failures the page stays up
+        # Gradio first: two threads that import at the same time share one interpreter lock, and the page would answer
+        # later. Torch is imported and the model loaded while the page is built and the server starts.
+        if page:
+            prepare_gradio()
+        service = DraftService(load, model_name)
+        learner = learner_for(service) if page else None
+        if learner:
+            go_on = partial(_go_on_learning, learner, service)
+            service.adopted = lambda: threading.Thread(target=go_on, daemon=True).start()
+        service.start()
+        app = (
+            create_app(service, access, learner)
+            if page
+            else create_service_app(service, access, elsewhere=_is_elsewhere(host))
+        )
+        take_turns_quickly()
+        config = configured(app, timeout_graceful_shutdown=1)
+        for adapted in (_not_about_leaving, without_text):
+            logging.getLogger("uvicorn.error").addFilter(adapted)
+        with suppress(KeyboardInterrupt):  # uvicorn has shut down in order and passes the signal on
+            _Server(config, ready, service.stop).run(sockets=[listener])
+        if learner:
+            learner.close()
+        service.close()
+
+
+def _is_elsewhere(host: str) -> bool:
+    """Whether other machines can reach a server that listens at this address."""
+    return host != "localhost" and not host.startswith("127.")
+
+
+def _is_here(host: str) -> bool:
+    """Whether a server that listens at this address has its port on 127.0.0.1. Another user may have that otherwise."""
+    return host in (HOST, "localhost", "0.0.0.0")
+
+
+def _listen(port: int, host: str = HOST) -> socket.socket | None:
+    """A socket bound to 127.0.0.1, or to another address; None if the port is taken.
+
+    Raises: InputError if it cannot be bound for another reason.
+    """
+    # asyncio disables Nagle's algorithm only if the protocol is given explicitly; with it, every first draft waits some
+    # 40 ms for the browser's delayed acknowledgement.
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    if sys.platform != "win32":  # allows a port that this process used a moment ago; on Windows it would share the port
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        # A bind may succeed beside another listener on the same port.
+        listener.listen(128)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            return None
+        if isinstance(error, socket.gaierror) or getattr(error, "errno", None) == errno.EADDRNOTAVAIL:
+            raise InputError(f"{host} is no IPv4 address of this machine; give one with --host.") from error
+        why = error.strerror if isinstance(error, OSError) else "ports go up to 65535"
+        raise InputError(f"Port {port} cannot be used: {why}. Choose another with --port.") from error
+    return listener
+
+
+def _open_running(port: int, options: dict[str, object], access: Access | None, open_browser: bool, page: bool) -> None:
+    """Opens the page of the app that this user runs at the port. Raises InputError if another program has it."""
+    found = running.at(port)
+    if found is None:
+        raise InputError(
+            f"Port {port} is already in use by another program. Choose another with --port N; texts that you wrote at "
+            f"port {port} belong to that address and return when Polydraft has it again."
+        )
+    different = [f"{name} {found.get(name)}" for name, value in options.items() if found.get(name) != value]
+    if different:
+        raise InputError(
+            f"Port {port} is already in use by Polydraft, started with {', '.join(different)}. Stop it first, "
+            "or start a second one with --port N."
+        )
+    if not page:
+        tell_programs("Polydraft is already running, and serves drafts at", HOST, port, access)
+    elif found.get("page", True):
+        _tell("Polydraft is already running at", port, access, open_browser)
+    else:
+        raise InputError(
+            f"Port {port} is already in use by `polydraft serve`, which has no page. End it first, and start "
+            "`polydraft`: it serves programs too. Or start it beside with --port N."
+        )
+
+
+def tell_programs(words: str, host: str, port: int, access: Access | None) -> None:
+    """Prints the address for other programs, the required token, and warnings about open access."""
+    elsewhere = _is_elsewhere(host)
+    address = f"http://{host}:{port}"
+    if elsewhere:
+        typer.echo(
+            f"Warning: --host {host} gives other machines access. The traffic is not encrypted: "
+            "use it only in a network that you trust.",
+            err=True,
+        )
+    if access is None:
+        who = "every program that reaches this machine" if elsewhere else "every user and every program of this machine"
+        typer.echo(
+            f"Warning: without a token {who} can get drafts from your personal stores, and add text to those that "
+            f"learn, at {address}.",
+            err=True,
+        )
+    typer.echo(f"{words} {address}: /v1/completions, /v1/models, /infill, /health.")
+    if access is not None:
+        typer.echo("Programs send the output of `polydraft token` as `Authorization: Bearer`, or as their API key.")
+
+
+def _tell(words: str, port: int, access: Access | None, open_browser: bool) -> None:
+    """Prints the page's address, and opens it."""
+    address = f"http://{HOST}:{port}"
+    if access is None:
+        typer.echo(
+            "Warning: without a token every user and every program of this machine can read and change your "
+            f"personal stores through {address}.",
+            err=True,
+        )
+    typer.echo(f"{words} {address}" + (f"/?token={access.token}" if access else ""))
+    if open_browser:
+        _show(f"{address}/?ticket={access.ticket()}" if access else address)
+
+
+def _show(address: str) -> None:
+    """Opens the page in the default browser, if there is one with a window."""
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return  # only text browsers are left, which would take over the terminal
+    # In a separate thread, because some browsers return only when they are closed.
+    threading.Thread(target=_open, args=(address,), daemon=True).start()
+
+
+def _open(address: str) -> None:
+    with suppress(webbrowser.Error):
+        webbrowser.open(address)
+
+
+def _not_about_leaving(record: logging.LogRecord) -> bool:
+    """Drops the error that uvicorn logs for open pages when it ends: Ctrl+C is not an error to the user."""
+    return not record.getMessage().startswith("Cancel ")
+
+
+def without_text(record: logging.LogRecord) -> bool:
+    """Reduces the error of a route to its types and lines of code; its message may repeat the text of a request."""
+    if record.exc_info and record.exc_info[1] is not None:
+        record.msg, record.args = f"{record.getMessage().strip()}\n{traced(record.exc_info[1])}", ()
+        record.exc_info = record.exc_text = None
+    return True

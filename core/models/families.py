@@ -1,0 +1,80 @@
+"""How the layers of the architectures of GGUF files differ: one table, for the check of files and for building models.
+
+A `Family` says what a file's metadata does not: its layout, and constants that are part of the architecture. The fields
+of the metadata that a family has beside those of all (`COMMON`) are in `fields`; a file with any other field may mean
+something that is not computed here, and is left to llama.cpp or transformers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+# Fields that every family may have. What is not a size says nothing about the computation, or is checked elsewhere.
+COMMON = frozenset(
+    {"vocab_size", "context_length", "block_count", "embedding_length", "feed_forward_length", "tensor_data_layout"}
+    | {f"attention.{key}" for key in ("head_count", "head_count_kv", "key_length", "value_length", "causal")}
+    | {"attention.layer_norm_rms_epsilon", "rope.dimension_count", "rope.freq_base"}
+    | {f"rope.scaling.{key}" for key in ("type", "factor", "original_context_length", "attn_factor", "finetuned")}
+    | {"rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow"}
+)
+WINDOW = frozenset({"attention.sliding_window"})
+PATTERN = WINDOW | {"attention.sliding_window_pattern", "rope.freq_base_swa"}
+CAPS = frozenset({"attn_logit_softcapping", "final_logit_softcapping"})
+FACTORS = frozenset({"attention.scale", "embedding_scale", "residual_scale", "logit_scale"})
+
+
+@dataclass(frozen=True)
+class Family:
+    """The layers of one architecture.
+
+    Attributes:
+        paired: the rotation turns neighbouring numbers of a head; else numbers half of the rotation apart.
+        norms: where there are norms with respect to attention and to the feed-forward part.
+        head_norms: queries and keys have norms: of each head, or of all heads together.
+        biases: queries, keys and values must have biases. Other families may have some.
+        fused: one tensor has queries, keys and values, and another gate and up.
+        gelu: the gate is GELU, by tanh; else SiLU.
+        root: embeddings are multiplied by √D.
+        pattern: of so many layers the last attends to everything and the others to a window; 0: all layers are alike.
+        near_theta: the base of the rotation in layers with a window, if the file states none; None is as elsewhere.
+        still: of so many layers the last has no rotation; 0: none is without.
+        spread: the number of layers with which scores have the factor 1 / √(D / H), not 1 / √w; 0: none.
+        fields: of the metadata, beside `COMMON`.
+    """
+
+    paired: bool = False
+    norms: Literal["before", "around", "after"] = "before"
+    head_norms: Literal["each", "all"] | None = None
+    biases: bool = False
+    fused: bool = False
+    gelu: bool = False
+    root: bool = False
+    pattern: int = 0
+    near_theta: float | None = None
+    still: int = 0
+    spread: int = 0
+    fields: frozenset[str] = frozenset()
+
+
+FAMILIES: dict[str, Family] = {
+    # Llama 1 to 3.3, Mistral, SmolLM 1 and 2, Falcon 3, Yi, and others
+    "llama": Family(paired=True, fields=WINDOW),
+    "qwen2": Family(biases=True),
+    "qwen3": Family(head_norms="each"),
+    "gemma2": Family(norms="around", gelu=True, root=True, pattern=2, spread=46, fields=PATTERN | CAPS),
+    "gemma3": Family(
+        norms="around",
+        head_norms="each",
+        gelu=True,
+        root=True,
+        pattern=6,
+        near_theta=10_000.0,
+        spread=62,
+        fields=PATTERN | CAPS,
+    ),
+    "smollm3": Family(paired=True, still=4),
+    "phi3": Family(fused=True, fields=WINDOW),
+    "olmo2": Family(norms="after", head_norms="all", pattern=4, fields=PATTERN),
+    "granite": Family(paired=True, fields=FACTORS),
+}

@@ -1,0 +1,323 @@
+"""Checked drafts: one tree pass verifies superposed drafts, the target's token replaces the first that fails, and new
+tokens are superposed from there. The order of the rows stays.
+
+Superposed drafts drift: after a token or two they differ from the tokens that the model would choose after the same
+beginning. A check has a budget of tokens, and spends it on the most probable ones. The target is the model that
+drafted, or a larger one with the same tokenizer.
+
+Shapes: V vocabulary, D width, n tokens of a tree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from collections.abc import Sequence as Ids
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import Any, TypedDict, Unpack
+
+import torch
+from torch import Tensor
+
+from core.drafting.drafts import Draft, Drafts, Options
+from core.drafting.driver import Drafting
+from core.drafting.judge import Judge
+from core.drafting.scored import finished
+from core.errors import InputError
+from core.models.base import LanguageModel, Row, Sequence
+from core.options import LIBRARY
+from core.speculative.tree import TokenTree
+from core.superposed import mixed_embedding, superpose, weights
+
+NODES = 16  # tokens of the tree of one check
+
+
+class CheckOptions(TypedDict, total=False):
+    """The options of `refine`."""
+
+    target: Sequence | None
+    judge: Judge | None
+    nodes: int
+    stop_ids: frozenset[int] | None
+
+
+def checked(drafting: Drafting, sequence: Sequence, prefix_ids: list[int], options: Options, nodes: int) -> Drafting:
+    """Runs `drafting` to its end, then one check of its drafts with at most `nodes` tokens."""
+    drafts = yield from finished(drafting)
+    if not drafts.ids:
+        yield [], drafts
+        return
+    open_rows = _open_rows(drafts, None, drafts.exact)
+    judge, stop = Judge(options.interpolation(prefix_ids), options.m), options.stops(sequence.model)
+    checking = check(open_rows, sequence, prefix_ids, judge=judge, nodes=nodes, stop_ids=stop)
+    waiting = replace(drafts, done=False, checked=True)
+    try:
+        rows = next(checking)
+        while rows:
+            logits = yield rows, waiting
+            rows = checking.send(logits)
+    finally:
+        checking.close()
+    corrected = [_corrected(d, row, stop) for d, row in zip(drafts.drafts, open_rows, strict=True)]
+    yield [], replace(waiting, drafts=corrected, done=True)
+
+
+def _corrected(draft: Draft, row: _Row, stop: frozenset[int]) -> Draft:
+    changed, totals = row.changed, list(accumulate(row.logprobs))
+    return replace(
+        draft,
+        ids=list(row.ids),
+        totals=totals[min(draft.start, len(totals) - 1) :],
+        own=max(row.sure, min(draft.own, changed)),
+        exact=row.sure,
+        personal=draft.personal[:changed] + [False] * (len(row.ids) - changed),
+        ended=row.ids[-1] in stop,
+    )
+
+
+@dataclass
+class _Row:
+    """A draft during a check: its tokens, ln p of each, how many leading tokens are verified, its final length, and the
+    tokens shown before."""
+
+    ids: list[int]
+    logprobs: list[float]
+    sure: int
+    length: int
+    shown: list[int] = field(default_factory=list)
+
+    def reach(self, at: int) -> float:
+        """The probability of the row up to token `at`."""
+        return math.exp(min(sum(self.logprobs[: at + 1]), 0.0))
+
+    @property
+    def changed(self) -> int:
+        """The index of the first token that differs from the one shown before; the length if none does."""
+        pairs = zip(self.ids, self.shown, strict=False)
+        return next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(self.ids), len(self.shown)))
+
+
+def check(
+    rows: list[_Row],
+    sequence: Sequence,
+    prefix_ids: list[int],
+    *,
+    target: Sequence | None = None,
+    judge: Judge | None = None,
+    nodes: int = NODES,
+    stop_ids: frozenset[int] | None = None,
+) -> Generator[list[Row], list[Tensor], None]:
+    """Corrects the rows in place: yields the input rows of a pass and receives their logits. When it yields no rows it
+    is done. For the arguments see `refine`."""
+    if not prefix_ids or not rows:
+        raise InputError("An empty text or no drafts given; at least one token id and one draft expected.")
+    prefix, checker, judge = list(prefix_ids), target or sequence, judge or Judge()
+    if checker.model.tokenizer.fingerprint != sequence.model.tokenizer.fingerprint:
+        raise InputError(
+            f"{checker.model.name} and {sequence.model.name} have different tokenizers; a model that checks drafts "
+            "must share theirs."
+        )
+    stop = sequence.model.tokenizer.eos_ids if stop_ids is None else stop_ids
+    for held in {id(s): s for s in (sequence, checker)}.values():
+        held.rewind(held.common_prefix(prefix))
+        if held.length < len(prefix):
+            held.feed(prefix[held.length :])
+    try:
+        # 1. One pass over the tree of the most probable tokens; the target's token replaces the first that fails.
+        deep = depths_to_check(rows, nodes)
+        tree = TokenTree.of_paths([(token, 1.0) for token in row.ids[:n]] for row, n in zip(rows, deep, strict=True))
+        if len(tree):
+            (after,) = yield [Row(checker, tree.ids, parents=tree.parents)]
+            checker.keep([])
+            known = tree.places()
+            ends = [min(n + 1, len(row.ids)) for row, n in zip(rows, deep, strict=True)]
+            places = [(row, at) for row, end in zip(rows, ends, strict=True) for at in range(row.sure, end)]
+            logits = [after[known[tuple(row.ids[:at])]] for row, at in places]
+            contexts, tokens = [prefix + row.ids[:at] for row, at in places], [row.ids[at] for row, at in places]
+            found = judge(logits, contexts, tokens)
+            for (row, at), (own, own_logprob, logprob) in zip(places, found, strict=True):
+                if at >= len(row.ids):  # an earlier token of it failed
+                    continue
+                if row.ids[at] == own:
+                    row.sure, row.logprobs[at] = at + 1, logprob
+                else:
+                    row.sure, row.ids[at:], row.logprobs[at:] = at + 1, [own], [own_logprob]
+            for row in rows:  # drop the tokens after a stop token
+                if end := next((at + 1 for at, token in enumerate(row.ids) if token in stop), 0):
+                    del row.ids[end:], row.logprobs[end:]
+
+        # 2. New superposed tokens: one mixture of all rows at each position (eqs. 3-4). Consecutive positions at which
+        # no row waits for a token share a pass.
+        fed = 0
+        while waiting := [row for row in rows if len(row.ids) < row.length and row.ids[-1] not in stop]:
+            at = min(len(row.ids) for row in waiting)
+            (after,) = yield [Row(sequence, torch.cat([_mixture(rows, i, sequence) for i in range(fed, at)]))]
+            fed = at
+            due = [row for row in waiting if len(row.ids) == at]
+            found = judge([after] * len(due), [prefix + row.ids for row in due], [row.ids[-1] for row in due])
+            for row, (token, logprob, _) in zip(due, found, strict=True):
+                row.ids.append(token)
+                row.logprobs.append(logprob)
+        yield []
+    finally:
+        if sequence.length > len(prefix):
+            sequence.rewind(len(prefix))
+
+
+def _mixture(rows: list[_Row], at: int, sequence: Sequence) -> Tensor:
+    some = [row for row in rows if len(row.ids) > at]
+    gamma = weights([sum(row.logprobs[: at + 1]) for row in some])
+    return mixed_embedding(sequence.model.embeddings, [row.ids[at] for row in some], gamma)
+
+
+def _open_rows(drafts: Drafts | Refined, length: int | None, sure: Ids[int] | None) -> list[_Row]:
+    """The drafts as rows. A draft's ln p is distributed evenly over its tokens after the first."""
+    rows = []
+    for i, ids in enumerate(drafts.ids):
+        total = min(drafts.logprobs[i], 0.0)
+        first = math.log(max(drafts.beginnings[i], 1e-30)) if isinstance(drafts, Drafts) else total / len(ids)
+        first = min(max(first, total), 0.0)
+        later = (total - first) / max(len(ids) - 1, 1)
+        logprobs = [first] + [later] * (len(ids) - 1)
+        certain = max(1, min(sure[i] if sure else 1, len(ids)))
+        rows.append(_Row(list(ids), logprobs, certain, length or len(ids), list(ids)))
+    return rows
+
+
+def depths_to_check(rows: list[_Row], nodes: int) -> list[int]:
+    """The number of leading tokens of each draft to feed, at most `nodes` in total, chosen greedily by probability per
+    fed token. Judging token `at` requires feeding all tokens before it."""
+    deep = [0] * len(rows)
+    left = nodes
+    while True:
+        best, gain, costs = -1, 0.0, 0
+        for i, row in enumerate(rows):
+            at = max(deep[i] + 1, row.sure)  # the next token to judge
+            cost = at - deep[i]
+            if at < len(row.ids) and cost <= left and (worth := row.reach(at - 1) / cost) > gain:
+                best, gain, costs = i, worth, cost
+        if best < 0:
+            return deep
+        deep[best] += costs
+        left -= costs
+
+
+# --- several checks, of drafts that another model may check
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Drafts in the order of their rows, which is constant.
+
+    Attributes:
+        ids: of each draft.
+        logprobs: Σ ln p of each draft's tokens: the target's for checked tokens, the drafter's for the others.
+        sure: the number of leading tokens of each that are the target's, n-grams mixed in.
+        changed: the index of each draft's first token that differs from the one shown before; its length if none does.
+        checked: whether the target has checked these drafts; False while they are superposed.
+        fed: tokens of the tree that the check fed to the target.
+    """
+
+    ids: list[list[int]]
+    logprobs: list[float]
+    sure: list[int]
+    changed: list[int]
+    checked: bool
+    fed: int = 0
+
+
+def refine(
+    sequence: Sequence,
+    prefix_ids: list[int],
+    drafts: Drafts | Refined,
+    length: int | None = None,
+    *,
+    sure: Ids[int] | None = None,
+    **options: Unpack[CheckOptions],
+) -> Refined:
+    """One check: verify the most probable tokens, replace the first that fails by the target's, superpose the rest
+    again.
+
+    Args:
+        sequence: of the model that drafts; it contains exactly the text afterwards.
+        drafts: of `superpose`, or the result of an earlier check. Rows keep their order.
+        length: of every draft afterwards, unless it has ended; None keeps its length.
+        sure: leading tokens of each draft that need no check: the first, or the first r + 1 of exact ones. None: one.
+        target: a sequence of the model that checks; None is the one that drafts.
+        judge: computes the next token.
+        nodes: n, tokens of the tree at most. The most probable ones are checked first.
+        stop_ids: tokens that end a draft; None for the tokenizer's.
+    Raises: InputError for an empty text, models with different tokenizers; ContextFull.
+    """
+    rows, fed = _open_rows(drafts, length, sure), 0
+    checking = check(rows, sequence, prefix_ids, **options)
+    try:
+        needed = next(checking)
+        while needed:
+            fed += sum(len(row.inputs) for row in needed if row.parents is not None)
+            needed = checking.send(needed[0].sequence.model.forward(needed))
+    finally:
+        checking.close()
+    return Refined(
+        [list(row.ids) for row in rows],
+        [sum(row.logprobs) for row in rows],
+        [row.sure for row in rows],
+        [row.changed for row in rows],
+        True,
+        fed,
+    )
+
+
+def verified(
+    model: LanguageModel,
+    prefix_ids: list[int],
+    k: int = LIBRARY.k,
+    length: int = LIBRARY.length,
+    *,
+    sequence: Sequence | None = None,
+    target: Sequence | None = None,
+    first: int | None = None,
+    rounds: int = 1,
+    nodes: int = NODES,
+    **options: Any,
+) -> Generator[Refined, None, None]:
+    """Superposed drafts, then refined ones: yields after every step of superposing, then after every round of checks.
+    Rows keep the order of the last superposed step.
+
+    Args:
+        k, length, options: as for `superpose`.
+        sequence: may contain part of the text; it contains exactly the text afterwards.
+        target: a sequence of the model that checks; None is `model`.
+        first: length of the superposed drafts; None for `length`. Shorter drafts are checked earlier and cheaper.
+        rounds: number of checks. nodes: see `refine`.
+    Raises: as `superpose` and `refine`.
+    """
+    # No forks by default: the superposed drafts are short, and checks correct them anyway.
+    superposing = {"forks": 0, **options}
+    own = sequence is None
+    held = model.open() if sequence is None else sequence
+    made = Options(k=k, length=length, **superposing)
+    try:
+        latest = Refined([], [], [], [], False)
+        for drafts in superpose(model, prefix_ids, k, min(first or length, length), sequence=held, **superposing):
+            sure = [min(made.exact_steps + 1, len(ids)) for ids in drafts.ids]
+            changed = [len(ids) - 1 for ids in drafts.ids]
+            latest = Refined(drafts.ids, drafts.logprobs, sure, changed, False)
+            yield latest
+        for _ in range(rounds):
+            latest = refine(
+                held,
+                prefix_ids,
+                latest,
+                length,
+                sure=latest.sure,
+                target=target,
+                judge=Judge(made.interpolation(prefix_ids), made.m),
+                nodes=nodes,
+                stop_ids=made.stop_ids,
+            )
+            yield latest
+    finally:
+        if own:
+            held.close()

@@ -1,0 +1,186 @@
+"""Drafts of the greedy and the sampled mode with several tokens per pass: each draft has a separate row, in which a
+drafter's proposals are verified. The drafter proposes for all drafts in one call, and one pass verifies all.
+
+Lossless, the drafts are those that the mode makes without speculation: seed, draft and position fix a sampled draft's
+token, the n-grams mixed in the greedy one. Proposals change how many tokens a pass yields, never which.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.controls import PRUNE_EPSILON, PRUNE_LAMBDA, THETA
+from core.dice import Dice
+from core.drafting.beginnings import beginnings
+from core.drafting.candidates import Candidates, cropped
+from core.drafting.drafts import Draft, Drafts, Figures, Options, best_of, still_alive
+from core.drafting.driver import Drafting
+from core.drafting.feeding import own_row
+from core.drafting.places import Places
+from core.models.base import Sequence
+from core.modes.sampled import first_draws
+from core.speculative.budget import Memory
+from core.speculative.calibration import Calibration
+from core.speculative.drafters.base import Drafter
+from core.speculative.generate import Statistics, Text, Token, cycles
+from core.speculative.options import SpeculationOptions
+from core.speculative.target import TargetSampling
+
+
+@dataclass
+class Speculator:
+    """A drafter and the estimates of its acceptance and cost; one object serves many requests.
+
+    Attributes:
+        drafter: proposes the tokens.
+        curve: ms of a pass over n tokens.
+        caution: why it may propose worse here than elsewhere, or None.
+        memory: the estimates.
+        notice: why speculation was switched off, once it was.
+    """
+
+    drafter: Drafter
+    curve: Callable[[int], float]
+    caution: str | None = None
+    memory: Memory = field(default_factory=Memory)
+    notice: str | None = None
+
+
+@dataclass(frozen=True)
+class Speculation:
+    """How to speculate; see `core.speculative.generate`."""
+
+    by: Speculator
+    mode: Literal["lossless", "arc"] = "lossless"
+    tree_size: int | Literal["auto"] = "auto"
+    theta: float = THETA
+    lam: float = PRUNE_LAMBDA
+    epsilon: float = PRUNE_EPSILON
+    calibration: Calibration | None = None
+
+
+def speculated(
+    logits: list[Tensor],
+    sequence: Sequence,
+    prefix_ids: list[int],
+    options: Options,
+    places: Places,
+    how: Speculation,
+    greedy: bool,
+) -> Drafting:
+    """k sampled drafts of `length` tokens each, or one greedy one. The arguments are those of
+    `core.superposed.superposed`, and:
+
+    Args:
+        how: the drafter and its options.
+        greedy: whether the most probable token is taken each time; else tokens are sampled.
+    """
+    o, prefix, by = options, list(prefix_ids), how.by
+    model, stop = sequence.model, o.stops(sequence.model)
+    greedily = Greedily(Candidates(o, prefix)) if greedy else None
+    if greedily is not None:
+        found = beginnings(logits, prefix, greedily.score, model.tokenizer.pieces, places)[:1]
+        drafts = [Draft.alone(ids, logprob, 0, len(ids) - 1) for ids, logprob, _ in found]
+    else:
+        drafts = first_draws(logits, prefix, o, o.k, places)
+    for draft in drafts:
+        draft.how = [("plain", None)] * len(draft.ids)
+    alive = still_alive(drafts, stop)
+    together = max(len(alive), 1)  # drafts in a pass
+    plain = by.curve(together) / together  # a draft's share of a pass of one token each, in ms
+
+    def so_far(done: bool = False) -> Drafts:
+        longest = max((draft.tokens for draft in drafts), default=1)
+        figures = _figures(by, [text.statistics for text in texts.values()], plain)
+        return Drafts.of(best_of(drafts, o.k), longest, done, figures)
+
+    made = SpeculationOptions(
+        mode=how.mode,
+        rule=greedily.rule if greedily is not None else lambda ids, x: cropped(o, x, ids.tolist()),
+        stop_ids=o.stop_ids,
+        tree_size=how.tree_size,
+        theta=how.theta,
+        lam=how.lam,
+        epsilon=how.epsilon,
+        calibration=how.calibration,
+        seed=o.seed,
+    )
+    as_set = TargetSampling(o.tau, o.rule)
+    made.check(model, by.drafter, as_set)
+    sure = greedy or as_set.greedy  # without noise, which drafters would otherwise predict
+    heat = None if sure else as_set.heat
+
+    def begun(draft: Draft) -> Text:
+        held = own_row(draft, sequence, prefix).sequence  # everything before the draft's latest token
+        ids = prefix + draft.ids
+        p = made.sampling.probabilities(logits[draft.start], ids[:-1])
+        dice = None if sure else Dice(o.seed, draft.row)
+        return Text(held, ids, len(ids) + o.length - 1, p, dice=dice)
+
+    def extend(draft: Draft, tokens: list[Token]) -> Draft:
+        for token in tokens:
+            mass = greedily.mass.get(len(prefix) + len(draft.ids), 0.0) if greedily is not None else 0.0
+            child = draft.child(token.id, draft.logprob + (token.logprob + mass))
+            child.sequence, child.how = draft.sequence, [*child.how, (token.how, token.lts)]
+            child.ended = token.id in stop
+            draft = child
+        return draft
+
+    texts: dict[int, Text] = {}  # by the place of the draft
+    try:
+        if o.length > 1:
+            texts = {n: begun(draft) for n, draft in enumerate(drafts) if draft in alive}
+        if texts:
+            running = cycles(list(texts.values()), made, by.drafter, by.curve, by.memory, heat)
+            rows, _ = next(running)
+            while rows:
+                began = time.perf_counter()
+                logits = yield rows, so_far()
+                rows, tokens = running.send((logits, time.perf_counter() - began))
+                for n, new in zip(texts, tokens, strict=True):
+                    drafts[n] = extend(drafts[n], new)
+        yield [], so_far(done=True)
+    finally:
+        for draft in drafts:
+            draft.close()
+
+
+def _figures(by: Speculator, statistics: Iterable[Statistics], ms: float) -> Figures:
+    """Returns the figures. `ms` is the time of one token without speculation."""
+    s = list(statistics)
+    tokens, cycles, spent = sum(one.tokens for one in s), sum(one.cycles for one in s), sum(one.ms for one in s)
+    for one in s:
+        # A draft without cycles found speculation switched off already, so the earlier notice stays.
+        if one.notice and (one.cycles or by.notice is None):
+            by.notice = one.notice
+    return Figures(
+        accept_length=tokens / cycles if cycles else 0.0,
+        speedup=tokens * ms / spent if spent else 1.0,
+        notice=by.notice if any(one.notice for one in s) else by.caution,
+    )
+
+
+class Greedily:
+    """The rule of greedy drafts: the most probable candidates, with the n-grams mixed in.
+
+    Attributes:
+        mass: by position in the text, ln of the candidates' total probability, which the rule's normalisation removes.
+    """
+
+    def __init__(self, score: Candidates) -> None:
+        self.score = score
+        self.mass: dict[int, float] = {}
+
+    def rule(self, ids: Tensor, logits: Tensor) -> Tensor:
+        found = self.score.scored(logits[0], ids[0].tolist())
+        self.mass[ids.shape[1]] = float(np.logaddexp.reduce(found.scores))
+        kept = torch.full_like(logits, -torch.inf)
+        kept[0, torch.from_numpy(found.ids)] = torch.from_numpy(found.scores).to(logits.dtype)
+        return kept

@@ -1,0 +1,85 @@
+"""Sampled + superposed (the paper's section 4.5, NS_SPD): n beginnings of a few sampled tokens, then k superposed
+drafts on each.
+
+The paper returns all n·k drafts. Here the k best at the first superposed step are kept, in that order, so the number of
+rows is that of every other mode, and no row appears or disappears while the user reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from core.drafting.drafts import Draft, Drafts, Options
+from core.drafting.driver import Drafting, Driven, Start, advance_all
+from core.drafting.feeding import own_row
+from core.drafting.places import Places
+from core.models.base import Sequence
+from core.modes.sampled import draws, first_draws
+from core.superposed import superposed
+
+
+def spliced(
+    logits: list[Tensor],
+    sequence: Sequence,
+    prefix_ids: list[int],
+    options: Options,
+    places: Places,
+    samples: int,
+    sampled_tokens: int,
+) -> Drafting:
+    """k drafts of `length` tokens each. The arguments are those of `core.superposed.superposed`, and:
+
+    Args:
+        samples: number of beginnings (n).
+        sampled_tokens: sampled tokens of each (m).
+    """
+    o, prefix = options, list(prefix_ids)
+    stems = first_draws(logits, prefix, o, samples, places)
+    going: dict[Draft, Driven] = {}  # the superposed drafts of each stem
+    shown: dict[tuple[Draft, int], int] = {}  # the place among the k best of (stem, lineage)
+
+    def start(stem: Draft, sequence: Sequence) -> Start:
+        after = replace(o, length=o.length - sampled_tokens, first_ids=None, forks=0)
+        return lambda logits: superposed(logits, sequence, prefix + stem.ids, after)
+
+    def so_far(done: bool) -> Drafts:
+        found = [
+            (stem, draft)
+            for stem in stems
+            for draft in (going[stem].latest.drafts if stem in going else [Draft([], [], 0, ended=True)])
+        ]
+        found = [(stem, draft.row, draft.after(stem)) for stem, draft in found]
+        found.sort(key=lambda one: -one[2].logprob)
+        if not shown:
+            shown.update({(stem, row): place for place, (stem, row, _) in enumerate(found[: o.k])})
+        best = [
+            replace(draft, row=shown[stem, row], branch=stem.branch)
+            for stem, row, draft in found
+            if (stem, row) in shown
+        ]
+        return Drafts(best[: o.k], step, done)
+
+    try:
+        step = yield from draws(stems, sequence, prefix, o, min(sampled_tokens, o.length))
+        alive = [stem for stem in stems if not stem.ended]
+        if step == o.length or not alive:
+            yield [], Drafts.of(stems[: o.k], step, done=True)
+            return
+        own_rows = [own_row(stem, sequence, prefix) for stem in alive]
+        logits = yield own_rows, Drafts.of(stems[: o.k], step)
+        for stem, row, after in zip(alive, own_rows, logits, strict=True):
+            going[stem] = Driven(start(stem, row.sequence))
+            going[stem].advance([after])
+        step += 1
+        while rows := [row for one in going.values() for row in one.rows()]:
+            logits = yield rows, so_far(done=False)
+            advance_all(going.values(), logits)
+            step += 1
+        yield [], so_far(done=True)
+    finally:
+        for one in going.values():
+            one.close()
+        for stem in stems:
+            stem.close()

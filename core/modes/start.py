@@ -1,0 +1,137 @@
+"""The ways to make drafts, by name.
+
+    superposed           one row for all drafts, and exact steps
+    branching            the k most probable first tokens, each continued greedily in a row of its own
+    greedy               the most probable token at each step: one draft
+    beam                 beam search with k rows: the k most probable texts
+    sampled              k independent samples from the tokens that the rule keeps, a row each
+    sampled+superposed   a few tokens sampled, then drafts superposed on each (section 4.5, NS_SPD)
+
+Each is a generator; `core.drafting.driver` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from collections.abc import Sequence as Ids
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from core.controls import DEFAULT_MODE, DRAWN, SPECULATING, checked_mode
+from core.drafting.drafts import Drafts, Kept, Options
+from core.drafting.driver import Drafting, Start, grown
+from core.drafting.places import Places
+from core.drafting.reuse import KnownLogits, reusing
+from core.errors import InputError
+from core.models.base import LanguageModel, Sequence
+from core.modes.beam import beam
+from core.modes.sampled import sampled
+from core.modes.spliced import spliced
+from core.options import LIBRARY
+from core.superposed import superposed
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from core.modes.speculated import Speculation
+
+_DRAWN = {name: int(value) for name, value in checked_mode("sampled+superposed", {}).items()}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A mode, with the numbers that sampled+superposed needs.
+
+    Attributes:
+        name: one of `core.controls.MODES`.
+        samples: number of sampled beginnings (n); each gets k drafts, and the k best of all are kept.
+        sampled_tokens: tokens sampled for each (m), before superposing.
+        speculation: how greedy and sampled drafts are made several tokens per pass; None: one.
+    """
+
+    name: str = DEFAULT_MODE
+    samples: int = _DRAWN["samples"]
+    sampled_tokens: int = _DRAWN["sampled_tokens"]
+    speculation: Speculation | None = None
+
+    def __post_init__(self) -> None:
+        checked_mode(self.name, {})
+        for name in ("samples", "sampled_tokens"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} {getattr(self, name)} given; at least 1 expected.")
+
+    @property
+    def drawn(self) -> bool:
+        """Whether the mode samples tokens."""
+        return self.name in DRAWN
+
+    def most(self, k: int) -> int:
+        """How many drafts it makes when k are requested."""
+        return 1 if self.name == "greedy" else k
+
+
+def start(
+    sequence: Sequence,
+    prefix_ids: list[int],
+    options: Options,
+    mode: Mode,
+    places: Places | None = None,
+    kept: Ids[Kept] = (),
+    verify: int = LIBRARY.verify,
+    known: KnownLogits | None = None,
+) -> Start:
+    """The generator of drafts after `prefix_ids`, which `sequence` holds, after the logits of the prefix are computed.
+
+    Args:
+        places: positions at which a half-typed word may be continued. The modes with a row for each draft use only the
+            most probable one.
+        kept: rows that keep their places, of superposed drafts.
+        verify: tokens of superposed drafts that one more pass checks; see `core.modes.checked`.
+        known: cached logits of the session's earlier requests, for superposed drafts.
+    """
+    o, at = options, places or Places.of(options)
+    given = sequence, prefix_ids
+    if (how := mode.speculation) is not None and mode.name in SPECULATING:
+        from core.modes.speculated import speculated  # imports all of core.speculative
+
+        greedy = mode.name == "greedy"
+        return lambda logits: speculated(logits, *given, _greedy(o) if greedy else o, at, how, greedy)
+    if mode.name == "sampled":
+        return lambda logits: sampled(logits, *given, o, at)
+    if mode.name == "beam":
+        return lambda logits: beam(logits, *given, o, at)
+    if mode.name == "sampled+superposed":
+        return lambda logits: spliced(logits, *given, o, at, mode.samples, mode.sampled_tokens)
+    if mode.name == "greedy":  # one draft: the mixed embedding is that of its own token
+        o = _greedy(o)
+    elif mode.name == "branching":  # exact to the end
+        o = replace(o, distinct=True, exact_steps=max(o.length - 1, 0), forks=0, reset_every=0)
+
+    def superposing(logits: list[Tensor]) -> Drafting:
+        drafting = superposed(logits, *given, o, at, kept)
+        return drafting if known is None or o.reset_every else reusing(drafting, known)
+
+    if not verify:
+        return superposing
+    from core.modes.checked import checked
+
+    return lambda logits: checked(superposing(logits), *given, o, verify)
+
+
+def draft(
+    model: LanguageModel,
+    prefix_ids: list[int],
+    mode: str | Mode = DEFAULT_MODE,
+    *,
+    sequence: Sequence | None = None,
+    **options: Any,
+) -> Generator[Drafts]:
+    """Drafts after `prefix_ids` in any mode, after every step; the options are those of `superpose`."""
+    made, way = Options(**options), mode if isinstance(mode, Mode) else Mode(mode)
+    sequences = None if sequence is None else [sequence]
+    for drafts in grown(model, [prefix_ids], lambda s, ids: start(s, ids, made, way), sequences):
+        yield drafts[0]
+
+
+def _greedy(o: Options) -> Options:
+    return replace(o, k=1, distinct=True, exact_steps=0, forks=0, reset_every=0)

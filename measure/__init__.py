@@ -1,0 +1,1 @@
+"""Measurements: `polydraft bench` of speed, each beside a peer, and `polydraft eval` of the drafts' quality."""

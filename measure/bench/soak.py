@@ -1,0 +1,195 @@
+"""`bench soak`: many typists at once on a real server, for minutes: their waits, and the state of the server
+afterwards.
+
+A single typist runs before and after, to detect lasting effects of the load. Memory, threads and descriptors are those
+of the server's process. Between the two, a few typists run beside attackers without the token, which attack in every
+second turn, so that the waits with and without them are measured alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+from urllib.parse import urlsplit
+
+import psutil
+
+from measure.bench.attackers import KINDS, Sent, attacker
+from measure.bench.child import Child, running_app
+from measure.bench.typists import Habits, Outcomes, Server, Typist, foreign
+from measure.report import BenchOptions, Progress, Report, percentile
+from training import texts as text
+
+MINUTES = 2.0
+TYPISTS = 64
+ALONE = 60  # keys
+FEW = 10  # keys of the warm-up
+WARM = 1 / 3  # share of the time after which memory should be constant
+ATTACKED = 4  # typists beside attackers, fewer than fill the machine: their waits vary less
+TURN = 4.0  # seconds with an attacker, and as many without
+PASSING = 0.5  # seconds after a change of turns that belong to neither
+SETTLE = 20.0  # seconds until connections that are kept alive are closed
+EVERY = 1.0  # seconds between two samples of the process
+
+
+@dataclass
+class Attacked:
+    """The typists' seconds from a key to its first drafts, in turns without and with an attacker, and what it sent."""
+
+    without: list[float] = field(default_factory=list)
+    beside: list[float] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Process:
+    """The resources of the server's process."""
+
+    memory: int  # bytes
+    threads: int
+    descriptors: int
+
+    @classmethod
+    def of(cls, process: psutil.Process) -> Process:
+        return cls(process.memory_info().rss, process.num_threads(), process.num_fds())
+
+
+def measure(options: BenchOptions, progress: Progress) -> Report:
+    minutes, typists = options.minutes or MINUTES, options.typists or TYPISTS
+    words = " ".join(" ".join(document.split()) for file in text.load(options.text) for document in file)
+    progress("starting the app")
+    with running_app(options) as child:
+        child.wait(child.ready)
+        return asyncio.run(_soak(child, words, 60 * minutes, typists, progress))
+
+
+async def _soak(child: Child, words: str, seconds: float, typists: int, progress: Progress) -> Report:
+    server, process = Server(child.url, child.headers), psutil.Process(child.process.pid)
+    progress("one typist alone")
+    await _alone(server, words, FEW)
+    before_alone = await _alone(server, words, ALONE)
+    before = Process.of(process)
+    outcomes, samples = Outcomes(), list[Process]()
+    crowd = [
+        Typist(i, server, words, Habits(silent=i % 2 == 1, slow=i % 8 == 3, restless=True), outcomes).type(seconds)
+        for i in range(typists)
+    ]
+    began = time.perf_counter()
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            samples.append(Process.of(process))
+            passed, drafts = time.perf_counter() - began, len(outcomes.first)
+            progress(f"{typists} typists, {passed:.0f} of {seconds:.0f} s, {drafts} first drafts")
+
+    watching = asyncio.create_task(watch())
+    await asyncio.gather(*crowd, foreign(server, seconds, outcomes))
+    watching.cancel()
+    attacked = {kind: await _attacked(kind, server, words, seconds / len(KINDS), progress) for kind in KINDS}
+    progress("one typist alone again")
+    after_alone = await _alone(server, words, ALONE)
+    progress("waiting until connections are closed")
+    after = await _settled(process, before)
+    return summary(outcomes, samples, before, after, (before_alone, after_alone), typists, seconds, attacked)
+
+
+async def _alone(server: Server, words: str, keys: int) -> Outcomes:
+    outcomes = Outcomes()
+    await Typist(1000, server, words, Habits(restless=False), outcomes).type(math.inf, keys)
+    return outcomes
+
+
+async def _attacked(kind: str, server: Server, words: str, seconds: float, progress: Progress) -> Attacked:
+    """Runs typists for so many seconds, with an attacker in every second turn."""
+    turn = min(TURN, seconds / 2)
+    turns = 2 * max(round(seconds / turn / 2), 1)
+    outcomes, found = Outcomes(), Attacked()
+    with attacker(kind, urlsplit(server.url).port or 80) as attack:
+        typing = [
+            asyncio.create_task(Typist(2000 + i, server, words, Habits(restless=False), outcomes).type(math.inf))
+            for i in range(ATTACKED)
+        ]
+        for number in range(turns):
+            progress(f"{ATTACKED} typists beside {KINDS[kind]}, turn {number + 1} of {turns}")
+            if beside := number % 2 == 1:
+                attack.start()
+            passing = min(PASSING, turn / 4)
+            await asyncio.sleep(passing)
+            begun = len(outcomes.first)
+            await asyncio.sleep(turn - passing)
+            (found.beside if beside else found.without).extend(outcomes.first[begun:])
+            if beside:
+                found.sent.append(attack.stop())
+        for typist in typing:
+            typist.cancel()
+        await asyncio.gather(*typing, return_exceptions=True)
+    return found
+
+
+async def _settled(process: psutil.Process, before: Process) -> Process:
+    """Returns the resources of the process after idle connections have been closed."""
+    end = time.perf_counter() + SETTLE
+    while True:
+        now = Process.of(process)
+        if time.perf_counter() > end or (now.threads <= before.threads and now.descriptors <= before.descriptors):
+            return now
+        await asyncio.sleep(EVERY)
+
+
+def summary(
+    outcomes: Outcomes,
+    samples: list[Process],
+    before: Process,
+    after: Process,
+    alone: tuple[Outcomes, Outcomes],
+    typists: int,
+    seconds: float,
+    attacked: Mapping[str, Attacked],
+) -> Report:
+    report = Report("soak")
+    crowd, waits = f"{typists} typists", [wait for waits in outcomes.waits.values() for wait in waits]
+    for what, times in (
+        (f"{crowd}: key to its first drafts", outcomes.first),
+        (f"{crowd}: first key without drafts to the next ones", waits),
+        ("alone before: key to its first drafts", alone[0].first),
+        ("alone after: key to its first drafts", alone[1].first),
+    ):
+        report.times(what, [1000 * seconds for seconds in times], (50, 95, 99))
+    for kind, found in attacked.items():
+        for what, times in (("without", found.without), ("beside", found.beside)):
+            name = f"{ATTACKED} typists {what} {KINDS[kind]}: key to its first drafts"
+            report.times(name, [1000 * seconds for seconds in times], (50, 95, 99))
+        taken = sum(sent.seconds for sent in found.sent)
+        for what, count in (
+            ("MB", sum(s.bytes for s in found.sent) / 1e6),
+            ("connections", sum(s.connections for s in found.sent)),
+        ):
+            report.rows.append({"what": f"sent by {KINDS[kind]}: {what} a second", "count": round(count / taken, 1)})
+    for end, count in sorted(outcomes.ends.items()):
+        report.rows.append({"what": f"requests: {end}", "count": count})
+    for why, count in outcomes.lost.most_common(5):
+        report.rows.append({"what": f"why: {why}", "count": count})
+    warm = [sample.memory for sample in samples[math.ceil(WARM * len(samples)) :]] or [after.memory]
+    middle = median(warm)
+    for what, memory in (("before", before.memory), ("warm, median", middle), ("warm, most", max(warm))):
+        report.rows.append({"what": f"memory, MB: {what}", "count": round(memory / 1e6)})
+    report.rows.append({"what": "first drafts a second", "count": round(len(outcomes.first) / seconds, 1)})
+    answered = sum(count for end, count in outcomes.ends.items() if end.startswith("foreign, answered"))
+    away = max(abs(memory - middle) / middle for memory in warm)
+    report.target("requests without a response", outcomes.ends["lost"], "<= 0")
+    report.target("foreign requests that were answered", answered, "<= 0")
+    report.target("fairness: slowest typist's median wait / median", outcomes.slowest_to_median(), "<= 2")
+    report.target("memory after warm-up: furthest from its median, %", 100 * away, "<= 5")
+    report.target("threads left", after.threads - before.threads, "<= 0")
+    report.target("descriptors left", after.descriptors - before.descriptors, "<= 0")
+    for kind, found in attacked.items():
+        changed = percentile(found.beside, 50) / percentile(found.without, 50)
+        report.target(f"typists' p50 beside {KINDS[kind]} / without", changed, "<= 1.1")
+    first, last = (percentile(outcomes.first, 50) for outcomes in alone)
+    report.target("alone after / alone before, p50 to first drafts", last / first, "<= 1.1")
+    return report

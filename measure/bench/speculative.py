@@ -1,0 +1,299 @@
+"""`bench speculative`: tokens per second, accept length τ and speed-up over plain decoding, method by method (Tables 2
+and 4 of the ARC-Decode paper), with the proposals γ of a pass and τ/(γ + 1); with `--sweep`, over temperatures and θ
+(Figures 4 and 5).
+
+All methods continue the same prompts, in turns, so that other load affects all equally. The target's pass over the
+prompt is not counted. Each method keeps its drafter's acceptance estimates from prompt to prompt, as the app does. The
+prompts of each kind are a sample, so τ is reported with the standard error of its mean over prompts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from statistics import mean, median, stdev
+from typing import Any, TypeVar
+
+import numpy as np
+
+from core.models import LanguageModel, load_model
+from core.models.chat import chat_template
+from core.speculative import CalibrationError, Memory, NgramDrafter, SuperposedDrafter, TargetSampling, Token, generate
+from core.speculative.arc import RULES
+from core.speculative.calibration import for_model
+from core.speculative.cost import CostCurve
+from core.speculative.cost import measure as measure_curve
+from core.speculative.drafters import Drafter
+from core.speculative.generate import Statistics
+from core.speculative.options import SpeculationMode
+from measure import plots
+from measure.drafters import accept_length, base_stores, eagle3
+from measure.evals.verified import logprobs
+from measure.prompts import prompts
+from measure.report import BenchOptions, Progress, Report, ReportRow, counted, turned
+
+T = TypeVar("T")
+
+LENGTH = 64  # tokens after each prompt
+COUNT = 4  # prompts of each kind
+PLAIN = "plain"
+TEMPERATURES = (0.1, 0.3, 0.5, 0.7, 0.9, 1.0, 1.2, 1.5)
+THETAS = (0.3, 0.5, 0.7, 0.9)
+EAGLE = "EAGLE-3"
+WHOLE = "EAGLE-3, whole trees"  # verifies all proposals, even if fewer would be faster
+ALL = "all"
+BY_DEPTH = "pruned by depth"
+ALPHAS = (0.25, 0.5, 1.0, 2.0, 4.0)  # weights of the depth that are searched: Table 8 has the best one
+
+
+@dataclass
+class SpeculativeMethod:
+    """A way to decode, and its results: seconds and tokens by kind of prompt."""
+
+    name: str
+    drafter: Drafter | None
+    mode: SpeculationMode
+    options: dict[str, Any] = field(default_factory=dict)
+    memory: Memory = field(default_factory=Memory)
+    statistics: dict[str, list[Statistics]] = field(default_factory=dict)  # by kind, of each prompt
+    logprobs: dict[str, list[float]] = field(default_factory=dict)  # by kind, ln p of each token by the target at T = 1
+
+    def of(self, kind: str) -> list[Statistics]:
+        """Returns the statistics of the prompts of a kind, or of ALL."""
+        return _of(self.statistics, kind)
+
+    def tau(self, kind: str) -> float:
+        return accept_length(self.of(kind))
+
+    def tokens_per_s(self, kind: str) -> float:
+        statistics = self.of(kind)
+        return sum(s.tokens for s in statistics) / sum(s.seconds for s in statistics)
+
+
+def methods(model: LanguageModel, options: BenchOptions, progress: Progress) -> list[SpeculativeMethod]:
+    """Returns all methods: EAGLE-3 if there is a head and the backend provides hidden states, ARC if the model is
+    calibrated. Reports the reason for a missing method."""
+    found = [
+        SpeculativeMethod(PLAIN, None, "off"),
+        SpeculativeMethod("n-gram", NgramDrafter(base_stores(model, options.store)), "lossless"),
+        SpeculativeMethod("superposed tree", SuperposedDrafter(model, 3), "lossless"),
+    ]
+    if drafter := eagle3(model, progress, options.head):  # all methods share one head, which can continue any text
+        found.append(SpeculativeMethod(WHOLE, drafter, "lossless", {"tree_size": drafter.most}))
+        found.append(SpeculativeMethod(EAGLE, drafter, "lossless"))
+    try:
+        calibration = for_model(model)
+    except CalibrationError as error:
+        progress(str(error))
+        calibration = None
+    ways: dict[str, dict[str, Any]] = {
+        "{} + typical": {"tolerance": "typical", "prune": False},
+        "{}, ARC prune-only": {"tolerance": "none"},
+    }
+    best = found[-1] if found[-1].name == EAGLE else found[1]
+    if best.drafter is not None and best.drafter.has_distribution:
+        ways |= {"{} + FSD": {"tolerance": "fsd", "prune": False}}
+    if options.pruning:
+        others = [(by, f"{{}}, pruned by {by}", 1.0) for by in RULES if by != "depth"]
+        depth = [("depth", f"{{}}, {BY_DEPTH}, α = {alpha:g}", alpha) for alpha in ALPHAS]
+        ways |= {
+            name: {"tolerance": "none", "prune_by": by, "prune_alpha": alpha} for by, name, alpha in [*depth, *others]
+        }
+    if calibration is not None:
+        ways |= {"{}, ARC LTS-only": {"calibration": calibration, "prune": False}}
+        ways |= {"{} + ARC": {"calibration": calibration}}
+    return found + [SpeculativeMethod(name.format(best.name), best.drafter, "arc", way) for name, way in ways.items()]
+
+
+def measure(options: BenchOptions, progress: Progress) -> Report:
+    model = load_model(options.model, options.backend, options.precision)
+    progress("measuring the cost curve")
+    curve = measure_curve(model)
+    report = Report("speculative")
+    count = options.prompts or COUNT
+    by_kind = prompts(options.text, model.tokenizer, count, chat_template(options.model))
+    made = methods(model, options, progress)
+    if options.sweep:
+        _sweep(model, curve, by_kind, made, report, options, progress)
+    else:
+        _run(model, curve, by_kind, made, progress)
+        report.rows += table(list(by_kind), made)
+        _judge(report, by_kind, made)
+    report.rows += costs(curve)
+    model.close()
+    return report
+
+
+def costs(curve: CostCurve) -> list[ReportRow]:
+    """Returns the cost curve as t(n) = α_t + n·β_t(n): α_t, the time of a pass that does not depend on n, is fitted by
+    least squares of the relative error, and β_t(n) is the rest for each token."""
+    n, ms = np.array(curve.sizes, dtype=float), np.array(curve.ms)
+    if len(n) > 1:
+        fixed = max(float(np.linalg.lstsq(np.stack([1 / ms, n / ms], 1), np.ones(len(n)))[0][0]), 0.0)
+    else:
+        fixed = 0.0
+    about = {"prompts": "cost curve", "alpha_t_ms": fixed}
+    return [
+        about | {"tokens": size, "ms": t, "beta_t_ms": (t - fixed) / size}
+        for size, t in zip(curve.sizes, curve.ms, strict=True)
+    ]
+
+
+def _run(
+    model: LanguageModel,
+    curve: CostCurve,
+    by_kind: dict[str, list[list[int]]],
+    made: Sequence[SpeculativeMethod],
+    progress: Progress,
+    temperature: float = 1.0,
+) -> None:
+    """Runs every method on every prompt; each prompt begins with another method."""
+    for kind, of_kind in by_kind.items():
+        for number, ids in enumerate(counted(of_kind, f"T = {temperature:g}, {kind}, prompt", progress)):
+            for method in turned(made, number):
+                how = {**method.options, "length": LENGTH, "temperature": temperature, "seed": number}
+                generation = generate(
+                    model, method.drafter, ids, method.mode, curve=curve, estimates=method.memory, **how
+                )
+                method.logprobs.setdefault(kind, []).extend(by_the_model(model, ids, list(generation), temperature))
+                method.statistics.setdefault(kind, []).append(generation.statistics)
+
+
+def by_the_model(model: LanguageModel, prompt: list[int], tokens: list[Token], temperature: float) -> list[float]:
+    """Returns ln p of each token of a text that was sampled at a temperature, by the model at T = 1."""
+    if temperature == 1:
+        return [token.logprob for token in tokens]
+    with closing(model.open()) as sequence:
+        return logprobs(sequence, prompt, [token.id for token in tokens])
+
+
+def _judge(report: Report, by_kind: dict[str, list[list[int]]], made: Sequence[SpeculativeMethod]) -> None:
+    for method in made[1:]:
+        if method.name == WHOLE:
+            continue  # this method ignores its cost by design
+        slowest = min(_speed_up(method, made[0], kind) for kind in by_kind)
+        report.target(f"{method.name}: speed of plain decoding kept, slowest set", slowest, ">= 0.97")
+        if (more := off_cost(method, made[0])) is not None:
+            report.target(f"{method.name}: more time than plain decoding while it is off, %", more, "<= 0.5")
+    named = {method.name: method for method in made}
+    if eagle := named.get(EAGLE):
+        report.target(
+            "EAGLE-3: speed-up, mean of the sets", mean(_speed_up(eagle, made[0], k) for k in by_kind), ">= 1.3"
+        )
+        lengths = [eagle.tau(k) for k in by_kind]
+        report.target("EAGLE-3: accept length, mean of the sets", mean(lengths), ">= 2.3")
+        if whole := named.get(WHOLE):
+            report.target(f"{WHOLE}: accept length", mean(whole.tau(k) for k in by_kind), ">= 2.3")
+        if arc := named.get(f"{EAGLE} + ARC"):
+            longer = mean(arc.tau(k) for k in by_kind) / mean(lengths)
+            report.target("ARC: accept length over EAGLE-3's", longer, ">= 1.25")
+            faster = sum(_speed_up(arc, eagle, k) >= 1.2 for k in by_kind)
+            report.target("ARC: sets with 1.2 x EAGLE-3's speed", faster, ">= 3")
+
+
+def off_cost(method: SpeculativeMethod, plain: SpeculativeMethod) -> float | None:
+    """Returns by how many percent a method's token takes longer than a plain one where the method has given up: the
+    median over the prompts with fewer proposals than one for ten tokens. None if these are fewer than half."""
+    pairs = list(zip(method.of(ALL), plain.of(ALL), strict=True))
+    off = [(ours, theirs) for ours, theirs in pairs if ours.tokens and ours.proposed < ours.tokens / 10]
+    if 2 * len(off) < len(pairs) or not off:
+        return None
+    ratios = [ours.seconds / ours.tokens * theirs.tokens / theirs.seconds for ours, theirs in off]
+    return 100 * (median(ratios) - 1)
+
+
+def table(kinds: Sequence[str], made: Sequence[SpeculativeMethod]) -> list[ReportRow]:
+    """Returns the rows of all methods, by kind of prompt and over all prompts, and another row for the best α of
+    pruning by depth."""
+    rows = [row(kind, method, made[0]) for kind in (*kinds, ALL) for method in made]
+    if by_depth := [method for method in made if BY_DEPTH in method.name]:
+        best = max(by_depth, key=lambda method: method.tau(ALL))
+        rows.append(row(ALL, best, made[0]) | {"method": f"{best.name}, the best α"})
+    return rows
+
+
+def _sweep(
+    model: LanguageModel,
+    curve: CostCurve,
+    by_kind: dict[str, list[list[int]]],
+    made: Sequence[SpeculativeMethod],
+    report: Report,
+    options: BenchOptions,
+    progress: Progress,
+) -> None:
+    """Measures plain decoding, the best lossless drafter, and the same with ARC, over temperatures; and ARC over θ. ARC
+    is left out at temperatures without a calibration."""
+    arc = next((method for method in made if method.name.endswith("+ ARC")), None)
+    best = next((method for method in made if method.name == EAGLE), made[1])
+    settings = [(t, None) for t in TEMPERATURES] + [(1.0, theta) for theta in THETAS if arc is not None]
+    curves: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    for temperature, theta in settings:
+        chosen = [SpeculativeMethod(PLAIN, None, "off")]
+        if theta is None:
+            chosen.append(SpeculativeMethod(best.name, best.drafter, "lossless"))
+        if arc is not None:
+            try:
+                calibration = for_model(model, TargetSampling(temperature))
+            except CalibrationError as error:  # constants hold at the temperature at which they were measured
+                report.rows.append({"temperature": temperature, "method": arc.name, "left out": str(error)})
+            else:
+                at = {**arc.options, "calibration": calibration}
+                if theta is not None:
+                    at["theta"] = theta
+                chosen.append(SpeculativeMethod(arc.name, arc.drafter, "arc", at))
+        _run(model, curve, by_kind, chosen, progress, temperature)
+        setting = {"temperature": temperature} | ({} if theta is None else {"theta": theta})
+        report.rows += [setting | row(kind, method, chosen[0]) for method in chosen for kind in (*by_kind, ALL)]
+        figure, x = ("temperature", temperature) if theta is None else ("θ", theta)
+        for method in chosen[1:]:
+            drawn = curves.setdefault(figure, {})
+            drawn.setdefault(f"τ {method.name}", []).append((x, method.tau(ALL)))
+            drawn.setdefault(f"speed-up {method.name}", []).append((x, _speed_up(method, chosen[0], ALL)))
+    if options.plots is not None:
+        charts = [plots.lines("τ and speed-up", name, series) for name, series in curves.items()]
+        options.plots.write_text(plots.page(charts), encoding="utf-8")
+
+
+def row(kind: str, method: SpeculativeMethod, plain: SpeculativeMethod) -> ReportRow:
+    """Returns one line of the paper's Tables 1, 2 and 4."""
+    statistics = method.of(kind)
+    lengths = [s.accept_length for s in statistics if s.cycles]  # an answer of one token takes no cycle
+    proposals = sum(s.proposed for s in statistics) / sum(s.cycles for s in statistics)  # γ, of a tree
+    return {
+        "prompts": kind,
+        "sample": len(statistics),
+        "method": method.name,
+        "tokens_per_s": method.tokens_per_s(kind),
+        "accept_length": method.tau(kind),
+        "±": stdev(lengths) / math.sqrt(len(lengths)) if len(lengths) > 1 else None,
+        "proposals": proposals,
+        "per_proposal": method.tau(kind) / (proposals + 1),
+        "speed_up": _speed_up(method, plain, kind),
+        "perplexity": math.exp(-mean(_of(method.logprobs, kind))),
+        "pruned_percent": 100 * sum(s.pruned for s in statistics) / max(sum(s.drafted for s in statistics), 1),
+        **phases(statistics),
+        "tolerated_percent": 100 * sum(s.tolerated for s in statistics) / sum(s.tokens for s in statistics),
+        "switched_off": sum(s.notice is not None for s in statistics),
+    }
+
+
+def phases(statistics: Sequence[Statistics]) -> dict[str, float]:
+    """Returns the shares of the time that the phases took, which sum to 100 (the paper's Table 1)."""
+    seconds = {
+        "prefill": sum(s.prefill for s in statistics),
+        "drafting": sum(s.drafting for s in statistics),
+        "verification": sum(s.seconds - s.drafting for s in statistics),
+        "rejection": sum(s.accepting for s in statistics),
+    }
+    total = sum(seconds.values())
+    return {f"{phase}_percent": 100 * part / total for phase, part in seconds.items()}
+
+
+def _of(by_kind: dict[str, list[T]], kind: str) -> list[T]:
+    return [one for of_kind in by_kind.values() for one in of_kind] if kind == ALL else by_kind[kind]
+
+
+def _speed_up(method: SpeculativeMethod, plain: SpeculativeMethod, kind: str) -> float:
+    return method.tokens_per_s(kind) / plain.tokens_per_s(kind)

@@ -1,0 +1,102 @@
+"""`eval lossless`: compares text with speculation and text without, token by token, on every prompt: greedy, and
+sampled at T = 1, where a seed determines the text. It runs with n-grams, and with an EAGLE-3 head if the model has one.
+
+The trees have a fixed size, so that speculation never switches itself off. If two texts differ, the report has the
+margin at the first difference: the difference in logits of the target's two most probable tokens. A pass over several
+tokens adds in another order than a pass over one. In float32 this changes a logit by about 0.0001, with llama.cpp's
+quantised activations by some tenths, so the order of nearly equal tokens may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from core.dice import Dice
+from core.models import LanguageModel, load_model
+from core.models.chat import chat_template
+from core.speculative import NgramDrafter, generate
+from core.speculative.drafters import Drafter
+from measure.drafters import base_stores, eagle3
+from measure.options import EvalOptions
+from measure.prompts import prompts
+from measure.report import Progress, Report, counted
+
+LENGTH = 32  # tokens after each prompt
+TREE = 8  # proposals in each pass
+TEMPERATURES = (0.0, 1.0)
+NEVER = frozenset[int]()
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One prompt: whether both texts are the same, the margin at their first difference (else None), accept length
+    τ."""
+
+    same: bool
+    margin: float | None
+    accept_length: float
+
+
+def measure(options: EvalOptions, progress: Progress) -> Report:
+    model = load_model(options.model, "torch" if options.backend == "auto" else options.backend)
+    drafters = [NgramDrafter(base_stores(model, options.store)), *filter(None, [eagle3(model, progress)])]
+    report = Report("eval lossless")
+    asked = prompts(options.text, model.tokenizer, options.repetitions, chat_template(options.model))
+    found: dict[tuple[str, float], dict[str, list[Compared]]] = {}
+    for kind, of_kind in asked.items():
+        for ids in counted(of_kind, f"{kind}, prompt", progress):
+            for temperature in TEMPERATURES:
+                for drafter, one in zip(drafters, compared(model, drafters, ids, temperature), strict=True):
+                    found.setdefault((drafter.name, temperature), {}).setdefault(kind, []).append(one)
+    for (name, temperature), by_kind in found.items():
+        way = {"drafter": name, "T": temperature, "backend": model.backend}
+        every = [one for of_kind in by_kind.values() for one in of_kind]
+        for kind, of_kind in (by_kind | {"all": every}).items():
+            report.rows.append(way | {"prompts": kind} | _summary(of_kind))
+        same = sum(one.same for one in every) / len(every)
+        report.target(f"{name}, T = {temperature:g}: prompts with identical text / all", same, ">= 1.0")
+    model.close()
+    return report
+
+
+def compared(
+    model: LanguageModel, drafters: Sequence[Drafter], ids: list[int], temperature: float = 0.0, length: int = LENGTH
+) -> list[Compared]:
+    """Compares each drafter's text after one prompt with the text without speculation. The prompt is computed once."""
+    sequence = model.open()
+    options = {"temperature": temperature, "length": length, "stop_ids": NEVER, "sequence": sequence}
+    plain = [t.id for t in generate(model, None, ids, "off", **options)]
+    found = []
+    for drafter in drafters:
+        made = generate(model, drafter, ids, "lossless", tree_size=TREE, **options)
+        fast = [t.id for t in made]
+        margin = None
+        if plain != fast:
+            at = next(i for i, (a, b) in enumerate(zip(plain, fast, strict=True)) if a != b)
+            margin = _margin(sequence.sync(ids + plain[:at]), Dice(0) if temperature else None, len(ids) + at)
+        found.append(Compared(margin is None, margin, made.statistics.accept_length))
+    sequence.close()
+    return found
+
+
+def _margin(logits: Tensor, dice: Dice | None, place: int) -> float:
+    """Returns the difference of the two highest logits, including the noise."""
+    if dice is not None:
+        logits = logits + torch.from_numpy(dice.gumbel(place, np.arange(len(logits))))
+    top = logits.topk(2).values
+    return float(top[0] - top[1])
+
+
+def _summary(found: list[Compared]) -> dict[str, float | int]:
+    margins = [c.margin for c in found if c.margin is not None]
+    return {
+        "count": len(found),
+        "identical": sum(c.same for c in found),
+        "largest margin where they part": max(margins, default=0.0),
+        "accept length": sum(c.accept_length for c in found) / len(found),
+    }

@@ -1,0 +1,174 @@
+"""The options of an evaluation, and its text: the user's, or a short one that comes with the app."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from core.errors import InputError
+from core.options import Backend
+from measure.report import BenchOptions
+from measure.uses import Use
+
+if TYPE_CHECKING:  # imports torch, which the command line does not need
+    from core.models import Tokenizer
+
+PREFIX = 32  # tokens of context before a draft
+LENGTH = 10  # tokens of a draft
+MOST_DRAFTS = 16
+
+
+_TEMPLATED = ("coverage", "answers", "arc-answers")  # they make their questions themselves
+_ADAPTER = ("adapter", "tune-adapter")
+_AT_PLACES = (
+    "drafts",
+    "personal",
+    "adapter",
+    "verified",
+    "tune",
+    "tune-paper",
+    "perplexity",
+    "repetition",
+    "linearity",
+)
+_PLOTTED = (
+    "drafts",
+    "samplers",
+    "linearity",
+    "perplexity",
+    "repetition",
+    "coverage",
+    "answers",
+    "top-w-grid",
+    "top-n-sigma",
+)
+_WITHOUT_STORE = ("samplers", "coverage", "linearity", "answers", "top-w", "top-w-grid", "top-n-sigma")
+
+
+@dataclass(frozen=True)
+class EvalOptions(BenchOptions):
+    """The options of an evaluation, the flags of `polydraft eval`. None is each evaluation's own default. In a
+    folder of text, files whose names agree up to the first "-" are one kind."""
+
+    text: Annotated[
+        Path | None,
+        Use("A file or folder of text to test on (tune-adapter: text by others); .txt or .jsonl.zst.", but=_TEMPLATED),
+    ] = None
+    past: Annotated[  # None is the first half of `text`
+        Path | None, Use("The writer's earlier text.", ("personal", "adapter", "tune", "tune-adapter"))
+    ] = None
+    share: Annotated[
+        float, Use("Percent of the earlier text that is learned, the newest.", _ADAPTER, low=0.1, high=100)
+    ] = 100.0
+    learned: Annotated[
+        Path | None,
+        Use(
+            "Keep the store and its adapter, or the results, in this folder; the next run resumes there.",
+            _ADAPTER,
+            metavar="FOLDER",
+        ),
+    ] = None
+    repetitions: Annotated[
+        int | None,
+        Use(
+            "Places per kind of text (typing: characters; tune-adapter: per fold); by default each evaluation's own.",
+            flags=("--prefixes", "--repetitions"),
+            low=2,
+        ),
+    ] = None
+    timed: Annotated[
+        int | None,
+        Use("Places per kind whose drafts are completed, timed and judged; by default 60.", ("drafts",), low=1),
+    ] = None
+    context: Annotated[int, Use("Tokens before a place that the model sees.", _AT_PLACES, low=1)] = PREFIX
+    part: Annotated[
+        Literal["all", "validation", "test"],
+        Use(
+            "Which documents: every second one to choose settings on, the others to test on.", ("drafts", "tune-paper")
+        ),
+    ] = "all"
+    k: Annotated[str, Use("Numbers of drafts, with commas.", ("drafts", "adapter"), metavar="N,N,…")] = "3,8"
+    length: Annotated[int, Use("Tokens of a draft.", ("drafts",), low=1, high=100)] = LENGTH
+    plot: Annotated[Path | None, Use("Draw to this SVG file.", _PLOTTED, metavar="FILE")] = None
+    backend: Annotated[Backend, Use("Which backend to use.", but=("tune-adapter",))] = "auto"
+    minutes: Annotated[
+        float | None, Use("Minutes of training; by default 10 (tune-adapter: 60).", _ADAPTER, low=0.1)
+    ] = None
+    model: Annotated[str, Use("A model's name, file or folder.")] = "default"
+    base_store: Annotated[
+        str | None, Use("An n-gram store's file, or none.", but=_WITHOUT_STORE, metavar="FILE|none")
+    ] = None
+    verify_with: Annotated[  # None is the model that drafts
+        str | None,
+        Use("A larger model with the same tokenizer that checks or judges drafts.", ("verified", "perplexity")),
+    ] = None
+
+    def __post_init__(self) -> None:
+        _ = self.ks
+
+    @property
+    def ks(self) -> tuple[int, ...]:
+        """The numbers of drafts, ascending. Raises InputError for another text."""
+        parts = [part.strip() for part in self.k.split(",")]
+        if not all(part.isascii() and part.isdigit() and 1 <= int(part) <= MOST_DRAFTS for part in parts):
+            raise InputError(f"k {self.k!r} given; numbers from 1 to {MOST_DRAFTS} with commas between them expected.")
+        return tuple(sorted({int(part) for part in parts}))
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in a text: the ids before it, and the writer's text after it."""
+
+    kind: str
+    before: list[int]
+    after: list[int]
+
+
+PARTS = {"all": slice(None), "validation": slice(1, None, 2), "test": slice(0, None, 2)}
+
+
+def texts(path: Path | None, part: str = "all") -> dict[str, list[str]]:
+    """Returns the documents under `path` by kind, or the part of them that `EvalOptions.part` names. Raises InputError
+    if there is no text."""
+    from training.texts import SAMPLE, read
+
+    found: dict[str, list[str]] = {}
+    for file, of_file in read([path or SAMPLE]):
+        found.setdefault(Path(str(file)).name.partition(".")[0].partition("-")[0], []).extend(of_file)
+    if part not in PARTS:
+        raise InputError(f"part {part!r} given; one of {', '.join(PARTS)} expected.")
+    if part != "all" and (single := [kind for kind, read in found.items() if len(read) < 2]):
+        raise InputError(f"The {single[0]} text has one document, which has no {part} half; give two or more.")
+    return {kind: read[PARTS[part]] for kind, read in found.items()}
+
+
+def places(
+    tokenizer: Tokenizer,
+    by_kind: dict[str, list[str]],
+    count: int,
+    context: int = PREFIX,
+    seed: int = 0,
+    length: int = LENGTH,
+) -> list[Place]:
+    """`count` random places per kind, alternating between the kinds, so that the first few cover all kinds.
+
+    Only places with `context` tokens before them and `length` after. Raises InputError if a kind has none.
+    """
+    turns: list[list[Place]] = []
+    for kind, documents_of_kind in by_kind.items():
+        chance = random.Random(f"{kind} {seed}")
+        # At most as many documents as places are tokenised.
+        chosen = chance.sample(documents_of_kind, min(count, len(documents_of_kind)))
+        ids = [tokenizer.encode(text) for text in chosen]
+        ids = [document for document in ids if len(document) >= context + length]
+        if not ids:
+            raise InputError(f"The {kind} text is too short: no document has {context + length} tokens.")
+        found = []
+        for number in range(count):
+            document = ids[number % len(ids)]
+            at = chance.randrange(context, len(document) - length + 1)
+            found.append(Place(kind, document[at - context : at], document[at : at + length]))
+        turns.append(found)
+    return [place for turn in zip(*turns, strict=True) for place in turn]

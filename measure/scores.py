@@ -1,0 +1,73 @@
+"""Scores of a set of drafts against the writer's text, and confidence intervals of their means."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+
+from core.models import Tokenizer
+from core.models.base import common
+from measure.report import ReportRow
+
+EXACT = range(1, 7)
+
+
+@dataclass(frozen=True)
+class Score:
+    """One set of drafts.
+
+    Attributes:
+        match: tokens of the longest correct beginning of any draft.
+        characters: saved by taking that part of the draft, minus one for the key that takes it.
+        duplicates: share of the drafts that repeat an earlier one; nan for incomplete drafts.
+        ms: time to make them; nan if not timed or incomplete.
+        perplexity: of the best draft; nan if not computed.
+    """
+
+    kind: str
+    match: int
+    characters: int
+    duplicates: float
+    ms: float
+    perplexity: float = math.nan
+
+
+def scored(
+    tokenizer: Tokenizer, kind: str, drafts: Sequence[list[int]], after: list[int], ms: float, whole: bool = True
+) -> Score:
+    match = max((common(draft, after) for draft in drafts), default=0)
+    characters = max(len(tokenizer.decode(after[:match])) - 1, 0)
+    distinct = len({tuple(draft) for draft in drafts})
+    return Score(kind, match, characters, 1 - distinct / max(len(drafts), 1) if whole else math.nan, ms)
+
+
+def summary(scores: Sequence[Score], exact: range = EXACT) -> ReportRow:
+    """Means over sets of drafts; `match_ci` is half of the mean's 95 % confidence interval. Duplicates are those of the
+    complete drafts, ms the median of the timed ones, `perplexity` the mean of the best drafts'."""
+    matches = [score.match for score in scores]
+    duplicates = [score.duplicates for score in scores if not math.isnan(score.duplicates)]
+    timed = [score.ms for score in scores if not math.isnan(score.ms)]
+    judged = [score.perplexity for score in scores if not math.isnan(score.perplexity)]
+    return {
+        "places": len(scores),
+        "match": fmean(matches),
+        "match_ci": half_interval(matches),
+        **{f"exact_{n}": fmean(match >= n for match in matches) for n in exact},
+        "characters_saved": fmean(score.characters for score in scores),
+        "duplicates": mean(duplicates),
+        "perplexity": mean(judged),
+        "ms": median(timed) if timed else math.nan,
+    }
+
+
+def mean(values: Sequence[float]) -> float:
+    """Returns the mean; nan without values."""
+    return fmean(values) if values else math.nan
+
+
+def half_interval(values: Sequence[float]) -> float:
+    """Returns half of the 95 % confidence interval of a mean, by the normal approximation; nan for fewer than two
+    values."""
+    return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan

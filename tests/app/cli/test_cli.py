@@ -1,0 +1,339 @@
+"""The command line: what it prints, what it refuses and how, and one real run from text to drafts."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from app.cli.main import app
+from app.service.settings import PAGE_CONTROLS
+from core.autocomplete import CompleteOptions
+from core.errors import InputError, ModelFileError
+from core.options import DRAFTING
+from tests import options_table
+
+runner = CliRunner()
+
+
+class FakeAutocomplete:
+    """Two drafts after three passes; remembers what it was asked for."""
+
+    def __init__(self, notice: str | None = None) -> None:
+        self.notice = notice
+        self.model = SimpleNamespace(name="fake", backend="torch", forward=lambda rows: ["logits"] * len(rows))
+        self.asked: dict[str, Any] = {}
+        self.done, self.passes = False, 0
+        self.drafts = [
+            SimpleNamespace(id=0, text=" you\x1b[31m", probability=0.5, whole=0.02, finished=False, personal=()),
+            SimpleNamespace(id=1, text=" all", probability=0.004, whole=0.001, finished=True, personal=()),
+        ]
+
+    def adapt(self, stores: list[str] | None = None) -> bool:
+        return False
+
+    def open(self) -> FakeAutocomplete:
+        return self
+
+    def complete(self, text: str, options: CompleteOptions) -> FakeAutocomplete:
+        self.asked = {"text": text, **vars(options)}
+        return self
+
+    def rows(self) -> list[str]:
+        return ["row"]
+
+    def advance(self, logits: list[str]) -> None:
+        self.passes += 1
+        self.done = self.passes == 3
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeAutocomplete:
+    made = FakeAutocomplete()
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda model, backend, **_: made)
+    return made
+
+
+def polydraft(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The program itself, in a process of its own."""
+    command = [sys.executable, "-m", "app.cli.main", *map(str, arguments)]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=240, env={**os.environ, **environment}, check=False
+    )
+
+
+def said(result: Any) -> str:
+    """What the user reads of an error, without the frame around it."""
+    return re.sub(r"[│╭╮╰╯─\s]+", " ", result.stderr)
+
+
+# --- help --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["", "complete", "doctor", "bench", "ngram", "ngram build"])
+def test_every_command_explains_itself(command: str) -> None:
+    result = runner.invoke(app, [*command.split(), "--help"])
+    assert result.exit_code == 0
+    assert "Usage:" in result.stdout
+
+
+def test_the_first_help_names_every_command() -> None:
+    shown = runner.invoke(app, ["--help"]).stdout
+    for word in ("complete", "doctor", "bench", "ngram", "--model", "--backend", "--port", "--no-browser", "token"):
+        assert word in shown
+
+
+def test_every_setting_is_a_flag_with_its_own_help_and_default() -> None:
+    shown = runner.invoke(app, ["complete", "--help"], terminal_width=200, env={"COLUMNS": "200"}).stdout
+    for control in PAGE_CONTROLS:
+        if control.only == "page":
+            continue
+        assert f"--{control.flag}" in shown
+        assert control.explain in shown
+        if control.kind != "bool":
+            assert f"[default: {control.default}]" in shown
+
+
+def test_help_loads_neither_torch_nor_gradio() -> None:
+    heavy = "('torch', 'gradio', 'transformers', 'llama_cpp')"
+    code = f"import sys, app.cli.main; print([name for name in {heavy} if name in sys.modules])"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+
+
+def test_without_a_command_the_app_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[tuple[Any, ...]] = []
+    server = SimpleNamespace(serve=lambda *arguments: served.append(arguments))
+    monkeypatch.setitem(sys.modules, "app.web.serving", server)
+    assert runner.invoke(app, []).exit_code == 0
+    flags = [
+        "--model",
+        "m.gguf",
+        "--backend",
+        "torch",
+        "--port",
+        "8000",
+        "--no-browser",
+        "--precision",
+        "bfloat16",
+        "--no-token",
+        "--base-store",
+        "none",
+        "--draft-model",
+        "small.gguf",
+    ]
+    assert runner.invoke(app, flags).exit_code == 0
+    assert served == [
+        ("default", "auto", None, True, "file", True, None, None),
+        ("m.gguf", "torch", 8000, False, "bfloat16", False, ["none"], "small.gguf"),
+    ]
+
+
+def test_the_documentation_lists_every_setting_as_it_is_defined() -> None:
+    assert options_table.parts()[1].splitlines() == options_table.rows(), "python -m tests.options_table writes them"
+
+
+# --- complete ----------------------------------------------------------------------------------------------
+
+
+def test_settings_reach_the_drafting(fake: FakeAutocomplete) -> None:
+    flags = ["--k", "5", "--length", "4", "--tau", "0.5", "--exact-steps", "2", "--distinct"]
+    flags += ["--alpha", "0.5", "--personal-weight", "0.25", "--store", "me", "--verify", "12"]
+    flags += ["--forks", "2", "--end-below", "0.2", "--min-branch", "0.05"]
+    assert runner.invoke(app, ["complete", "Thank", *flags]).exit_code == 0
+    expected = {
+        "text": "Thank",
+        "k": 5,
+        "length": 4,
+        "tau": 0.5,
+        "exact_steps": 2,
+        "forks": 2,
+        "end_below": 0.2,
+        "min_branch": 0.05,
+        "verify": 12,
+        "distinct": True,
+        "mixing": "linear",
+        "alpha": 0.5,
+        "personal_weight": 0.25,
+        "stores": ["me"],
+    }
+    assert fake.asked | expected == fake.asked
+
+
+def test_without_ngrams_neither_store_has_a_say(fake: FakeAutocomplete) -> None:
+    assert runner.invoke(app, ["complete", "Thank", "--no-ngrams"]).exit_code == 0
+    assert fake.asked["alpha"] == fake.asked["personal_weight"] == 0
+
+
+def test_json_is_one_object_with_everything(fake: FakeAutocomplete) -> None:
+    result = runner.invoke(app, ["complete", "Thank", "--json", "--min-confidence", "0"])
+    found = json.loads(result.stdout)
+    assert list(found) == ["text", "drafts", "model", "backend", "ms"]
+    assert found["drafts"][1] == {
+        "text": " all",
+        "probability": 0.004,
+        "whole": 0.001,
+        "finished": True,
+        "personal": [],
+    }
+    assert (found["text"], found["model"], found["backend"]) == ("Thank", "fake", "torch")
+    assert found["ms"] >= 0
+
+
+def test_drafts_below_the_minimum_confidence_are_not_shown(fake: FakeAutocomplete) -> None:
+    shown = runner.invoke(app, ["complete", "T", "--json", "--min-confidence", "0.01"]).stdout
+    assert [draft["text"] for draft in json.loads(shown)["drafts"]] == [" you\x1b[31m"]
+    none = runner.invoke(app, ["complete", "T", "--min-confidence", "0.9"])
+    assert none.exit_code == 0
+    assert none.stdout == ""
+    assert "lower --min-confidence" in none.stderr
+
+
+def test_plain_output_shows_each_draft_in_its_place(fake: FakeAutocomplete) -> None:
+    shown = runner.invoke(app, ["complete", "Dear both,\nthank", "--min-confidence", "0"]).stdout
+    assert shown.splitlines() == ["1   50.0%  thank you\\x1b[31m", "2    0.4%  thank all"]
+
+
+def test_notices_go_to_stderr(fake: FakeAutocomplete) -> None:
+    fake.notice = "llama.cpp is not available."
+    result = runner.invoke(app, ["complete", "T", "--json"])
+    assert result.stderr == "llama.cpp is not available.\n"
+    json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "שלום", "👩‍👩‍👧", "\n" * 1000, ""])
+def test_any_text_is_passed_on_as_it_is(fake: FakeAutocomplete, text: str) -> None:
+    assert runner.invoke(app, ["complete", text, "--json"]).exit_code == 0
+    assert fake.asked["text"] == text
+
+
+def test_lone_surrogates_are_replaced_and_reported(fake: FakeAutocomplete) -> None:
+    result = runner.invoke(app, ["complete", "a\udcffb", "--json"])
+    assert result.exit_code == 0
+    assert fake.asked["text"] == "a\ufffdb"
+    assert "were replaced" in result.stderr
+
+
+# --- errors ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [f"--{option.flag} {option.high + 1:g}" for option in DRAFTING.values() if option.kind in ("int", "float")]
+    + ["--k 0", "--k many", "--tau nan", "--backend cuda"],
+)
+def test_a_value_out_of_range_is_refused_by_name(fake: FakeAutocomplete, flags: str) -> None:
+    result = runner.invoke(app, ["complete", "T", *flags.split()])
+    assert result.exit_code == 2
+    assert flags.split()[0] in result.stderr
+    assert not fake.asked
+
+
+def test_an_unknown_backend_is_answered_with_the_known_ones() -> None:
+    assert "'auto', 'torch', 'llama.cpp'" in said(runner.invoke(app, ["complete", "T", "--backend", "cuda"]))
+
+
+def test_options_before_the_command_are_refused_not_ignored(fake: FakeAutocomplete) -> None:
+    result = runner.invoke(app, ["--model", "x", "complete", "T"])
+    assert result.exit_code == 2
+    assert "--model" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "message"),
+    [
+        (ModelFileError("It is\nno model."), 1, "Error: It is no model.\n"),
+        (InputError("Too long."), 1, "Error: Too long.\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_are_one_sentence_and_an_interrupt_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, raised: BaseException, code: int, message: str
+) -> None:
+    def fail(model: str, backend: str, **_: str) -> None:
+        raise raised
+
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", fail)
+    result = runner.invoke(app, ["complete", "T"])
+    assert (result.exit_code, result.stdout, result.stderr) == (code, "", message)
+
+
+def test_llama_cpp_refuses_another_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = runner.invoke(app, ["complete", "T", "--backend", "llama.cpp", "--precision", "bfloat16"])
+    assert result.exit_code == 1
+    assert "add --backend torch" in result.stderr
+    asked = {}
+    monkeypatch.setattr("core.autocomplete.load_model", lambda *given: asked.update(given=given) or 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        runner.invoke(app, ["complete", "T", "--backend", "torch", "--precision", "bfloat16"], catch_exceptions=False)
+    assert asked["given"] == ("default", "torch", "bfloat16")
+
+
+# The program with each of these lines of arguments, in one process: most of its time is that of its imports.
+PROGRAMS = """
+import contextlib, io, json, sys
+from app.cli.main import main
+
+def ended(arguments):
+    sys.argv = ["polydraft", *arguments]
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = end.code
+    return status, out.getvalue(), err.getvalue()
+
+print(json.dumps([ended(arguments) for arguments in json.loads(sys.argv[1])]))
+"""
+
+
+def test_a_model_that_cannot_be_used_is_one_sentence(tmp_path: Path, default_gguf: Path) -> None:
+    missing, letter, half = (tmp_path / f"{name}.gguf" for name in ("missing", "letter", "half"))
+    letter.write_text("Dear all,")
+    with default_gguf.open("rb") as whole:
+        half.write_bytes(whole.read(default_gguf.stat().st_size // 2))
+    expected = {
+        str(missing): str(missing),
+        str(letter): "not a GGUF file",
+        str(half): "truncated",
+        "nobody-has-this-model": "nobody-has-this-model",
+    }
+    given = json.dumps([["complete", "T", "--model", model] for model in expected])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAMS, given],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        check=True,
+    )
+    assert done.stderr == "", "libraries print nothing either"
+    for words, (status, out, err) in zip(expected.values(), json.loads(done.stdout), strict=True):
+        assert (status, out) == (1, "")
+        assert words in err
+        assert "Traceback" not in err
+        assert len(err.splitlines()) == 1, err
+
+
+# --- the whole way -----------------------------------------------------------------------------------------
+
+
+def test_the_default_model_finishes_a_thank_you() -> None:
+    flags = ("--k", "3", "--length", "6", "--min-confidence", "0")
+    result = polydraft("complete", "Thank you for your", "--json", *flags)
+    assert result.returncode == 0, result.stderr
+    found = json.loads(result.stdout)
+    drafts = found["drafts"]
+    assert len(drafts) == 3
+    assert len({draft["text"] for draft in drafts}) == 3
+    assert all(draft["text"].startswith(" ") and 0 < draft["probability"] <= 1 for draft in drafts)
+    assert found["backend"] in ("torch", "llama.cpp")

@@ -1,0 +1,151 @@
+"""`polydraft doctor`: every line is ok or has a remedy; the exit code reports whether any backend works."""
+
+from __future__ import annotations
+
+import io
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from app.cli import doctor
+from app.web import browser
+from core.models import native
+from core.models.probe import Backend, ProbeResult
+
+GOOD = ProbeResult(True, "", 0.011)
+CRASHED = ProbeResult(False, "it crashed with SIGILL while evaluating the model")
+MISSING = ProbeResult(False, "llama-cpp-python is not installed")
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch) -> dict[Backend, ProbeResult]:
+    """The result of each backend's probe; change it before the call. No model is loaded."""
+    found: dict[Backend, ProbeResult] = {"torch": GOOD, "llama.cpp": GOOD}
+    monkeypatch.setattr(doctor.probe, "probe", lambda backend, model, timeout: found[backend])
+    return found
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    return str(tmp_path / "model.gguf")
+
+
+def line(report: doctor.Diagnosis, name: str) -> doctor.Check:
+    return next(check for check in report.checks if check.name == name)
+
+
+def test_machine_where_both_backends_work(results: dict[Backend, ProbeResult], model: str) -> None:
+    report = doctor.diagnose(model)
+    assert report.works
+    assert line(report, "llama.cpp, this model").found == "works, 11.0 ms a token"
+    assert doctor.run(model, json=True) == 0
+
+
+def test_one_working_backend_is_enough_and_the_other_has_a_remedy(
+    results: dict[Backend, ProbeResult], model: str
+) -> None:
+    results["llama.cpp"] = CRASHED
+    report = doctor.diagnose(model)
+    assert report.works
+    check = line(report, "llama.cpp, this model")
+    assert (check.status, check.found) == ("warn", CRASHED.reason)
+    assert "make setup-llama" in check.advice
+
+
+def test_no_working_backend_gives_exit_code_one_and_advice(
+    results: dict[Backend, ProbeResult], model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results["torch"] = ProbeResult(False, "it ended with code 1 while starting: no [torch] here")
+    results["llama.cpp"] = MISSING
+    assert doctor.run(model, json=False) == 1
+    said = capsys.readouterr().out
+    assert "No backend runs" in said
+    assert "setup-llama" in said
+    assert "[torch]" in said  # brackets are text, not markup
+
+
+def test_every_line_that_is_not_ok_has_a_remedy(
+    results: dict[Backend, ProbeResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> Any:
+        raise metadata.PackageNotFoundError(name)
+
+    results.update({"torch": CRASHED, "llama.cpp": MISSING})
+    monkeypatch.setattr(doctor.metadata, "version", missing)
+    monkeypatch.setattr(doctor.metadata, "distribution", missing)
+    monkeypatch.setattr(browser, "find_browser", lambda: None)
+    monkeypatch.setattr(doctor, "MEMORY_WANTED", 1e9)
+    monkeypatch.setattr(doctor.os, "access", lambda path, mode: False)
+    report = doctor.diagnose("default")
+    wanting = {check.name for check in report.checks if check.status != "ok"}
+    assert {"Memory", "Model", "llama-cpp-python", "Gradio", "Chromium", "Data folder"} <= wanting
+    assert all(check.advice for check in report.checks if check.status != "ok")
+    assert not report.works
+
+
+def test_json_is_one_object_with_the_same_lines(
+    results: dict[Backend, ProbeResult], model: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results["torch"] = results["llama.cpp"] = MISSING
+    assert doctor.run(model, json=True) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["name"] == "doctor"
+    assert [row["name"] for row in found["rows"]][:2] == ["Python", "System"]
+    assert {"name", "status", "found", "advice"} == set(found["rows"][0])
+    assert found["targets"][0]["met"] is False
+
+
+def test_hugging_face_model_is_tried_on_torch_only(results: dict[Backend, ProbeResult]) -> None:
+    results["llama.cpp"] = CRASHED
+    report = doctor.diagnose("owner/model")
+    assert report.works
+    assert line(report, "llama.cpp, this model").found == "not tried"
+
+
+def test_slow_backend_is_a_warning(results: dict[Backend, ProbeResult], model: str) -> None:
+    results["torch"] = ProbeResult(True, "", 0.2)
+    assert line(doctor.diagnose(model), "torch, this model").status == "warn"
+
+
+def test_default_model_is_found_without_importing_its_package() -> None:
+    file = doctor.model_file("default")
+    assert file is not None
+    assert file.read_bytes()[:4] == b"GGUF"
+
+
+def test_report_fits_a_narrow_terminal(results: dict[Backend, ProbeResult], model: str) -> None:
+    out = io.StringIO()
+    Console(file=out, width=60).print(doctor.table(doctor.diagnose(model)))
+    assert max(map(len, out.getvalue().splitlines())) <= 60
+
+
+@pytest.mark.parametrize("name", browser.NAMES)
+def test_browser_is_found_on_path(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / name
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert browser.find_browser() == program
+
+
+def test_no_browser_on_path_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert browser.find_browser() is None
+
+
+def test_without_a_compiler_it_says_so(results: dict[Backend, ProbeResult], monkeypatch: pytest.MonkeyPatch) -> None:
+    def none() -> None:
+        raise native.CannotCompile("no C++ compiler was found")
+
+    results["torch"] = results["llama.cpp"] = MISSING
+    for library, status in ((native.library, "ok"), (none, "warn")):
+        monkeypatch.setattr(native, "library", library)
+        (check,) = [check for check in doctor.diagnose("default").checks if check.name == "Compiled code"]
+        assert check.status == status
+    assert check.found == "no C++ compiler was found"
+    assert check.advice

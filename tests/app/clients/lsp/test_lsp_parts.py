@@ -1,0 +1,67 @@
+"""Parts of the language server: positions, comments, the phrase of an accepted draft, and how a server is found."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from lsprotocol import types
+from pygls.workspace import PositionCodec
+
+from app.clients.lsp.picked import Picked
+from app.clients.lsp.places import BEFORE, in_comment
+from app.clients.lsp.server import offset
+
+
+@pytest.mark.parametrize(
+    ("line", "character", "before"),
+    [
+        (0, 99, "a\x0cb\u2028c"),  # no line ends in this protocol
+        (1, 0, "a\x0cb\u2028c\r"),
+        (2, 1, "a\x0cb\u2028c\r🙂\nd"),
+        (9, 0, "a\x0cb\u2028c\r🙂\nde"),
+    ],
+)
+def test_lines_end_where_the_protocol_says(line: int, character: int, before: str) -> None:
+    text = "a\x0cb\u2028c\r🙂\nde"
+    assert text[: offset(text, types.Position(line, character), PositionCodec("utf-16"))] == before
+
+
+def test_the_phrase_of_a_draft_has_the_last_words_of_its_line_alone() -> None:
+    assert Picked.of("u", "No.\nAs we ", "said").phrase == "As we said"
+    assert Picked.of("u", "a b c d e f g h wri", "ting").phrase == "d e f g h writing"
+
+
+@pytest.mark.parametrize(
+    ("language", "path", "text", "wanted"),
+    [
+        ("python", "a.py", "x = 1  # the sum|", True),
+        ("python", "a.py", "# done|\nx = 1", True),
+        ("python", "a.py", "# done\n|x = 1", False),
+        ("python", "a.py", "x = |1  # the sum", False),
+        ("python", "a.py", 'def f():\n    """Returns|"""\n', True),
+        ("python", "a.py", 'def f():\n    """Returns"""|\n', False),
+        ("python", "a.py", 'x = "# not a |comment"', False),
+        ("c", "a.c", "/* one | two */ int x;", True),
+        ("c", "a.c", "/* one */| int x;", False),
+        ("c", "a.c", "#include |<stdio.h>", False),
+        ("rust", "a.rs", "// why|\r\nlet x;", True),
+        ("typescriptreact", "a.tsx", "const x = 1; // why |", True),  # known by its name alone
+        ("shellscript", "a.sh", "ls # list|", True),
+        ("a language of its own", "a.unknown", "# |", False),
+    ],
+)
+def test_comments_are_found_where_a_letter_would_belong_to_one(
+    language: str, path: str, text: str, wanted: bool
+) -> None:
+    caret = text.index("|")
+    assert in_comment(text.replace("|", "", 1), caret, language, path) is wanted
+
+
+def test_comments_of_long_files_are_found_in_time() -> None:
+    text = "value = compute(1, 2)  # as before\n" * 30_000
+    assert len(text) > 10 * BEFORE
+    began = time.perf_counter()
+    assert in_comment(text, len(text) - 4, "python", "a.py")
+    assert not in_comment(text, len(text) - 30, "python", "a.py")
+    assert time.perf_counter() - began < 5

@@ -1,0 +1,219 @@
+"""`/infill` and `/health` as llama.vim and llama.vscode use them, asked byte by byte."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.app.clients.test_openai_api import Site
+from tests.app.web.test_server import Site as Asking
+from tests.fake_autocomplete import FakeAutocomplete
+
+# What llama.vim sends, without the text.
+VIM = {
+    "id_slot": 0,
+    "n_predict": 128,
+    "stop": [],
+    "n_indent": 0,
+    "top_k": 40,
+    "top_p": 0.9,
+    "samplers": ["top_k", "top_p", "infill"],
+    "stream": False,
+    "cache_prompt": True,
+    "t_max_prompt_ms": 500,
+    "t_max_predict_ms": 250,
+    "response_fields": [
+        "content",
+        "timings/prompt_n",
+        "timings/prompt_ms",
+        "timings/prompt_per_token_ms",
+        "timings/prompt_per_second",
+        "timings/predicted_n",
+        "timings/predicted_ms",
+        "timings/predicted_per_token_ms",
+        "timings/predicted_per_second",
+        "truncated",
+        "tokens_cached",
+    ],
+}
+
+
+class Editor(Site):
+    def post(self, **fields: Any) -> tuple[int, bytes]:
+        response, content = Asking.ask_as(self, "POST", "/infill", fields, self.headers)  # pyright: ignore
+        return response.status, content
+
+    def infill(self, **fields: Any) -> Any:
+        status, content = self.post(**fields)
+        assert status == 200, content
+        return json.loads(content)
+
+    def get(self, path: str, **headers: str) -> tuple[int, Any]:
+        response, content = Asking.ask_as(self, "GET", path, None, headers)  # pyright: ignore
+        return response.status, json.loads(content)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.access.token}"}
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+
+@pytest.fixture(scope="module")
+def made() -> Iterator[Editor]:
+    site = Editor(FakeAutocomplete())
+    yield site
+    site.close()
+
+
+@pytest.fixture
+def site(made: Editor) -> Editor:
+    made.autocomplete.model.step_s = 0.0
+    return made
+
+
+def test_llama_vim_gets_the_raw_text_that_it_looks_for(site: Editor) -> None:
+    _, content = site.post(input_prefix="Dear Anna,\n", prompt="Once", input_suffix="\nYours", **VIM)
+    text = content.decode()
+    assert re.match(r"^\s*{", text)
+    assert re.search(r'"content"\s*:"', text)
+    answer = json.loads(text)
+    assert list(answer) == VIM["response_fields"]
+    assert answer["content"] == " one" * 32
+    assert answer["timings/predicted_n"] == 32
+
+
+def test_the_text_before_the_caret_is_that_of_all_files(site: Editor) -> None:
+    site.infill(
+        input_extra=[{"text": "A note", "filename": "a.md", "time": 1}], input_prefix="Dear Anna,\n", prompt="thank"
+    )
+    assert site.autocomplete.latest.before == "A note\nDear Anna,\nthank"
+
+
+def test_the_text_after_the_caret_counts(site: Editor) -> None:
+    site.infill(prompt="Once", input_suffix=" and then", n_predict=2)
+    assert site.autocomplete.latest.options["after"] == " and then"
+    assert site.infill(prompt="Once", input_suffix="and then", n_predict=2)["content"] == " one one "
+
+
+def test_warming_up_reads_the_text_and_drafts_nothing(site: Editor) -> None:
+    warm = VIM | {"n_predict": 0, "t_max_predict_ms": 1, "response_fields": [""]}
+    assert site.infill(input_prefix="To be read", prompt="", **warm) == {}
+    latest = site.autocomplete.latest
+    assert (latest.before, latest.k, latest.length, latest.options["forks"]) == ("To be read", 1, 1, 0)
+
+
+def test_llama_vscode_gets_an_array_to_cycle_through(site: Editor) -> None:
+    found = site.infill(prompt="Once", n_cmpl=3, n_predict=2)
+    assert [one["content"] for one in found] == [" one one", " two two", " three three"]
+    assert [one["index"] for one in found] == [0, 1, 2]
+    assert site.infill(prompt="Once", n_cmpl=1, n_predict=2)["content"] == " one one"
+    assert len(site.infill(prompt="Once", n_cmpl=9, n_predict=1)) == 9
+
+
+def test_the_whole_answer_is_had_where_no_fields_are_named(site: Editor) -> None:
+    answer = site.infill(prompt="Once", n_predict=3)
+    assert {"content", "stop", "model", "timings", "tokens_cached", "truncated"} <= set(answer)
+    assert answer["timings"]["predicted_n"] == 3
+
+
+@pytest.mark.parametrize("limit", [60, 150])
+def test_what_is_there_at_the_time_limit_is_returned_at_a_words_end(site: Editor, limit: int) -> None:
+    site.autocomplete.model.step_s = 0.02
+    began = time.perf_counter()
+    answer = site.infill(prompt="Once", n_predict=32, t_max_predict_ms=limit)
+    took = time.perf_counter() - began
+    assert 0.8 * limit / 1000 < took < limit / 1000 + 0.25
+    words = answer["content"].split()
+    assert 0 < len(words) < 20
+    assert answer["content"] == " one" * len(words)
+
+
+def test_a_text_that_takes_too_long_to_read_gets_nothing(site: Editor) -> None:
+    site.autocomplete.model.step_s = 0.3
+    began = time.perf_counter()
+    assert site.infill(prompt="Once", t_max_prompt_ms=30)["content"] == ""
+    assert time.perf_counter() - began < 0.25
+
+
+def test_a_closed_connection_stops_the_request(site: Editor) -> None:
+    import socket
+
+    site.autocomplete.model.step_s = 0.01
+    body = json.dumps({"prompt": "Leaving", "n_predict": 32}).encode()
+    head = f"POST /infill HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nContent-Length: {len(body)}\r\n"
+    with socket.create_connection(("127.0.0.1", site.port)) as connection:
+        connection.sendall((head + f"Authorization: {site.headers['Authorization']}\r\n\r\n").encode() + body)
+        time.sleep(0.06)
+    time.sleep(0.05)
+    passes = len(site.autocomplete.model.passes)
+    time.sleep(0.08)
+    assert len(site.autocomplete.model.passes) == passes
+    assert site.infill(prompt="Leaving", n_predict=1)["content"] == " one"
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"stream": True}, "stream is not supported by /infill."),
+        ({"lora": [{"id": 0, "scale": 1}]}, "lora is not supported."),
+        ({"samplers": ["dry"]}, "The sampler dry is not known"),
+        ({"stop": [""]}, "an empty text given"),
+        ({"n_cmpl": 12}, "n_cmpl is 12; at most 9 is accepted."),
+        ({"n_predict": -5}, "n_predict is -5; at least -1 is accepted."),
+        ({"model": "other"}, "The model other is not loaded."),
+        ({"grammar": "x"}, "grammar is no field that the server knows."),
+        ({"mode": "greedy", "n_cmpl": 2}, "n_cmpl changes nothing in greedy drafts"),
+    ],
+)
+def test_what_cannot_be_had_is_refused_in_words(site: Editor, fields: dict[str, Any], words: str) -> None:
+    status, content = site.post(**({"prompt": "Once"} | fields))
+    assert status in (400, 404)
+    assert words in json.loads(content)["error"]["message"]
+
+
+def test_no_lora_is_no_wish(site: Editor) -> None:
+    assert site.infill(prompt="Once", lora=[], n_predict=1)["content"] == " one"
+
+
+def test_health_tells_when_the_model_is_there() -> None:
+    gate = threading.Event()
+    fake = FakeAutocomplete()
+
+    class Slow(Editor):
+        def __init__(self) -> None:
+            from app.service.service import DraftService
+            from app.web.security.access import Access
+            from app.web.serving import create_service_app
+            from tests.fake_drafts import Server
+
+            self.autocomplete = fake
+            self.service = DraftService(lambda _: (gate.wait(), fake.real())[1], "scripted")
+            self.service.start()
+            self.access = Access(secrets.token_urlsafe(32))
+            self.server = Server(create_service_app(self.service, self.access))
+
+    slow = Slow()
+    try:
+        status, told = slow.get("/health", **slow.headers)
+        assert (status, told["error"]["message"]) == (503, "The model is being loaded.")
+        gate.set()
+        for _ in range(200):
+            if slow.get("/health", **slow.headers)[0] == 200:
+                break
+            time.sleep(0.01)
+        assert slow.get("/health", **slow.headers)[1]["status"] == "ok"
+        assert slow.get("/v1/models")[0] == 401
+    finally:
+        gate.set()
+        slow.server.stop()
+        slow.service.close()

@@ -1,0 +1,385 @@
+"""OpenAI's completion interface, asked by the official client: what it answers, streams and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from app.clients.choices import Choices
+from app.clients.options import FIELDS, in_fields
+from app.service.given import ALL_FLAGS
+from app.service.service import DraftService
+from app.web.security.access import Access
+from app.web.serving import create_app, create_service_app
+from core.autocomplete import Autocomplete
+from core.errors import Mention, OptionError
+from tests.fake_autocomplete import FakeAutocomplete
+from tests.fake_drafts import Server
+from tests.table_model import TableModel
+
+
+class Site:
+    """A server for programs over some autocomplete, and the official client of it."""
+
+    def __init__(self, autocomplete: Any, page: bool = False) -> None:
+        self.autocomplete = autocomplete
+        self.service = DraftService(lambda _: autocomplete, "scripted")
+        self.service.start()
+        self.access = Access(secrets.token_urlsafe(32))
+        made = create_app(self.service, self.access) if page else create_service_app(self.service, self.access)
+        self.server = Server(made)
+        self.base = f"http://127.0.0.1:{self.server.port}/v1"
+        self.client = openai.OpenAI(base_url=self.base, api_key=self.access.token)
+
+    def complete(self, prompt: Any = "Once", **fields: Any) -> Any:
+        named = {name: value for name, value in fields.items() if name not in FIELDS and name not in ("rule", "mode")}
+        extra = {name: value for name, value in fields.items() if name not in named}
+        return self.client.completions.create(model="polydraft", prompt=prompt, **named, extra_body=extra)
+
+    def refused(self, **fields: Any) -> openai.APIStatusError:
+        with pytest.raises(openai.APIStatusError) as found:
+            self.complete(**fields)
+        return found.value
+
+    def close(self) -> None:
+        self.client.close()
+        self.server.stop()
+        self.service.close()
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    """Drafts of scripted words, a word a step."""
+    made = Site(FakeAutocomplete())
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def table() -> Iterator[Site]:
+    """Drafts of a real autocomplete, over a model of six letters."""
+    made = Site(Autocomplete(TableModel(seed=3)))
+    yield made
+    made.close()
+
+
+@pytest.fixture(autouse=True)
+def calm(request: pytest.FixtureRequest) -> None:
+    if "site" in request.fixturenames:
+        request.getfixturevalue("site").autocomplete.model.step_s = 0.0
+
+
+def texts(completion: Any) -> list[str]:
+    return [choice.text for choice in completion.choices]
+
+
+def test_n_drafts_are_the_choices_best_first(site: Site) -> None:
+    found = site.complete(n=3, max_tokens=4)
+    assert texts(found) == [" one" * 4, " two" * 4, " three" * 4]
+    assert [choice.index for choice in found.choices] == [0, 1, 2]
+    assert (found.object, found.model) == ("text_completion", "polydraft")
+    assert found.usage.completion_tokens == 12
+    assert found.usage.total_tokens == found.usage.prompt_tokens + 12
+
+
+def test_nine_drafts_are_had_and_ten_are_refused(site: Site) -> None:
+    assert len(site.complete(n=9, max_tokens=1).choices) == 9
+    error = site.refused(n=10)
+    assert (error.status_code, error.body["param"]) == (400, "n")
+    assert "n is 10; at most 9 is accepted." in error.message
+
+
+def test_a_stream_grows_all_choices_by_turns_to_the_same_texts(site: Site) -> None:
+    site.autocomplete.model.step_s = 0.005
+    found, order, reasons = ["", "", ""], [], {}
+    for chunk in site.complete(n=3, max_tokens=5, stream=True):
+        (choice,) = chunk.choices
+        found[choice.index] += choice.text
+        order.append(choice.index)
+        if choice.finish_reason:
+            reasons[choice.index] = choice.finish_reason
+    assert found == texts(site.complete(n=3, max_tokens=5))
+    assert reasons == dict.fromkeys(range(3), "stop")
+    assert order[:6] == [0, 1, 2, 0, 1, 2]
+
+
+def test_a_stream_ends_with_the_usage_where_that_is_wanted(site: Site) -> None:
+    *_, last = site.complete(n=2, max_tokens=3, stream=True, stream_options={"include_usage": True})
+    assert last.choices == []
+    assert last.usage.completion_tokens == 6
+
+
+def test_several_prompts_are_answered_in_their_order(site: Site) -> None:
+    found = site.complete(["Once", "Twice"], n=2, max_tokens=1, echo=True)
+    assert texts(found) == ["Once one", "Once two", "Twice one", "Twice two"]
+    assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
+
+
+def test_echo_in_a_stream(site: Site) -> None:
+    found = [chunk.choices[0].text for chunk in site.complete(max_tokens=2, stream=True, echo=True)]
+    assert "".join(found) == "Once one one"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_text_ends_before_the_first_stop(site: Site, stream: bool) -> None:
+    found = site.complete(max_tokens=6, n=2, stop=["ne on", "wo two"], stream=stream)
+    if stream:
+        parts = [(chunk.choices[0].index, chunk.choices[0].text) for chunk in found]
+        assert ["".join(text for at, text in parts if at == index) for index in (0, 1)] == [" o", " t"]
+        return
+    assert texts(found) == [" o", " t"]
+    assert [choice.finish_reason for choice in found.choices] == ["stop", "stop"]
+
+
+def test_the_best_of_more_drafts(site: Site) -> None:
+    assert len(texts(site.complete(n=2, best_of=5, max_tokens=1))) == 2
+    assert site.autocomplete.latest.k == 5
+    assert "best_of is 1; at least n, 3" in site.refused(n=3, best_of=1).message
+
+
+def test_more_tokens_than_a_draft_can_have_give_the_longest(site: Site) -> None:
+    assert len(site.complete(max_tokens=500).choices[0].text.split()) == 32
+
+
+def test_logprobs_are_those_of_the_model(table: Site) -> None:
+    import torch
+
+    found = table.complete("abca", n=3, max_tokens=4, logprobs=2, extra_headers={})
+    for choice in found.choices:
+        at = choice.logprobs
+        assert "".join(at.tokens) == choice.text
+        assert at.text_offset == list(range(4, 4 + len(choice.text)))
+        for top, token in zip(at.top_logprobs, at.tokens, strict=True):
+            assert token in top
+            assert len(top) in (2, 3)
+        model, text = table.autocomplete.model, "abca"
+        for token, logprob in zip(at.tokens, at.token_logprobs, strict=True):
+            exact = torch.log_softmax(model.after(model.tokenizer.encode(text)), 0)[ord(token) - 97]
+            assert logprob == pytest.approx(float(exact), abs=1e-4)
+            text += token
+
+
+def test_a_length_that_is_reached_is_told(table: Site) -> None:
+    assert {c.finish_reason for c in table.complete("abca", n=2, max_tokens=3, end_below=0.0).choices} == {"length"}
+
+
+def test_drawn_drafts_repeat_with_their_seed_alone(table: Site) -> None:
+    drawn = {"n": 3, "mode": "sampled", "temperature": 1.5, "max_tokens": 12}
+    assert texts(table.complete("abca", seed=7, **drawn)) == texts(table.complete("abca", seed=7, **drawn))
+    assert len({tuple(texts(table.complete("abca", **drawn))) for _ in range(5)}) > 1
+
+
+def test_top_p_is_the_rule_and_zero_temperature_leaves_nothing_to_chance(table: Site) -> None:
+    narrow = {"n": 3, "mode": "sampled", "top_p": 0.0, "max_tokens": 8, "temperature": 2}
+    assert len(set(texts(table.complete("abca", **narrow)))) == 1
+    plain = texts(table.complete("abca", n=3))
+    assert texts(table.complete("abca", n=3, temperature=0, top_p=1)) == plain
+    assert "allows no sampling" in table.refused(mode="sampled", temperature=0).message
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "words"),
+    [
+        ({"exact_steps": 99}, "exact_steps", "exact_steps 99 given; a whole number from 0 to 31 expected."),
+        ({"exact_steps": 3, "mode": "sampled"}, "exact_steps", "exact_steps changes nothing in sampled drafts"),
+        ({"rule": "best"}, "rule", "rule 'best' given; one of none, greedy, top-k"),
+        ({"top_p": 0.5, "rule": "min-p"}, "top_p", "top_p is a flag of top-p, and the rule is min-p"),
+        ({"n": 2, "mode": "greedy"}, "n", "n changes nothing in greedy drafts"),
+        ({"temperature": 3.0, "seed": -1}, "seed", "seed -1 given"),
+        ({"frequency_penalty": 0.5}, "frequency_penalty", "frequency_penalty is not supported."),
+        ({"logit_bias": {"5": 1}}, "logit_bias", "logit_bias is not supported."),
+        ({"echo": True, "logprobs": 1}, "echo", "logprobs of an echoed prompt are not supported."),
+        ({"logprobs": 6}, "logprobs", "logprobs is 6; at most 5 is accepted."),
+        ({"stop": ["a"] * 17}, "stop", "stop has 17 entries; at most 16 are accepted."),
+        ({"stop": ""}, "stop", "none of them may be empty"),
+        ({"max_tokens": 0}, "max_tokens", "max_tokens is 0; at least 1 is accepted."),
+        ({"prompt": []}, "prompt", "prompt has 0 entries; at least 1 are accepted."),
+        ({"prompt": [1, 2]}, "prompt.0", "prompt.0 is 1; text is expected."),
+        ({"prompt": ["a", "b"], "user": "me"}, "user", "user names one session"),
+        ({"stream_options": {}}, "stream_options", "stream_options given without stream."),
+        ({"n": 1, "best_of": 2, "stream": True}, "best_of", "best_of cannot be streamed."),
+    ],
+)
+def test_what_cannot_be_had_is_refused_in_words(
+    site: Site, fields: dict[str, Any], param: str | None, words: str
+) -> None:
+    error = site.refused(**fields)
+    assert error.status_code == 400
+    assert (error.body["type"], error.body["param"]) == ("invalid_request_error", param)
+    assert words in error.message
+
+
+def test_the_suffix_is_the_text_after_the_caret(site: Site) -> None:
+    site.complete(suffix=" and so on", max_tokens=1)
+    assert site.autocomplete.latest.options["after"] == " and so on"
+    chunks = list(site.complete(suffix=" and so on", max_tokens=4, n=2, stream=True))
+    assert [chunk.choices[0].text for chunk in chunks] == [" one" * 4, " two" * 4], "ranked before they are sent"
+    assert len(list(site.complete(suffix="\nAnd so on", max_tokens=4, n=2, stream=True))) > 2
+
+
+def test_unknown_fields_are_refused_by_name(site: Site) -> None:
+    with pytest.raises(openai.BadRequestError, match="colour is no field that the server knows"):
+        site.client.completions.create(model="polydraft", prompt="", extra_body={"colour": 1})
+
+
+def test_every_flag_of_drafting_is_a_field(site: Site) -> None:
+    assert {flag.replace("-", "_") for flag in ALL_FLAGS} - set(FIELDS) == {"k", "length", "temperature", "seed"}
+    site.complete(forks=1, exact_steps=4, end_below=0.5, min_branch=0.2, ngrams=False, max_tokens=1)
+    options = site.autocomplete.latest.options
+    assert (options["forks"], options["exact_steps"], options["end_below"]) == (1, 4, 0.5)
+    assert (options["min_branch"], options["alpha"]) == (0.2, 0)
+
+
+def test_an_error_about_options_names_fields() -> None:
+    error = OptionError("{0} and {1} {given}", Mention("ngrams", False), "min-branch", given="--k")
+    assert in_fields(error, {}) == ("ngrams false and min_branch --k", "ngrams")
+
+
+def test_other_models_are_not_found(site: Site) -> None:
+    assert [model.id for model in site.client.models.list()] == ["polydraft", "Scripted"]
+    assert site.client.models.retrieve("Scripted").id == "Scripted"
+    with pytest.raises(openai.NotFoundError, match=r"The model gpt-4 is not loaded\. Use polydraft or Scripted"):
+        site.client.completions.create(model="gpt-4", prompt="")
+
+
+def test_the_token_is_the_api_key(site: Site) -> None:
+    other = openai.OpenAI(base_url=site.base, api_key="wrong", max_retries=0)
+    with pytest.raises(openai.AuthenticationError, match="Polydraft requires its token"):
+        other.models.list()
+
+
+def test_a_newer_request_of_a_user_stops_the_older_one(site: Site) -> None:
+    """The older one is told so, and the official client does not send it again."""
+    site.autocomplete.model.step_s = 0.02
+    before = len(site.autocomplete.sessions)
+
+    async def both() -> None:
+        async with openai.AsyncOpenAI(base_url=site.base, api_key=site.access.token) as client:
+            make = client.completions.create
+            old = asyncio.create_task(make(model="polydraft", prompt="Old text", max_tokens=32, user="me"))
+            await asyncio.sleep(0.1)
+            new = await make(model="polydraft", prompt="Old text and", max_tokens=2, user="me")
+            assert new.choices[0].text == " one one"
+            with pytest.raises(openai.ConflictError, match="A newer request of the same user") as found:
+                await old
+            assert found.value.body["code"] == "superseded"
+
+    asyncio.run(both())
+    assert len(site.autocomplete.sessions) == before + 1  # the cache of the user is kept
+
+
+def test_a_closed_connection_stops_its_request_within_a_pass(site: Site) -> None:
+    site.autocomplete.model.step_s = 0.01
+
+    async def leave(stream: bool) -> None:
+        async with openai.AsyncOpenAI(base_url=site.base, api_key=site.access.token) as client:
+            task = asyncio.create_task(
+                client.completions.create(model="polydraft", prompt="Leaving", max_tokens=32, stream=stream)
+            )
+            await asyncio.sleep(0.08)
+            if stream:
+                await (await task).close()
+            task.cancel()
+
+    for stream in (False, True):
+        asyncio.run(leave(stream))
+        time.sleep(0.05)
+        passes = len(site.autocomplete.model.passes)
+        time.sleep(0.1)
+        assert len(site.autocomplete.model.passes) == passes
+
+
+def test_sixteen_clients_share_passes_and_each_has_its_own_drafts(site: Site) -> None:
+    site.autocomplete.model.step_s = 0.005
+    site.autocomplete.model.passes.clear()
+
+    async def all_at_once() -> list[Any]:
+        async with openai.AsyncOpenAI(base_url=site.base, api_key=site.access.token) as client:
+            make = client.completions.create
+            return await asyncio.gather(
+                *(make(model="polydraft", prompt=f"{i} is a number", max_tokens=8, n=3, echo=True) for i in range(16))
+            )
+
+    for i, found in enumerate(asyncio.run(all_at_once())):
+        assert texts(found) == [f"{i} is a number" + f" {word}" * 8 for word in ("one", "two", "three")]
+    assert max(site.autocomplete.model.passes) > 4
+
+
+def test_an_error_of_the_model_has_openais_form(site: Site) -> None:
+    site.autocomplete.model.broken["Broken"] = RuntimeError("a wire is loose")
+    no_retries = site.client.with_options(max_retries=0)
+    with pytest.raises(openai.InternalServerError, match="a wire is loose"):
+        no_retries.completions.create(model="polydraft", prompt="Broken")
+    with pytest.raises(openai.APIError, match="a wire is loose"):
+        list(no_retries.completions.create(model="polydraft", prompt="Broken", stream=True))
+
+
+def test_a_stream_takes_nothing_back() -> None:
+    """What may still change is held back: the last word, words that drafts do not end in, the beginning of a stop."""
+    choices = Choices(1, 10, ["and so on"], growing=True)
+    sent = ""
+    for step, text in enumerate((" a c", " a cat an", " a cat and s", " a cat and so w", " a cat and so we")):
+        drafts = [{"id": 0, "text": text, "probability": 1, "finished": False, "tokens": []}]
+        choices.take({"drafts": drafts, "best": 0, "settled": True, "done": step == 4})
+        now = choices.all[0].text[: choices.all[0].sure]
+        assert now.startswith(sent)
+        sent = now
+        assert sent == ["", " a cat", " a cat", " a cat", text][step]
+
+
+def test_the_page_serves_the_same_routes() -> None:
+    made = Site(FakeAutocomplete(), page=True)
+    try:
+        assert texts(made.complete(n=2, max_tokens=1)) == [" one", " two"]
+        error = made.refused(n=0)
+        assert "n is 0; at least 1 is accepted." in error.message
+    finally:
+        made.close()
+
+
+def test_the_default_model_completes_half_a_word_three_ways(autocomplete_as_shipped: Autocomplete) -> None:
+    made = Site(_Borrowed(autocomplete_as_shipped))
+    try:
+        found = made.complete("I am looking forward to the mee", n=3, max_tokens=8)
+        assert found.choices[0].text.startswith("ting")
+        assert len(set(texts(found))) == 3
+        again = made.complete("I am looking forward to the meeting", n=3, max_tokens=8, logprobs=1)
+        assert sum(again.choices[0].logprobs.token_logprobs) < 0
+        assert all(max(c.logprobs.token_logprobs) <= 0 for c in again.choices)
+        plain = made.client.completions.create(
+            model="polydraft", prompt="I am looking forward to the mee", extra_body={"heal": False}, max_tokens=1
+        )
+        assert not plain.choices[0].text.startswith("ting")
+    finally:
+        made.close()
+
+
+class _Borrowed:
+    """An autocomplete of the whole test run, which the service must not close."""
+
+    def __init__(self, autocomplete: Autocomplete) -> None:
+        self._autocomplete = autocomplete
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._autocomplete, name)
+
+    def close(self) -> None: ...
+
+
+def test_chunks_are_server_sent_events(site: Site) -> None:
+    import http.client
+
+    connection = http.client.HTTPConnection("127.0.0.1", site.server.port, timeout=20)
+    body = json.dumps({"prompt": "Once", "stream": True, "max_tokens": 1})
+    connection.request("POST", "/v1/completions", body, {"Authorization": f"Bearer {site.access.token}"})
+    response = connection.getresponse()
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.read().endswith(b"data: [DONE]\n\n")
+    connection.close()

@@ -1,0 +1,1022 @@
+"""Documents, the first seconds, and the look of the page, in real Chromium: no text is lost, none replaces another."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Dialog, FilePayload, Locator, expect
+
+from app.documents.folder import DocumentFolder, Entry
+from tests.app.static.editor.test_page import Editor
+from tests.fake_drafts import HOME, MARKET, RIVER, FakeDrafts, Server, create_app
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+LETTER = "Dear Ms Hollis,\nthank you for the photographs."
+STORY = "The lighthouse keeper opened the letter and read it twice."
+SECRET = "Nobody else may know."
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, FakeDrafts, Path]]:
+    fake, folder = FakeDrafts(), tmp_path_factory.mktemp("data") / "documents"
+    server = Server(create_app(fake, documents=folder))
+    yield server, fake, folder
+    server.stop()
+
+
+@pytest.fixture
+def server(shared: tuple[Server, FakeDrafts, Path]) -> Server:
+    return shared[0]
+
+
+@pytest.fixture
+def fake(shared: tuple[Server, FakeDrafts, Path]) -> FakeDrafts:
+    shared[1].__dict__.update(FakeDrafts().__dict__)
+    return shared[1]
+
+
+@pytest.fixture
+def folder(shared: tuple[Server, FakeDrafts, Path]) -> DocumentFolder:
+    """An empty folder; documents are kept in the browser."""
+    folder = DocumentFolder(shared[2])
+    for entry in folder.entries():
+        folder.remove(entry.id)
+    for problem in folder.listing().problems:
+        folder.set_aside(problem.note)
+    folder.keep(False)
+    return folder
+
+
+@pytest.fixture
+def context(context: BrowserContext, folder: DocumentFolder) -> BrowserContext:
+    return context
+
+
+@pytest.fixture
+def tab(context: BrowserContext, server: Server, fake: FakeDrafts) -> Callable[..., Editor]:
+    """Opens a tab with the page, or with this part of it."""
+    return lambda part="": Editor(context.new_page(), fake).open(server.url + part)
+
+
+@pytest.fixture
+def editor(tab: Callable[..., Editor]) -> Iterator[Editor]:
+    editor = tab()
+    yield editor
+    assert editor.errors == []
+
+
+def saved(editor: Editor) -> None:
+    """Wait until the page has saved by itself."""
+    editor.wait(lambda: not editor.page.evaluate("polydraft.documents.dirty()"), "the text to be saved")
+
+
+def panel(editor: Editor) -> Locator:
+    panel = editor.page.get_by_role("complementary", name="Documents")
+    if not panel.is_visible():
+        editor.page.get_by_role("button", name="Documents", exact=True).click()
+        panel.locator(".dc-none:not([hidden]), .dc-list b").first.wait_for()
+    return panel
+
+
+def button(editor: Editor, name: str) -> Locator:
+    return editor.page.get_by_role("button", name=name, exact=True)
+
+
+def titles(editor: Editor, where: str = ".dc-list") -> list[str]:
+    return panel(editor).locator(f"{where} b").all_text_contents()
+
+
+def lists(editor: Editor, *expected: str, where: str = ".dc-list") -> None:
+    """Waits until the panel lists these documents, in any order."""
+    editor.wait(lambda: sorted(titles(editor, where)) == sorted(expected), f"the list {expected}")
+
+
+def write_new(editor: Editor, text: str) -> None:
+    button(editor, "New").click()
+    expect(editor.box).to_have_value("")
+    expect(editor.box).to_be_focused()
+    editor.page.keyboard.insert_text(text)
+    editor.page.evaluate("polydraft.documents.saveNow()")
+    assert not editor.page.evaluate("polydraft.documents.dirty()")
+
+
+def caret(editor: Editor) -> list[int]:
+    return editor.box.evaluate("box => [box.selectionStart, box.selectionEnd]")
+
+
+# ---------------------------------------------------------------- saving by itself
+
+
+def test_a_reload_keeps_text_caret_and_scroll(editor: Editor) -> None:
+    editor.put("A line of the story.\n" * 200)
+    saved(editor)
+    editor.box.evaluate("box => box.setSelectionRange(2100, 2106)")
+    editor.page.evaluate("new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)))")
+    editor.box.evaluate("box => { box.scrollTop = 1500 }")
+    editor.reload()
+    assert editor.text == "A line of the story.\n" * 200
+    assert caret(editor) == [2100, 2106]
+    editor.wait(lambda: abs(editor.box.evaluate("box => box.scrollTop") - 1500) < 5)
+
+
+def test_a_reload_at_once_loses_nothing(editor: Editor) -> None:
+    editor.write(STORY)
+    editor.reload()
+    assert editor.text == STORY
+    lists(editor, STORY)
+
+
+def test_closing_the_tab_at_once_loses_nothing(tab: Callable[..., Editor]) -> None:
+    one = tab()
+    one.write(STORY)
+    one.page.close(run_before_unload=True)
+    two = tab()
+    two.wait(lambda: titles(two) == [STORY], "the text of the closed tab")
+
+
+def test_text_of_incognito_is_still_private_in_the_bin(editor: Editor) -> None:
+    button(editor, "Incognito").click()
+    editor.write(STORY)
+    button(editor, "Incognito").click()
+    saved(editor)
+    editor.press("Control+a", "Delete")
+    saved(editor)
+    panel(editor).locator("summary").click()
+    button(editor, f"Put “{STORY}” back").click()
+    editor.wait(lambda: STORY in titles(editor), "the text to be back")
+    panel(editor).get_by_text(STORY, exact=True).click()
+    expect(editor.box).to_have_value(STORY)
+    assert editor.page.evaluate("polydraft.editor.privacy.ranges") == [[0, len(STORY)]]
+
+
+def test_a_new_tab_shows_the_document_written_in_last(tab: Callable[..., Editor]) -> None:
+    one = tab()
+    write_new(one, LETTER)
+    write_new(one, STORY)
+    one.page.close()
+    assert tab().text == STORY
+
+
+def test_what_is_typed_before_the_page_is_ready_is_kept(tab: Callable[..., Editor]) -> None:
+    one = tab()
+    write_new(one, STORY)
+    one.page.route("**/api/documents", lambda route: (one.page.wait_for_timeout(300), route.continue_()))
+    one.page.reload(wait_until="commit")
+    one.page.locator("#pd-text").focus()
+    one.page.keyboard.insert_text(" And")
+    one.page.wait_for_function("window.polydraft !== undefined")
+    assert one.text == STORY + " And"
+
+
+def test_clear_and_reload_loses_nothing(editor: Editor) -> None:
+    write_new(editor, STORY)
+    editor.press("Control+a", "Delete")
+    saved(editor)
+    editor.reload()
+    assert editor.text == ""
+    panel(editor).locator("summary").click()
+    lists(editor, STORY, where=".dc-binned")
+    button(editor, f"Put “{STORY}” back").click()
+    editor.wait(lambda: STORY in titles(editor), "the text to be back")
+
+
+def test_the_text_of_older_versions_becomes_a_document_once(
+    context: BrowserContext, tab: Callable[..., Editor]
+) -> None:
+    first = tab()
+    first.page.evaluate(
+        "([here, all]) => { sessionStorage['polydraft.text'] = here; localStorage['polydraft.text'] = all }",
+        [STORY, LETTER],
+    )
+    first.reload()
+    assert first.text == STORY
+    lists(first, "Dear Ms Hollis,", STORY)
+    first.reload()
+    first.wait(lambda: len(titles(first)) == 2, "two documents")
+    assert first.page.evaluate("localStorage['polydraft.text']") is None
+
+
+def test_a_text_that_cannot_be_saved_shows_a_notice(editor: Editor) -> None:
+    editor.page.evaluate(
+        "() => { IDBDatabase.prototype.transaction = () => { throw new DOMException('The disk is full.') } }"
+    )
+    editor.write(STORY)
+    alert = editor.page.get_by_role("alert")
+    expect(alert).to_contain_text("Your text could not be saved. The disk is full.")
+    expect(alert).to_contain_text("Copy it, or save it as a file, before you close the page.")
+
+
+# ---------------------------------------------------------------- several documents
+
+
+def test_documents_have_titles_and_open_with_a_click(editor: Editor) -> None:
+    write_new(editor, LETTER)
+    write_new(editor, STORY)
+    editor.wait(lambda: titles(editor) == [STORY, "Dear Ms Hollis,"], "the list in this order")
+    expect(panel(editor).locator("[aria-current] b")).to_have_text(STORY)
+    expect(panel(editor).locator("small").first).to_have_text("10 words · just now")
+    panel(editor).get_by_text("Dear Ms Hollis,").click()
+    expect(editor.box).to_have_value(LETTER)
+    expect(panel_of(editor)).to_be_hidden()
+    assert editor.page.title() == "Dear Ms Hollis, – Polydraft"
+
+
+def panel_of(editor: Editor) -> Locator:
+    return editor.page.locator("#pd-documents")
+
+
+def test_an_empty_page_is_no_document(editor: Editor) -> None:
+    for _ in range(3):
+        button(editor, "New").click()
+    expect(panel(editor)).to_contain_text("No documents yet.")
+    write_new_in = panel(editor)
+    write_new_in.get_by_role("button", name="Close").click()
+    editor.write("Word")
+    saved(editor)
+    editor.press("Control+a", "Delete")
+    saved(editor)
+    button(editor, "New").click()
+    editor.wait(lambda: titles(editor) == [], "the empty document to go")
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_document_can_be_renamed(editor: Editor, which: int) -> None:
+    write_new(editor, LETTER)
+    write_new(editor, STORY)
+    panel(editor).get_by_role("button", name="Rename").nth(which).click()
+    expect(editor.page.get_by_role("textbox", name="Title")).to_be_focused()
+    editor.write("Storm")
+    editor.press("Enter")
+    editor.wait(lambda: titles(editor)[:1] == ["Storm"] or titles(editor)[1:] == ["Storm"], "the new title")
+    editor.reload()
+    editor.wait(lambda: "Storm" in titles(editor), "the new title")
+    assert editor.text == STORY
+
+
+def test_each_document_keeps_its_caret(editor: Editor) -> None:
+    write_new(editor, STORY)
+    editor.box.evaluate("box => box.setSelectionRange(4, 4)")
+    editor.write("old ")
+    saved(editor)
+    write_new(editor, LETTER)
+    panel(editor).locator(".dc-name", has_text="old").click()
+    editor.wait(lambda: "old" in editor.text, "the story")
+    assert caret(editor) == [8, 8]
+
+
+def test_the_bin_keeps_a_document_and_undo_brings_it_back(editor: Editor) -> None:
+    write_new(editor, LETTER)
+    write_new(editor, STORY)
+    button_in = panel(editor).get_by_role("button", name=f"Move “{STORY}” to the bin")
+    button_in.click()
+    expect(editor.page.locator(".pd-toast")).to_contain_text(f"“{STORY}” is in the bin.")
+    expect(editor.box).to_have_value("")
+    editor.wait(lambda: titles(editor) == ["Dear Ms Hollis,"], "the list in this order")
+    editor.page.locator(".pd-toast button").click()
+    expect(editor.box).to_have_value(STORY)
+    editor.wait(lambda: titles(editor) == [STORY, "Dear Ms Hollis,"], "the list in this order")
+
+
+def test_what_is_in_the_bin_is_deleted_only_by_a_second_click(editor: Editor) -> None:
+    for text in (LETTER, STORY, "Third."):
+        write_new(editor, text)
+    for title in (STORY, "Third."):
+        panel(editor).get_by_role("button", name=f"Move “{title}” to the bin").click()
+        editor.wait(lambda title=title: title not in titles(editor), "the bin")
+    panel(editor).locator("summary").click()
+    delete = button(editor, "Delete “Third.” for good")
+    delete.click()
+    sure = button(editor, "This cannot be undone. Delete?")
+    expect(sure).to_be_visible()
+    editor.wait(lambda: len(titles(editor, ".dc-binned")) == 2, "two documents")
+    sure.click()
+    editor.wait(lambda: titles(editor, ".dc-binned") == [STORY], "one deletion")
+    button(editor, "Empty the bin").click()
+    sure.click()
+    expect(panel(editor).locator(".dc-bin")).to_be_hidden()
+    editor.reload()
+    editor.wait(lambda: titles(editor) == ["Dear Ms Hollis,"], "the list in this order")
+
+
+# ---------------------------------------------------------------- several tabs
+
+
+def test_two_tabs_never_write_into_one_document(tab: Callable[..., Editor]) -> None:
+    one = tab()
+    write_new(one, STORY)
+    two = tab()
+    expect(
+        two.page.get_by_text(f"“{STORY}” is open in another tab. Close it there, and it opens here.")
+    ).to_be_visible()
+    assert two.text == ""
+    two.write("Something else")
+    expect(two.page.locator(".pd-elsewhere")).to_be_hidden()
+    one.box.focus()
+    one.write(" More.")
+    saved(one)
+    saved(two)
+    two.reload()
+    one.reload()
+    assert (one.text, two.text) == (STORY + " More.", "Something else")
+
+
+def test_a_document_that_is_open_elsewhere_can_be_copied(tab: Callable[..., Editor]) -> None:
+    one = tab()
+    write_new(one, STORY)
+    two = tab()
+    button(two, "Open a copy").click()
+    expect(two.box).to_have_value(STORY)
+    two.box.focus()
+    two.press("Control+End")
+    two.write(" Otherwise.")
+    saved(two)
+    assert one.text == STORY
+    lists(two, STORY, f"{STORY} (copy)")
+    expect(panel(two).locator("li", has_text="open in another tab")).to_have_count(1)
+
+
+def test_it_opens_here_when_the_other_tab_is_closed(tab: Callable[..., Editor]) -> None:
+    one = tab()
+    write_new(one, STORY)
+    two = tab()
+    expect(two.page.locator(".pd-elsewhere")).to_be_visible()
+    one.write(" More.")
+    one.page.close(run_before_unload=True)
+    expect(two.box).to_have_value(re.compile("^" + re.escape(STORY)))
+    expect(two.page.locator(".pd-elsewhere")).to_be_hidden()
+
+
+def test_a_document_opens_in_a_tab_of_its_own_by_its_link(tab: Callable[..., Editor]) -> None:
+    one = tab()
+    write_new(one, LETTER)
+    write_new(one, STORY)
+    link = panel(one).locator(".dc-name", has_text="Hollis").get_attribute("href")
+    two = tab("/" + (link or ""))
+    assert two.text == LETTER
+    assert "#" not in two.page.url
+    two.reload()
+    assert (one.text, two.text) == (STORY, LETTER)
+
+
+def test_lists_of_other_tabs_follow(tab: Callable[..., Editor]) -> None:
+    one, two = tab(), tab()
+    panel(two)
+    write_new(one, STORY)
+    two.wait(lambda: titles(two) == [STORY], "the other tab's document")
+
+
+def test_incognito_text_is_kept_for_its_tab_alone_until_that_is_switched_off(tab: Callable[..., Editor]) -> None:
+    one = tab()
+    button(one, "Incognito").click()
+    one.box.focus()
+    one.write(SECRET)
+    saved(one)
+    two = tab()
+    assert titles(two) == [] and two.text == ""
+    one.reload()
+    assert one.text == SECRET
+    expect(panel(one).locator(".dc-list small")).to_contain_text("incognito: in this tab only")
+    panel(one).get_by_role("button", name="Close").click()
+    button(one, "Incognito").click()
+    one.page.evaluate("polydraft.documents.saveNow()")
+    two.wait(lambda: titles(two) == [SECRET], "the document, once it is public")
+
+
+# ---------------------------------------------------------------- as files
+
+
+def keep_as(editor: Editor, words: str) -> None:
+    panel(editor).get_by_role("radio", name=words).check()
+    said = "Your documents are now " + ("files in" if "files" in words else "kept in this browser.")
+    expect(editor.page.locator(".pd-toast")).to_contain_text(said)
+
+
+def texts(folder: DocumentFolder) -> dict[str, str]:
+    return {path.name: path.read_text("utf-8") for path in folder.folder.glob("*.txt")}
+
+
+def test_documents_kept_as_files_are_found_by_another_browser_at_another_port(
+    browser: Browser, editor: Editor, fake: FakeDrafts, folder: DocumentFolder
+) -> None:
+    write_new(editor, LETTER)
+    write_new(editor, STORY)
+    keep_as(editor, "as files on this computer")
+    assert texts(folder) == {"Dear Ms Hollis,.txt": LETTER, f"{STORY.rstrip('.')}.txt": STORY}
+    assert editor.page.evaluate("(async () => (await indexedDB.databases()).length)()") == 1
+    panel(editor).get_by_role("button", name="Close").click()
+    editor.press("Control+End")
+    editor.write(" Again.")
+    saved(editor)
+    assert STORY + " Again." in texts(folder).values()
+    other = Server(create_app(fake, documents=folder.folder))
+    with browser.new_context() as stranger:
+        elsewhere = Editor(stranger.new_page(), fake).open(other.url)
+        elsewhere.wait(lambda: sorted(titles(elsewhere)) == ["Dear Ms Hollis,", STORY + " Again."], "the documents")
+        panel(elsewhere).get_by_text("Dear Ms Hollis,").click()
+        expect(elsewhere.box).to_have_value(LETTER)
+    other.stop()
+
+
+def test_a_text_changed_by_another_program_is_not_overwritten(editor: Editor, folder: DocumentFolder) -> None:
+    write_new(editor, STORY)
+    keep_as(editor, "as files on this computer")
+    (file,) = folder.folder.glob("*.txt")
+    file.write_text("Mended elsewhere.", "utf-8")
+    panel(editor).get_by_role("button", name="Close").click()
+    editor.press("Control+End")
+    editor.write(" Mine.")
+    expect(editor.page.locator(".pd-toast")).to_contain_text("This document was changed elsewhere.")
+    assert sorted(texts(folder).values()) == ["Mended elsewhere.", STORY + " Mine."]
+    editor.write(" On.")
+    saved(editor)
+    assert sorted(texts(folder).values()) == ["Mended elsewhere.", STORY + " Mine. On."]
+    editor.wait(lambda: f"{STORY} Mine. (copy)" in titles(editor))
+
+
+def test_documents_go_back_into_the_browser(editor: Editor, folder: DocumentFolder) -> None:
+    write_new(editor, STORY)
+    keep_as(editor, "as files on this computer")
+    keep_as(editor, "in this browser")
+    assert texts(folder) == {}
+    editor.reload()
+    editor.wait(lambda: editor.text == STORY and titles(editor) == [STORY], "the documents of this browser")
+
+
+def test_other_tabs_follow_when_documents_move(tab: Callable[..., Editor], folder: DocumentFolder) -> None:
+    one = tab()
+    write_new(one, LETTER)
+    two = tab()
+    write_new(two, STORY)
+    keep_as(one, "as files on this computer")
+    two.box.focus()
+    two.press("Control+End")
+    two.write(" More.")
+    saved(two)
+    two.wait(lambda: STORY + " More." in texts(folder).values(), "the other tab's text in its file")
+    assert len(texts(folder)) == 2
+
+
+def test_while_the_server_is_away_the_text_waits_and_is_saved_later(
+    editor: Editor, server: Server, folder: DocumentFolder
+) -> None:
+    write_new(editor, STORY)
+    keep_as(editor, "as files on this computer")
+    panel(editor).get_by_role("button", name="Close").click()
+    server.stop()
+    try:
+        editor.press("Control+End")
+        editor.write(" Without.")
+        alert = editor.page.get_by_role("alert")
+        expect(alert).to_contain_text("Your text is safe here.")
+        expect(alert).to_contain_text("this page will reconnect by itself")
+    finally:
+        server.start()
+    expect(editor.page.get_by_role("alert")).to_be_hidden()
+    editor.wait(lambda: STORY + " Without." in texts(folder).values(), "the file")
+
+
+def test_a_text_that_may_be_private_is_not_learned_until_the_writer_says_that_it_is_not(
+    editor: Editor, fake: FakeDrafts, folder: DocumentFolder
+) -> None:
+    """Private text moved by another program into a new file, together with public text."""
+    fake.learning = ["me"]
+    folder.keep(True)
+    folder.write(Entry("3fa9c2d1-0000", title="Secret", private=[[0, len(SECRET)]]), SECRET, None)
+    (folder.folder / "Secret.txt").unlink()
+    (folder.folder / "Other.txt").write_text(STORY, "utf-8")
+    editor.reload()
+    expect(panel(editor).locator(".dc-problems li")).to_contain_text("“Secret” with private text is missing since")
+    expect(panel(editor).locator(".dc-name")).to_contain_text("private: another program wrote it")
+    panel(editor).get_by_text("Other", exact=True).click()
+    expect(editor.page.locator(".pd-toast")).to_contain_text("All of this text counts as private")
+    editor.press("Control+End", "Enter")
+    editor.write("Then it is read a third time.")
+    editor.press("Enter")
+    editor.wait(lambda: fake.learned == ["Then it is read a third time."], "what is public")
+    saved(editor)
+    panel(editor).get_by_role("button", name="Nothing in “Other” is private").click()
+    expect(editor.page.locator(".pd-toast")).to_contain_text("“Other” is not private")
+    expect(panel(editor).get_by_role("button", name="Nothing in “Other” is private")).to_have_count(0)
+    (entry,) = folder.entries()
+    assert (entry.private, entry.unsure) == ([], False)
+    panel(editor).locator(".dc-problems button").click()
+    expect(panel(editor).locator(".dc-problems li")).to_have_count(0)
+    panel(editor).get_by_role("button", name="Close").click()
+    editor.box.focus()
+    editor.press("Control+Home", "End", "Enter")
+    editor.wait(lambda: fake.learned[-1] == STORY, "the text that is not private")
+
+
+def test_a_document_that_is_not_open_can_be_called_not_private(editor: Editor, folder: DocumentFolder) -> None:
+    folder.keep(True)
+    folder.write(Entry("3fa9c2d1-0000", title="Secret", private=[[0, len(SECRET)]]), SECRET, None)
+    (folder.folder / "Secret.txt").write_text(STORY, "utf-8")
+    editor.reload()
+    panel(editor).get_by_role("button", name="Nothing in “Secret” is private").click()
+    editor.wait(lambda: folder.entries()[0].private == [], "the note")
+    assert folder.read("3fa9c2d1-0000")[1] == STORY
+
+
+def test_a_damaged_note_is_shown_and_can_be_removed(editor: Editor, folder: DocumentFolder) -> None:
+    folder.keep(True)
+    folder.write(Entry("3fa9c2d1-0000", title="Letter"), LETTER, None)
+    (folder.notes / "3fa9c2d1-0000.json").write_text("null")
+    editor.reload()
+    problem = panel(editor).locator(".dc-problems li")
+    expect(problem).to_contain_text("The note 3fa9c2d1-0000.json")
+    lists(editor, "Letter")
+    problem.get_by_role("button").click()
+    expect(problem).to_have_count(0)
+    assert texts(folder) == {"Letter.txt": LETTER}
+
+
+# ---------------------------------------------------------------- no more room
+
+
+@pytest.mark.chromium("Playwright can limit a site's storage in Chromium alone.")
+def test_a_full_browser_says_so_and_keeps_the_text(editor: Editor, server: Server) -> None:
+    devtools = editor.page.context.new_cdp_session(editor.page)
+    site = {"origin": server.url}
+    devtools.send("Storage.overrideQuotaForOrigin", {**site, "quotaSize": 1000})
+    editor.write(STORY)
+    alert = editor.page.get_by_role("alert")
+    expect(alert).to_contain_text("Your text could not be saved. This browser has no more room for documents.")
+    editor.reload()  # unsaved text is kept elsewhere, where there is room
+    expect(alert).to_contain_text("Your text could not be saved.")
+    devtools.send("Storage.overrideQuotaForOrigin", site)
+    editor.reload()
+    assert editor.text == STORY or titles(editor) == [STORY]
+    lists(editor, STORY)
+    expect(alert).to_be_hidden()
+
+
+@pytest.mark.chromium("Playwright can limit a site's storage in Chromium alone.")
+def test_a_page_without_any_room_left_asks_before_it_closes(editor: Editor, server: Server) -> None:
+    devtools = editor.page.context.new_cdp_session(editor.page)
+    devtools.send("Storage.overrideQuotaForOrigin", {"origin": server.url, "quotaSize": 1000})
+    editor.page.evaluate("""() => {
+        for (let size = 1 << 20; size; size >>= 1) {
+            try { for (;;) localStorage.setItem(`full.${Math.random()}`, "x".repeat(size)); } catch {}
+        }
+    }""")
+    editor.write(STORY)
+    expect(editor.page.get_by_role("alert")).to_contain_text("no more room")
+    asked: list[str] = []
+
+    def stay(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.dismiss()
+
+    editor.page.on("dialog", stay)
+    editor.page.close(run_before_unload=True)
+    editor.wait(lambda: asked == ["beforeunload"], "the browser to ask")
+    assert editor.text == STORY
+
+
+# ---------------------------------------------------------------- files in and out
+
+
+def test_a_document_is_saved_as_a_file_with_its_title(editor: Editor) -> None:
+    write_new(editor, LETTER + " – naïve 🦊")
+    for label, ending in (("Text (.txt)", "txt"), ("Markdown (.md)", "md")):
+        panel(editor)
+        with editor.page.expect_download() as download:
+            button(editor, label).click()
+        assert download.value.suggested_filename == f"Dear Ms Hollis,.{ending}"
+        assert download.value.path().read_text("utf-8") == LETTER + " – naïve 🦊"
+
+
+def payload(name: str, data: bytes) -> FilePayload:
+    return {"name": name, "mimeType": "application/octet-stream", "buffer": data}
+
+
+def open_files(editor: Editor, *files: FilePayload) -> None:
+    panel(editor)
+    with editor.page.expect_file_chooser() as chooser:
+        button(editor, "Open a file…").click()
+    chooser.value.set_files(list(files))
+
+
+FILES = [
+    ("Letter.txt", LETTER.encode(), LETTER),
+    ("Notes.md", b"# Notes\r\n\r\nand more\r\n", "# Notes\n\nand more\n"),
+    ("Old.txt", "naïve “quotes”".encode("cp1252"), "naïve “quotes”"),
+    ("Wide.txt", "größer".encode("utf-16"), "größer"),
+    ("empty.txt", b"", ""),
+]
+
+
+def test_a_file_opens_as_a_document_of_its_own(editor: Editor) -> None:
+    write_new(editor, STORY)
+    for name, data, text in FILES:
+        open_files(editor, payload(name, data))
+        expect(editor.box).to_have_value(text)
+        editor.wait(lambda name=name: Path(name).stem in titles(editor), f"the title of {name}")
+        assert STORY in titles(editor)
+
+
+def test_a_file_dropped_onto_the_page_opens(editor: Editor) -> None:
+    write_new(editor, STORY)
+    transfer = editor.page.evaluate_handle(
+        "text => { const d = new DataTransfer(); d.items.add(new File([text], 'Letter.txt')); return d }", LETTER
+    )
+    editor.box.dispatch_event("dragover", {"dataTransfer": transfer})
+    drawn = editor.page.locator("#pd").evaluate("e => getComputedStyle(e, '::after').content")
+    assert drawn == '"Drop to open"'
+    editor.box.dispatch_event("drop", {"dataTransfer": transfer})
+    expect(editor.box).to_have_value(LETTER)
+    editor.wait(lambda: titles(editor) == ["Letter", STORY], "the list in this order")
+
+
+def test_a_message_leaves_the_buttons_below_it_usable(editor: Editor) -> None:
+    editor.page.evaluate("polydraft.editor.notices.toast('A long message. '.repeat(40), { long: true })")
+    button(editor, "Documents").click(timeout=5000)  # the message is there for 8 s
+    expect(editor.page.get_by_role("complementary", name="Documents")).to_be_visible()
+    expect(editor.page.locator(".pd-toast")).to_be_visible()
+
+
+def test_what_is_no_text_is_refused_in_words(editor: Editor) -> None:
+    open_files(editor, payload("picture.png", b"\x89PNG\r\n\0\0\0"))
+    expect(editor.page.locator(".pd-toast")).to_contain_text("“picture.png” is no text file. Save it as plain text")
+    assert titles(editor) == []
+
+
+def test_all_documents_as_one_file_come_back_in_another_browser(
+    browser: Browser, server: Server, fake: FakeDrafts, editor: Editor
+) -> None:
+    for text in (LETTER, STORY, "Binned."):
+        write_new(editor, text)
+    panel(editor).get_by_role("button", name="Move “Binned.” to the bin").click()
+    editor.wait(lambda: "Binned." not in titles(editor), "the bin")
+    with editor.page.expect_download() as download:
+        button(editor, "Save all as one file").click()
+    data = download.value.path().read_bytes()
+    assert sorted(one["text"] for one in json.loads(data)["documents"]) == ["Binned.", LETTER, STORY]
+    with browser.new_context() as stranger:
+        other = Editor(stranger.new_page(), fake).open(server.url)
+        open_files(other, payload("All.json", data))
+        expect(other.page.locator(".pd-toast")).to_contain_text("Added 3 documents.")
+        other.wait(lambda: sorted(titles(other)) == ["Dear Ms Hollis,", STORY], "the documents")
+        lists(other, "Binned.", where=".dc-binned")
+        panel(other).get_by_text(STORY).click()
+        expect(other.box).to_have_value(STORY)
+        other.press("Control+End")
+        other.write(" Other.")
+        saved(other)
+        open_files(other, payload("All.json", data))
+        expect(other.page.locator(".pd-toast")).to_contain_text("Added 1 document. 2 documents were here already.")
+        both = ["Dear Ms Hollis,", STORY + " Other.", f"{STORY} (copy)"]
+        other.wait(lambda: sorted(titles(other)) == sorted(both), "the copy")
+
+
+DAMAGED: list[tuple[dict[str, Any], str]] = [
+    ({"version": 2}, "newer Polydraft"),
+    ({"documents": [{"id": "../../x", "text": ""}]}, "its id cannot be read. Nothing was added."),
+    ({"documents": [{"text": 7}]}, "its text cannot be read. Nothing was added."),
+]
+
+
+def test_a_damaged_export_is_refused_in_words(editor: Editor) -> None:
+    for change, words in DAMAGED:
+        export = {"format": "polydraft documents", "version": 1, "documents": [], **change}
+        open_files(editor, payload("All.json", json.dumps(export).encode()))
+        expect(editor.page.locator(".pd-toast")).to_contain_text(words)
+        assert titles(editor) == []
+
+
+# ---------------------------------------------------------------- five megabytes
+
+PARAGRAPH = "The keeper read it twice and then sat down by the window to think about what it said. " * 6 + "\n"
+BIG = PARAGRAPH * (5_000_000 // len(PARAGRAPH))
+
+
+def test_five_megabytes_are_opened_kept_and_typed_into(editor: Editor) -> None:
+    """Counted in long tasks, not in time, beside a bare text field with the same text: the page adds few."""
+    open_files(editor, payload("Novel.txt", BIG.encode()))
+    editor.wait(lambda: editor.box.evaluate("box => box.value.length") == len(BIG), "the text")
+    expect(editor.page.locator(".pd-counts")).to_contain_text(f"{len(BIG.split()):,} words")
+    bare, blocked = editor.page.evaluate(
+        """async () => {
+            const tasks = async (box, keys) => {
+                const at = box.value.length / 2 | 0, long = [];
+                box.focus();
+                box.setSelectionRange(at, at);
+                await new Promise((done) => setTimeout(done, 1500));
+                const observer = new PerformanceObserver((list) => long.push(...list.getEntries()));
+                observer.observe({ type: 'longtask' });
+                for (let n = 0; n < keys; n++) {
+                    document.execCommand('insertText', false, 'x');
+                    await new Promise((done) => setTimeout(done, 120));
+                }
+                observer.disconnect();
+                return long.length;
+            };
+            const ours = polydraft.editor.textarea;
+            const bare = document.body.appendChild(document.createElement("textarea"));
+            bare.value = ours.value;
+            bare.style.cssText = 'position: fixed; inset: 0; width: 100%; height: 100%';
+            const peers = await tasks(bare, 6);
+            bare.remove();
+            return [peers, await tasks(ours, 6)];
+        }"""
+    )
+    assert blocked <= 2 * bare + 9, f"{blocked} long tasks for 6 keys, {bare} in a bare text field"
+    saved(editor)
+    editor.reload()
+    assert editor.box.evaluate("box => box.value.length") == len(BIG) + 6
+    assert editor.box.evaluate("box => box.value.slice(box.value.length / 2 - 30, box.value.length / 2 + 30)").count(
+        "x"
+    )
+
+
+# ---------------------------------------------------------------- the first ten seconds
+
+
+def test_an_empty_page_explains_itself_and_names_the_key(editor: Editor) -> None:
+    expect(editor.box).to_have_attribute(
+        "placeholder", "Start writing. Suggestions appear below; press Tab to accept one."
+    )
+    expect(editor.page.get_by_text("Or try an example")).to_be_visible()
+    expect(button(editor, "Settings")).to_have_attribute("aria-expanded", "false")
+    expect(editor.page.get_by_role("slider")).to_have_count(0)
+
+
+def test_under_the_text_stand_words_and_saved_keys(editor: Editor) -> None:
+    counts = editor.page.locator(".pd-counts")
+    expect(counts).to_have_text("0 words")
+    editor.write("Yesterday she went")
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    expect(counts).to_have_text("3 words")
+    editor.press("Tab")
+    # 18 letters and Tab, in place of 18 and 36 letters: 35 of 54 keys saved
+    expect(counts).to_have_text("10 words · 65\u00a0% of keys saved")
+    counts.hover()
+    expect(counts).to_have_attribute("title", re.compile(r"Scripted · none · first draft 4 ms · per token 4.0 ms"))
+    expect(editor.page.locator(".pd-technical")).to_be_hidden()
+    counts.click()
+    expect(editor.page.locator(".pd-technical")).to_be_visible()
+    editor.reload()
+    expect(counts).to_have_text("10 words · 65\u00a0% of keys saved")
+
+
+def test_a_draft_that_is_undone_saves_no_keys_and_pasted_text_counts_nowhere(editor: Editor) -> None:
+    editor.write("Yesterday she went")
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    editor.press("Tab", "Control+z")
+    expect(editor.page.locator(".pd-counts")).to_have_text("3 words")
+    editor.page.evaluate("document.execCommand('insertText', false, '')")
+    keys = editor.page.evaluate("polydraft.documents.current.keys")
+    assert (keys["taken"], keys["takes"]) == (0, 0)
+
+
+def test_while_the_model_loads_the_page_shows_a_quiet_line(
+    context: BrowserContext, server: Server, fake: FakeDrafts
+) -> None:
+    loading = {
+        "model": "Slow",
+        "backend": "loading",
+        "device": "",
+        "ready": False,
+        "notice": "The model is being loaded.",
+    }
+    page = context.new_page()
+    asked: list[str] = []
+
+    def status(route: Any) -> None:
+        asked.append("")
+        route.fulfill(json=loading) if len(asked) < 4 else route.continue_()
+
+    page.route("**/api/status", status)
+    editor = Editor(page, fake).open(server.url)
+    line = editor.page.get_by_text("Starting…")
+    expect(line).to_be_visible()
+    assert editor.page.get_by_role("alert").is_hidden()
+    assert "being loaded" not in editor.page.get_by_role("group", name="Status").inner_text()
+    below = editor.page.locator(".pd-below").bounding_box()
+    at = line.bounding_box()
+    assert at and below and below["y"] <= at["y"] <= below["y"] + below["height"]
+    expect(line).to_be_hidden()
+
+
+def test_nothing_of_a_failed_script_stays_when_the_server_is_back(editor: Editor, server: Server) -> None:
+    server.stop()
+    try:
+        editor.write("She")
+        expect(editor.page.get_by_role("alert")).to_contain_text("this page will reconnect by itself")
+        button(editor, "Sampling").click()
+        expect(editor.page.get_by_text("The sampling panel could not be loaded.")).to_be_visible()
+        editor.errors.clear()  # of the script that the browser could not get
+    finally:
+        server.start()
+    expect(editor.page.get_by_role("alert")).to_be_hidden()
+    expect(editor.page.get_by_text("The sampling panel could not be loaded.")).to_be_hidden()
+    shown = editor.page.locator("body").inner_text()
+    assert not re.search(r"TypeError|Failed to fetch|could not|Error|[Cc]onnection lost", shown), shown
+
+
+# ---------------------------------------------------------------- focus, look, pause
+
+
+def test_focus_mode_leaves_text_and_drafts_alone(editor: Editor) -> None:
+    editor.write("Yesterday she went")
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    editor.press("Alt+Enter")
+    for part in (".pd-bar", ".pd-foot", ".pd-hints"):
+        expect(editor.page.locator(part)).to_be_hidden()
+    assert editor.drafts() == [MARKET, RIVER, HOME]
+    expect(editor.box).to_be_focused()
+    editor.press("Tab")
+    assert editor.text == "Yesterday she went" + MARKET
+    editor.reload()
+    expect(editor.page.locator(".pd-bar")).to_be_hidden()
+    leave = button(editor, "Leave focus mode")
+    leave.hover()
+    leave.click()
+    expect(editor.page.locator(".pd-bar")).to_be_visible()
+    expect(editor.box).to_be_focused()
+
+
+def test_font_size_width_and_spacing_are_the_writers(editor: Editor) -> None:
+    def look() -> dict[str, str]:
+        return editor.box.evaluate(
+            "box => { const s = getComputedStyle(box), c = polydraft.editor.map.column();"
+            " return { font: s.fontFamily, size: s.fontSize, line: s.lineHeight,"
+            " width: Math.round(c.width / c.fontSize) } }"
+        )
+
+    before = look()
+    assert (before["size"], before["line"]) == ("20px", "32px")
+    assert before["width"] in (35, 36)
+    button(editor, "View").click()
+    editor.page.get_by_role("radio", name="Mono").check()
+    editor.page.get_by_role("slider", name="Text size").fill("150")
+    editor.page.get_by_role("slider", name="Line width").fill("52")
+    editor.page.get_by_role("slider", name="Line spacing").fill("2")
+    after = look()
+    assert "monospace" in after["font"]
+    assert (after["size"], after["line"]) == ("30px", "60px")
+    assert after["width"] in (25, 26)
+    editor.reload()
+    assert look() == after
+    ghost = editor.page.locator(".pd-ghost-block")
+    assert ghost.evaluate("e => getComputedStyle(e).fontSize") == "30px"
+    button(editor, "View").click()
+    button(editor, "Reset view").click()
+    assert look() == before
+
+
+def test_one_key_pauses_drafts_and_brings_them_back(editor: Editor) -> None:
+    editor.write("Yesterday she went")
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    editor.press("Alt+0")
+    assert editor.drafts() == [] and editor.ghost() == ""
+    expect(editor.page.get_by_text("Drafts are paused. Alt 0 brings them back.")).to_be_visible()
+    asked = len(editor.fake.requests)
+    editor.write(" on")
+    editor.settle()
+    assert len(editor.fake.requests) == asked
+    editor.press("Backspace", "Backspace", "Backspace")
+    assert editor.drafts() == []
+    editor.press("Alt+0")
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    expect(editor.page.get_by_text("Drafts are paused.")).to_be_hidden()
+    assert editor.text == "Yesterday she went"
+
+
+# ---------------------------------------------------------------- finding
+
+
+def test_find_goes_from_match_to_match(editor: Editor) -> None:
+    text = "The sea. A line.\n" * 100 + "Der SEE, the Sea"
+    editor.put(text)
+    editor.box.evaluate("box => box.setSelectionRange(0, 0)")
+    editor.press("Control+f")
+    field = editor.page.get_by_role("textbox", name="Find")
+    expect(field).to_be_focused()
+    editor.write("sea")
+    said = editor.page.locator(".fd-matches")
+    expect(said).to_have_text("1 of 101")
+    assert caret(editor) == [4, 7]
+    editor.press("Enter")
+    expect(said).to_have_text("2 of 101")
+    editor.press("Shift+Enter", "Shift+Enter")
+    expect(said).to_have_text("101 of 101")
+    assert caret(editor) == [len(text) - 3, len(text)]
+    mark = editor.page.locator(".fd-layer div").bounding_box()
+    sheet = editor.page.locator(".pd-sheet").bounding_box()
+    assert mark and sheet and sheet["y"] <= mark["y"] <= sheet["y"] + sheet["height"]
+    expect(field).to_be_focused()
+    editor.write("x")
+    expect(said).to_have_text("Not found")
+    editor.press("Escape")
+    expect(field).to_be_hidden()
+    expect(editor.box).to_be_focused()
+    assert editor.text == text
+
+
+def test_the_mark_is_over_the_match(editor: Editor) -> None:
+    editor.put("Ten keepers sat by the window and thought about the sea, which was grey. " * 3)
+    editor.press("Control+f")
+    editor.write("which was")
+    editor.wait(lambda: editor.page.locator(".fd-layer div").count() > 0, "the mark")
+    start, end = caret(editor)
+    place = editor.page.evaluate(
+        "([a, b]) => { const m = polydraft.editor.map, t = polydraft.editor.text, c = m.column();"
+        " return [m.locate(t, a).x + c.left, m.locate(t, b).x + c.left] }",
+        [start, end],
+    )
+    mark = editor.page.locator(".fd-layer div").first.evaluate("e => [e.offsetLeft, e.offsetLeft + e.offsetWidth]")
+    assert mark == pytest.approx(place, abs=1.5)
+
+
+def test_replacing_is_undone_in_one_step(editor: Editor) -> None:
+    editor.put("one two One two ONE")
+    editor.press("Control+f")
+    editor.write("one")
+    editor.page.get_by_role("textbox", name="Replace with").fill("three")
+    button(editor, "Replace all").click()
+    assert editor.text == "three two three two three"
+    expect(editor.page.locator(".fd-matches")).to_have_text("3 replaced")
+    editor.press("Escape")
+    editor.box.focus()
+    editor.press("Control+z")
+    assert editor.text == "one two One two ONE"
+
+
+def test_replacing_goes_match_by_match(editor: Editor) -> None:
+    editor.put("aXbXc")
+    editor.box.evaluate("box => box.setSelectionRange(0, 0)")
+    button(editor, "Find").click()
+    editor.write("x")
+    editor.page.get_by_role("textbox", name="Replace with").fill("")
+    button(editor, "Replace").click()
+    assert editor.text == "abXc"
+    expect(editor.page.locator(".fd-matches")).to_have_text("1 of 1")
+    button(editor, "Replace").click()
+    assert editor.text == "abc"
+
+
+# ---------------------------------------------------------------- looks and access
+
+
+def test_panels_fit_and_everything_has_a_name(editor: Editor) -> None:
+    editor.page.keyboard.insert_text("A_very_long_title_without_any_space_" * 6)
+    saved(editor)
+    for width, height in ((360, 740), (640, 400), (1280, 800), (2560, 1440)):
+        editor.page.set_viewport_size({"width": width, "height": height})
+        for scheme in ("light", "dark"):
+            editor.page.emulate_media(color_scheme=scheme)
+            for tool, box in (("Documents", "#pd-documents"), ("View", "#pd-view"), ("Find", ".pd-find")):
+                assert_panel_fits(editor, tool, box, width, height)
+
+
+def assert_panel_fits(editor: Editor, tool: str, box: str, width: int, height: int) -> None:
+    menu = editor.page.get_by_role("button", name="Menu")
+    if menu.is_visible():
+        menu.click()
+    button(editor, tool).click()
+    expect(editor.page.locator(box)).to_be_visible()
+    editor.page.wait_for_timeout(100)
+    outside, nameless = editor.page.evaluate(
+        """(box) => {
+            const shown = [...document.querySelectorAll(`${box}, ${box} *`)].filter((e) => e.checkVisibility());
+            const outside = shown.filter((e) => {
+                const { left, right } = e.getBoundingClientRect();
+                return left < -0.5 || right > innerWidth + 0.5;
+            });
+            const nameless = shown.filter((e) => e.matches('button, input, summary, a')
+                && !(e.ariaLabel || e.textContent.trim() || e.labels?.length));
+            return [outside, nameless].map((found) => found.map((e) => e.outerHTML.slice(0, 90)));
+        }""",
+        box,
+    )
+    assert (outside, nameless) == ([], []), (tool, width)
+    bottom = editor.page.locator(box).bounding_box()
+    assert bottom and bottom["y"] + bottom["height"] <= height, (tool, width)
+    editor.press("Escape")
+    expect(editor.page.locator(box)).to_be_hidden()
+    expect(editor.box).to_be_focused()
+
+
+def test_a_click_beside_a_panel_closes_it(editor: Editor) -> None:
+    panel(editor)
+    editor.box.click()
+    expect(panel_of(editor)).to_be_hidden()
+    expect(editor.box).to_be_focused()
+
+
+def test_the_page_of_documents_requests_no_other_server(
+    context: BrowserContext, server: Server, fake: FakeDrafts
+) -> None:
+    editor = Editor(context.new_page(), fake)
+    hosts = editor.watch_hosts()
+    editor.open(server.url)
+    write_new(editor, STORY)
+    panel(editor)
+    assert hosts == {server.url.removeprefix("http://")}

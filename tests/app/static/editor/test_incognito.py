@@ -1,0 +1,380 @@
+"""Incognito in real Chromium: text typed while it is on never reaches the stores.
+
+These tests type Greek in incognito, and Latin otherwise, so a Greek letter in learned text is a leak.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext
+
+from tests.app.static.editor.test_page import Editor, fake, server, shared
+from tests.fake_drafts import FakeDrafts, Server
+
+__all__ = ["fake", "server", "shared"]  # fixtures
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+
+GREEK = re.compile("[α-ω]")
+SECRET = ("μυστικό", "κρυφό κείμενο", "α", "ένα δύο τρία", " ω")
+PUBLIC = ("open words", "a", " and more.", "It was said", " x")
+DRAFTS, SECRET_DRAFTS = (" on and on", " again", " no more"), (" και πάλι", " ποτέ ξανά", " πια")
+
+
+class Learner(Editor):
+    """A page whose store learns; `learned` lists the texts that reached it."""
+
+    @property
+    def learned(self) -> list[str]:
+        return self.fake.learned
+
+    def incognito(self, on: bool) -> None:
+        self.fake.script = {"": SECRET_DRAFTS if on else DRAFTS}  # first, because switching may request drafts
+        self.page.evaluate(
+            "on => { const switch_ = document.querySelector('.pd-incognito');"
+            " if ((switch_.ariaPressed === 'true') !== on) switch_.click(); }",
+            on,
+        )
+
+    def secret(self, text: str) -> None:
+        self.incognito(True)
+        self.write(text)
+        self.incognito(False)
+
+
+@pytest.fixture
+def learner(context: BrowserContext, server: Server, fake: FakeDrafts) -> Iterator[Learner]:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    fake.learning = ["me"]
+    learner = Learner(context.new_page(), fake)
+    learner.open(server.url)
+    learner.incognito(False)
+    learner.write("x")
+    learner.wait(lambda: learner.page.locator(".pd-learns").text_content() == "Learning into me", "a store that learns")
+    learner.press("Backspace")
+    learner.page.evaluate("navigator.clipboard.writeText('copied elsewhere')")  # replaces the copy of another test
+    yield learner
+    assert learner.errors == []
+    assert not [text for text in learner.learned if GREEK.search(text)]
+
+
+def finish(learner: Learner) -> None:
+    """Everything that makes a paragraph count as finished."""
+    learner.incognito(False)
+    learner.box.focus()
+    learner.press("Control+End")
+    learner.write(" done")
+    learner.page.get_by_role("button", name="Copy", exact=True).click()
+    learner.press("Enter")
+    learner.write("The end is open.")
+    learner.press("Enter")
+    learner.wait(lambda: learner.learned and learner.learned[-1] == "The end is open.", "what is public")
+
+
+def test_the_first_word_is_changed(learner: Learner) -> None:
+    learner.secret("ένα μυστικό")
+    learner.press("Home")
+    learner.write("Now ")
+    finish(learner)
+    assert learner.learned == ["The end is open."]
+
+
+def test_reloaded_and_copied(learner: Learner) -> None:
+    learner.secret("ένα μυστικό")
+    learner.page.evaluate("polydraft.documents.saveNow()")
+    learner.reload()
+    assert learner.text == "ένα μυστικό"
+    finish(learner)
+    assert learner.learned == ["The end is open."]
+
+
+def test_enter_inside_the_paragraph(learner: Learner) -> None:
+    learner.write("Begun openly, ")
+    learner.secret("μυστικό κείμενο")
+    learner.write(" and openly ended.")
+    for _ in range(4):
+        learner.press("Control+ArrowLeft")
+    learner.press("Enter")
+    learner.page.wait_for_timeout(100)
+    finish(learner)
+
+
+def test_a_draft_taken_behind_it(learner: Learner) -> None:
+    learner.secret("ένα μυστικό")
+    learner.write(" so")
+    learner.wait_for_drafts(*DRAFTS)
+    learner.press("Tab")
+    learner.write("!")
+    learner.wait(lambda: learner.learned == ["so on and on"], "the public part of what stands before the draft")
+
+
+def test_a_draft_taken_in_incognito(learner: Learner) -> None:
+    learner.write("Openly")
+    learner.incognito(True)
+    learner.write(" ")
+    learner.press("Backspace")
+    learner.wait_for_drafts(*SECRET_DRAFTS)
+    learner.press("Tab")
+    learner.incognito(False)
+    finish(learner)
+
+
+def test_deleted_and_undone(learner: Learner) -> None:
+    learner.secret("μυστικό")
+    learner.press(*["Backspace"] * 7, "Control+z", "Control+z")
+    assert GREEK.search(learner.text)
+    finish(learner)
+
+
+def test_cut_and_pasted_with_more_around_it(learner: Learner) -> None:
+    learner.write("Before ")
+    learner.secret("μυστικό")
+    learner.write(" after")
+    learner.press("Control+a", "Control+x", "Control+v")
+    assert GREEK.search(learner.text)
+    finish(learner)
+
+
+def test_copied_by_the_button_and_pasted(learner: Learner) -> None:
+    learner.secret("μυστικό")
+    learner.write(" openly")
+    learner.page.get_by_role("button", name="Copy", exact=True).click()
+    learner.box.focus()
+    learner.press("Control+a", "Delete", "Control+v")
+    assert GREEK.search(learner.text)
+    finish(learner)
+
+
+def test_a_letter_pasted_where_its_surroundings_stand_already(learner: Learner) -> None:
+    learner.secret("αω")
+    learner.press("Control+a", "Control+x")
+    learner.write("so")
+    learner.press("Control+v", "Backspace", "Control+a", "Control+v")
+    learner.press("Backspace", "Shift+Home", "Control+v")  # "αω" in place of "α": one letter is new
+    assert learner.text == "αω"
+    finish(learner)
+
+
+def test_a_draft_made_in_incognito_and_taken_openly(learner: Learner) -> None:
+    learner.incognito(True)
+    learner.write("Openly")
+    learner.wait_for_drafts(*SECRET_DRAFTS)
+    learner.incognito(False)
+    learner.box.focus()
+    learner.wait_for_drafts(*DRAFTS)
+    assert learner.page.evaluate("polydraft.editor.revisiting.list.length") == 0
+
+
+def test_pasted_behind_the_same_ending(learner: Learner) -> None:
+    learner.secret("μυστικό")
+    learner.write(" word")
+    learner.press("Control+a", "Control+c", "Control+End", "Control+v")
+    assert learner.text == "μυστικό word" * 2
+    assert_covered(learner)
+    finish(learner)
+
+
+@pytest.mark.parametrize("keys", [("Control+c", "Delete"), ("Control+x",)], ids=["copied", "cut"])
+def test_pasted_after_a_reload(learner: Learner, keys: tuple[str, ...]) -> None:
+    learner.write("Openly ")
+    learner.secret("μυστικό")
+    learner.write(" and on")
+    learner.press("Control+a", *keys)
+    learner.page.evaluate("polydraft.documents.saveNow()")
+    learner.reload()
+    assert learner.text == ""
+    learner.write("Before: ")
+    learner.press("Control+v", "Control+v")
+    assert learner.text == "Before: " + "Openly μυστικό and on" * 2
+    assert_covered(learner)
+    hidden = "".join(learner.text[start:end] for start, end in learner.page.evaluate("polydraft.editor.privacy.ranges"))
+    assert hidden == "μυστικό" * 2  # and nothing else
+    finish(learner)
+
+
+def test_pasted_in_part_after_a_reload_when_another_program_has_had_it(learner: Learner) -> None:
+    learner.secret("ένα μυστικό")
+    learner.press("Control+a", "Control+x")
+    learner.page.evaluate("polydraft.documents.saveNow()")
+    learner.reload()
+    learner.page.evaluate("navigator.clipboard.writeText('> ένα μυστικό')")  # text alone
+    learner.press("Control+v")
+    assert learner.text == "> ένα μυστικό"
+    finish(learner)
+
+
+def test_copied_by_the_button_and_pasted_in_another_tab(learner: Learner, context: BrowserContext) -> None:
+    learner.write("Openly ")
+    learner.secret("μυστικό")
+    learner.page.get_by_role("button", name="Copy", exact=True).click()
+    other = Learner(context.new_page(), learner.fake).open(learner.page.url)
+    other.write("There: ")
+    other.press("Control+v")
+    assert other.text == "There: Openly μυστικό"
+    assert_covered(other)
+
+
+def test_dragged_within_the_text(learner: Learner) -> None:
+    learner.write("Openly ")
+    learner.secret("μυστικό")
+    learner.box.evaluate(
+        """box => {
+            const data = new DataTransfer(), all = { dataTransfer: data, bubbles: true, cancelable: true };
+            box.setSelectionRange(7, 14);
+            box.dispatchEvent(new DragEvent("dragstart", all));
+            data.setData("text/plain", box.value.slice(7, 14));
+            box.dispatchEvent(new DragEvent("drop", all));
+            const type = (inputType) => box.dispatchEvent(new InputEvent("input", { inputType, bubbles: true }));
+            box.setRangeText("", 7, 14, "end");
+            type("deleteByDrag");
+            box.setRangeText(data.getData("text/plain"), 0, 0, "end");
+            type("insertFromDrop");
+        }"""
+    )
+    assert learner.text == "μυστικόOpenly "
+    assert_covered(learner)
+    finish(learner)
+
+
+def test_a_paste_with_unreadable_ranges_is_private(learner: Learner) -> None:
+    for carried in ("7", "[[0]]", "[[0,1.5]]", "null", "x", '[["0","7"]]', "{}"):
+        learner.put("")
+        learner.write("Openly ")
+        learner.box.evaluate(
+            """(box, carried) => {
+                const data = new DataTransfer();
+                data.setData("application/x-polydraft-private", carried);
+                data.setData("text/plain", "copied");
+                box.dispatchEvent(new ClipboardEvent("paste", { clipboardData: data, bubbles: true }));
+                box.setRangeText("copied", 7, 7, "end");
+                box.dispatchEvent(new InputEvent("input", { inputType: "insertFromPaste", bubbles: true }));
+            }""",
+            carried,
+        )
+        assert learner.page.evaluate("polydraft.editor.privacy.ranges") == [[7, 13]], carried
+
+
+def assert_covered(learner: Learner) -> None:
+    """Every Greek letter of the text is in one of the private ranges."""
+    text, ranges = learner.page.evaluate("[polydraft.editor.textarea.value, polydraft.editor.privacy.ranges]")
+    letters = (match.start() for match in GREEK.finditer(text))
+    open_ones = [at for at in letters if not any(start <= at < end for start, end in ranges)]
+    assert not open_ones, (text, ranges)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_whatever_is_done_later(learner: Learner, seed: int) -> None:
+    dice = random.Random(seed)
+    on = False
+
+    def toggle() -> None:
+        nonlocal on
+        on = not on
+        learner.incognito(on)
+
+    def place() -> None:
+        length = len(learner.text)
+        start = dice.randint(0, length)
+        end = dice.choice([start, start, min(length, start + dice.randint(0, 12))])
+        learner.box.evaluate("(box, [a, b]) => box.setSelectionRange(a, b)", [start, end])
+
+    def press(*keys: str) -> Callable[[], None]:
+        return lambda: learner.press(*keys)
+
+    def reload() -> None:
+        learner.page.evaluate("polydraft.documents.saveNow()")
+        learner.reload()
+
+    steps: list[Callable[[], Any]] = [reload, toggle, toggle, place, place, place, press("Enter"), press("Tab")]
+    steps += [press("Backspace"), press("Delete"), press("Control+z"), press("Control+z"), press("Control+Shift+Z")]
+    steps += [
+        press("Control+x"),
+        press("Control+c"),
+        press("Control+v"),
+        press("Control+v"),
+        press("Control+Backspace"),
+    ]
+    steps += [
+        press("Control+ArrowRight"),
+        press("Alt+Digit2"),
+        press("Home"),
+        press("Control+End"),
+        press("Shift+Home"),
+    ]
+    steps += [lambda: learner.write(dice.choice(SECRET if on else PUBLIC))] * 8
+    for _ in range(150):
+        learner.box.focus()
+        dice.choice(steps)()
+        assert_covered(learner)
+        if not on and dice.random() < 0.1:
+            learner.page.get_by_role("button", name="Copy", exact=True).click()
+    learner.press("Control+End")
+    learner.press("Enter")
+    finish(learner)
+
+
+# The text and its private ranges after each edit: [at, removed, inserted]; Greek is private.
+EDITED = """async (edits) => {
+    const { difference, joined, moved } = await import("/page/editor/privacy.js");
+    let text = "", ranges = [];
+    return edits.map(([at, removed, inserted]) => {
+        const now = text.slice(0, at) + inserted + text.slice(at + removed);
+        const edit = difference(text, now, at + inserted.length);
+        ranges = moved(ranges, edit);
+        if (/[α-ω]/.test(inserted)) ranges = joined([...ranges, [edit.at, edit.at + edit.inserted]]);
+        return [text = now, ranges];
+    });
+}"""
+
+
+def test_ranges_follow_any_edit(learner: Learner) -> None:
+    """The ranges of a text are where its Greek letters are, after each of many edits."""
+    for seed in range(5):
+        dice, length, edits = random.Random(seed), 0, []
+        for _ in range(150):
+            at = dice.randint(0, length)
+            removed = min(dice.choice([0, 0, 1, 5]), length - at)
+            inserted = dice.choice(["", "abc", "αβγ", "a", "ω"])
+            edits.append([at, removed, inserted])
+            length += len(inserted) - removed
+        for text, ranges in learner.page.evaluate(EDITED, edits):
+            assert [list(match.span()) for match in re.finditer("[α-ω]+", text)] == ranges
+
+
+def tabs(learner: Learner, since: int) -> set[str]:
+    """The names under which the page has requested drafts."""
+    return {request["tab"] for request in learner.fake.requests[since:]}
+
+
+def test_the_server_forgets_the_tab_when_incognito_is_switched(learner: Learner) -> None:
+    learner.incognito(True)
+    learner.write("ένα μυστικό")
+    learner.wait_for_drafts(*SECRET_DRAFTS)
+    (secret,) = tabs(learner, -1)
+    since = len(learner.fake.requests)
+    learner.incognito(False)
+    learner.write(" so")
+    learner.wait_for_drafts(*DRAFTS)
+    learner.wait(lambda: secret in learner.fake.left, "the server to forget")
+    assert secret not in tabs(learner, since)
+
+
+def test_the_server_forgets_the_tab_with_a_document_that_has_private_text(learner: Learner) -> None:
+    learner.secret("ένα μυστικό")
+    learner.write(" so")
+    learner.wait_for_drafts(*DRAFTS)
+    (private,) = tabs(learner, -1)
+    learner.page.get_by_role("button", name="New", exact=True).click()
+    learner.wait(lambda: private in learner.fake.left, "the server to forget")
+    since, left = len(learner.fake.requests), len(learner.fake.left)
+    learner.write("Openly")
+    learner.wait_for_drafts(*DRAFTS)
+    learner.page.get_by_role("button", name="New", exact=True).click()
+    learner.write("And openly")
+    learner.wait_for_drafts(*DRAFTS)
+    assert private not in tabs(learner, since) and len(tabs(learner, since)) == 1
+    assert len(learner.fake.left) == left

@@ -1,0 +1,855 @@
+"""The page's tab of personal stores, end to end: real Chromium, real stores in a temporary folder, scripted drafts."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Locator, Page, Route, expect
+
+import ngram_builder
+from app.learning.personal import PersonalStores
+from core.models.adapter import Result, save
+from tests.app.learning.test_learner import SAYS
+from tests.app.static.editor.test_page import BEFORE, Editor
+from tests.core.models.test_adapter import SHAPES, adapter_for
+from tests.fake_drafts import HOME, MARKET, RIVER, ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
+from tests.ngram_tools import WordTokenizer, add_text
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(180)]
+
+LETTER = "Thank you for your letter.\nThank you for the flowers, and thank you for your time.\n"
+NOTES = "The report is due. Thank you for your patience."
+FILES = {
+    "letter.txt": LETTER.encode(),
+    "notes.md": NOTES.encode(),
+    "broken.docx": b"PK\x03\x04 no such thing",
+    "half.jsonl": b'{"text": "Dear Anna, all is well."}\n{"text": broken\n',
+    "picture.png": b"\x89PNG",
+}
+
+
+# A training that is half done until it is stopped.
+TRAINS = SAYS + "stage(0.5, [[0, -4.0], [640, -3.8]])\nsys.stdin.read()\nsay(stopped=True)\n"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, FakeDrafts, Path]]:
+    fake, folder = FakeDrafts(), tmp_path_factory.mktemp("stores")
+    learner = scripted_learner(PersonalStores(cast(Any, ByteTokenizer()), folder), TRAINS, quiet=2)
+    server = Server(create_app(fake, folder, learner=learner))
+    yield server, fake, folder
+    server.stop()
+    learner.close()
+
+
+@pytest.fixture
+def stores(shared: tuple[Server, FakeDrafts, Path]) -> PersonalStores:
+    """The stores on the disk, as another program reads them; none at first."""
+    stores = PersonalStores(cast(Any, ByteTokenizer()), shared[2])
+    for row in stores.list():
+        stores.delete(row["store"])
+    return stores
+
+
+@pytest.fixture
+def editor(
+    context: BrowserContext, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores
+) -> Iterator[Editor]:
+    server, fake, _ = shared
+    fake.__dict__.update(FakeDrafts().__dict__)
+    editor = Editor(context.new_page(), fake).open(server.url)
+    yield editor
+    assert editor.errors == []
+
+
+@pytest.fixture
+def page(editor: Editor) -> Page:
+    """The tab, opened."""
+    return opened(editor)
+
+
+def opened(editor: Editor) -> Page:
+    editor.page.get_by_role("tab", name="My writing").click()
+    expect(editor.page.get_by_role("tabpanel", name="My writing")).to_be_visible()
+    return editor.page
+
+
+def reopen(page: Page) -> None:
+    """Loads the page again and opens the tab, once the page's scripts run."""
+    page.reload()
+    page.wait_for_function("() => window.polydraft")
+    page.get_by_role("tab", name="My writing").click()
+
+
+def closed(editor: Editor) -> None:
+    editor.page.get_by_role("tab", name="Write").click()
+    editor.box.focus()
+
+
+def store(page: Page, name: str) -> Locator:
+    return page.locator(f".ps-store[data-store={name}]")
+
+
+def report(page: Page) -> Locator:
+    return page.locator(".ps-report")
+
+
+def add(page: Page, *names: str) -> None:
+    files = [FilePayload(name=name, mimeType="", buffer=FILES[name]) for name in names]
+    page.get_by_label("Files to add").set_input_files(files)
+
+
+def sure(page: Page, answer: str) -> None:
+    page.get_by_role("dialog").get_by_role("button", name=answer, exact=True).click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+
+
+def typed(stores: PersonalStores, name: str = "me") -> list[str]:
+    """The texts learned from use, oldest first."""
+    with stores.at(name) as opened:
+        return ["".join(text.passages) for text in opened.texts() if text.origin == "typed"]
+
+
+# ---------------------------------------------------------------- what the model learned
+
+
+def adapted(stores: PersonalStores, gain: float = 0.25) -> None:
+    """The store `me`, with an adapter that was trained on its text."""
+    stores.create("me")
+    add_text(stores, "me", "a.txt", "abc " * 1500)
+    add_text(stores, "me", "b.txt", "a secret")
+    result = Result(96_000, 2400, gain, 0.1, 0.8, -0.02, -4.0)
+    with stores.at("me") as opened_store:
+        save(replace(adapter_for(SHAPES, ["q_proj"]), result=result), opened_store.learned)
+
+
+def test_a_click_trains_a_store_and_another_one_stops_it(page: Page, stores: PersonalStores) -> None:
+    stores.create("me")
+    add_text(stores, "me", "a.txt", "abc " * 10)
+    reopen(page)
+    me = store(page, "me")
+    learn = me.get_by_role("button", name="Learn my style")
+    learn.click()
+    expect(me.get_by_role("alert")).to_contain_text("learning needs at least 4,000. Add text to it first.")
+    add_text(stores, "me", "a.txt", "abc " * 1500)
+    learn.click()
+    expect(me.get_by_role("alert")).to_be_hidden()
+    expect(me.locator(".ps-doing")).to_have_text("Training, 50%, 60 s left")
+    expect(me.locator(".ps-curve")).to_contain_text("22% more probable per token so far")
+    expect(me.get_by_role("progressbar")).to_have_attribute("value", "0.5")
+    expect(learn).to_be_hidden()
+    me.get_by_role("button", name="Stop").click()
+    expect(me.locator(".ps-ended")).to_contain_text("Stopped. What is learned so far is kept")
+    expect(me.get_by_role("progressbar")).to_be_hidden()
+    expect(learn).to_be_visible()
+    with stores.at("me") as opened_store:
+        opened_store.learned.mkdir()  # the state of the training
+    reopen(page)
+    expect(me.get_by_role("button", name="Go on learning")).to_be_visible()
+    expect(me.locator(".ps-adapter")).to_have_text("The model has begun to learn this text, and has not finished.")
+
+
+def test_training_pauses_while_somebody_types(editor: Editor, stores: PersonalStores) -> None:
+    stores.create("me")
+    add_text(stores, "me", "a.txt", "abc " * 1500)
+    page = opened(editor)
+    me = store(page, "me")
+    me.get_by_role("button", name="Learn my style").click()
+    expect(me.locator(".ps-doing")).to_have_text("Training, 50%, 60 s left")
+    closed(editor)
+    editor.write(BEFORE)
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+    opened(editor)
+    expect(me.locator(".ps-doing")).to_have_text("Paused while you type")
+    expect(me.locator(".ps-doing")).to_have_text("Training, 50%, 60 s left")
+    me.get_by_role("button", name="Stop").click()
+    expect(me.locator(".ps-ended")).to_be_visible()
+
+
+def test_the_tab_says_what_an_adapter_brought_and_sets_its_strength(editor: Editor, stores: PersonalStores) -> None:
+    adapted(stores)
+    page = opened(editor)
+    me = store(page, "me")
+    expect(me.locator(".ps-adapter")).to_have_text(
+        "The model has learned 96,000 tokens: each token of your newest text, which it has not read, became 28% more "
+        "probable, and its loss on text by others grew by 0.5%."
+    )
+    strength = me.get_by_role("slider", name="me: strength")
+    expect(strength).to_have_value("0.8")
+    expect(me.locator("output")).to_have_text("0.80, as measured")
+    strength.focus()
+    strength.press("ArrowLeft")
+    expect(me.locator(".ps-adapter")).to_contain_text("(measured at the strength 0.8)")
+    expect(me.locator("output")).to_have_text("0.75")
+    with stores.at("me") as opened_store:
+        assert opened_store.strength == 0.75
+    strength.press("ArrowRight")
+    expect(me.locator("output")).to_have_text("0.80, as measured")
+    me.get_by_role("switch", name="me: write in my style").click()
+    expect(strength).to_be_disabled()
+    with stores.at("me") as opened_store:
+        assert (opened_store.strength, opened_store.adapting) == (None, False)
+
+
+def test_an_adapter_that_does_not_help_cannot_be_switched_on(editor: Editor, stores: PersonalStores) -> None:
+    adapted(stores, gain=0.01)
+    me = store(opened(editor), "me")
+    expect(me.locator(".ps-adapter")).to_contain_text("that is not enough yet to help, so drafts do not use it")
+    expect(me.get_by_role("switch", name="me: write in my style")).to_be_hidden()
+    expect(me.get_by_role("button", name="Learn what is new")).to_be_visible()
+
+
+def test_after_forgetting_the_page_says_that_the_model_learns_again(editor: Editor, stores: PersonalStores) -> None:
+    adapted(stores)
+    page = opened(editor)
+    me = store(page, "me")
+    me.locator("summary").click()
+    me.get_by_role("button", name="Forget b.txt").click()
+    sure(page, "Forget")
+    expect(report(page)).to_contain_text(
+        "What the model had learned from me is deleted; it learns again from what is left."
+    )
+    expect(me.locator(".ps-doing")).to_contain_text("Text was forgotten: learning again from what is left.")
+    expect(me.locator(".ps-adapter")).to_be_hidden()
+    me.get_by_role("button", name="Stop").click()
+    expect(me.locator(".ps-ended")).to_contain_text("Text was forgotten, so the model began to learn again. Stopped.")
+
+
+# ---------------------------------------------------------------- common phrases
+
+
+@pytest.fixture(scope="module")
+def harbour(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A domain's store for the page's tokenizer, and one for another."""
+    folder = tmp_path_factory.mktemp("harbour")
+    (folder / "manuals.txt").write_text("The quay warden logs every mooring. " * 30)
+    ngram_builder.build(
+        [str(folder / "manuals.txt")], folder / "harbour.ngram", cast(Any, ByteTokenizer()), name="bytes"
+    )
+    (folder / "words.txt").write_text("1 2 3 4 " * 30)
+    ngram_builder.build([str(folder / "words.txt")], folder / "words.ngram", cast(Any, WordTokenizer()), name="words")
+    return folder
+
+
+def test_a_domains_store_is_added_weighed_and_removed(page: Page, harbour: Path) -> None:
+    section = page.get_by_role("region", name="Common phrases")
+    items = section.locator(".ps-base")
+    expect(items).to_have_count(1)
+    expect(items.first).to_contain_text("General English")
+    expect(items.first).to_contain_text("was built for the tokenizer of SmolLM2-135M-Instruct")  # what to do
+    section.get_by_role("textbox", name="Add a store").fill(str(harbour / "harbour.ngram"))
+    section.get_by_role("button", name="Add store").click()
+    expect(items).to_have_count(2)
+    expect(items.nth(1)).to_contain_text("tokenizer of bytes")
+    expect(items.nth(1)).to_contain_text("manuals.txt")
+    expect(items.nth(1)).to_contain_text("kB")
+    section.get_by_role("slider", name="harbour: weight").fill("0.4")
+    section.get_by_role("switch", name="General English: use in drafts").uncheck()
+    expect(items.nth(0).get_by_role("slider")).to_be_disabled()
+    section.get_by_role("textbox", name="Add a store").fill(str(harbour / "words.ngram"))
+    section.get_by_role("button", name="Add store").click()
+    error = section.get_by_role("alert").filter(has_text="polydraft ngram build SOURCE -o FILE --tokenizer MODEL")
+    expect(error).to_be_visible()
+    reopen(page)
+    expect(section.get_by_role("slider", name="harbour: weight")).to_have_value("0.4")
+    expect(section.get_by_role("switch", name="General English: use in drafts")).not_to_be_checked()
+    section.get_by_role("button", name="Remove harbour").click()
+    expect(items).to_have_count(1)
+    section.get_by_role("switch", name="General English: use in drafts").check()
+
+
+def test_a_damaged_entry_of_the_choice_can_only_be_removed(
+    page: Page, shared: tuple[Server, FakeDrafts, Path], harbour: Path
+) -> None:
+    choice = [{"file": str(harbour / "harbour.ngram"), "weight": 1, "on": True}, {"file": 3}]
+    (shared[2] / "base-stores.json").write_text(json.dumps({"version": 1, "stores": choice}))
+    reopen(page)
+    section = page.get_by_role("region", name="Common phrases")
+    items = section.locator(".ps-base")
+    expect(items).to_have_count(2)
+    expect(items.nth(0)).to_contain_text("manuals.txt")
+    expect(items.nth(1)).to_contain_text("is no base store")
+    expect(items.nth(1).get_by_role("switch")).to_have_count(0)
+    section.get_by_role("button", name="Remove Damaged entry").click()
+    expect(items).to_have_count(1)
+    section.get_by_role("button", name="Remove harbour").click()
+    (shared[2] / "base-stores.json").unlink()
+
+
+# ---------------------------------------------------------------- the tab
+
+
+def test_nothing_of_the_tab_is_loaded_before_it_is_opened(
+    context: BrowserContext, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores
+) -> None:
+    asked: list[str] = []
+    page = context.new_page()
+    page.on("request", lambda request: asked.append(request.url.removeprefix(shared[0].url)))
+    editor = Editor(page, shared[1]).open(shared[0].url)
+    assert not any("stores" in path for path in asked)
+    expect(page.get_by_role("tab", name="Write")).to_have_attribute("aria-selected", "true")
+    expect(editor.box).to_be_focused()
+    opened(editor)
+    files = {f"/page/stores/stores.{ending}" for ending in ("js", "html", "css")}
+    assert {*files, "/api/stores"} <= set(asked)
+    expect(editor.box).to_be_hidden()
+
+
+def test_arrow_keys_move_between_the_tabs_and_the_text_stays(editor: Editor) -> None:
+    editor.write(BEFORE)
+    editor.page.get_by_role("tab", name="Write").focus()
+    editor.press("ArrowRight")
+    expect(editor.page.get_by_role("tabpanel", name="My writing")).to_be_visible()
+    expect(editor.page.get_by_role("tab", name="My writing")).to_be_focused()
+    editor.press("ArrowLeft")
+    expect(editor.box).to_be_visible()
+    assert editor.text == BEFORE
+    editor.wait_for_drafts(MARKET, RIVER, HOME)
+
+
+def test_a_store_is_made_listed_and_deleted(page: Page, stores: PersonalStores) -> None:
+    expect(page.get_by_text("No stores yet")).to_be_visible()
+    page.get_by_role("textbox", name="New store").fill("work")
+    page.get_by_role("button", name="Create").click()
+    expect(store(page, "work")).to_contain_text("0 tokens · ")
+    expect(store(page, "work")).to_contain_text("kB · changed just now")
+    expect(page.get_by_text("No stores yet")).to_be_hidden()
+    for answer, left in (("Cancel", 1), ("Delete", 0)):
+        if not store(page, "work").locator("details[open]").count():
+            store(page, "work").locator("summary").click()
+        page.get_by_role("button", name="Delete this store").click()
+        sure(page, answer)
+        expect(store(page, "work")).to_have_count(left)
+        assert len(stores.list()) == left
+
+
+def test_a_name_that_is_none_is_refused_in_words(page: Page) -> None:
+    page.get_by_role("textbox", name="New store").fill("../evil")
+    page.get_by_role("button", name="Create").click()
+    error = page.get_by_role("alert").filter(has_text="'../evil' given as the name of a store")
+    expect(error).to_be_visible()
+    field = page.get_by_role("textbox", name="New store")
+    expect(field).to_be_focused()
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description(re.compile("name of a store"))
+    boxes = [part.bounding_box() for part in (field, error)]
+    assert boxes[0] and boxes[1] and 0 <= boxes[1]["y"] - boxes[0]["y"] - boxes[0]["height"] < 16, "at its field"
+    page.keyboard.type("x")
+    expect(error).to_be_hidden()
+    expect(field).not_to_have_attribute("aria-invalid", "true")
+
+
+def test_an_unusable_store_shows_the_reason_and_can_be_deleted(
+    editor: Editor, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores
+) -> None:
+    (shared[2] / "junk.sqlite").write_text("junk" * 2000)
+    page = opened(editor)
+    expect(store(page, "junk")).to_contain_text("damaged or not a personal store")
+    store(page, "junk").get_by_role("button", name="Delete this store").click()
+    sure(page, "Delete")
+    expect(store(page, "junk")).to_have_count(0)
+
+
+def test_what_others_change_shows_when_the_reader_comes_back(page: Page, stores: PersonalStores) -> None:
+    stores.create("work")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(store(page, "work")).to_be_visible()
+
+
+# ---------------------------------------------------------------- adding
+
+
+def test_files_go_in_and_what_is_damaged_is_named_with_its_reason(page: Page, stores: PersonalStores) -> None:
+    add(page, *FILES)
+    expect(report(page)).to_contain_text(re.compile(r"Added 3 files \(\d+ tokens\) to me\. 3 problems:"))
+    told = report(page).get_by_role("listitem").all_text_contents()
+    assert [line.split(" ", 1)[0].rstrip(",") for line in told] == ["broken.docx", "half.jsonl", "picture.png"]
+    assert "not an intact Word document" in told[0]
+    assert "line 2 not JSON" in told[1]
+    assert "is not of a supported kind" in told[2]
+    row = stores.list()[0]
+    assert {document["origin"] for document in row["documents"]} == {"letter.txt", "notes.md", "half.jsonl"}
+    expect(store(page, "me")).to_contain_text("3 sources")
+    expect(page.get_by_label("Files to add")).to_have_value("")
+    page.get_by_role("button", name="Dismiss").click()
+    expect(report(page)).to_be_hidden()
+
+
+def test_files_are_dropped_and_replace_what_was_there(page: Page, stores: PersonalStores) -> None:
+    for text in ("one two three", "one"):
+        page.locator(".ps-drop").evaluate(
+            """(field, text) => {
+                const dataTransfer = new DataTransfer();
+                dataTransfer.items.add(new File([text], "dropped.txt"));
+                for (const name of ["dragenter", "dragover", "drop"]) {
+                    field.dispatchEvent(new DragEvent(name, { dataTransfer, bubbles: true, cancelable: true }));
+                }
+            }""",
+            text,
+        )
+        expect(report(page)).to_contain_text(f"Added 1 file ({len(text)} tokens) to me.")
+    assert stores.list()[0]["tokens"] == len("one")
+
+
+def test_a_file_of_which_nothing_is_read_replaces_nothing(page: Page, stores: PersonalStores) -> None:
+    stores.create("me")
+    add_text(stores, "me", "broken.docx", "An intact letter.")
+    add(page, "broken.docx")
+    expect(report(page)).to_contain_text("Nothing was added to me. 1 problem:")
+    assert stores.list()[0]["tokens"] == len("An intact letter.")
+
+
+class Held(threading.Event):
+    """Until it is set, adding waits half-way. Then it continues, after `patience` seconds in which it reports progress,
+    as a larger file would, so that a stop is noticed."""
+
+    patience = 0.0
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
+    go, add_file = Held(), PersonalStores.add_file
+
+    def slowly(self: PersonalStores, name: str, path: Path, origin: str, progress: Callable[[float], None]) -> Any:
+        def halfway(share: float) -> None:
+            progress(min(share, 0.5))
+            if share:
+                go.wait(60)
+                until = time.monotonic() + go.patience
+                while time.monotonic() < until:
+                    progress(0.5)
+                    time.sleep(0.05)
+                progress(1.0)
+
+        return add_file(self, name, path, origin, halfway)
+
+    monkeypatch.setattr(PersonalStores, "add_file", slowly)
+    yield go
+    go.set()
+
+
+def test_a_bar_shows_how_far_adding_is(page: Page, held: Held, stores: PersonalStores) -> None:
+    add(page, "letter.txt")
+    bar = page.get_by_role("progressbar", name="letter.txt")
+    expect(bar).to_be_visible()
+    expect(bar).to_have_js_property("value", 0.5)
+    held.set()
+    expect(report(page)).to_contain_text("Added 1 file ")
+    expect(bar).to_be_hidden()
+
+
+def test_adding_can_be_stopped_and_leaves_nothing_half(page: Page, held: Held, stores: PersonalStores) -> None:
+    held.patience = 30
+    add(page, "letter.txt", "notes.md")
+    half = len(FILES["letter.txt"]) / 2 / (len(FILES["letter.txt"]) + len(FILES["notes.md"]))
+    expect(page.get_by_role("progressbar", name="letter.txt, 1 of 2")).to_have_js_property("value", half)
+    page.get_by_role("button", name="Stop").click()
+    held.set()
+    expect(report(page)).to_contain_text("letter.txt not added: stopped")
+    expect(report(page)).to_contain_text("1 file not added: stopped")
+    assert stores.list()[0]["documents"] == []
+
+
+def test_a_file_that_was_added_before_the_stop_is_reported_as_added(
+    page: Page, held: Held, stores: PersonalStores
+) -> None:
+    add(page, "letter.txt", "notes.md")
+    expect(page.get_by_role("progressbar", name="letter.txt, 1 of 2")).to_be_visible()
+    with page.expect_request("**/api/stores/stop"):
+        page.route("**/api/stores/stop", lambda route: route.fulfill(json={}))  # it comes too late
+        page.get_by_role("button", name="Stop").click()
+    held.set()
+    expect(report(page)).to_contain_text(re.compile(r"Added 1 file .* to me\. 1 problem"))
+    expect(report(page)).to_contain_text("1 file not added: stopped")
+    assert [document["origin"] for document in stores.list()[0]["documents"]] == ["letter.txt"]
+
+
+def test_a_phrase_goes_in_by_hand(page: Page, stores: PersonalStores) -> None:
+    stores.create("work")
+    stores.create("letters")
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    page.get_by_label("Store to add to").select_option("letters")
+    page.get_by_role("textbox", name="Or add a phrase").fill("Yours ever, Wilhelmina")
+    page.get_by_role("button", name="Add", exact=True).click()
+    expect(report(page)).to_contain_text("Added “Yours ever, Wilhelmina” to letters; drafts will use it from now on.")
+    assert typed(stores, "letters") == ["Yours ever, Wilhelmina"]
+
+
+# ---------------------------------------------------------------- searching and forgetting
+
+
+@pytest.fixture
+def filled(stores: PersonalStores, page: Page) -> Page:
+    stores.create("me")
+    add_text(stores, "me", "/home/ada/letter.txt", LETTER)
+    add_text(stores, "me", "/home/ada/notes.md", NOTES)
+    page.evaluate("dispatchEvent(new Event('focus'))")
+    expect(store(page, "me")).to_contain_text("2 sources")
+    return page
+
+
+def search(page: Page, text: str) -> None:
+    page.get_by_role("searchbox", name="Words to look for").fill(text)
+    page.get_by_role("button", name="Search", exact=True).click()
+
+
+def test_search_shows_continuations_counts_and_sources(filled: Page) -> None:
+    search(filled, "thank  YOU for")
+    found = filled.locator(".ps-result")
+    expect(found).to_contain_text("Found 4 times: letter.txt (3), notes.md (1).")
+    rows = [row.locator("th, td").all_text_contents() for row in found.get_by_role("row").all()]
+    assert rows == [["your", "3 ×", "letter.txt (2), notes.md (1)"], ["the", "1 ×", "letter.txt"]]
+    search(filled, "we thank you for")
+    expect(found).to_contain_text("The whole phrase is not in it. “thank you for” is followed by:")
+    search(filled, "zebra")
+    expect(filled.locator(".ps-found")).to_contain_text("“zebra” is in none of your stores.")
+
+
+def test_a_phrase_and_a_document_are_forgotten(filled: Page, stores: PersonalStores) -> None:
+    search(filled, "thank you for")
+    filled.get_by_role("button", name="Forget “thank you for”").click()
+    dialog = filled.get_by_role("dialog")
+    expect(dialog).to_contain_text("4 places with 52 characters, in 2 passages of me, will be removed")
+    expect(dialog).to_contain_text("You can undo this until you close the page.")
+    sure(filled, "Forget")
+    expect(report(filled)).to_contain_text("Forgot “thank you for”: removed 4 places.")
+    expect(filled.locator(".ps-found")).to_contain_text("“thank you for” is in none of your stores.")
+    assert stores.search("thank you for") == []
+
+    store(filled, "me").locator("summary").click()
+    filled.get_by_role("button", name="Forget letter.txt").click()
+    expect(dialog).to_contain_text("3 passages of me with 44 characters will be removed")
+    sure(filled, "Forget")
+    expect(report(filled)).to_contain_text("Forgot letter.txt: removed 1 document.")
+    expect(store(filled, "me").locator(".ps-name")).to_have_text(["notes.md"])
+    assert [document["origin"] for document in stores.list()[0]["documents"]] == ["/home/ada/notes.md"]
+
+
+def test_the_name_of_a_document_is_searched_and_forgotten_as_a_phrase(page: Page, stores: PersonalStores) -> None:
+    stores.create("me")
+    with stores.at("me") as opened_store:
+        opened_store.learn("I typed this.")
+        opened_store.learn("And other words.")
+    search(page, "typed")
+    page.get_by_role("button", name="Forget “typed”").click()
+    expect(page.get_by_role("dialog")).to_contain_text("1 place with 5 characters, in 1 passage of me,")
+    sure(page, "Forget")
+    expect(report(page)).to_contain_text("removed 1 place.")
+    assert typed(stores) == ["I  this.", "And other words."]
+
+
+def test_forgetting_is_undone_by_a_click_until_the_page_is_closed(
+    filled: Page, stores: PersonalStores, editor: Editor
+) -> None:
+    def texts() -> list[str]:
+        with stores.at("me") as opened_store:
+            return ["".join(text.passages) for text in opened_store.texts()]
+
+    before = texts()
+    undo, box = filled.get_by_role("button", name="Undo", exact=True), filled.locator(".ps-forgotten")
+    expect(box).to_be_hidden()
+    store(filled, "me").locator("summary").click()
+    filled.get_by_role("button", name="Forget letter.txt").click()
+    sure(filled, "Forget")
+    search(filled, "report")
+    filled.get_by_role("button", name="Forget “report”").click()
+    sure(filled, "Forget")
+    expect(box).to_contain_text("“report” was forgotten. You can undo this until you close the page.")
+    undo.click()
+    expect(report(filled)).to_contain_text("“report” is back.")
+    expect(box).to_contain_text("letter.txt was forgotten.")
+    undo.click()
+    expect(box).to_be_hidden()
+    expect(store(filled, "me").locator(".ps-name")).to_have_text(["notes.md", "letter.txt"])
+    assert texts() == before
+
+    filled.get_by_role("button", name="Forget letter.txt").click()
+    sure(filled, "Forget")
+    filled.reload()
+    editor.wait(lambda: editor.fake.left, "the server to drop it")
+    filled.get_by_role("tab", name="My writing").click()
+    expect(store(filled, "me")).to_contain_text("1 source")
+    expect(box).to_be_hidden()
+
+
+def test_an_undo_that_is_no_longer_possible_says_why(filled: Page, stores: PersonalStores) -> None:
+    store(filled, "me").locator("summary").click()
+    filled.get_by_role("button", name="Forget letter.txt").click()
+    sure(filled, "Forget")
+    undo = filled.get_by_role("button", name="Undo", exact=True)
+    expect(undo).to_be_visible()
+    with stores.at("me") as opened_store:
+        opened_store.forget_phrase("thank you")
+    undo.click()
+    expect(filled.locator(".ps-forgotten").get_by_role("alert")).to_contain_text("other text of me was removed")
+
+
+# ---------------------------------------------------------------- what other tabs hold of it
+
+
+@pytest.mark.parametrize("told", ["by the tab that forgets", "by the next answer", "by the list of stores that learn"])
+def test_another_tab_drops_the_drafts_that_may_contain_it(
+    editor: Editor, stores: PersonalStores, shared: tuple[Server, FakeDrafts, Path], told: str
+) -> None:
+    stores.create("me")
+    add_text(stores, "me", "letter.txt", "He went to Featherstonehaugh.")
+    secret = " to Featherstonehaugh"
+    editor.fake.script["went"] = (secret, RIVER, HOME)
+    editor.write(BEFORE)
+    editor.wait_for_drafts(secret, RIVER, HOME)
+    editor.press("Tab")
+    expect(editor.box).to_have_value(BEFORE + secret)  # its list can be shown again
+    editor.press("Control+z")
+    editor.wait_for_drafts(secret, RIVER, HOME)
+    holds = """polydraft.editor.revisiting.list.length + [...polydraft.editor.requests.remembered.values()]
+        .filter((rows) => JSON.stringify(rows).includes('Feather')).length"""
+    assert editor.page.evaluate(holds) > 0
+    editor.fake.script["went"] = (MARKET, RIVER, HOME)
+    if told == "by the tab that forgets":
+        other = opened(Editor(editor.page.context.new_page(), editor.fake).open(shared[0].url))
+        store(other, "me").locator("summary").click()
+        other.get_by_role("button", name="Forget letter.txt").click()
+        sure(other, "Forget")
+    elif told == "by the next answer":
+        editor.fake.removed = "b"
+        editor.write(" t")  # a letter with which the row still agrees
+        editor.wait_for_drafts("o the market and bought some bread", "o the river with a lantern")
+        assert editor.fake.requests[-1]["removed"] == "a", "the server drops the row too"
+    else:
+        editor.page.evaluate("polydraft.learning.refresh({ anew: true })")
+        with stores.at("me") as opened_store:
+            opened_store.forget_document("letter.txt")
+        editor.page.evaluate("polydraft.learning.refresh({ anew: true })")
+    editor.wait(lambda: editor.drafts() and not any("Feather" in row for row in editor.drafts()), "new rows")
+    assert editor.page.evaluate(holds) == 0
+
+
+def test_what_waits_to_be_learned_is_dropped_with_what_is_forgotten(learner: Editor, stores: PersonalStores) -> None:
+    learner.page.route("**/api/stores/learn", lambda route: route.abort())
+    learner.write("A secret paragraph.\n")
+    learner.wait(lambda: learner.page.evaluate("polydraft.learning.queue.length") == 1, "it to wait")
+    learner.page.evaluate("polydraft.learning.removed()")
+    learner.page.unroute("**/api/stores/learn")
+    learner.write("Another.\n")
+    learner.wait(lambda: typed(stores) == ["Another."], "the next paragraph alone")
+
+
+# ---------------------------------------------------------------- switches
+
+
+def test_stores_are_switched_on_and_off_several_at_once(editor: Editor, stores: PersonalStores) -> None:
+    stores.create("private")
+    stores.create("work")
+    page = opened(editor)
+    for name in ("private", "work"):
+        expect(page.get_by_role("switch", name=f"{name}: use in drafts")).to_be_checked()
+        expect(page.get_by_role("switch", name=f"{name}: learn as I write")).not_to_be_checked()
+        page.get_by_role("switch", name=f"{name}: learn as I write").check()
+    expect(page.locator(".pd-learns")).to_have_text("Learning into private, work")
+    page.get_by_role("switch", name="private: use in drafts").focus()
+    editor.press("Space")
+    expect(page.get_by_role("switch", name="private: learn as I write")).to_be_disabled()
+    expect(page.locator(".pd-learns")).to_have_text("Learning into work")
+    assert [(row["store"], row["enabled"]) for row in stores.list()] == [("private", False), ("work", True)]
+    assert stores.learning() == ["work"]
+
+
+# ---------------------------------------------------------------- learning from use
+
+
+@pytest.fixture
+def learner(editor: Editor, stores: PersonalStores) -> Editor:
+    """An editor whose store learns."""
+    stores.create("me")
+    with stores.at("me") as store:
+        store.switch_learning(True)
+    editor.write("x")
+    expect(editor.page.locator(".pd-learns")).to_have_text("Learning into me")
+    editor.press("Backspace")
+    return editor
+
+
+def test_nothing_is_learned_unless_it_is_switched_on(editor: Editor, stores: PersonalStores) -> None:
+    stores.create("me")
+    sent: list[str] = []
+    editor.page.on("request", lambda request: sent.append(request.url))
+    editor.write("A paragraph of mine.\nA second one.\n")
+    editor.settle()
+    assert not any(url.endswith("/learn") for url in sent)
+    assert typed(stores) == []
+    expect(editor.page.locator(".pd-learns")).to_be_hidden()
+
+
+def test_a_late_list_of_stores_that_learn_does_not_replace_a_newer_one(learner: Editor) -> None:
+    late: list[Route] = []
+    learner.page.route("**/api/stores/learning", lambda route: late.append(route) if not late else route.fallback())
+    opened(learner)
+    switch = learner.page.get_by_role("switch", name="me: learn as I write")
+    switch.uncheck()
+    learner.wait(lambda: late, "the first request")
+    switch.check()
+    learner.page.wait_for_timeout(200)
+    late[0].fulfill(json={"learning": []})
+    learner.page.wait_for_timeout(200)
+    expect(learner.page.locator(".pd-learns")).to_have_text("Learning into me")
+
+
+def test_finished_paragraphs_are_learned_once(learner: Editor, stores: PersonalStores) -> None:
+    learner.write("The first paragraph.\n\nThe second")
+    learner.wait(lambda: typed(stores) == ["The first paragraph."], "the paragraph")
+    learner.page.get_by_role("button", name="Copy").click()
+    learner.page.get_by_role("button", name="Copy").click()
+    learner.wait(lambda: typed(stores) == ["The first paragraph.", "The second"], "the last one, once copied")
+    learner.settle()
+    assert len(typed(stores)) == 2
+
+
+def test_a_draft_is_learned_once_the_writing_goes_on_with_it(learner: Editor, stores: PersonalStores) -> None:
+    learner.write(BEFORE)
+    learner.wait_for_drafts(MARKET, RIVER, HOME)
+    learner.press("Tab")
+    assert typed(stores) == []
+    learner.write(" and")
+    learner.wait(lambda: typed(stores) == [BEFORE + MARKET], "the draft")
+
+
+def test_a_draft_that_is_undone_teaches_nothing(learner: Editor, stores: PersonalStores) -> None:
+    learner.write(BEFORE)
+    learner.wait_for_drafts(MARKET, RIVER, HOME)
+    learner.press("Tab", "Control+z")
+    assert learner.text == BEFORE
+    learner.write(" on.\n")
+    learner.wait(lambda: typed(stores), "the paragraph")
+    assert typed(stores) == [BEFORE + " on."]
+
+
+def test_incognito_applies_to_one_tab_only(
+    learner: Editor, stores: PersonalStores, shared: tuple[Server, FakeDrafts, Path]
+) -> None:
+    learner.write("Seen by all.\n")
+    learner.wait(lambda: typed(stores) == ["Seen by all."], "the paragraph")
+    learner.settle()
+    switch = learner.page.get_by_role("button", name="Incognito")
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    switch.click()
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    expect(learner.page.locator(".pd-learns")).to_have_text("Learning paused")
+    learner.box.focus()
+    learner.write("A secret.\n")
+    learner.settle()
+    learner.page.evaluate("polydraft.documents.saveNow()")
+    learner.reload()
+    expect(switch).to_have_attribute("aria-pressed", "true")
+    assert "A secret." in learner.text
+    learner.box.focus()
+    learner.press("Control+End")
+    learner.write("Another")
+    other = Editor(learner.page.context.new_page(), learner.fake).open(shared[0].url)
+    assert "secret" not in other.text
+    expect(other.page.get_by_role("button", name="Incognito")).to_have_attribute("aria-pressed", "false")
+    # A paragraph begun in incognito is not learned when it is finished.
+    switch.click()
+    learner.box.focus()
+    learner.press("Control+End")
+    learner.write(" secret.\nOpen again.\n")
+    learner.wait(lambda: typed(stores)[-1] == "Open again.", "the open paragraph")
+    assert not any("secret" in text for text in typed(stores))
+
+
+def test_what_is_learned_is_in_the_next_drafts(learner: Editor) -> None:
+    learner.write("He wrote")
+    learner.wait_for_drafts(MARKET, RIVER, HOME)
+    learner.fake.script["He wrote"] = (" to Wilhelmina", " on", " again")
+    learner.write(" x\n")
+    learner.wait(
+        lambda: learner.page.evaluate("!polydraft.editor.requests.remembered.has('He wrote')"),
+        "old answers to be dropped",
+    )
+    learner.write("He wrote")
+    learner.wait_for_drafts(" to Wilhelmina", " on", " again")
+
+
+def test_words_that_a_store_chose_are_marked(editor: Editor) -> None:
+    smile = " 😀 to the market"
+    editor.fake.script["went"] = (smile, RIVER, HOME)
+    editor.fake.personal = {smile: (5, 9), HOME: (0, 5)}
+    editor.write(BEFORE)
+    editor.wait_for_drafts(smile, RIVER, HOME)
+    marked = editor.page.locator(".pd-mine:not(.pd-legend *)")
+    expect(marked).to_have_text(["the", "home"])
+    assert editor.ghost() == smile
+    expect(editor.page.locator(".pd-legend")).to_be_visible()
+    expect(editor.options.nth(2)).to_have_attribute("title", "The whole draft: <1%; underlined: from your stores")
+    editor.fake.held_after = 0  # its answers would lengthen the row by words without a mark
+    editor.write(" 😀 to t")
+    expect(marked.first).to_have_text("he")  # trimmed with its draft
+    editor.fake.held_after = None
+
+
+def test_whole_words_are_marked(editor: Editor) -> None:
+    letter = " your letter's end, Wilhelmina"
+    editor.fake.script["went"] = (letter, RIVER, HOME)
+    editor.fake.personal = {letter: (8, 10), RIVER: (0, 1)}  # "et" of "letter's"
+    editor.write(BEFORE)
+    editor.wait_for_drafts(letter, RIVER, HOME)
+    expect(editor.page.locator(".pd-mine:not(.pd-legend *)").first).to_have_text("letter's")
+
+
+# ---------------------------------------------------------------- looks and access
+
+
+# Elements of the tab that are outside the window, have no name, or too little contrast.
+FAULTS = """() => {
+    const shown = [...document.querySelectorAll('#pd *')]
+        .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen'));
+    const outside = shown.filter((e) => e.getBoundingClientRect().right > innerWidth + 0.5);
+    const controls = shown.filter((e) => e.matches('button, input, select, summary'));
+    const nameless = controls.filter((e) =>
+        !(e.ariaLabel || e.textContent.trim() || e.labels?.length));
+    const light = (c) => {
+        const [r, g, b] = c.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255)
+            .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const ground = light(getComputedStyle(document.querySelector('#pd')).backgroundColor);
+    const faint = shown.filter((e) => e.closest('#pd-stores')
+        && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim())).filter((e) => {
+        const ink = light(getComputedStyle(e).color);
+        return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05) < 4.5;
+    });
+    return [outside, nameless, faint].map((found) => found.map((e) => e.outerHTML.slice(0, 90)));
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nothing_overflows_and_everything_has_a_name(
+    browser: Browser, shared: tuple[Server, FakeDrafts, Path], stores: PersonalStores, scheme: Any
+) -> None:
+    stores.create("a store with quite a long name for what it is")
+    add_text(stores, "a store with quite a long name for what it is", "/a/" + "very-long-name" * 9 + ".txt", LETTER)
+    with browser.new_context(color_scheme=scheme) as context:
+        page = opened(Editor(context.new_page(), shared[1]).open(shared[0].url))
+        page.locator("summary", has_text="source").click()
+        search(page, "thank you for")
+        expect(page.locator(".ps-result")).to_be_visible()
+        for width, height in ((360, 740), (768, 1024), (1600, 900)):
+            page.set_viewport_size({"width": width, "height": height})
+            assert page.evaluate(FAULTS) == [[], [], []], width
+
+
+def test_without_the_server_the_text_stays_in_sight(editor: Editor, shared: tuple[Server, FakeDrafts, Path]) -> None:
+    editor.write(BEFORE)
+    editor.page.route("**/api/stores", lambda route: route.abort())
+    editor.page.get_by_role("tab", name="My writing").click()
+    expect(editor.page.locator(".pd-toast")).to_contain_text("My writing cannot be opened")
+    expect(editor.box).to_be_visible()
+    editor.page.unroute("**/api/stores")
+    opened(editor)

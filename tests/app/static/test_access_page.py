@@ -1,0 +1,309 @@
+"""The page for every reader, in real Chromium: axe-core finds nothing serious on any tab or in any panel, marks can
+be seen, labels fit, a page at 200 % keeps its tools, fingers find their targets, a mouse leaves the focus alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, Literal, cast
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+
+from app.learning.personal import PersonalStores
+from app.service import presets as presets_module
+from app.service.service import DraftService
+from app.web.serving import create_app
+from tests.app.static.editor.test_page import ENOUGH, Editor
+from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server
+from tests.fake_sampling import SamplingAutocomplete
+from tests.ngram_tools import add_text
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(240)]
+expect.set_options(timeout=ENOUGH)
+
+TEXT = "It was late when the bell rang.\n\nYesterday she went"
+AXE = Path(str(distribution("axe-playwright-python").locate_file("axe_playwright_python/axe.min.js")))
+SCHEMES = pytest.mark.parametrize("scheme", ["light", "dark"])
+SIZES = pytest.mark.parametrize(
+    ("width", "height"),
+    [(360, 740), (640, 400), (1280, 800), (2560, 1440)],
+    ids=["phone", "at 200 %", "laptop", "wide"],
+)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(presets_module, "presets_file", lambda: folder / "presets.sqlite")
+        patch.setattr("core.speculative.calibration.for_model", lambda *_: SimpleNamespace(check=lambda *_: None))
+        service = DraftService(SamplingAutocomplete().real, "scripted", pace=0)
+        service.start()
+        stores = PersonalStores(cast(Any, ByteTokenizer()), folder / "stores")
+        patch.setattr(service, "stores", lambda: stores)
+        stores.create("letters")
+        add_text(stores, "letters", "/home/ada/letter.txt", "Thank you for your letter. Thank you for the flowers.")
+        server = Server(create_app(service))
+        yield server
+    server.stop()
+    service.close()
+
+
+@pytest.fixture
+def open_page(browser: Browser, context: BrowserContext, site: Server) -> Iterator[Callable[..., Page]]:
+    """The page with text and drafts. A device that differs in more than its window gets a profile of its own."""
+    contexts: list[BrowserContext] = []
+    errors: list[str] = []
+
+    def opened(width: int = 1280, height: int = 800, scheme: Literal["light", "dark"] = "light", **device: Any) -> Page:
+        if device:
+            contexts.append(browser.new_context(**device))
+        page = (contexts[-1] if device else context).new_page()
+        page.set_viewport_size({"width": width, "height": height})
+        page.emulate_media(color_scheme=scheme)
+        editor = Editor(page, FakeDrafts())
+        editor.open(site.url)
+        editor.put(TEXT)
+        editor.wait(lambda: len(editor.drafts()) >= 3, "drafts")
+        editor.errors = errors
+        return editor.page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert errors == []
+
+
+def serious(page: Page) -> list[str]:
+    """What axe-core calls serious or critical, in words."""
+    if not page.evaluate("typeof axe === 'object'"):
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(({violations}) => violations)")
+    return [
+        f"{one['id']}: {node['target']} {node['failureSummary']}"
+        for one in found
+        if one["impact"] in ("serious", "critical")
+        for node in one["nodes"]
+    ]
+
+
+def open_sampling(page: Page, advanced: bool = True) -> Locator:
+    page.locator(".pd-sampling-button").click()
+    panel = page.get_by_role("complementary", name="Sampling")
+    expect(panel.get_by_role("row").nth(1)).to_be_visible()
+    if advanced:
+        panel.get_by_role("button", name="Advanced").click()
+    return panel
+
+
+def open_settings(page: Page) -> None:
+    """The drawer, with what is under Advanced."""
+    for name in ("settings", "more"):
+        button = page.locator(f"[data-do={name}]")
+        if button.get_attribute("aria-expanded") == "false":
+            button.click()
+
+
+# ---------------------------------------------------------------- axe-core
+
+
+@SCHEMES
+def test_axe_finds_nothing_serious_where_one_writes(open_page: Callable[..., Page], scheme: str) -> None:
+    page = open_page(scheme=scheme)
+    assert serious(page) == []
+    for button in page.locator("#pd button[aria-expanded][aria-controls]").all():
+        if not button.is_visible() or button.get_attribute("aria-expanded") == "true":
+            continue
+        button.click()
+        expect(button).to_have_attribute("aria-expanded", "true")
+        assert serious(page) == []
+        button.click()
+    page.locator("#pd-text").fill("")
+    assert serious(page) == []
+    page.get_by_role("button", name="Keys").click()
+    assert serious(page) == []
+
+
+@SCHEMES
+def test_axe_finds_nothing_serious_in_the_sampling_panel(open_page: Callable[..., Page], scheme: str) -> None:
+    page = open_page(scheme=scheme)
+    panel = open_sampling(page, advanced=False)
+    assert serious(page) == []
+    panel.get_by_role("button", name="Advanced").click()
+    panel.get_by_role("combobox", name="Method").select_option("sampled")
+    panel.get_by_role("combobox", name="Speculation").select_option("lossless")
+    panel.get_by_role("combobox", name="Rule").select_option("top-w")
+    panel.get_by_role("button", name="More controls").click()
+    panel.get_by_role("button", name="More about presets").click()
+    panel.get_by_role("button", name="Save").first.click()
+    for drawing in ("Tokens", "All rules", "Temperatures", "Map"):
+        panel.get_by_role("tab", name=drawing).click()
+        page.wait_for_timeout(400)
+        assert serious(page) == []
+
+
+@SCHEMES
+def test_axe_finds_nothing_serious_in_my_writing(open_page: Callable[..., Page], scheme: str) -> None:
+    page = open_page(scheme=scheme)
+    page.get_by_role("tab", name="My writing").click()
+    page.locator("summary", has_text="source").first.click()
+    page.get_by_role("searchbox").fill("thank you for")
+    page.keyboard.press("Enter")
+    expect(page.locator(".ps-result")).to_be_visible()
+    page.get_by_role("textbox", name="New store").fill("../evil")
+    page.get_by_role("button", name="Create").click()
+    expect(page.locator("#pd-stores [role=alert]:not([hidden])")).to_be_visible()
+    assert serious(page) == []
+    page.get_by_role("button", name="Delete this store").click()
+    assert serious(page) == []
+
+
+# ---------------------------------------------------------------- marks
+
+
+# Contrast of each mark with each ground that it may stand on, where it is below 3. Colours are painted to be read.
+MARKS = """() => {
+    const canvas = Object.assign(document.createElement('canvas'), { width: 1, height: 1 });
+    const context = canvas.getContext('2d', { willReadFrequently: true });
+    const light = (...colours) => {
+        for (const colour of colours) { context.fillStyle = colour; context.fillRect(0, 0, 1, 1); }
+        const [r, g, b] = [...context.getImageData(0, 0, 1, 1).data].map((v) => v / 255)
+            .map((v) => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    const root = document.querySelector('#pd');
+    const colour = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+    const marks = { 'a slider': colour('--edge-line'), 'a slider, filled': colour('--accent') };
+    for (const e of root.querySelectorAll('select, input[type=number], input[type=text], .sm-styles span'))
+        marks[`the edge of ${e.outerHTML.slice(0, 60)}`] = getComputedStyle(e).borderTopColor;
+    for (const name of ['on', 'off'])
+        marks[`bars that are ${name}`] = getComputedStyle(root.querySelector(`.sm-grid .sm-${name}`)).fill;
+    const mine = root.appendChild(Object.assign(document.createElement('span'), { className: 'pd-mine' }));
+    marks["the underline of one's own words"] = getComputedStyle(mine).textDecorationColor;
+    mine.remove();
+    return Object.entries(marks).flatMap(([what, ink]) => ['--paper', '--wash'].map(colour).map((ground) => {
+        const [a, b] = [light(ground, ink), light(ground)];
+        return [what, ground, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)];
+    })).filter(([, , ratio]) => !(ratio >= 3));
+}"""
+
+
+@SCHEMES
+def test_marks_stand_out_from_their_ground_by_three_to_one(open_page: Callable[..., Page], scheme: str) -> None:
+    page = open_page(scheme=scheme)
+    open_settings(page)
+    panel = open_sampling(page)
+    panel.get_by_role("combobox", name="Rule").select_option("top-w")
+    panel.get_by_role("combobox", name="Method").select_option("sampled")
+    panel.get_by_role("tab", name="All rules").click()
+    expect(panel.locator(".sm-grid .sm-off").nth(3)).to_be_visible()
+    faint = page.evaluate(MARKS)
+    assert faint == []
+
+
+# ---------------------------------------------------------------- room
+
+
+@SIZES
+def test_labels_fit(open_page: Callable[..., Page], width: int, height: int) -> None:
+    page = open_page(width, height)
+    open_settings(page)
+    cut = """() => {
+        const labels = '#pd :is(label, output, button, h2, h3, p, small, .sm-styles span)';
+        const shown = [...document.querySelectorAll(labels)]
+            .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen') && getComputedStyle(e).display !== 'inline');
+        const context = document.createElement('canvas').getContext('2d');
+        const chosen = [...document.querySelectorAll('#pd select')].filter((e) => e.checkVisibility()).filter((e) => {
+            context.font = getComputedStyle(e).font;
+            return context.measureText(e.selectedOptions[0]?.text ?? '').width > e.clientWidth - 26;
+        });
+        return [...shown.filter((e) => e.scrollWidth > e.clientWidth + 1), ...chosen]
+            .map((e) => `${e.className || e.id}: ${e.textContent.slice(0, 40)}`);
+    }"""
+    assert page.evaluate(cut) == []
+    panel = open_sampling(page, advanced=False)
+    assert page.evaluate(cut) == []
+    panel.get_by_role("button", name="Advanced").click()
+    panel.get_by_role("combobox", name="Method").select_option("sampled+superposed")
+    panel.get_by_role("combobox", name="Rule").select_option("mirostat")
+    panel.get_by_role("combobox", name="Preset").select_option(label="Mirostat (top-nσ paper)")
+    assert page.evaluate(cut) == []
+
+
+@pytest.mark.parametrize(("width", "height"), [(1024, 768), (1280, 800), (2560, 1440)])
+def test_the_panel_lies_over_the_page_and_moves_nothing(
+    open_page: Callable[..., Page], width: int, height: int
+) -> None:
+    page = open_page(width, height)
+    places = """() => [...document.querySelectorAll('#pd-text, .pd-option-row, .pd-foot')]
+        .map((e) => JSON.stringify(e.getBoundingClientRect()))"""
+    before = page.evaluate(places)
+    panel = open_sampling(page, advanced=False)
+    assert page.evaluate(places) == before
+    box, foot = panel.bounding_box(), page.locator(".pd-foot").bounding_box()
+    assert box and foot and box["y"] + box["height"] <= foot["y"] + 1, "the tools below stay in reach"
+    if width >= 1280:
+        words = page.evaluate(
+            """() => ['left', 'width'].map((name) => getComputedStyle(document.querySelector('#pd'))
+                .getPropertyValue(`--column-${name}`)).map(parseFloat).reduce((a, b) => a + b)"""
+        )
+        assert box["x"] >= words, "the text stays readable"
+
+
+def test_at_200_percent_settings_incognito_and_sampling_are_in_reach(open_page: Callable[..., Page]) -> None:
+    page = open_page(640, 400, device_scale_factor=2)
+    page.get_by_role("button", name="Incognito").click(timeout=5000)
+    expect(page.get_by_role("button", name="Incognito")).to_have_attribute("aria-pressed", "true")
+    open_settings(page)
+    page.get_by_role("slider", name="Minimum confidence").scroll_into_view_if_needed()
+    expect(page.get_by_role("slider", name="Minimum confidence")).to_be_in_viewport()
+    page.locator("[data-do=settings]").click(timeout=5000)
+    panel = open_sampling(page, advanced=False)
+    panel.get_by_role("radiogroup", name="Style").get_by_role("radio", name="Wild").check(timeout=5000)
+    expect(page.locator(".pd-sampling-button")).to_have_text("Sampling · Wild")
+    expect(page.locator(".pd-sampling-button")).to_be_in_viewport(ratio=1)
+
+
+# ---------------------------------------------------------------- fingers and mice
+
+
+def test_what_fingers_aim_at_measures_44_pixels(open_page: Callable[..., Page]) -> None:
+    page = open_page(390, 844, has_touch=True, is_mobile=True)
+    small = """() => [...document.querySelectorAll('#pd :is(button, select, input, summary, [role=option])')]
+        .filter((e) => e.checkVisibility() && !e.closest('.pd-unseen') && e.type !== 'file')
+        .map((e) => [(e.matches('[type=checkbox], [type=radio]') && e.closest('label')) || e, e])
+        .map(([target, e]) => [target.getBoundingClientRect(), e])
+        .filter(([box]) => box.width < 43.5 || box.height < 43.5)
+        .map(([box, e]) => `${Math.round(box.width)} × ${Math.round(box.height)} ${e.outerHTML.slice(0, 90)}`)"""
+    assert page.evaluate(small) == []
+    open_settings(page)
+    assert page.evaluate(small) == []
+    open_sampling(page)
+    assert page.evaluate(small) == []
+    page.get_by_role("tab", name="My writing").click()
+    page.locator("summary", has_text="source").first.click()
+    assert page.evaluate(small) == []
+
+
+def test_a_click_on_a_tool_leaves_the_focus_in_the_text_and_a_key_does_not(open_page: Callable[..., Page]) -> None:
+    page = open_page()
+    text = page.locator("#pd-text")
+    text.focus()
+    page.keyboard.press("ArrowLeft")
+    caret = text.evaluate("box => box.selectionStart")
+    for tool in ("Copy", "Incognito", "Settings", "Settings", "Sampling"):
+        page.get_by_role("button", name=tool, exact=True).click()
+        expect(text).to_be_focused()
+        assert text.evaluate("box => box.selectionStart") == caret
+    page.get_by_role("button", name="Close the sampling panel").click()
+    expect(text).to_be_focused()
+    open_settings(page)
+    page.get_by_role("slider", name="Drafts").focus()
+    page.get_by_role("button", name="Copy", exact=True).click()
+    expect(text).to_be_focused()
+    page.get_by_role("button", name="Copy", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("button", name="Copy", exact=True)).to_be_focused()

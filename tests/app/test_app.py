@@ -1,0 +1,291 @@
+"""The app as it is shipped, from `polydraft` to the drafts in real Chromium, on the default model."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from urllib.request import Request
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, FilePayload, Page, expect
+from typer.testing import CliRunner
+
+from app.cli import main as cli
+from app.web.page import EXAMPLES
+from core.autocomplete import Autocomplete
+from core.samplers.view import look
+from measure.bench.child import free_port
+from tests.app.static.editor.test_page import HOSTILE, Editor
+from tests.fake_drafts import FakeDrafts
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+TEXT = "I am looking forward to the meeting, and I hope that we can"
+
+# `polydraft` under an audit hook that records every requested address beyond this machine.
+WATCHED = """
+    import sys
+    LOCAL = {"127.0.0.1", "::1", "localhost", None, ""}
+    def watch(event, arguments):
+        if event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):
+            if arguments[1][0] not in LOCAL:
+                print("OUTSIDE", event, arguments[1], flush=True)
+        elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
+            print("OUTSIDE", event, arguments, flush=True)
+    sys.addaudithook(watch)
+    from app.cli.main import main
+    sys.argv = ["polydraft", "--no-browser", "--port", PORT]
+    main()
+"""
+
+
+@dataclass
+class App:
+    url: str  # as printed, with the token
+    process: subprocess.Popen[str]
+
+    @property
+    def host(self) -> str:
+        return self.url.split("/")[2]
+
+    def ready(self) -> bool:
+        headers = {"Authorization": f"Bearer {self.url.partition('?token=')[2]}"}
+        with urllib.request.urlopen(Request(f"http://{self.host}/api/status", headers=headers), timeout=60) as answer:
+            return json.load(answer)["ready"]
+
+    def close(self) -> str:
+        """Ends the process; returns its output since the start."""
+        self.process.terminate()
+        return self.process.communicate(timeout=30)[0]
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    folder = tmp_path_factory.mktemp("data")
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-c", textwrap.dedent(WATCHED).replace("PORT", repr(str(free_port())))],
+        # A separate folder of personal stores; HOME for a Mac, where platformdirs reads no XDG variable.
+        env={**os.environ, "XDG_DATA_HOME": str(folder), **({"HOME": str(folder)} if sys.platform == "darwin" else {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout
+    line = process.stdout.readline()
+    found = re.fullmatch(r"Polydraft is at (http://127\.0\.0\.1:\d+/\?token=[\w-]+)\n", line)
+    if not found:
+        process.kill()
+        pytest.fail(line + process.communicate()[0])
+    app = App(found[1], process)
+    deadline = time.monotonic() + 150
+    while not app.ready():  # the page answers before the model is there
+        assert time.monotonic() < deadline, "the model is not loaded after 150 s"
+        time.sleep(0.2)
+    yield app
+    assert app.close() == "", "nothing goes out, and nothing goes wrong"
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    return context.new_page()
+
+
+def opened(page: Page, app: App) -> Editor:
+    return Editor(page, FakeDrafts()).open(app.url)
+
+
+def wait_until_done(editor: Editor) -> list[str]:
+    """Drafts for the text as it stands, complete."""
+    editor.settle()
+    editor.wait(lambda: editor.drafts() and editor.page.evaluate("polydraft.editor.request === null"), "all drafts")
+    return editor.drafts()
+
+
+def test_three_drafts_appear_and_tab_takes_the_best(page: Page, app: App) -> None:
+    editor = Editor(page, FakeDrafts())
+    hosts = editor.watch_hosts()
+    editor.open(app.url)
+    editor.write(TEXT)
+    drafts = wait_until_done(editor)
+    assert len(drafts) == len(set(drafts)) == 3
+    assert all(draft.startswith(" ") and "\ufffd" not in draft for draft in drafts)
+    assert editor.ghost() == drafts[0]
+    editor.press("Tab")
+    assert editor.text == TEXT + drafts[0]
+    editor.press("Control+z")
+    assert editor.text == TEXT
+    assert editor.errors == []
+    assert hosts == {app.host}
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_examples_of_the_empty_page_have_good_drafts(
+    example: str, autocomplete_as_shipped: Autocomplete, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: autocomplete_as_shipped)
+    result = CliRunner().invoke(cli.app, ["complete", example, "--json"])
+    drafts = json.loads(result.stdout)["drafts"]
+    assert len(drafts) == 3
+    chances = [draft["probability"] for draft in drafts]
+    assert max(chances) >= 0.25 and sum(chances) >= 0.4, drafts
+    for draft in drafts:
+        words = re.findall(r"[\w’']+", draft["text"].lower())
+        assert words and all(one != next for one, next in pairwise(words)), "no word is said twice"
+    assert len({draft["text"].strip(" .,!?") for draft in drafts}) == 3, "no row repeats another"
+
+
+def test_half_a_word_is_finished_and_typing_along_a_draft_keeps_it(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    editor.write("The weather tomorrow will be beauti")
+    best = wait_until_done(editor)[0]
+    assert best.startswith("ful")
+    editor.write("ful")
+    assert any(draft.startswith(best.removeprefix("ful")) for draft in wait_until_done(editor))
+
+
+def test_sliders_act_on_the_next_drafts(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    editor.write(TEXT)
+    wait_until_done(editor)
+    editor.open_settings()
+    page.get_by_role("slider", name="Drafts").fill("7")
+    editor.wait(lambda: len(editor.drafts()) == 7, "seven drafts")
+    page.get_by_role("slider", name="Length").fill("2")
+    longest = max(map(len, wait_until_done(editor)))
+    assert longest < 40
+
+
+def test_the_panels_chart_is_what_the_core_computes(
+    page: Page, app: App, autocomplete_as_shipped: Autocomplete
+) -> None:
+    autocomplete = autocomplete_as_shipped
+    session = autocomplete.open()
+    completion = session.complete(TEXT)
+    while completion.next_logits is None:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    logits = completion.next_logits
+    completion.close()
+    session.close()
+    editor = opened(page, app)
+    editor.put(TEXT)
+    wait_until_done(editor)
+    page.locator(".pd-sampling-button").click()
+    page.get_by_role("complementary", name="Sampling").get_by_role("button", name="Advanced").click()
+    for rule, temperature in (("top-w", 1.0), ("top-n-sigma", 2.0), ("top-p", 1.0)):
+        view = look(logits, autocomplete.model.tokenizer, temperature, {rule: {}}, autocomplete.geometries)
+        page.locator("#sm-rule").select_option(rule)
+        page.get_by_role("slider", name="Temperature", exact=True).fill(f"{temperature:g}")
+        tokens = [token.text.replace(" ", "␣").replace("\n", "↵") for token in view.tokens]
+        kept = [token for token, is_kept in zip(tokens, view.choices[0].kept, strict=True) if is_kept]
+        count = f"{view.choices[0].count:,} token"
+        editor.wait(
+            lambda tokens=tokens, kept=kept, count=count: (
+                page.locator(".sm-bars tbody th").all_text_contents() == tokens
+                and page.locator(".sm-bars tr.sm-kept th").all_text_contents() == kept
+                and (page.locator(".sm-summary").text_content() or "").startswith(count)
+            ),
+            f"the chart of {rule}",
+        )
+    assert editor.errors == []
+
+
+def test_two_tabs_do_not_disturb_each_other(browser: Browser, app: App) -> None:
+    texts = [TEXT, "The lighthouse keeper opened the letter and"]
+    with browser.new_context() as one, browser.new_context() as two:
+        alone = []
+        for context, text in zip((one, two), texts, strict=True):
+            editor = opened(context.new_page(), app)
+            editor.put(text)  # in one go: rows that agree with typed letters would keep their places
+            alone.append([draft.split()[0] for draft in wait_until_done(editor)])
+        both = [opened(context.new_page(), app) for context in (one, two)]
+        for editor, text in zip(both, texts, strict=True):
+            editor.put(text)
+        for editor, words in zip(both, alone, strict=True):
+            assert [draft.split()[0] for draft in wait_until_done(editor)] == words
+
+
+def test_the_text_survives_a_reload_and_drafts_return(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    editor.put(TEXT)
+    drafts = wait_until_done(editor)
+    editor.reload()
+    editor.box.focus()
+    editor.press("Control+End")
+    assert editor.text == TEXT
+    assert [d.split()[0] for d in wait_until_done(editor)] == [d.split()[0] for d in drafts]
+
+
+def test_hostile_text_is_drafted_from_or_let_be(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    for name, text in HOSTILE.items():
+        editor.put(text)
+        editor.settle()
+        editor.wait(lambda: editor.page.evaluate("polydraft.editor.request === null"), "the answer")
+        assert page.locator(".pd-notice:not([hidden])").count() == 0, name
+        assert not any("\ufffd" in draft for draft in editor.drafts()), name
+        editor.put(TEXT)
+        assert len(wait_until_done(editor)) == 3, name
+    assert editor.errors == []
+
+
+def test_a_tab_that_dies_in_the_middle_leaves_the_others_served(browser: Browser, page: Page, app: App) -> None:
+    for _ in range(5):
+        with browser.new_context() as context:
+            editor = opened(context.new_page(), app)
+            editor.open_settings()
+            page_settings = editor.page.get_by_role("slider", name="Length")
+            page_settings.fill("32")
+            editor.write("A text whose drafts nobody waits for")
+    editor = opened(page, app)
+    editor.write(TEXT)
+    assert len(wait_until_done(editor)) == 3
+
+
+def test_a_dropped_letter_shapes_the_very_next_drafts_and_is_forgotten(page: Page, app: App) -> None:
+    before = "I remain, yours ever, Wilhelmina"
+    editor = opened(page, app)
+    editor.write(before)
+    assert not any("Feather" in draft for draft in wait_until_done(editor))
+    page.get_by_role("tab", name="My writing").click()
+    letter = FilePayload(
+        name="letter.txt", mimeType="", buffer=b"Yours ever, Wilhelmina Featherstonehaugh of Piddlington."
+    )
+    page.get_by_label("Files to add").set_input_files([letter])
+    expect(page.locator(".ps-report")).to_contain_text(re.compile(r"Added 1 file .* to me\."))
+    page.get_by_role("tab", name="Write").click()
+    editor.box.focus()
+    editor.wait(lambda: any("Feather" in draft for draft in editor.drafts()), "the name from the letter")
+    expect(page.locator(".pd-list .pd-mine").first).to_contain_text("Feather")
+
+    page.get_by_role("tab", name="My writing").click()
+    page.locator("summary", has_text="source").click()
+    page.get_by_role("button", name="Forget letter.txt").click()
+    page.get_by_role("dialog").get_by_role("button", name="Forget").click()
+    expect(page.locator(".ps-report")).to_contain_text("Forgot letter.txt")
+    page.get_by_role("tab", name="Write").click()
+    editor.wait(lambda: editor.drafts() and not any("Feather" in draft for draft in editor.drafts()), "it to be gone")
+    assert editor.errors == []
+
+
+def test_a_paragraph_is_learned_where_that_is_switched_on(page: Page, app: App) -> None:
+    editor = opened(page, app)
+    page.get_by_role("tab", name="My writing").click()
+    page.get_by_role("textbox", name="New store").fill("learner")
+    page.get_by_role("button", name="Create").click()
+    page.get_by_role("switch", name="learner: learn as I write").check()
+    expect(page.locator(".pd-learns")).to_have_text("Learning into learner")
+    page.get_by_role("tab", name="Write").click()
+    editor.box.focus()
+    editor.write("Kindly forward the Zanzibar ledger to Mortimer.\n")
+    editor.write("Kindly forward the Zanz")
+    editor.wait(lambda: any("ibar ledger" in draft for draft in editor.drafts()), "the paragraph to come again")
+    assert editor.errors == []

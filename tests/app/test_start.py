@@ -1,0 +1,104 @@
+"""The imports of a start: modules that cost seconds and megabytes are loaded only if needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.web import running
+from core.errors import BackendUnavailable
+from core.models import load
+
+SLOW = ("transformers", "accelerate", "llama_cpp")  # seconds of imports that only other models need
+
+
+def loaded(code: str, *names: str) -> dict[str, bool]:
+    """Which of these modules a fresh process has imported after the code."""
+    code += f"\nimport json, sys\nprint(json.dumps({{name: name in sys.modules for name in {names!r}}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_the_first_draft_of_the_default_model_needs_no_transformers_and_no_llama_cpp(default_gguf: Path) -> None:
+    if not load.faster_compiled(default_gguf):
+        pytest.skip("the compiled code is not the default on this machine")
+    code = """
+from core.autocomplete import load_autocomplete
+autocomplete = load_autocomplete()
+completion = autocomplete.open().complete("Thank you for your ")
+while not completion.done:
+    completion.advance(autocomplete.model.forward(completion.rows()))
+assert completion.drafts
+"""
+    assert loaded(code, *SLOW) == dict.fromkeys(SLOW, False)
+
+
+def test_the_page_needs_no_torch_and_gradio_writes_no_stubs(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("import gradio\nclass Own(gradio.Textbox):\n    EVENTS = []\n")
+    code = f"""
+import sys
+from app.web.serving import create_app
+from app.service.service import DraftService
+create_app(DraftService(lambda _: None))
+sys.path.insert(0, {str(tmp_path)!r})
+import own
+"""
+    assert loaded(code, "gradio", "torch", "core.models") == {"gradio": True, "torch": False, "core.models": False}
+    assert not (tmp_path / "own.pyi").exists()
+
+
+def test_commands_need_no_builder_and_the_language_server_no_web_framework() -> None:
+    assert loaded("import app.cli.main", "ngram_builder", "torch") == {"ngram_builder": False, "torch": False}
+    assert loaded("import app.clients.lsp.server", "fastapi", "torch") == {"fastapi": False, "torch": False}
+
+
+def test_a_command_beside_the_app_starts_on_request_and_ends_with_it(tmp_path: Path) -> None:
+    left = tmp_path / "pid"
+    with running.beside(f"sh -c 'sleep 60 & echo $! > {left}; wait'") as start:
+        time.sleep(0.05)
+        assert not left.exists()
+        start()
+        start()
+        while not (left.exists() and left.read_text().strip()):
+            time.sleep(0.01)
+        sleeper = psutil.Process(int(left.read_text()))
+        assert sleeper.is_running()
+    psutil.wait_procs([sleeper], timeout=10)
+    assert not sleeper.is_running() or sleeper.status() == psutil.STATUS_ZOMBIE
+
+
+def test_without_a_command_nothing_runs_beside_the_app() -> None:
+    before = psutil.Process().children()
+    with running.beside(None) as start:
+        start()
+        assert psutil.Process().children() == before
+
+
+@pytest.mark.parametrize(
+    ("compiling", "said"),
+    [
+        (
+            True,
+            "it is being compiled for this machine (log: {}/llama.log); wait until that is done, or use --backend "
+            "torch.",
+        ),
+        (False, "llama-cpp-python is not installed; run `make setup-llama`, or use --backend torch."),
+    ],
+)
+def test_llama_cpp_that_is_being_compiled_is_distinguished(
+    compiling: bool, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, default_gguf: Path
+) -> None:
+    (tmp_path / "llama.building").write_text(str(os.getpid() if compiling else 2**22 + 1))
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    monkeypatch.setattr(load.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BackendUnavailable) as refused:
+        load.load_model(str(default_gguf), "llama.cpp")
+    assert str(refused.value).endswith(said.format(tmp_path))

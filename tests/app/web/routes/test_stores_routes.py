@@ -1,0 +1,457 @@
+"""Personal stores over HTTP: what is answered, what is refused, and that nothing half is left behind."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from app.learning.personal import PersonalStores
+from app.web.routes import stores as stores_routes
+from core.ngram import StoreError
+from core.ngram.shelf import Shelf
+from tests.app.learning.test_learner import WAITS
+from tests.app.web.test_server import Site
+from tests.core.test_disk_full import full
+from tests.fake_drafts import ByteTokenizer, FakeDrafts, Server, create_app, scripted_learner
+from tests.ngram_tools import add_text
+
+TOKENIZER: Any = ByteTokenizer()
+
+
+class Stores:
+    """A server, and the folder as another program sees it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.disk = PersonalStores(TOKENIZER, folder)
+        self.learner = scripted_learner(self.disk, WAITS, quiet=0)
+        self.server = Server(create_app(FakeDrafts(), folder, learner=self.learner))
+
+    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            connection.request(method, f"/api/stores{path}", data)
+            response = connection.getresponse()
+            return response.status, response.read()
+        finally:
+            connection.close()
+
+    def post(self, action: str, status: int = 200, **body: Any) -> dict[str, Any]:
+        given, content = self.ask("POST", f"/{action}", body)
+        assert given == status, content
+        return json.loads(content)
+
+    def add(self, store: str, name: str, content: bytes, ticket: str = "") -> list[dict[str, Any]]:
+        query = urlencode({"store": store, "name": name, "ticket": ticket})
+        status, lines = self.ask("POST", f"/add?{query}", content)
+        assert status == 200, lines
+        return [json.loads(line) for line in lines.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stores]:
+    made = Stores(tmp_path_factory.mktemp("data") / "stores")
+    yield made
+    made.server.stop()
+    made.learner.close()
+
+
+@pytest.fixture
+def stores(shared: Stores) -> Stores:
+    for row in shared.disk.list():
+        shared.disk.delete(row["store"])
+    shared.post("create", store="me")
+    return shared
+
+
+def test_a_store_lives_and_dies(stores: Stores) -> None:
+    stores.post("switch", store="me", on=False)
+    stores.post("switch-learning", store="me", on=True)
+    row = json.loads(stores.ask("GET", "")[1])["stores"][0]
+    assert (row["store"], row["enabled"], row["learning"], row["tokens"]) == ("me", False, True, 0)
+    assert row["bytes"] > 0
+    assert json.loads(stores.ask("GET", "/learning")[1])["learning"] == [], "a store that is off learns nothing"
+    stores.post("delete", store="me")
+    assert list(stores.folder.iterdir()) == []
+
+
+def test_a_file_goes_in_with_progress_and_sources_are_listed_newest_first(stores: Stores) -> None:
+    *steps, last = stores.add("me", "letters/a.txt", b"abc " * 1000)
+    assert [step["type"] for step in steps] == ["progress"] * len(steps)
+    assert steps[-1]["share"] == 1.0
+    assert last == {"type": "added", "files": 1, "tokens": 4000, "damage": [], "damaged": 0}
+    stores.add("me", "b.jsonl", b'{"text": "one"}\n{"text": "two"}\n')
+    row = json.loads(stores.ask("GET", "")[1])["stores"][0]
+    assert [(o["origin"], o["documents"], o["tokens"]) for o in row["origins"]] == [
+        ("b.jsonl", 2, 6),
+        ("letters/a.txt", 1, 4000),
+    ]
+
+
+# ---------------------------------------------------------------- what the model learned
+
+
+def training(stores: Stores, state: str) -> dict[str, Any]:
+    """The training of the store `me`, once it is in this state."""
+    deadline = time.monotonic() + 20
+    while True:
+        rows = json.loads(stores.ask("GET", "/trainings")[1])["trainings"]
+        row = next((row for row in rows if row["store"] == "me"), {})
+        if row.get("state") == state:
+            return row
+        assert time.monotonic() < deadline, row
+        time.sleep(0.01)
+
+
+def adapted(stores: Stores) -> Path:
+    """The folder of an adapter beside the store `me`, which has enough text to learn again."""
+    stores.add("me", "a.txt", b"abc " * 1500)
+    stores.add("me", "b.txt", b"a secret")
+    folder = stores.folder / "me.adapter"
+    folder.mkdir()
+    (folder / "adapter_model.safetensors").write_bytes(b"learned")
+    return folder
+
+
+def test_a_click_trains_a_store_and_another_one_stops_it(stores: Stores) -> None:
+    refused = stores.post("train", 409, store="me")
+    assert refused["message"].startswith("The store me has 0 tokens; learning needs at least 4,000.")
+    assert "no personal store" in stores.post("train", 409, store="you")["message"]
+    stores.add("me", "a.txt", b"abc " * 1500)
+    assert stores.post("train", store="me")["trainings"][0]["store"] == "me"
+    assert not training(stores, "running")["again"]
+    stores.post("stop-training", store="me")
+    assert training(stores, "ended")["message"].startswith("Stopped.")
+
+
+@pytest.mark.parametrize("how", ["a document", "a phrase", "a replaced file"])
+def test_what_is_forgotten_is_learned_again_from_what_is_left(stores: Stores, how: str) -> None:
+    folder = adapted(stores)
+    if how == "a document":
+        assert stores.post("forget-document", store="me", document="b.txt")["adapter"]
+    elif how == "a phrase":
+        assert stores.post("forget-phrase", store="me", phrase="secret")["adapter"]
+    else:
+        stores.add("me", "b.txt", b"other words")
+    assert not folder.exists()
+    assert training(stores, "running")["again"]
+    stores.post("stop-training", store="me")
+    training(stores, "ended")
+    stores.ask("GET", "")
+    training(stores, "ended")  # it does not begin again by itself
+
+
+def test_a_store_that_is_deleted_is_trained_no_longer(stores: Stores) -> None:
+    stores.add("me", "a.txt", b"abc " * 1500)
+    stores.post("train", store="me")
+    training(stores, "running")
+    stores.post("delete", store="me")
+    deadline = time.monotonic() + 20
+    while json.loads(stores.ask("GET", "/trainings")[1])["trainings"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_the_strength_and_the_switch_of_an_adapter_are_kept_with_the_store(stores: Stores) -> None:
+    stores.post("strength", store="me", strength=0.5)
+    stores.post("switch-adapter", store="me", on=False)
+    with stores.disk.at("me") as store:
+        assert (store.strength, store.adapting) == (0.5, False)
+        stores.post("strength", store="me", strength=None)
+        store.refresh()
+        assert store.strength is None
+    assert "at most 1" in stores.post("strength", 422, store="me", strength=2.0)["message"]
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_damage_is_told_by_line_and_reason(stores: Stores) -> None:
+    last = stores.add("me", "a.jsonl", b'{"text": "one"}\n{"text": \n')[-1]
+    assert (last["files"], last["tokens"], last["damaged"]) == (1, 3, 1)
+    assert last["damage"][0]["line"] == 2
+    assert "not JSON" in last["damage"][0]["reason"]
+    refused = stores.add("me", "a.png", b"x")[-1]
+    assert refused["type"] == "error"
+    assert refused["message"].startswith("a.png is not of a supported kind")
+
+
+@pytest.mark.parametrize("name", ["../../etc/evil.txt", "/etc/evil.txt", "C:\\evil.txt", "x" * 500 + ".txt"])
+def test_a_files_name_reaches_no_other_place(stores: Stores, name: str) -> None:
+    assert stores.add("me", name, b"words")[-1]["files"] == 1
+    assert stores.disk.list()[0]["documents"][0]["origin"] == name
+
+
+@pytest.mark.parametrize("name", ["..", "a/", ""])
+def test_what_is_no_files_name_is_refused(stores: Stores, name: str) -> None:
+    status, content = stores.ask("POST", "/add?" + urlencode({"store": "me", "name": name}), b"words")
+    assert status == 409
+    assert "as a file's name" in json.loads(content)["message"]
+
+
+def test_a_file_that_is_too_large_is_refused(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores_routes, "MAX_FILE", 1000)
+    status, content = stores.ask("POST", "/add?" + urlencode({"store": "me", "name": "a.txt"}), b"x" * 1001)
+    assert status == 409
+    assert "larger than" in json.loads(content)["message"]
+
+
+def test_who_leaves_while_a_file_is_read_takes_it_back(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    half, go, add_file = threading.Event(), threading.Event(), PersonalStores.add_file
+
+    def slowly(self: PersonalStores, name: str, path: Path, origin: str, progress: Callable[[float], None]) -> Any:
+        def halfway(share: float) -> None:
+            progress(share)
+            if share:
+                half.set()
+                assert go.wait(60)
+                time.sleep(0.1)  # the server has noticed that nobody listens
+                progress(1.0)
+
+        return add_file(self, name, path, origin, halfway)
+
+    monkeypatch.setattr(PersonalStores, "add_file", slowly)
+    with socket.create_connection(("127.0.0.1", stores.server.port)) as line:
+        body = b"words"
+        head = "POST /api/stores/add?store=me&name=a.txt HTTP/1.1\r\n"
+        head += f"Host: 127.0.0.1:{stores.server.port}\r\nContent-Length: {len(body)}\r\n\r\n"
+        line.sendall(head.encode() + body)
+        assert half.wait(60)
+    time.sleep(0.3)
+    go.set()
+    with stores.disk.at("me") as store:
+        assert store.forget_phrase("nothing").complete  # waits for the writer
+    assert stores.disk.list()[0]["documents"] == []
+
+
+def test_a_stop_counts_even_before_the_file_has_arrived(stores: Stores) -> None:
+    stores.post("stop", ticket="a")
+    assert stores.add("me", "a.txt", b"some words", ticket="a")[-1] == {"type": "stopped"}
+    assert stores.disk.list()[0]["documents"] == []
+    assert stores.add("me", "a.txt", b"some words", ticket="b")[-1]["type"] == "added"
+
+
+def test_search_and_forget(stores: Stores) -> None:
+    stores.post("add-phrase", store="me", text="thank you for your time")
+    add_text(stores.disk, "me", "a.txt", "Thank you for your letter; thank you for all.")
+    found = stores.post("search", text="thank you for")["found"]
+    assert found[0]["places"] == {"typed": 1, "a.txt": 2}
+    assert [(row["text"], row["count"], row["from"]) for row in found[0]["following"]] == [
+        ("your", 2, {"typed": 1, "a.txt": 1}),
+        ("all", 1, {"a.txt": 1}),
+    ]
+    extent = {"documents": 0, "passages": 2, "places": 3, "characters": 39}
+    dry = stores.post("forget-phrase", store="me", phrase="thank you for", dry=True)
+    assert dry == {**extent, "undo": False}, "this request names no tab"
+    done = {**extent, "complete": True, "adapter": False, "ticket": ""}
+    assert stores.post("forget-phrase", store="me", phrase="thank you for") == done
+    assert stores.post("search", text="thank you for")["found"] == []
+
+
+def texts(stores: Stores) -> list[tuple[str, ...]]:
+    with stores.disk.at("me") as store:
+        return [text.passages for text in store.texts()]
+
+
+def test_a_phrase_that_is_also_a_name_is_forgotten_as_a_phrase(stores: Stores) -> None:
+    stores.post("add-phrase", store="me", text="the words typed here")  # its document is called typed
+    stores.post("add-phrase", store="me", text="others")
+    assert stores.post("forget-phrase", store="me", phrase="typed")["places"] == 1
+    assert texts(stores) == [("the words ", " here"), ("others",)]
+    assert stores.post("forget-document", store="me", document="others")["documents"] == 0
+    assert stores.post("forget-document", store="me", document="typed")["documents"] == 2
+    assert texts(stores) == []
+    refused = stores.post("forget", 409, store="me", what="typed")["message"]
+    assert "forget-document" in refused
+    assert "forget-phrase" in refused
+
+
+def test_forgetting_is_undone_while_its_page_is_open_the_last_first(stores: Stores) -> None:
+    stores.add("me", "a.txt", b"one two three")
+    stores.add("me", "b.txt", b"two four")
+    before = texts(stores)
+    assert stores.post("forget-document", store="me", document="a.txt", tab="t", dry=True)["undo"]
+    first = stores.post("forget-document", store="me", document="a.txt", tab="t")["ticket"]
+    second = stores.post("forget-phrase", store="me", phrase="two", tab="t")["ticket"]
+    assert texts(stores) == [(" four",)]
+    refused = stores.post("undo-forget", 409, ticket=first)
+    assert "other text of me was removed or replaced since" in refused["message"], "a.txt contains the phrase"
+    assert stores.post("undo-forget", ticket=second) == {"store": "me", "tokens": 8, "adapter": False}
+    stores.post("undo-forget", ticket=first)
+    assert texts(stores) == before
+    assert "no longer be undone" in stores.post("undo-forget", 409, ticket=first)["message"]
+
+
+def test_an_undo_brings_back_what_the_model_had_learned_and_ends_the_training_of_what_was_left(stores: Stores) -> None:
+    folder = adapted(stores)
+    ticket = stores.post("forget-document", store="me", document="b.txt", tab="t")["ticket"]
+    assert training(stores, "running")["again"]
+    assert stores.post("undo-forget", ticket=ticket)["adapter"]
+    assert (folder / "adapter_model.safetensors").read_bytes() == b"learned"
+    deadline = time.monotonic() + 20
+    while json.loads(stores.ask("GET", "/trainings")[1])["trainings"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    stores.ask("GET", "")
+    assert json.loads(stores.ask("GET", "/trainings")[1])["trainings"] == []
+
+
+def test_a_store_that_was_deleted_brings_nothing_back(stores: Stores) -> None:
+    stores.add("me", "a.txt", b"one two three")
+    ticket = stores.post("forget-document", store="me", document="a.txt", tab="t")["ticket"]
+    stores.post("delete", store="me")
+    stores.post("create", store="me")
+    stores.post("undo-forget", 409, ticket=ticket)
+    assert texts(stores) == []
+
+
+def test_only_stores_that_are_on_and_learn_take_in_what_is_written(stores: Stores) -> None:
+    for name, on, learning in (("work", True, True), ("off", False, True)):
+        stores.post("create", store=name)
+        stores.post("switch-learning", store=name, on=learning)
+        stores.post("switch", store=name, on=on)
+    assert stores.post("learn", text="A paragraph.", finished=True) == {"stores": ["work"]}
+    assert stores.post("learn", text="half \ud83d", finished=False) == {"stores": ["work"]}
+    assert {row["store"]: row["tokens"] > 0 for row in stores.disk.list()} == {"me": False, "off": False, "work": True}
+
+
+def test_nothing_that_is_forgotten_is_logged(
+    stores: Stores, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(0)
+    secret = "Featherstonehaugh"
+    stores.post("switch-learning", store="me", on=True)
+    stores.post("learn", text=f"Dear {secret}", finished=True)
+    stores.add("me", f"{secret}.txt", f"Yours, {secret}".encode())
+    stores.post("search", text=secret)
+    stores.post("forget-phrase", store="me", phrase=secret, dry=True)
+    ticket = stores.post("forget-phrase", store="me", phrase=secret, tab="t")["ticket"]
+    stores.post("undo-forget", ticket=ticket)
+    stores.post("undo-forget", 409, ticket=ticket)
+    stores.post("forget-document", store="me", document=f"{secret}.txt")
+    stores.post("forget-phrase", 422, store="me", phrase=secret, dry=secret)
+    stores.post("forget-phrase", 409, store="none", phrase=secret)
+    assert secret not in caplog.text
+    assert secret not in "".join(capfd.readouterr())
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no such limit")
+def test_with_a_full_disk_the_server_says_so_and_goes_on(stores: Stores) -> None:
+    stores.post("add-phrase", store="me", text="abc")
+    with stores.disk.at("me"), full():  # open, as the engine has it
+        for action, body in (
+            ("add-phrase", {"text": "words"}),
+            ("forget-phrase", {"phrase": "abc", "tab": "t"}),
+            ("switch", {"on": False}),
+        ):
+            assert "disk is full" in stores.post(action, 409, store="me", **body)["message"]
+        assert "disk is full" in stores.post("create", 409, store="you")["message"]
+        status, line = stores.ask("POST", "/add?store=me&name=a.txt", b"words " * 1000)
+        assert status == 409, line
+        assert "File too large" in json.loads(line)["message"]
+        assert stores.post("search", text="abc")["found"][0]["places"] == {"typed": 1}
+    assert stores.add("me", "a.txt", b"words " * 1000)[-1]["type"] == "added"
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "status", "said"),
+    [
+        ("create", {"store": "../evil"}, 409, "given as the name of a store"),
+        ("switch", {"store": "none", "on": True}, 409, "no personal store called 'none'; there are: me"),
+        ("switch", {"store": "me"}, 422, "on is missing"),
+        ("delete", {"store": "none"}, 409, "no personal store called 'none'"),
+        ("search", {"text": ""}, 422, "text is empty"),
+        ("search", {"text": "   "}, 409, "No words given"),
+        ("forget-phrase", {"store": "me", "phrase": " "}, 409, "No words given"),
+        ("undo-forget", {"ticket": "none"}, 409, "the text is kept only while the page is open"),
+        ("learn", {"text": "x", "finished": "yes"}, 422, "true or false is expected"),
+    ],
+)
+def test_what_is_wrong_is_said(stores: Stores, action: str, body: dict[str, Any], status: int, said: str) -> None:
+    assert said in stores.post(action, status, **body)["message"]
+
+
+def test_the_real_server_has_these_routes_and_keeps_other_pages_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
+    site = Site()
+    try:
+        response, content = site.ask("GET", "/api/stores", origin="http://evil.example")
+        assert response.status == 403
+        assert "evil.example" in json.loads(content)["message"]
+        site.fake.model.tokenizer = TOKENIZER  # pyright: ignore[reportAttributeAccessIssue]
+        response, content = site.ask("GET", "/api/stores")
+        assert (response.status, json.loads(content)) == (200, {"stores": [], "trainings": []})
+    finally:
+        site.server.stop()
+        site.service.close()
+
+
+# ---------------------------------------------------------------- beneath
+
+
+def test_a_store_made_anew_under_a_deleted_name_is_the_one_that_counts(tmp_path: Path) -> None:
+    shelf, disk = Shelf(TOKENIZER, tmp_path), PersonalStores(TOKENIZER, tmp_path)
+    for text in ("abc", "abd"):
+        disk.create("me")
+        with disk.at("me") as store:
+            store.learn(text)
+        ids = TOKENIZER.encode(text)
+        assert shelf.active()[0].count(ids) > 0
+        disk.delete("me")
+    assert shelf.active() == []
+    shelf.close()
+
+
+def test_the_mark_of_removals_is_the_same_everywhere_and_differs_after_each(tmp_path: Path) -> None:
+    disk, shelf = PersonalStores(TOKENIZER, tmp_path), Shelf(TOKENIZER, tmp_path, beside=True)
+
+    def mark() -> str:
+        shelf.active()
+        assert shelf.removed == disk.followed()["removed"]
+        return shelf.removed
+
+    disk.create("me")
+    disk.create("off")
+    with disk.at("me") as store, disk.at("off") as off:
+        marks = [mark()]
+        store.learn("a secret")
+        off.switch(False)
+        off.learn("another")
+        assert mark() == marks[0], "nothing was removed"
+        removed = store.forget_phrase("secret", keep=1000).removed
+        marks.append(mark())
+        off.forget_phrase("another")
+        marks.append(mark())
+        assert removed is not None
+        store.undo(removed)
+        marks.append(mark())
+    disk.delete("off")
+    disk.create("off")
+    marks.append(mark())
+    assert len(set(marks)) == len(marks)
+    shelf.close()
+
+
+def test_deleting_overwrites_the_text(tmp_path: Path) -> None:
+    disk = PersonalStores(TOKENIZER, tmp_path)
+    disk.create("me")
+    add_text(disk, "me", "a", "a very secret thing")
+    held = (tmp_path / "me.sqlite").open("rb")  # what an undeleter would find
+    disk.delete("me")
+    assert b"secret" not in held.read()
+    held.close()
+    with pytest.raises(StoreError, match="no personal store"):
+        disk.delete("me")

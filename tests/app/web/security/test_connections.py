@@ -1,0 +1,246 @@
+"""What connections without the token may take of the server: memory, time and descriptors."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from app.web.security import connections
+from app.web.security.connections import BATCH, ESCAPES, HEAD, HEADERS, OTHERS
+from tests.app.web.security.test_guard import ANOTHER, as_another_user, as_root, linux
+from tests.app.web.test_server import Site, asked, child
+
+WAIT = 20  # seconds until a test gives up
+SENT = 30_000_000  # bytes of a request without end; the buffers of the kernel take a few million before it is noticed
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.server.stop()
+    made.service.close()
+
+
+def connected(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=WAIT)
+
+
+def received(connection: socket.socket) -> bytes:
+    """What the server sends until it closes the connection."""
+    parts = []
+    with suppress(ConnectionResetError):
+        while part := connection.recv(1 << 16):
+            parts.append(part)
+    return b"".join(parts)
+
+
+def request(site: Site, path: str = "/api/status", *lines: str, method: str = "GET", token: bool = False) -> bytes:
+    head = [f"{method} {path} HTTP/1.1", f"Host: 127.0.0.1:{site.port}", *lines]
+    if token:
+        head.append(f"Authorization: Bearer {site.access.token}")
+    return "\r\n".join([*head, "", ""]).encode()
+
+
+def open_ones(sockets: list[socket.socket]) -> list[socket.socket]:
+    """Those that the server has not closed."""
+    readable, _, _ = select.select(sockets, [], [], 0)
+    return [one for one in sockets if one not in readable]
+
+
+def until_closed(sockets: list[socket.socket], left: int = 0) -> None:
+    deadline = time.monotonic() + WAIT
+    while len(open_ones(sockets)) > left:
+        assert time.monotonic() < deadline, f"{len(open_ones(sockets))} connections are still open"
+        time.sleep(0.02)
+
+
+# ---------------------------------------------------------------- the head of a request
+
+BEGUN = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+ENDLESS = {
+    "an address": (b"GET /?", b"a" * 1000),
+    "a header": (BEGUN + b"X: ", b"a" * 1000),
+    "the name of a header": (BEGUN, b"a" * 1000),
+    "headers": (BEGUN, b"X: " + b"a" * 997 + b"\r\n"),
+    "blank lines": (b"", b"\r\n" * 500),
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_head_of_more_than_64_kb_is_refused(site: Site, what: str) -> None:
+    start, more = ENDLESS[what]
+    with connected(site.port) as connection:
+        connection.sendall(start + more * (HEAD // 1000 + 2))
+        assert received(connection).startswith(b"HTTP/1.1 431 ")
+    with connected(site.port) as connection:
+        connection.sendall(start)
+        sent = 0
+        with suppress(OSError):
+            while sent < SENT:
+                connection.sendall(more * 100)
+                sent += 100 * len(more)
+        assert sent < SENT
+
+
+def test_a_head_within_the_limit_is_answered(site: Site) -> None:
+    for line in ("X: " + "a" * (HEAD - 1000), "Cookie: " + "a=b; " * 12_000):
+        with connected(site.port) as connection:
+            connection.sendall(request(site, "/api/status", line, "Connection: close", token=True))
+            assert received(connection).startswith(b"HTTP/1.1 200 ")
+
+
+def test_small_headers_are_limited_by_their_number(site: Site) -> None:
+    for count, status in ((HEADERS - 3, b"200"), (HEADERS, b"431")):
+        with connected(site.port) as connection:
+            connection.sendall(request(site, "/api/status", *["a:"] * count, "Connection: close", token=True))
+            assert received(connection).split()[1] == status
+
+
+def test_an_address_with_thousands_of_escapes_is_refused(site: Site) -> None:
+    for count, status in ((ESCAPES, 404), (ESCAPES + 1, 431)):
+        assert site.ask("GET", "/" + "%41" * count)[0].status == status
+
+
+def test_an_address_with_thousands_of_parameters_is_not_taken_apart(site: Site) -> None:
+    for more, status in ((1, 303), (10_000, 401)):
+        path = f"/?token={site.access.token}" + "&a" * more
+        assert site.ask_as("GET", path, None, {})[0].status == status
+
+
+@pytest.mark.parametrize(("start", "more"), [(b"", b""), (b"GET /", b"a"), (BEGUN, b"a"), (b"", b"\r\n")])
+def test_a_connection_without_complete_headers_ends(
+    site: Site, start: bytes, more: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", 0.3)
+    with connected(site.port) as connection:
+        connection.sendall(start)
+        with suppress(OSError):
+            for _ in range(100):  # each byte comes before a limit between two bytes would end it
+                time.sleep(0.05)
+                connection.sendall(more)
+                if not open_ones([connection]):
+                    break
+        assert received(connection) == b""
+
+
+def test_the_time_limit_ends_with_the_headers(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "HEAD_S", 0.2)
+    body = json.dumps(asked("slow", length=1)).encode()
+    with connected(site.port) as connection:
+        head = request(site, "/api/drafts", f"Content-Length: {len(body)}", method="POST", token=True)
+        connection.sendall(head + body[:5])
+        time.sleep(0.6)
+        connection.sendall(body[5:])
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+
+
+# ---------------------------------------------------------------- what follows a head
+
+
+@pytest.mark.parametrize("lines", [["Content-Length: 1000000000"], ["Transfer-Encoding: chunked"], ["Upgrade: h2c"]])
+def test_a_request_without_the_token_is_refused_before_its_body_comes(site: Site, lines: list[str]) -> None:
+    with connected(site.port) as connection:
+        connection.sendall(request(site, "/api/drafts", *lines, "Connection: Upgrade", method="POST"))
+        assert received(connection).startswith(b"HTTP/1.1 401 ")
+
+
+def test_of_many_requests_without_the_token_in_one_packet_one_is_answered(site: Site) -> None:
+    with connected(site.port) as connection:
+        connection.sendall(request(site) * 500)
+        assert received(connection).count(b"HTTP/1.1 ") == 1
+
+
+def test_with_the_token_requests_may_follow_each_other_and_bodies_come_whole(site: Site) -> None:
+    body = json.dumps(asked("large", length=1)).encode() + b" " * 200_000
+    with connected(site.port) as connection:
+        head = request(site, "/api/drafts", f"Content-Length: {len(body)}", method="POST", token=True)
+        last = request(site, "/api/status", "Connection: close", token=True)
+        connection.sendall(head + body + request(site, token=True) + last)
+        answer = received(connection)
+    assert answer.count(b"HTTP/1.1 200 ") == 3, answer
+    assert b'"type": "stats"' in answer or b'"type":"stats"' in answer
+
+
+# ---------------------------------------------------------------- many connections
+
+
+def test_another_users_connections_are_limited_and_the_oldest_go(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "owners_of", lambda ends: dict.fromkeys(ends, ANOTHER))
+    most, count = OTHERS + BATCH, 3 * (OTHERS + BATCH)
+    with ExitStack() as stack:
+        idle = [stack.enter_context(connected(site.port)) for _ in range(count)]
+        until_closed(idle, most)
+        assert open_ones(idle)[-1] is idle[-1]
+        # A request shows the token as soon as it is read, so this limit is of no concern to who has it.
+        idle[-1].sendall(request(site, token=True))
+        assert idle[-1].recv(1000).startswith(b"HTTP/1.1 200 ")
+        more = [stack.enter_context(connected(site.port)) for _ in range(count)]
+        until_closed(more, most)
+        idle[-1].sendall(request(site, token=True))
+        assert idle[-1].recv(1000).startswith(b"HTTP/1.1 200 ")
+
+
+@as_root
+@linux
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork of a process with threads
+def test_another_user_takes_neither_the_descriptors_nor_the_connections_of_the_owner(site: Site) -> None:
+    count = 4 * OTHERS
+
+    def left() -> int:
+        idle = [connected(site.port) for _ in range(count)]
+        until_closed(idle, OTHERS + BATCH)
+        return len(open_ones(idle))
+
+    with ExitStack() as stack:
+        own = [stack.enter_context(connected(site.port)) for _ in range(count)]
+        found = as_another_user(left)
+        assert isinstance(found, int), found
+        assert 0 < found <= OTHERS + BATCH
+        assert len(open_ones(own)) == count
+        for one in own:
+            one.sendall(request(site, token=True))
+        assert {one.recv(1000).split()[1] for one in own} == {b"200"}
+
+
+LIMITED = """
+    import resource
+    resource.setrlimit(resource.RLIMIT_NOFILE, (200, 400))
+    import core.autocomplete
+    from tests.fake_autocomplete import FakeAutocomplete
+
+    core.autocomplete.load_autocomplete = lambda *_, **__: FakeAutocomplete().real()
+    from app.web.serving import serve
+
+    serve(port=0, open_browser=False, page=False)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such limit")
+def test_idle_connections_do_not_exhaust_the_descriptors(tmp_path: Path) -> None:
+    process = child(LIMITED, tmp_path)
+    try:
+        assert process.stdout
+        port = int(process.stdout.readline().split(":")[2])
+        token = (tmp_path / "XDG_DATA_HOME" / "polydraft" / "token").read_text().strip()
+        assert psutil.Process(process.pid).rlimit(psutil.RLIMIT_NOFILE) == (400, 400)
+        with ExitStack() as stack:
+            for _ in range(600):
+                stack.enter_context(connected(port))
+            for _ in range(3):
+                with connected(port) as connection:
+                    head = f"GET /health HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\n"
+                    connection.sendall(f"{head}Connection: close\r\n\r\n".encode())
+                    assert received(connection).startswith(b"HTTP/1.1 200 ")
+    finally:
+        process.kill()
+        process.communicate()

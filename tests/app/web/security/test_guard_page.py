@@ -1,0 +1,243 @@
+"""The token and the page's policy in real Chromium: access, the requests of the page, and what the policy blocks."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import secrets
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from app.web.page import NEEDED
+from app.web.security.access import Access
+from app.web.security.guard import Guard
+from tests.app.static.editor.test_page import ENOUGH
+from tests.fake_drafts import FakeDrafts, Server, create_app
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(120)]
+expect.set_options(timeout=ENOUGH)
+
+VIOLATIONS = """
+    window.violations = [];
+    document.addEventListener("securitypolicyviolation", (event) =>
+        violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sample}`));
+"""
+
+
+class Site:
+    """The page behind a token."""
+
+    def __init__(self) -> None:
+        self.access = Access(secrets.token_urlsafe(32))
+        app = create_app(FakeDrafts())
+        app.user_middleware[:] = [middleware for middleware in app.user_middleware if middleware.cls is not Guard]
+        app.add_middleware(Guard, access=self.access)
+        self.server = Server(app)
+        self.url = self.server.url + "/"
+
+    @property
+    def printed(self) -> str:
+        return f"{self.url}?token={self.access.token}"
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.server.stop()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    with browser.new_context(viewport={"width": 1000, "height": 700}) as context:
+        yield context
+
+
+def is_open(page: Page, site: Site) -> None:
+    expect(page.get_by_role("textbox", name="Your text")).to_be_visible()
+    assert page.url == site.url
+
+
+def is_closed(page: Page) -> None:
+    expect(page.get_by_role("heading")).to_contain_text("token")
+    assert page.get_by_role("textbox", name="Your text").count() == 0
+
+
+def test_the_printed_address_opens_the_page_and_is_not_kept(context: BrowserContext, site: Site) -> None:
+    page = context.new_page()
+    page.goto(site.printed)
+    is_open(page, site)
+    assert page.evaluate("document.cookie + document.referrer") == ""  # no script and no other page can read it
+    assert site.access.token not in page.content()
+    (cookie,) = context.cookies()
+    assert cookie.get("sameSite") == "Strict"
+    assert cookie.get("httpOnly")
+    page.go_back()
+    assert "token" not in page.url
+    page.goto(site.url)
+    page.reload()
+    is_open(page, site)
+
+
+def test_without_the_token_the_page_has_instructions_and_a_field_for_it(context: BrowserContext, site: Site) -> None:
+    page = context.new_page()
+    page.goto(site.url)
+    is_closed(page)
+    expect(page.locator("body")).to_contain_text("polydraft token")
+    page.get_by_role("textbox", name="Token").fill("a guess")
+    page.get_by_role("button", name="Open").click()
+    expect(page.get_by_role("heading")).to_contain_text("is not the one of this server")
+    page.get_by_role("textbox", name="Token").fill(site.access.token)
+    page.get_by_role("textbox", name="Token").press("Enter")
+    is_open(page, site)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_without_a_token_has_the_look_of_the_product(
+    browser: Browser, site: Site, scheme: Any, tmp_path: Path
+) -> None:
+    with browser.new_context(color_scheme=scheme, viewport={"width": 360, "height": 640}) as context:
+        page = context.new_page()
+        page.add_init_script(VIOLATIONS)
+        page.goto(site.url)
+        paper = {"light": "rgb(251, 250, 246)", "dark": "rgb(23, 24, 26)"}[scheme]
+        assert page.locator("body").evaluate("(body) => getComputedStyle(body).backgroundColor") == paper
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate("violations") == []
+
+
+def test_the_installed_app_opens_after_browser_and_server_were_started_again(
+    browser: Browser, site: Site, tmp_path: Path
+) -> None:
+    kind = browser.browser_type
+    options: dict[str, Any] = {"executable_path": _executable(), "args": ["--no-sandbox", "--disable-gpu"]}
+    context = kind.launch_persistent_context(tmp_path, **options)
+    context.new_page().goto(site.printed)
+    is_open(context.pages[-1], site)
+    context.close()
+    site.server.stop()
+    site.server.start()
+    context = kind.launch_persistent_context(tmp_path, **options)
+    page = context.new_page()
+    page.goto(site.url)  # the start address in the manifest
+    is_open(page, site)
+    context.close()
+
+
+def _executable() -> str:
+    from app.web.browser import find_browser
+
+    return str(find_browser())
+
+
+def test_the_manifest_is_fetched_with_the_cookie(whole_chromium: Browser, site: Site) -> None:
+    page = whole_chromium.new_page()
+    context = page.context
+    page.goto(site.printed)
+    is_open(page, site)
+    found = context.new_cdp_session(page).send("Page.getAppManifest")
+    assert found["url"] == site.url + "manifest.json"
+    assert found["errors"] == []
+    assert page.locator("link[rel=manifest]").get_attribute("crossorigin") == "use-credentials"
+    assert context.request.get(found["url"]).json()["start_url"] == "/"
+
+
+@contextmanager
+def another_site(html: str) -> Iterator[str]:
+    """A page of another site on this machine, at the address that is given back."""
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.end_headers()
+            self.wfile.write(html.encode())
+
+        def log_message(self, format: str, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://localhost:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+def test_a_link_on_another_site_opens_the_page(context: BrowserContext, site: Site) -> None:
+    page = context.new_page()
+    page.goto(site.printed)
+    with another_site(f'<a href="{site.url}#here">Polydraft</a>') as address:
+        page.goto(address)
+        page.get_by_role("link").click()
+        expect(page.get_by_role("textbox", name="Your text")).to_be_visible()
+        assert page.url == site.url + "#here"
+
+
+def test_other_pages_can_neither_frame_it_nor_ask_it(context: BrowserContext, site: Site) -> None:
+    page = context.new_page()
+    page.goto(site.printed)
+    is_open(page, site)
+    html = f"""
+        <iframe src="{site.url}"></iframe>
+        <script>
+            const asked = fetch("{site.url}api/status", {{ credentials: "include" }});
+            const script = import("{site.url}page/editor/main.js");
+            Promise.all([asked, script].map((tried) => tried.then(() => "done", () => "refused")))
+                .then((found) => {{ window.found = found; }});
+        </script>"""
+    with another_site(html) as address:
+        for origin in (address, address.replace("localhost", "127.0.0.1")):  # the second is sent the cookie
+            page.goto(origin)
+            page.wait_for_function("window.found")
+            assert page.evaluate("found") == ["refused", "refused"]
+            frame = page.frames[1]
+            assert frame.locator("#pd").count() == 0
+
+
+def test_the_page_requests_only_the_open_paths_of_gradio(context: BrowserContext, site: Site) -> None:
+    page, asked, refused = context.new_page(), set(), []
+    page.add_init_script(VIOLATIONS)
+    page.on("request", lambda request: asked.add(request.url.removeprefix(site.url[:-1]).partition("?")[0]))
+    page.on("response", lambda response: refused.append(response.url) if response.status in (401, 403) else None)
+    page.goto(site.printed)
+    is_open(page, site)
+    page.keyboard.type("Yesterday she went")
+    expect(page.locator(".pd-option-row .pd-draft")).to_have_count(3)
+    page.locator(".pd-sampling-button").click()
+    page.get_by_role("tab", name="My writing").click()
+    page.wait_for_timeout(500)
+    ours = re.compile(r"/page/|/api/|/manifest\.json")
+    gradios = {path for path in asked if not ours.match(path)}
+    assert all(NEEDED.fullmatch(path) for path in gradios), gradios
+    # Each part of the list is needed, except the favicon, which only a browser with a window requests.
+    parts = [part for part in NEEDED.pattern.split("|") if "favicon" not in part]
+    assert all(any(re.fullmatch(part, path) for path in gradios) for part in parts)
+    assert refused == []
+    assert page.evaluate("violations") == []
+
+
+def test_a_script_that_got_into_the_page_does_not_run(context: BrowserContext, site: Site) -> None:
+    page = context.new_page()
+    page.add_init_script(VIOLATIONS)
+    page.goto(site.printed)
+    is_open(page, site)
+    page.evaluate("""() => {
+        document.querySelector("#pd").insertAdjacentHTML("beforeend",
+            `<img src="data:," onerror="window.ran = 1"><img src="http://127.0.0.1:1/x.png">`);
+        const script = document.createElement("script");
+        script.textContent = "window.ran = 1";
+        document.body.append(script);
+    }""")
+    page.wait_for_function("violations.length >= 3")
+    assert page.evaluate("window.ran") is None
+    assert {violation.split()[0] for violation in page.evaluate("violations")} == {
+        "script-src-attr",
+        "script-src-elem",
+        "img-src",
+    }

@@ -1,0 +1,118 @@
+"""The clock set back and forward by a day: what is stored, looked up and trained does not depend on it."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.learning.forgotten import HeldTexts
+from core.adapters import Adapters
+from core.models.adapter import save
+from core.ngram import personal
+from core.ngram.personal import PersonalStore
+from core.ngram.shelf import Shelf
+from tests.app.learning.test_learner import QUIET, SAYS, Trained
+from tests.core.models.test_adapter import SHAPES, adapter_for
+from tests.ngram_tools import WordTokenizer
+
+TOKENIZER: Any = WordTokenizer()
+DAYS = [1, -1, -2, 1]
+
+
+class Clock:
+    """The time of the system, set by days; files that are written get it too."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.days = 0
+        now = time.time
+
+        class Shifted(datetime):
+            @classmethod
+            def now(cls, tz: Any = None) -> Any:
+                return datetime.now(tz) + timedelta(days=self.days)
+
+        monkeypatch.setattr(personal, "datetime", Shifted)
+        monkeypatch.setattr(time, "time", lambda: now() + 86400 * self.days)
+
+    def set(self, days: int, *folders: Path) -> None:
+        """Sets the clock, and the times of files just written, which the system's own clock gave."""
+        self.days = days
+        for path in folders:
+            os.utime(path, (time.time(), time.time()))
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def test_what_is_added_counts_at_once_and_stays_in_the_order_in_which_it_came(tmp_path: Path, clock: Clock) -> None:
+    shelf, stores = Shelf(TOKENIZER, tmp_path), Shelf(TOKENIZER, tmp_path)
+    for at, days in enumerate(DAYS):
+        clock.set(days)
+        with stores.open("me", create=True) as writer:
+            writer.add(f"{at}", [f"{at} 9 9 9"])
+            clock.set(days, *tmp_path.iterdir(), tmp_path)
+            (reader,) = shelf.active()
+            assert reader.evidence([[at]], [9], [2]).totals.tolist() == [[8]]
+            writer.forget_phrase("9 9 9")
+            assert reader.evidence([[at]], [9], [2]).totals.tolist() == [[0]]
+    summary = reader.summary()
+    assert [document["origin"] for document in summary["documents"]] == ["0", "1", "2", "3"], "not by their dates"
+    assert len({document["added"] for document in summary["documents"]}) > 2
+    assert reader.token_ids()[1] == [[0], [1], [2], [3]], "so the newest text is held out"
+    shelf.close()
+
+
+def test_a_store_created_under_another_clock_is_seen(tmp_path: Path, clock: Clock) -> None:
+    shelf, stores = Shelf(TOKENIZER, tmp_path), Shelf(TOKENIZER, tmp_path)
+    for at, days in enumerate(DAYS):
+        stores.open(f"{at}", create=True).close()
+        clock.set(days, tmp_path)
+        assert len(shelf.active()) == at + 1
+    shelf.close()
+
+
+def test_a_new_adapter_replaces_the_old_one_whatever_their_dates(tmp_path: Path, clock: Clock) -> None:
+    class Model:
+        used: Any = None
+
+        def adapt(self, adapters: Any) -> None:
+            self.used = adapters
+
+    model: Any = Model()
+    adapters = Adapters(model)
+    for at, days in enumerate(DAYS):
+        save(adapter_for(SHAPES, ["q_proj"], seed=at), tmp_path)
+        clock.set(days, *tmp_path.iterdir())
+        assert adapters.use([(tmp_path, None)])
+        assert model.used[0][0] is not None
+
+
+def test_a_training_pauses_for_seconds_not_for_days(clock: Clock) -> None:
+    one = Trained(SAYS + "outcome()", quiet=0.1)
+    assert QUIET < 60
+    for days in DAYS:
+        one.learner.typed()
+        clock.set(days)
+        one.learner.start("me")
+        assert one.ended()["message"] == ""
+    one.learner.close()
+
+
+def test_what_can_be_undone_is_held_for_its_time(clock: Clock, tmp_path: Path) -> None:
+    texts = HeldTexts(hold=60)
+    with PersonalStore.open(tmp_path / "me.sqlite", TOKENIZER, create=True) as store:
+        for days in DAYS:
+            store.add("a", ["1 2 3"])
+            removed = store.forget_document("a", keep=1000).removed
+            assert removed is not None
+            ticket = texts.keep("tab", "me", removed)
+            clock.set(days)
+            texts.undo(ticket, lambda _, text: store.undo(text))
+            assert [text.passages for text in store.texts()] == [("1 2 3",)]

@@ -1,0 +1,135 @@
+"""`polydraft serve`: the service without the page, its access control, and its output."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import secrets
+import signal
+import socket
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app.service.service import DraftService
+from app.web.security.access import Access
+from app.web.serving import create_service_app, serve, tell_programs
+from core.errors import InputError
+from tests.app.web.test_server import child
+from tests.fake_autocomplete import FakeAutocomplete
+from tests.fake_drafts import Server
+
+SCRIPT = """
+    import core.autocomplete
+    from tests.fake_autocomplete import FakeAutocomplete
+
+    core.autocomplete.load_autocomplete = lambda *_, **__: FakeAutocomplete().real()
+    from app.web.serving import serve
+
+    serve(port=0, page=False)
+    import sys
+    assert "gradio" not in sys.modules, "the page's library is not loaded"
+"""
+
+
+def test_it_prints_its_address_and_ends_quietly(tmp_path: Path) -> None:
+    process = child(SCRIPT, tmp_path)
+    assert process.stdout
+    line = process.stdout.readline()
+    assert line.startswith("Polydraft serves drafts at http://127.0.0.1:")
+    assert "/v1/completions, /v1/models, /infill, /health." in line
+    assert "`polydraft token`" in process.stdout.readline()
+    port = int(line.split(":")[2].split(":")[0])
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection.request("GET", "/v1/models")
+    response = connection.getresponse()
+    assert response.status == 401
+    assert json.loads(response.read())["error"]["code"] == "invalid_api_key"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert (out, err, process.returncode) == ("", "", 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "warnings"),
+    [
+        ("127.0.0.1", True, []),
+        ("127.0.0.1", False, ["without a token every user and every program of this machine"]),
+        ("0.0.0.0", True, ["--host 0.0.0.0 gives other machines access", "not encrypted"]),
+        ("0.0.0.0", False, ["gives other machines access", "without a token every program that reaches this machine"]),
+    ],
+)
+def test_open_doors_are_warned_of_in_words(
+    host: str, token: bool, warnings: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tell_programs("Polydraft serves drafts at", host, 1234, Access("secret") if token else None)
+    out, err = capsys.readouterr()
+    assert f"http://{host}:1234" in out
+    assert ("secret" in out, "polydraft token" in out) == (False, token)
+    assert bool(err) == bool(warnings)
+    assert all(words in err for words in warnings)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have one address of this machine")
+def test_programs_do_not_find_a_server_at_another_address(tmp_path: Path) -> None:
+    """They send the token to 127.0.0.1, where another user may have the port."""
+    process = child(SCRIPT.replace("page=False", 'page=False, host="127.0.0.2"'), tmp_path)
+    try:
+        assert process.stdout
+        assert process.stdout.readline().startswith("Polydraft serves drafts at http://127.0.0.2:")
+        assert list((tmp_path / "XDG_DATA_HOME" / "polydraft").glob("running-*")) == []
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_an_address_of_another_machine_is_refused() -> None:
+    with pytest.raises(InputError, match=r"203\.0\.113\.7 is no IPv4 address of this machine"):
+        serve(port=0, page=False, host="203.0.113.7")
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_other_machines_have_access_by_ip_address_only_with_the_option(elsewhere: bool) -> None:
+    """A page elsewhere can point a name of its own to this machine, but not an address."""
+    service = DraftService(FakeAutocomplete().real)
+    service.start()
+    access = Access(secrets.token_urlsafe(32))
+    server = Server(create_service_app(service, access, elsewhere))
+
+    def status(host: str, **headers: str) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        headers |= {"Host": f"{host}:{server.port}", "Authorization": f"Bearer {access.token}"}
+        connection.request("GET", "/v1/models", headers=headers)
+        found = connection.getresponse().status
+        connection.close()
+        return found
+
+    try:
+        assert status("127.0.0.1") == 200
+        far = 200 if elsewhere else 403
+        assert [status(host) for host in ("192.168.1.5", "[fd00::5]", socket.gethostname())] == [far] * 3
+        assert status("evil.example") == 403
+        assert status("192.168.1.5", Origin="http://evil.example") == 403
+    finally:
+        server.stop()
+        service.close()
+
+
+def test_a_connection_that_closes_before_its_body_has_come_is_no_error(
+    caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    service = DraftService(FakeAutocomplete().real)
+    service.start()
+    server = Server(create_service_app(service))
+    try:
+        with socket.create_connection(("127.0.0.1", server.port)) as connection:
+            head = f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{server.port}\r\nContent-Length: 100\r\n\r\n"
+            connection.sendall(head.encode())
+            time.sleep(0.1)
+        time.sleep(0.2)
+        assert (caplog.messages, capfd.readouterr().err) == ([], "")
+    finally:
+        server.stop()
+        service.close()

@@ -1,0 +1,450 @@
+"""The HTTP routes: responses, refusals and their messages, and that no data leaves the machine."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import os
+import re
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from app.service.service import DraftService
+from app.web import serving
+from app.web.refusals import MAX_BODY
+from app.web.security.access import Access
+from app.web.serving import create_app, serve
+from core.errors import InputError, ModelFileError, ModelNotFound
+from tests.fake_autocomplete import FakeAutocomplete
+from tests.fake_drafts import Server
+from tests.paths import ROOT
+
+
+class Site:
+    """A real server with a scripted autocomplete, and a client that has the token."""
+
+    def __init__(self) -> None:
+        self.fake = FakeAutocomplete()
+        self.service = DraftService(self.fake.real, "scripted", pace=0)
+        self.service.start()
+        self.access = Access(secrets.token_urlsafe(32))
+        self.server = Server(create_app(self.service, self.access))
+        self.port = self.server.port
+
+    @property
+    def bearer(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self.access.token}"}
+
+    def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+        return self.ask_as(method, path, body, self.bearer | headers)
+
+    def ask_as(
+        self, method: str, path: str, body: Any, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
+        """A request with only these headers; underscores represent hyphens."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        try:
+            connection.request(method, path, data, named)
+            response = connection.getresponse()
+            return response, response.read()
+        finally:
+            connection.close()
+
+    def refused(self, body: Any) -> tuple[int, str]:
+        response, content = self.ask("POST", "/api/drafts", body)
+        answer = json.loads(content)
+        assert set(answer) == {"message", "fix"}
+        assert answer["fix"]
+        return response.status, answer["message"]
+
+
+@pytest.fixture(scope="module")
+def site() -> Iterator[Site]:
+    made = Site()
+    yield made
+    made.server.stop()
+    made.service.close()
+
+
+@pytest.fixture(autouse=True)
+def calm(request: pytest.FixtureRequest) -> None:
+    if "site" in request.fixturenames:
+        request.getfixturevalue("site").fake.model.step_s = 0.0
+
+
+def asked(tab: str, n: int = 1, before: str = "Once", **settings: Any) -> dict[str, Any]:
+    return {"tab": tab, "n": n, "before": before, "settings": settings}
+
+
+def test_drafts_stream_line_by_line(site: Site) -> None:
+    response, content = site.ask("POST", "/api/drafts", asked("stream", length=3, k=2))
+    assert response.status == 200
+    assert response.headers["content-type"].startswith("application/x-ndjson")
+    lines = [json.loads(line) for line in content.splitlines()]
+    assert [line["type"] for line in lines] == ["drafts", "drafts", "drafts", "stats"]
+    assert lines[0]["drafts"][0] == {
+        "id": 0,
+        "text": " one",
+        "probability": 0.4,
+        "whole": 0.4,
+        "finished": False,
+        "personal": [],
+    }
+
+
+def test_the_first_line_is_there_before_the_last_is_made(site: Site) -> None:
+    site.fake.model.step_s = 0.02
+    connection = http.client.HTTPConnection("127.0.0.1", site.port, timeout=20)
+    connection.request("POST", "/api/drafts", json.dumps(asked("early", length=30)), site.bearer)
+    response = connection.getresponse()
+    before = len(site.fake.model.passes)
+    assert json.loads(response.readline())["step"] == 1
+    assert len(site.fake.model.passes) - before < 10
+    connection.close()
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_dead_browser_leaves_nothing_running(site: Site, leaves: bool) -> None:
+    site.fake.model.step_s = 0.01
+    tab = f"dead{leaves}"
+    with socket.create_connection(("127.0.0.1", site.port)) as connection:
+        body = json.dumps(asked(tab, length=32)).encode()
+        head = f"POST /api/drafts HTTP/1.1\r\nHost: 127.0.0.1:{site.port}\r\nContent-Length: {len(body)}\r\n"
+        head += f"Authorization: Bearer {site.access.token}\r\n\r\n"
+        connection.sendall(head.encode() + body)
+        assert connection.recv(10)
+        if leaves:
+            site.ask("POST", "/api/leave", {"tab": tab})
+    passes = len(site.fake.model.passes)
+    time.sleep(0.2)
+    assert len(site.fake.model.passes) - passes <= 6  # of the 30 that were left
+    done = len(site.fake.model.passes)
+    time.sleep(0.1)
+    assert len(site.fake.model.passes) == done
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"settings": {"k": 12}}, "k is 12; at most 9 is accepted."),
+        ({"settings": {"tau": 0}}, "tau is 0; at least 0.05 is accepted."),
+        ({"settings": {"tau": float("nan")}}, "tau"),
+        ({"settings": {"k": "3"}}, "k is a str; a whole number is expected."),
+        ({"settings": {"k": True}}, "k is true; a whole number is expected."),
+        ({"settings": {"colour": 1}}, "colour is no field that the server knows."),
+        ({"settings": 3}, "settings"),
+        ({"extra": 1}, "extra is no field that the server knows."),
+        ({"tab": ""}, "tab is empty."),
+        ({"tab": "x" * 100}, "tab is longer than 64 characters."),
+        ({"n": -1}, "n is -1; at least 0 is accepted."),
+        ({"before": None}, "before is null; text is expected."),
+    ],
+)
+def test_wrong_fields_are_named(site: Site, changed: dict[str, Any], words: str) -> None:
+    status, message = site.refused({**asked("wrong"), **changed})
+    assert status == 422
+    assert words in message
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff\xfe", b"[" * 100_000, b"[]", b"3", b"{}"])
+def test_broken_bodies(site: Site, body: bytes) -> None:
+    assert site.refused(body)[0] == 422
+
+
+def test_a_body_beyond_the_limit_is_refused_in_words(site: Site) -> None:
+    status, message = site.refused(asked("large", before="x" * (MAX_BODY + 1)))
+    assert status == 413
+    assert "256 kB" in message
+    assert site.ask("POST", "/api/drafts", asked("large", before="x" * (MAX_BODY - 200)))[0].status == 200
+
+
+@pytest.mark.parametrize("text", ["\0", "\ud83d", "a\udc00b", "👩‍👩‍👧", "שלום", "\n" * 10_000, ""])
+def test_hostile_text_is_answered(site: Site, text: str) -> None:
+    response, content = site.ask("POST", "/api/drafts", asked("hostile", before=text, length=1))
+    assert response.status == 200
+    assert json.loads(content.splitlines()[-1])["type"] == "stats"
+
+
+def test_the_log_of_a_failed_route_repeats_no_text(caplog: pytest.LogCaptureFixture) -> None:
+    app, log, text = FastAPI(), logging.getLogger("uvicorn.error"), "Nobody else may know."
+
+    @app.get("/")
+    def fail() -> None:
+        raise ValueError(text)
+
+    server = Server(app)
+    log.addFilter(serving.without_text)
+    log.addHandler(caplog.handler)
+    try:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port)
+        connection.request("GET", "/")
+        assert connection.getresponse().status == 500
+        connection.close()
+    finally:
+        server.stop()
+        log.removeFilter(serving.without_text)
+        log.removeHandler(caplog.handler)
+    assert "Exception in ASGI application" in caplog.text
+    assert "ValueError" in caplog.text and "in fail" in caplog.text
+    assert text not in caplog.text
+
+
+def test_status_and_leave(site: Site) -> None:
+    assert json.loads(site.ask("GET", "/api/status")[1])["ready"] is True
+    assert site.ask("POST", "/api/leave", {"tab": "x"})[0].status == 200
+    assert site.ask("POST", "/api/leave", {})[0].status == 422
+
+
+def test_the_page_and_its_files(site: Site) -> None:
+    response, content = site.ask("GET", "/")
+    assert response.status == 200
+    assert b"Polydraft" in content
+    response, _ = site.ask("GET", "/page/editor/main.js")
+    assert response.headers["cache-control"] == "no-cache"
+    again, _ = site.ask("GET", "/page/editor/main.js", If_None_Match=response.headers["etag"])
+    assert (again.status, again.headers["cache-control"]) == (304, "no-cache")
+    manifest = json.loads(site.ask("GET", "/manifest.json")[1])
+    assert manifest["icons"][0]["src"] == "/page/icon-192.png"
+
+
+@pytest.mark.parametrize("path", ["/", "/api/status", "/page/editor/main.js", "/manifest.json"])
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1:1", "localhost", ""])
+def test_other_hosts_are_refused(site: Site, path: str, host: str) -> None:
+    response, content = site.ask("GET", path, Host=host.format(port=site.port))
+    assert response.status == 403
+    assert json.loads(content)["message"]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LOCALHOST", "[::1]"])
+def test_names_of_this_machine_are_accepted(site: Site, host: str) -> None:
+    own = f"{host}:{site.port}"
+    assert site.ask("GET", "/api/status", Host=own, Origin=f"http://{own}")[0].status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://127.0.0.1:1"},
+        {"Origin": "https://127.0.0.1:{port}"},
+        {"Origin": "127.0.0.1:{port}"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+    ],
+)
+def test_other_pages_are_refused(site: Site, headers: dict[str, str]) -> None:
+    filled = {name: value.format(port=site.port) for name, value in headers.items()}
+    response, content = site.ask("POST", "/api/drafts", asked("other"), **filled)
+    assert response.status == 403
+    assert "may not talk to Polydraft" in json.loads(content)["message"]
+
+
+def test_a_link_from_another_site_opens_the_page(site: Site) -> None:
+    assert site.ask("GET", "/", Sec_Fetch_Site="cross-site", Sec_Fetch_Mode="navigate")[0].status == 200
+
+
+def test_a_taken_port_is_an_error_in_words() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError, match=f"Port {port} is already in use by another program"):
+            serve(port=port, open_browser=False)
+    with pytest.raises(InputError, match="Port 70000 cannot be used"):
+        serve(port=70000, open_browser=False)
+
+
+def test_without_a_port_the_one_that_belongs_to_the_users_texts_is_taken_or_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert serving.PORT == 7893
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(serving, "PORT", port)
+        with pytest.raises(InputError, match=f"Port {port} is already in use.*--port.*belong to that address"):
+            serve(open_browser=False)
+    listener = serving._listen(0)
+    assert listener
+    with listener:
+        assert listener.proto == socket.IPPROTO_TCP  # or else each answer begins 40 ms late
+
+
+def child(code: str, home: Path, **environment: str) -> subprocess.Popen[str]:
+    """A Python process whose user has nothing but `home`."""
+    folders = {name: str(home / name) for name in ("HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")}
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"} | folders | environment,
+    )
+
+
+def address_of(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Port and token of the app that a child serves, off its first line."""
+    assert process.stdout
+    line = process.stdout.readline()
+    found = re.fullmatch(r"Polydraft is at http://127\.0\.0\.1:(\d+)/\?token=([\w-]{43})\n", line)
+    if not found:
+        process.kill()
+        pytest.fail(line + "".join(process.communicate()))
+    return int(found[1]), found[2]
+
+
+# A whole site in a process of its own, watched from its first import.
+WATCHED = """
+    import json, sys
+
+    LOCAL = ("127.0.0.1", "localhost", "::1", "", None, b"127.0.0.1", b"localhost")
+    outside = []
+
+    def watch(event, arguments):
+        if event in ("socket.connect", "socket.sendto"):
+            address = arguments[1]
+            if isinstance(address, tuple) and address[0] not in LOCAL:
+                outside.append(f"{event} {address}")
+        elif event in ("socket.getaddrinfo", "socket.gethostbyname") and arguments[0] not in LOCAL:
+            outside.append(f"{event} {arguments}")
+
+    sys.addaudithook(watch)
+
+    import time
+    from tests.app.web.test_server import Site, asked
+
+    site = Site()
+    lines = site.ask("POST", "/api/drafts", asked("a"))[1].splitlines()
+    for path in ("/", "/page/editor/main.js", "/manifest.json", "/theme.css", "/api/status"):
+        assert site.ask("GET", path)[0].status == 200, path
+    time.sleep(0.5)  # whatever calls home does so from a thread
+    site.server.stop()
+    site.service.close()
+    print(json.dumps({"lines": len(lines), "outside": outside}))
+"""
+
+
+@dataclass
+class Watched:
+    home: Path
+    shared: Path  # its folder for temporary files
+    found: dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    """A site that has run in a process of its own. Its folder for temporary files has a useless `gradio`."""
+    home = tmp_path_factory.mktemp("watched")
+    shared = home / "tmp"
+    shared.mkdir()
+    (shared / "gradio").write_text("")  # as useless as a folder of another user, to root too
+    process = child(WATCHED, home, TMPDIR=str(shared))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    return Watched(home, shared, json.loads(out.splitlines()[-1]))
+
+
+def test_nothing_leaves_this_machine(watched: Watched) -> None:
+    assert watched.found == {"lines": 11, "outside": []}
+
+
+def test_gradio_puts_nothing_into_the_folder_that_all_users_share(watched: Watched) -> None:
+    assert [path.name for path in watched.shared.iterdir()] == ["gradio"]
+    (ours,) = watched.home.rglob("polydraft/gradio")
+    assert os.name != "posix" or ours.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
+def test_serving_until_ctrl_c(tmp_path: Path) -> None:
+    process = child(
+        """
+        import core.autocomplete
+        from core.errors import ModelNotFound
+        from tests.fake_autocomplete import FakeAutocomplete
+
+        fake = FakeAutocomplete()
+        fake.model.step_s = 0.05
+        core.autocomplete.load_autocomplete = lambda *_, **__: fake.real()
+        from app.web.serving import serve
+
+        serve(port=0, open_browser=False)
+        """,
+        tmp_path,
+    )
+    port, token = address_of(process)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    headers = {"Authorization": f"Bearer {token}"}
+    connection.request("POST", "/api/drafts", json.dumps(asked("a", length=32)), headers)
+    assert connection.getresponse().readline()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert (out, err, process.returncode) == ("", "", 0)
+
+
+def test_a_model_that_fails_while_it_is_loaded_leaves_the_page_up(tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "config.json").write_text('{"model_type": "no such type"}')
+    process = child(
+        f"""
+        from app.web.serving import serve
+
+        serve({str(broken)!r}, port=0, open_browser=False)
+        """,
+        tmp_path,
+    )
+    try:
+        port, token = address_of(process)
+        headers = {"Authorization": f"Bearer {token}"}
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("POST", "/api/drafts", json.dumps(asked("a")), headers)
+        (answer,) = connection.getresponse().read().splitlines()
+        line = json.loads(answer)
+        assert line["type"] == "error"
+        assert str(broken) in line["message"]
+        connection.request("GET", "/api/status", headers=headers)
+        status = json.loads(connection.getresponse().read())
+        assert not status["ready"]
+        assert line["message"] in status["notice"]
+        connection.close()
+    finally:
+        process.terminate()
+        _, err = process.communicate(timeout=20)
+    assert "Traceback" not in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["no/such/file.gguf", "nobody/has-this-model", "text.gguf", "cut.gguf", "folder", "loop.gguf"]
+)
+def test_a_model_that_is_not_there_or_cannot_be_read_ends_the_start(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    Path("text.gguf").write_text("not a model")
+    Path("folder").mkdir()
+    Path("cut.gguf").write_bytes(b"GGUF and then nothing")
+    Path("loop.gguf").symlink_to("loop.gguf")  # cannot be opened, by root either
+    with pytest.raises((ModelNotFound, ModelFileError), match=re.escape(name)) as raised:
+        serve(name, port=0, open_browser=False)
+    assert "\n" not in str(raised.value)

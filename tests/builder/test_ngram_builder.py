@@ -1,0 +1,294 @@
+"""Readers and the command line: shards of every kind in, also damaged ones, a store out."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+import zstandard
+from typer.testing import CliRunner
+
+import ngram_builder
+from app.cli import ngram as ngram_cli
+from app.cli.main import app
+from core.errors import InputError
+from core.ngram import NgramStore
+from ngram_builder import readers
+from tests.ngram_tools import WordTokenizer
+
+pytestmark = pytest.mark.usefixtures("small_process")
+
+RUNNER = CliRunner()
+
+
+def read(path: Path) -> tuple[list[str], list[readers.Damage]]:
+    damage: list[readers.Damage] = []
+    return list(readers.documents(path, damage.append)), damage
+
+
+def shard(*texts: str, field: str = "text") -> bytes:
+    return "".join(json.dumps({field: text, "meta": {}}) + "\n" for text in texts).encode()
+
+
+TEXTS = ["one", "two\nlines", "drei ü 🙂"]
+
+
+@pytest.mark.parametrize("name", ["s.jsonl", "s.json", "s.jsonl.gz", "s.json.gz", "s.jsonl.zst"])
+@pytest.mark.parametrize("field", ["text", "raw_content"])
+def test_redpajama_shards_of_every_packing_are_read(tmp_path, name, field):
+    data = shard(*TEXTS, field=field)
+    packed = {".gz": gzip.compress, ".zst": zstandard.ZstdCompressor().compress}
+    (tmp_path / name).write_bytes(packed.get(Path(name).suffix, bytes)(data))
+    assert read(tmp_path / name) == (TEXTS, [])
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
+def test_shards_of_several_frames_are_read_to_the_end(tmp_path, pack):
+    path = tmp_path / ("s.jsonl.gz" if pack is gzip.compress else "s.jsonl.zst")
+    path.write_bytes(b"".join(pack(shard(text)) for text in TEXTS))
+    assert read(path) == (TEXTS, [])
+
+
+def test_lines_are_read_whole_wherever_a_piece_ends(tmp_path, monkeypatch):
+    for piece in (1, 2, 3, 7, 64):
+        monkeypatch.setattr(readers.base, "PIECE", piece)
+        (tmp_path / "s.jsonl").write_bytes(shard(*TEXTS))
+        assert read(tmp_path / "s.jsonl") == (TEXTS, [])
+
+
+def test_bad_lines_are_named_and_passed_over(tmp_path):
+    good = shard("fine").strip()
+    lines = [good, b"{broken", b"[1, 2]", b'{"no": 1}', b'{"text": 5}', b'{"text": null}', b"", b"   ", good]
+    (tmp_path / "s.jsonl").write_bytes(b"\n".join(lines))
+    texts, damage = read(tmp_path / "s.jsonl")
+    assert texts == ["fine", "fine"]
+    assert [place.line for place in damage] == [2, 3, 4, 5, 6]
+    assert [place.reason for place in damage] == [
+        "not JSON (Expecting property name enclosed in double quotes at character 1)",
+        "a JSON object expected, list found",
+        'no field "text" or "raw_content"',
+        '"text" is int, not text',
+        '"text" is NoneType, not text',
+    ]
+    assert str(damage[0]).startswith(f"{tmp_path / 's.jsonl'}:2: not JSON")
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path):
+    data = b"\xef\xbb\xbf" + shard(*TEXTS).replace(b"}\n", b"}\r\n")
+    (tmp_path / "s.jsonl").write_bytes(data)
+    assert read(tmp_path / "s.jsonl") == (TEXTS, [])
+
+
+def test_wrong_encodings_are_reported(tmp_path):
+    (tmp_path / "s.jsonl").write_bytes('{"text": "caf\u00e9"}\n'.encode("latin-1") + shard("fine"))
+    texts, (place,) = read(tmp_path / "s.jsonl")
+    assert texts == ["fine"]
+    assert (place.line, place.reason) == (1, "not UTF-8 (byte 13 of the line)")
+    (tmp_path / "s.txt").write_bytes("caf\u00e9 au lait".encode("latin-1"))
+    texts, (place,) = read(tmp_path / "s.txt")
+    assert texts == ["caf\ufffd au lait"]
+    assert place.line == 0
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstandard.ZstdCompressor().compress])
+def test_a_cut_off_shard_is_read_up_to_the_cut(tmp_path, pack):
+    path = tmp_path / ("s.jsonl.gz" if pack is gzip.compress else "s.jsonl.zst")
+    whole = [f"text number {i} {i * i}" for i in range(30_000)]
+    packed = pack(shard(*whole))
+    path.write_bytes(packed[: len(packed) * 2 // 3])
+    texts, damage = read(path)
+    assert texts
+    assert texts == whole[: len(texts)]
+    (place,) = damage  # the line with the cut is not reported separately
+    assert "truncated" in place.reason
+
+
+@pytest.mark.parametrize("name", ["s.jsonl.zst", "s.jsonl.gz"])
+def test_a_file_that_is_not_packed_as_its_name_states_is_reported(tmp_path, name):
+    (tmp_path / name).write_bytes(shard("plain"))
+    texts, (place,) = read(tmp_path / name)
+    assert texts == []
+    assert "not an intact" in place.reason
+
+
+def test_empty_files_hold_no_documents_and_no_damage(tmp_path):
+    for name in ("s.jsonl", "s.txt", "s.jsonl.zst", "s.jsonl.gz"):
+        (tmp_path / name).write_bytes(b"")
+        assert read(tmp_path / name) == ([], [])
+
+
+def test_a_huge_line_is_read_and_a_boundless_one_refused(tmp_path, monkeypatch):
+    (tmp_path / "s.jsonl").write_bytes(shard("x" * 2_000_000, "small"))
+    assert [len(text) for text in read(tmp_path / "s.jsonl")[0]] == [2_000_000, 5]
+    monkeypatch.setattr(readers.base, "LONGEST", 1 << 20)
+    texts, (place,) = read(tmp_path / "s.jsonl")
+    assert texts == ["small"]
+    assert (place.line, place.reason) == (1, "longer than 1 MiB")
+
+
+def test_a_plain_file_is_one_document_and_a_long_one_several(tmp_path, monkeypatch):
+    (tmp_path / "s.txt").write_bytes(b"\xef\xbb\xbfA line.\r\n\r\nAnother.")
+    assert read(tmp_path / "s.txt") == (["A line.\n\nAnother."], [])
+    monkeypatch.setattr(readers.base, "LONGEST_TEXT", 20)
+    (tmp_path / "s.md").write_text("First part.\n\nSecond one.\n\nThird.")
+    assert read(tmp_path / "s.md")[0] == ["First part.\n\n", "Second one.\n\nThird."]
+
+
+def test_unreadable_files_are_reported(tmp_path):
+    damage: list[readers.Damage] = []
+    assert list(readers.documents(tmp_path / "gone.jsonl", damage.append)) == []
+    assert "cannot be read: No such file" in damage[0].reason
+
+
+def test_sources_that_lead_nowhere_are_refused(tmp_path):
+    (tmp_path / "notes.pdf").write_bytes(b"")
+    for source, reason in (
+        (tmp_path / "gone", "does not exist"),
+        (tmp_path / "notes.pdf", "not of a supported kind"),
+        (tmp_path / "*.jsonl", "Nothing to read"),
+        (tmp_path, "Nothing to read"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            readers.expand([source])
+
+
+def test_a_cut_off_text_is_read_up_to_the_cut(tmp_path):
+    packed = gzip.compress(" ".join(map(str, range(50_000))).encode())
+    (tmp_path / "s.txt.gz").write_bytes(packed[: len(packed) // 2])
+    (text,), (place,) = read(tmp_path / "s.txt.gz")
+    assert text.startswith("0 1 2 3 ")
+    assert "truncated" in place.reason
+
+
+# Building from damaged input
+
+
+def test_each_damaged_place_is_named_once_and_the_rest_is_counted(cli, tmp_path):
+    good = shard("1 2 3").strip()
+    (tmp_path / "bad-lines.jsonl").write_bytes(
+        b"\n".join([good, b'{"text": "open', b'{"meta": {}}', b"[1]", b"null", good])
+    )
+    (tmp_path / "bom.jsonl").write_bytes(b"\xef\xbb\xbf" + good + b"\r\n")
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    (tmp_path / "latin1.jsonl").write_bytes(b'{"text": "caf\xe9"}\n')
+    (tmp_path / "no.jsonl.zst").write_bytes(good)
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(good + b"\n" + good)[:-20])
+    (tmp_path / "odd.jsonl").write_bytes(rb'{"text": "1 2 3 \u0000 \ud83d \u202e"}')
+    done = cli("build", tmp_path, "-o", tmp_path / "s.ngram", "--json")
+    assert (done.exit_code, done.stdout) == (1, "")
+    places = [
+        "bad-lines.jsonl:2: not JSON",
+        "bad-lines.jsonl:3: no field",
+        "bad-lines.jsonl:4: a JSON object expected, list found",
+        "bad-lines.jsonl:5: a JSON object expected, NoneType found",
+        "cut.jsonl.gz: the gz stream is truncated",
+        "latin1.jsonl:1: not UTF-8",
+        "no.jsonl.zst: not an intact zst stream",
+    ]
+    for line, place in zip(done.stderr.splitlines(), places, strict=False):
+        assert line.startswith(f"Warning: {tmp_path / place}")
+    assert "7 damaged places" in done.stderr.splitlines()[7]
+    assert not [path.name for path in tmp_path.iterdir() if "s.ngram" in path.name]
+    done = cli("build", tmp_path, "-o", tmp_path / "s.ngram", "--json", "--max-bad", "99%")
+    assert done.exit_code == 0
+    (row,) = json.loads(done.stdout)["rows"]
+    assert row["damaged"] == len(row["damage"]) == 7
+    assert row["damage"][0] == {
+        "path": str(tmp_path / "bad-lines.jsonl"),
+        "line": 2,
+        "reason": row["damage"][0]["reason"],
+    }
+    assert NgramStore.open(tmp_path / "s.ngram").count([1, 2, 3]) >= 4
+
+
+def test_too_much_damage_writes_nothing(tmp_path):
+    (tmp_path / "s.jsonl").write_bytes(shard(*["1 2 3"] * 50) + b"broken\n")
+    out = tmp_path / "s.ngram"
+    with pytest.raises(ngram_builder.TooMuchDamage, match=r"1 damaged places in 50 documents, 2.0%"):
+        ngram_builder.build([tmp_path / "s.jsonl"], out, WordTokenizer())
+    assert not out.exists()
+    report = ngram_builder.build([tmp_path / "s.jsonl"], out, WordTokenizer(), max_bad=0.05)
+    assert (report.documents, report.tokens, len(report.damage)) == (50, 150, 1)
+    assert NgramStore.open(out).count([1, 2, 3]) == 50
+
+
+# The command line
+
+
+@pytest.fixture
+def cli(monkeypatch):
+    monkeypatch.setattr(ngram_cli, "_tokenizer", lambda name: (WordTokenizer(), name))
+    monkeypatch.setattr(ngram_cli, "load_tokenizer", lambda name: WordTokenizer())
+
+    def run(*arguments: object):
+        return RUNNER.invoke(app, ["ngram", *map(str, arguments)])
+
+    return run
+
+
+def test_build_stats_query_and_merge_from_the_command_line(cli, tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(shard(*["1 2 3 4"] * 5))
+    (tmp_path / "b.txt").write_text("1 2 9 " * 4)
+    stores = [tmp_path / "a.ngram", tmp_path / "b.ngram"]
+    for source, store in zip(("a.jsonl", "b.txt"), stores, strict=True):
+        done = cli("build", tmp_path / source, "-o", store, "--orders", "2-3", "--min-count", "2,2", "--json")
+        assert done.exit_code == 0, done.output
+    row = json.loads(done.stdout)["rows"][0]
+    assert (row["documents"], row["tokens"], row["damaged"]) == (1, 12, 0)
+
+    done = cli("merge", *stores, "-o", tmp_path / "both.ngram", "--json")
+    assert done.exit_code == 0, done.output
+    done = cli("query", "1 2", "--store", tmp_path / "both.ngram", "--json")
+    assert [row["order"] for row in json.loads(done.stdout)["rows"]] == [3, 2]
+    following = json.loads(done.stdout)["rows"][0]["continuations"]
+    assert [(entry["text"], entry["count"]) for entry in following] == [("3", 5), ("9", 4)]
+    assert "'3'" in cli("query", "1 2", "--store", tmp_path / "both.ngram").stdout
+    assert "has no continuation" in cli("query", "7", "--store", tmp_path / "both.ngram").stdout
+
+    done = cli("stats", "--store", tmp_path / "both.ngram", "--verify", "--json")
+    row = json.loads(done.stdout)["rows"][0]
+    assert row["per_order"]["2"] == 5
+    assert row["verified"] is True
+    assert "Checksums agree" in cli("stats", "--store", tmp_path / "both.ngram", "--verify").stdout
+
+
+def test_damage_is_a_warning_until_there_is_too_much(cli, tmp_path):
+    (tmp_path / "s.jsonl").write_bytes(shard(*["1 2 3"] * 60) + b"broken\n")
+    done = cli("build", tmp_path / "s.jsonl", "-o", tmp_path / "s.ngram")
+    assert done.exit_code == 1
+    assert "nothing was written" in done.stderr
+    assert not (tmp_path / "s.ngram").exists()
+    done = cli("build", tmp_path / "s.jsonl", "-o", tmp_path / "s.ngram", "--max-bad", "5%")
+    assert done.exit_code == 0
+    assert f"Warning: {tmp_path / 's.jsonl'}:61: not JSON" in done.stderr
+    assert "1 damaged places" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--orders", "6-2"],
+        ["--orders", "0-3"],
+        ["--orders", "x"],
+        ["--min-count", "2,2"],
+        ["--min-count", "0"],
+        ["--min-count", "few"],
+        ["--memory", "lots"],
+        ["--max-bad", "200%"],
+    ],
+)
+def test_wrong_options_are_explained(cli, tmp_path, arguments):
+    (tmp_path / "s.txt").write_text("1 2 3")
+    done = cli("build", tmp_path / "s.txt", "-o", tmp_path / "s.ngram", *arguments)
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: ")
+    assert "expected" in done.stderr or "given" in done.stderr
+
+
+def test_a_damaged_store_is_explained(cli, tmp_path):
+    (tmp_path / "s.ngram").write_text("no store")
+    done = cli("stats", "--store", tmp_path / "s.ngram")
+    assert done.exit_code == 1
+    assert "not an n-gram store" in done.stderr

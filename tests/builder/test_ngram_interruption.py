@@ -1,0 +1,324 @@
+"""Builds that are killed, or lack room: the files afterwards, and that the same command ends in the same bytes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import filelock
+import pytest
+import zstandard
+
+import ngram_builder
+from core.errors import InputError
+from core.ngram import NgramStore
+from ngram_builder import pipeline, work
+from ngram_builder.pipeline import BuildReport
+from tests.ngram_tools import WordTokenizer, tiny_runs
+from tests.paths import ROOT
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked to be killed")
+
+# Everything that touches files raises one of these audit events first, so a kill at the n-th of them is a kill between
+# any two steps.
+_STEPS = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.listdir", "os.scandir", "os.chmod")
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("sources")
+    rng = random.Random(11)
+    texts = [" ".join(str(min(int(rng.expovariate(0.3)), 60)) for _ in range(rng.randrange(9))) for _ in range(24)]
+    lines = [json.dumps({"text": text}).encode() + b"\n" for text in texts]
+    (folder / "a.jsonl").write_bytes(b"".join([*lines[:8], b"broken\n", *lines[8:10], b"[]\n"]))
+    pack = zstandard.ZstdCompressor().compress
+    (folder / "b.jsonl.zst").write_bytes(pack(b"".join(lines[10:18])) + pack(b"".join(lines[18:])))
+    (folder / "c.txt").write_text("1 2 3 4 5 6 7 " * 3)
+    return [str(folder / "a.jsonl"), str(folder)]
+
+
+def build(sources: list[str], out: Path, **options) -> BuildReport:
+    settings = {"min_count": {2: 1, 3: 2, 4: 2}, "max_bad": 0.5, "workers": 2} | options
+    return ngram_builder.build(sources, out, WordTokenizer(), **settings)
+
+
+def forked(
+    run: Callable[[], object], before: Callable[[], object] = lambda: None, kill_after: float | None = None
+) -> bool:
+    """Runs in a separate process. Returns whether it ended normally, and was not killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            before()
+            run()
+            os._exit(0)
+        finally:
+            os._exit(3)
+    if kill_after is not None:
+        time.sleep(kill_after)
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return False
+    assert os.waitstatus_to_exitcode(status) == 0, "the build raised"
+    return True
+
+
+def dying(step: int, durable: Path) -> Callable[[], None]:
+    """Kill this process at its `step`-th step with files; `durable` collects the numbers of files that were synced."""
+
+    def arm() -> None:
+        left, sync = step, os.fsync
+        notes = os.open(durable, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+        def noted(handle: int) -> None:
+            sync(handle)
+            os.write(notes, b"%d\n" % os.fstat(handle).st_ino)
+
+        def hook(event: str, _: object) -> None:
+            nonlocal left
+            if event in _STEPS:
+                left -= 1
+                if left == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        os.fsync = noted
+        sys.addaudithook(hook)
+
+    return arm
+
+
+def cut_power(folder: Path, durable: Path, rng: random.Random) -> None:
+    """Files that were never synced are truncated, emptied, or filled with zeros."""
+    synced = set(map(int, durable.read_text().split())) if durable.exists() else set()
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            if path.is_file() and path.stat().st_ino not in synced and path.name != "lock":
+                size = path.stat().st_size
+                os.truncate(path, rng.randrange(size + 1))
+                if rng.random() < 0.5:
+                    os.truncate(path, size)
+
+
+def test_a_build_killed_between_any_two_steps_goes_on_to_the_same_bytes(sources, tmp_path):
+    rng = random.Random(7)
+    expected_report = build(sources, tmp_path / "whole.ngram")
+    expected = (tmp_path / "whole.ngram").read_bytes()
+    out, durable = tmp_path / "s.ngram", tmp_path / "durable"
+    killed = 0
+    with tiny_runs(40):
+        for first in [*range(1, 160, 6), *(rng.randrange(160, 400) for _ in range(13))]:
+            step = first
+            while not forked(lambda: build(sources, out), dying(step, durable)):
+                killed += 1
+                if rng.random() < 0.5:
+                    cut_power(tmp_path / ".s.ngram.work", durable, rng)
+                durable.unlink(missing_ok=True)
+                step = rng.randrange(1, 500)
+            assert out.read_bytes() == expected
+            durable.unlink(missing_ok=True)
+            left = {path.name for path in tmp_path.iterdir()}
+            assert left == {"whole.ngram", "s.ngram"}
+            out.unlink()
+        assert killed > 30
+        assert not forked(lambda: build(sources, out), dying(120, durable))
+        report = build(sources, out)
+    assert out.read_bytes() == expected
+    assert (report.documents, report.tokens, report.damage) == (
+        expected_report.documents,
+        expected_report.tokens,
+        expected_report.damage,
+    )
+
+
+def test_a_build_killed_at_any_time_goes_on_to_the_same_bytes(tmp_path, monkeypatch):
+    rng = random.Random(3)
+    text = " ".join(str(min(int(rng.expovariate(0.2)), 63)) for _ in range(200_000))
+    (tmp_path / "s.jsonl").write_text(
+        "".join(json.dumps({"text": text[i : i + 900]}) + "\n" for i in range(0, len(text), 900))
+    )
+    began = time.monotonic()
+    build([str(tmp_path / "s.jsonl")], tmp_path / "whole.ngram")
+    usual = time.monotonic() - began
+    monkeypatch.setattr(ngram_builder.parts, "windows_within", lambda *_: 20_000)
+    attempts = 0
+    while attempts < 8:
+        attempts += not forked(
+            lambda: build([str(tmp_path / "s.jsonl")], tmp_path / "s.ngram"), kill_after=rng.random() * usual
+        )
+    build([str(tmp_path / "s.jsonl")], tmp_path / "s.ngram")
+    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "whole.ngram").read_bytes()
+
+
+@pytest.fixture
+def half_done(sources, tmp_path) -> Iterator[Path]:
+    """A store that was being built when its process was killed, with some runs done."""
+    with tiny_runs(40):
+        assert not forked(lambda: build(sources, tmp_path / "s.ngram"), dying(70, tmp_path / "durable"))
+        (tmp_path / "durable").unlink()
+        assert list(tmp_path.glob(".s.ngram.work/part-*/run-*"))
+        yield tmp_path / "s.ngram"
+
+
+def test_what_was_counted_serves_another_pruning(half_done, sources):
+    said: list[str] = []
+    build(sources, half_done, min_count=1, orders=range(3, 7), notify=said.append)
+    assert said[0].startswith("Resuming after 0.0 M tokens")
+    build(sources, half_done.with_name("whole.ngram"), min_count=1, orders=range(3, 7))
+    assert half_done.read_bytes() == half_done.with_name("whole.ngram").read_bytes()
+
+
+@pytest.mark.parametrize("other", ["order", "tokenizer", "input"])
+def test_work_of_another_build_is_discarded_with_a_word(half_done, sources, tmp_path, other):
+    said: list[str] = []
+    settings = {"min_count": 2, "max_bad": 0.5, "notify": said.append}
+    tokenizer = WordTokenizer(65 if other == "tokenizer" else 64)
+    files = [sources[0]] if other == "input" else sources
+    orders = range(2, 6) if other == "order" else range(2, 7)
+    ngram_builder.build(files, half_done, tokenizer, orders=orders, **settings)
+    assert "of a build with other input or another tokenizer; they were discarded" in said[0]
+    ngram_builder.build(files, tmp_path / "whole.ngram", tokenizer, orders=orders, **settings)
+    assert half_done.read_bytes() == (tmp_path / "whole.ngram").read_bytes()
+
+
+def test_input_that_changed_is_read_again(tmp_path):
+    source = tmp_path / "s.txt"
+    source.write_text("1 2 3 " * 300)
+    with tiny_runs(40):
+        assert not forked(lambda: build([str(source)], tmp_path / "s.ngram"), dying(12, tmp_path / "durable"))
+        assert (tmp_path / ".s.ngram.work").exists()
+        source.write_text("4 5 6 " * 300)
+        build([str(source)], tmp_path / "s.ngram")
+    assert NgramStore.open(tmp_path / "s.ngram").count([4, 5]) == 300
+    assert NgramStore.open(tmp_path / "s.ngram").count([1, 2]) == 0
+
+
+def test_two_builds_do_not_share_a_work_folder(half_done, sources):
+    with (
+        filelock.FileLock(half_done.with_name(".s.ngram.work") / "lock"),
+        pytest.raises(InputError, match="Another process"),
+    ):
+        build(sources, half_done)
+
+
+def test_a_folder_with_other_things_in_it_is_not_worked_in(sources, tmp_path):
+    (tmp_path / "mine.txt").write_text("keep me")
+    with pytest.raises(InputError, match=r"holds other files \(mine.txt\)"):
+        build(sources, tmp_path / "s.ngram", work=tmp_path)
+    assert (tmp_path / "mine.txt").read_text() == "keep me"
+
+
+def test_work_that_cannot_end_well_is_removed(sources, tmp_path):
+    with pytest.raises(ngram_builder.TooMuchDamage):
+        build(sources, tmp_path / "s.ngram", max_bad=0.0)
+    assert list(tmp_path.iterdir()) == []
+
+
+# Room
+
+
+def test_too_small_a_disk_is_refused_with_the_estimate(sources, tmp_path, monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(work.shutil, "disk_usage", lambda _: usage(1 << 40, 1 << 40, 300))
+    with pytest.raises(ngram_builder.NoRoom, match=r"needs about [\d.]+ kB in .* and 300 bytes are free"):
+        build(sources, tmp_path / "s.ngram")
+    assert not (tmp_path / "s.ngram").exists()
+
+
+def test_the_estimate_of_disk_space_holds(tmp_path):
+    rng = random.Random(5)
+    (tmp_path / "s.txt").write_text(" ".join(str(rng.randrange(1000, 9999)) for _ in range(100_000)))
+    (file,) = ngram_builder.readers.expand([tmp_path / "s.txt"])
+    for least in (1, 2):
+        options = {"min_count": least, "work": tmp_path / "work"}
+        most = 0
+
+        def watch(phase: str, share: float, report: BuildReport) -> None:
+            nonlocal most
+            sizes = []
+            for path in (tmp_path / "work").rglob("*"):
+                with contextlib.suppress(FileNotFoundError):  # a process has renamed it meanwhile
+                    sizes.append(path.stat().st_size if path.is_file() else 0)
+            most = max(most, sum(sizes))
+
+        ngram_builder.build([file.address], tmp_path / "s.ngram", WordTokenizer(10_000), progress=watch, **options)
+        packing = pipeline.Packing(6, 10_000)
+        estimate = pipeline._room([file], packing, dict.fromkeys(range(2, 7), least))
+        assert most + (tmp_path / "s.ngram").stat().st_size < estimate * 1.25
+        shutil.rmtree(tmp_path / "work", ignore_errors=True)
+
+
+def test_a_full_disk_keeps_the_work(sources, tmp_path, monkeypatch):
+    build(sources, tmp_path / "whole.ngram")
+    with tiny_runs(40):
+        real, calls = ngram_builder.parts.write_run, []
+
+        def full(path: Path, blocks):
+            calls.append(path)
+            if len(calls) > 2:
+                raise OSError(28, "No space left on device")
+            return real(path, blocks)
+
+        monkeypatch.setattr(ngram_builder.parts, "write_run", full)
+        with pytest.raises(OSError, match="No space left"):
+            build(sources, tmp_path / "s.ngram")
+        monkeypatch.setattr(ngram_builder.parts, "write_run", real)
+        said: list[str] = []
+        build(sources, tmp_path / "s.ngram", notify=said.append)
+    assert said[0].startswith("Resuming after")
+    assert (tmp_path / "s.ngram").read_bytes() == (tmp_path / "whole.ngram").read_bytes()
+
+
+def test_too_little_memory_is_refused(sources, tmp_path, monkeypatch):
+    with pytest.raises(InputError, match=r"Memory of 1.0 MB given; .* at least [\d.]+ [MG]B are needed"):
+        build(sources, tmp_path / "s.ngram", memory=1_000_000)
+    monkeypatch.setattr(pipeline, "_PER_NGRAM", 1 << 40)
+    with pytest.raises(ngram_builder.TooLittleMemory, match=r"remain after pruning.*raise --min-count or --memory"):
+        build(sources, tmp_path / "s.ngram")
+    monkeypatch.setattr(pipeline, "_PER_NGRAM", 1)
+    build(sources, tmp_path / "s.ngram", min_count=2)
+    assert len(NgramStore.open(tmp_path / "s.ngram")) > 0
+
+
+def test_memory_stays_under_what_was_given(tmp_path):
+    """Six million windows would take 500 MB to sort at once."""
+    script = r"""
+        import re, resource, sys
+        from pathlib import Path
+        import numpy as np
+        import ngram_builder
+        from tests.ngram_tools import WordTokenizer
+        folder = Path(sys.argv[1])
+        class Letters(WordTokenizer):
+            def encode(self, text):
+                return [ord(letter) for letter in text]
+        chances = np.random.default_rng(1)
+        with (folder / "s.txt").open("w", encoding="utf-8") as file:
+            for _ in range(600):
+                file.write("".join(map(chr, chances.integers(1000, 30_000, 10_000).tolist())))
+        report = ngram_builder.build([folder / "s.txt"], folder / "s.ngram", Letters(30_000), memory=400 << 20)
+        assert report.tokens == 6_000_000
+        status = Path("/proc/self/status")
+        if status.exists():  # on Linux ru_maxrss includes the copy of the parent before exec
+            print(int(re.search(r"VmHWM:\s+(\d+) kB", status.read_text())[1]) << 10)
+        else:
+            print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+    """
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script), str(tmp_path)], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    assert 0 < int(done.stdout) < 400 << 20

@@ -1,0 +1,228 @@
+"""Weights in a few bits: the compiled code computes with exactly the values of the GGUF file."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from gguf.quants import quantize
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_gguf import Sizes, data_of, tiny
+from tiny_gguf import Tensor as TinyTensor
+from tiny_models import computed
+from torch import Tensor, nn
+from transformers import LlamaConfig
+from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+from core.models import gguf_file, hf, load, native_gguf
+from core.models.coded import Coded, float32, joined, weight_of
+from core.models.gguf_file import GGUFTensor
+from core.models.llama import NativeLlama, as_stored
+from core.models.torch_model import TorchModel
+
+QUANTIZED = ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0"]  # gguf can make them of weights
+TYPES = [*QUANTIZED, "Q4_K", "Q5_K", "Q6_K"]
+PLAIN = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+
+
+def in_a_file(path: Path, tensors: dict[str, tuple[Tensor, str]]) -> dict[str, GGUFTensor]:
+    """Write them, each in its type, and read the file; those that gguf cannot make have random blocks."""
+    writer = gguf.GGUFWriter(path, "llama")
+    for seed, (name, (weight, kind)) in enumerate(tensors.items()):
+        of = gguf.GGMLQuantizationType[kind]
+        if kind in QUANTIZED or kind in PLAIN:
+            data = quantize(weight.numpy(), of)
+        else:
+            data = np.frombuffer(data_of([*weight.shape], of, seed), np.uint8).reshape(len(weight), -1)
+        writer.add_tensor(name, data, raw_dtype=of)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return gguf_file.read(path).tensors
+
+
+def as_read(tensor: GGUFTensor) -> Tensor:
+    return torch.from_numpy(tensor.unpacked())
+
+
+@pytest.mark.parametrize("kind", [*TYPES, *PLAIN])
+def test_decoded_weights_are_those_of_the_file(tmp_path: Path, kind: str) -> None:
+    torch.manual_seed(0)
+    weight = torch.randn(70, 512) * torch.logspace(-6, 2, 70)[:, None]  # scales from the least of half precision on
+    weight[3] = 0
+    tensor = in_a_file(tmp_path / "x.gguf", {"x": (weight, kind)})["x"]
+    found = weight_of(tensor)
+    assert found.shape == (70, 512)
+    assert torch.equal(float32(found), as_read(tensor))
+    if isinstance(found, Tensor):
+        assert found.dtype == PLAIN[kind]
+        return
+    assert torch.equal(found.rows(torch.tensor([5, 5, 0])).decoded(), as_read(tensor)[[5, 5, 0]])
+    assert torch.equal(found.split([30, 40])[1].decoded(), as_read(tensor)[30:])
+
+
+def test_neighbouring_maps_of_one_form_become_one(tmp_path: Path) -> None:
+    tensors = in_a_file(tmp_path / "x.gguf", {kind: (torch.randn(8, 256), kind) for kind in TYPES})
+    four, other, eight, of_super = (weight_of(tensors[kind]) for kind in ("Q4_0", "Q4_1", "Q8_0", "Q6_K"))
+    plain = torch.randn(3, 256)
+    found = joined([four, other, eight, of_super, of_super, plain, plain])
+    assert [len(each) for each in found] == [16, 8, 16, 6]
+    parts = (four, other, eight, of_super, of_super, plain, plain)
+    assert torch.equal(torch.cat([*map(float32, found)]), torch.cat([*map(float32, parts)]))
+
+
+def test_a_files_order_of_rows_is_found_and_what_is_not_the_same_is_left(tmp_path: Path) -> None:
+    tensor = in_a_file(tmp_path / "x.gguf", {"x": (torch.randn(64, 32), "Q4_1")})["x"]
+    coded = Coded.of(tensor)
+    assert coded is not None
+    weight = coded.decoded()
+    turned = (
+        weight.view(4, 8, 2, 32).transpose(1, 2).reshape(64, 32)
+    )  # four heads of 16, pairs side by side in the file
+    for same in (weight, turned):
+        found = as_stored(same, coded, 16, torch.float32)
+        assert isinstance(found, Coded)
+        assert torch.equal(found.decoded(), same)
+    other = torch.randn(64, 32)
+    assert as_stored(other, coded, 16, torch.float32) is other
+    assert as_stored(weight[:32], coded, 16, torch.float32) is not coded
+    assert as_stored(weight, None, 16, torch.float32) is weight
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[nn.Module, NativeLlama]]:
+    """A module whose weights a file has in each type, and the compiled one with them as they are."""
+    made = {}
+    for kind in [*TYPES, *PLAIN, "mixed"]:
+        torch.manual_seed(3)
+        config = LlamaConfig(
+            hidden_size=256,
+            num_hidden_layers=2,
+            num_attention_heads=16,
+            num_key_value_heads=4,
+            head_dim=16,
+            intermediate_size=512,
+            vocab_size=101,
+            max_position_embeddings=64,
+            attention_bias=True,
+        )
+        module = AutoModelForCausalLM.from_config(config).eval().requires_grad_(False)
+        names = {"q_proj": "attn_q", "k_proj": "attn_k", "v_proj": "attn_v", "o_proj": "attn_output"}
+        names |= {"gate_proj": "ffn_gate", "up_proj": "ffn_up", "down_proj": "ffn_down"}
+        linears = {
+            f"blk.{i}.{names[name.split('.')[-1]]}.weight": linear
+            for i, layer in enumerate(module.model.layers)
+            for name, linear in layer.named_modules()
+            if isinstance(linear, nn.Linear)
+        }
+        linears["output.weight"] = module.lm_head
+        for parameter in module.parameters():
+            parameter.normal_(std=0.1) if parameter.ndim > 1 else parameter.uniform_(0.5, 1.5)
+        path = tmp_path_factory.mktemp(kind) / "x.gguf"
+        mixture = [*TYPES, *PLAIN]  # queries, keys and values, and gate and up, of different types
+        kinds = [mixture[i % len(mixture)] if kind == "mixed" else kind for i in range(len(linears))]
+        weights = zip(linears.items(), kinds, strict=True)
+        tensors = in_a_file(path, {name: (linear.weight, of) for (name, linear), of in weights})
+        for name, linear in linears.items():
+            linear.weight.copy_(as_read(tensors[name]))
+        made[kind] = module, NativeLlama.of(module, torch.float32, hf._stored(path))
+    return made
+
+
+@pytest.mark.parametrize("kind", [*TYPES, *PLAIN, "mixed"])
+@settings(max_examples=8)
+@given(lines=st.integers(1, 2), n=st.integers(1, 30), threads=st.integers(1, 3), seed=st.integers(0, 99))
+def test_logits_are_those_of_the_same_weights_unpacked(
+    models: dict[str, tuple[nn.Module, NativeLlama]], kind: str, lines: int, n: int, threads: int, seed: int
+) -> None:
+    module, made = models[kind]
+    torch.manual_seed(seed)
+    ids = torch.randint(0, 101, (lines, n))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        ours = computed(made, ids)
+        with torch.inference_mode():
+            theirs = module(input_ids=ids, use_cache=False).logits
+    finally:
+        torch.set_num_threads(before)
+    torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_they_stay_as_small_as_the_file_has_them(models: dict[str, tuple[nn.Module, NativeLlama]], kind: str) -> None:
+    module, made = models[kind]
+    weights = sum(p.numel() for name, p in module.named_parameters() if p.ndim > 1 and "embed" not in name)
+    # Bits: all with 4 have offsets here; codes of 5 and 6 take 8.
+    four, eight = (
+        {"Q4_0": 5, "Q4_1": 5, "Q4_K": 4.625},
+        {"Q5_0": 8.5, "Q5_1": 9, "Q8_0": 8.5, "Q5_K": 8.625, "Q6_K": 8.5625},
+    )
+    of_each = (four | eight)[kind]
+    filled = 1.35  # the output's last panel of 32
+    assert weights * of_each / 8 < made.bytes < weights * of_each / 8 * filled + 8000
+
+
+def test_the_default_model_stays_as_its_file_has_it(torch_model: TorchModel, default_gguf: Path) -> None:
+    module = torch_model.layers.module
+    assert isinstance(module, NativeLlama)
+    assert module.bytes < 1.1 * default_gguf.stat().st_size
+    assert np.isclose(module.bytes / 1e6, 96.6, atol=1)
+
+
+def test_a_file_read_straight_is_what_transformers_reads(
+    plain_torch_model: TorchModel, default_gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_needed(*_: object) -> None:
+        raise AssertionError("transformers unpacked it")
+
+    monkeypatch.setattr(hf, "_load_module", not_needed)
+    model = hf.load(default_gguf, "default")
+    assert isinstance(model.layers.module, NativeLlama)
+    assert torch.equal(model.embeddings, plain_torch_model.embeddings)
+    assert model.context_length == plain_torch_model.context_length
+    assert model.tokenizer.fingerprint == plain_torch_model.tokenizer.fingerprint
+    assert model.tokenizer.eos_ids == plain_torch_model.tokenizer.eos_ids
+    ids = list(range(500, 540))
+    ours, theirs = (each.open().feed_every(ids) for each in (model, plain_torch_model))
+    assert torch.allclose(ours, theirs, atol=2e-3)
+
+
+def test_a_file_in_types_of_llama_cpp_alone_goes_there_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tiny(Sizes(dim=256, inner=256))
+    shape = made.tensors["blk.0.ffn_up.weight"].shape
+    kind = gguf.GGMLQuantizationType.IQ4_XS
+    made.tensors["blk.0.ffn_up.weight"] = TinyTensor(shape, kind, data_of(shape, kind))
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(made.written())
+    assert load.why_not_compiled(path) == "its weights are IQ4_XS"
+    monkeypatch.setattr(load, "_llama_cpp_problem", lambda _: "")
+    monkeypatch.setattr(load, "_with_llama_cpp", lambda *_: SimpleNamespace())
+    notice = load.load_model(str(path)).notice
+    assert notice is not None and notice.endswith("its weights are IQ4_XS.")
+
+
+@pytest.mark.parametrize("change", ["a scaled rotation", "another tensor", "another architecture", "another tokenizer"])
+def test_what_may_mean_something_else_goes_the_long_way(default_gguf: Path, change: str) -> None:
+    file = gguf_file.read(default_gguf)
+    fields, tensors = dict(file.fields), dict(file.tensors)
+    if change == "a scaled rotation":
+        fields["llama.rope.scaling.type"] = "dynamic"
+    elif change == "another tensor":
+        tensors["blk.0.attn_sinks.weight"] = tensors["output_norm.weight"]
+    elif change == "another tokenizer":
+        fields["tokenizer.ggml.pre"] = "chameleon"
+    else:
+        fields["general.architecture"] = "falcon"
+    changed = replace(file, fields=fields, tensors=tensors)
+    assert native_gguf.read(changed) is None
+    assert native_gguf.why_not(changed)

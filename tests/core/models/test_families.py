@@ -1,0 +1,169 @@
+"""Every family that compiled code knows: a GGUF file gives the logits of transformers, and of llama.cpp."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_families import FAMILIES, VOCAB, file_of, module_of
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from core.models import gguf_file, load_model, native_gguf
+from core.models.adapter import Adapter, LowRank, Result
+from core.models.base import LanguageModel, Row
+from core.models.llama import NativeLlama
+from core.models.torch_model import TorchModel
+
+pytestmark = pytest.mark.usefixtures("small_scale")
+
+IDS = torch.randint(0, VOCAB - 2, (40,), generator=torch.Generator().manual_seed(2)).tolist()  # far past a window
+
+
+@dataclass
+class Loaded:
+    name: str
+    path: Path
+    module: PreTrainedModel
+    model: LanguageModel
+
+    def expected(self, ids: list[int]) -> Tensor:
+        """Logits (n, V) of transformers."""
+        with torch.inference_mode():
+            return self.module(input_ids=torch.tensor([ids]), use_cache=False).logits[0]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def loaded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    module = module_of(request.param)
+    path = tmp_path_factory.mktemp("family") / "tiny.gguf"
+    path.write_bytes(file_of(request.param, module).written())
+    assert native_gguf.why_not(gguf_file.read(path)) == ""
+    model = load_model(str(path), "torch")
+    assert isinstance(model, TorchModel) and isinstance(model.layers.module, NativeLlama)
+    return Loaded(request.param, path, module, model)
+
+
+def close(found: Tensor, expected: Tensor) -> None:
+    assert expected.std() > 0.2, "logits that say nothing"
+    torch.testing.assert_close(found, expected, atol=1e-3, rtol=1e-3)
+
+
+def test_logits_are_those_of_transformers_for_a_text_and_for_steps_and_forks(loaded: Loaded) -> None:
+    expected = loaded.expected(IDS)
+    sequence = loaded.model.open()
+    close(sequence.feed_every(IDS[:30]), expected[:30])
+    fork = sequence.fork()
+    for i in range(30, 40):
+        close(sequence.feed([IDS[i]]), expected[i])
+    other = [*IDS[:30], *IDS[:3]]
+    rows = [Row(fork, IDS[:3], every=True), Row(loaded.model.open(), IDS[:9], every=True)]
+    of_fork, of_new = loaded.model.forward(rows)
+    close(of_fork, loaded.expected(other)[30:])
+    close(of_new, expected[:9])
+    sequence.rewind(12)
+    close(sequence.feed_every(IDS[12:16]), expected[12:16])
+
+
+def test_each_branch_of_a_tree_sees_its_own_path_within_the_window(loaded: Loaded) -> None:
+    """The tree is deeper than a window."""
+    parents = [-1, 0, 1, 2, 3, 4, 5, 6, 7, 0, 9, 4, 11]
+    tokens = IDS[20 : 20 + len(parents)]
+    sequence = loaded.model.open()
+    sequence.feed(IDS[:20])
+    (found,) = loaded.model.forward([Row(sequence, tokens, parents=parents)])
+    for leaf in (8, 10, 12):
+        path, at = [], leaf
+        while at >= 0:
+            path.insert(0, at)
+            at = parents[at]
+        close(found[path], loaded.expected(IDS[:20] + [tokens[i] for i in path])[20:])
+
+
+def test_an_adapter_changes_what_it_would_change_in_transformers(loaded: Loaded) -> None:
+    model = loaded.model
+    assert isinstance(model, TorchModel)
+    torch.manual_seed(4)
+    maps = {
+        place: LowRank(torch.randn(2, inputs) / 8, torch.randn(out, 2) / 8)
+        for place, (out, inputs) in model.layers.projections.items()
+    }
+    adapter = Adapter(maps, 4.0, model.fingerprint, Result(1, 1, 1.0, 0.1))
+    model.adapt([(adapter, 0.5)])
+    try:
+        found = model.open().feed_every(IDS[:12])
+    finally:
+        model.adapt([])
+    before = {name: weight.clone() for name, weight in loaded.module.state_dict().items()}
+    try:
+        for (layer, name), low in maps.items():
+            weight, rows = weight_of(loaded.module, layer, name)
+            weight[rows] += 0.5 * adapter.scale * low.b @ low.a
+        close(found, loaded.expected(IDS[:12]))
+    finally:
+        loaded.module.load_state_dict(before)
+    close(model.open().feed_every(IDS[:12]), loaded.expected(IDS[:12]))
+
+
+def weight_of(module: PreTrainedModel, layer: int, name: str) -> tuple[Tensor, slice]:
+    """The matrix of a projection, and its rows of it: Phi has several in one."""
+    found = dict(module.named_modules())[f"model.layers.{layer}"]
+    linears = {key.rpartition(".")[2]: each for key, each in found.named_modules() if isinstance(each, nn.Linear)}
+    if name in linears:
+        return linears[name].weight, slice(None)
+    c = module.config
+    assert c is not None
+    queries, keys = c.num_attention_heads * c.head_dim, c.num_key_value_heads * c.head_dim
+    firsts = {"q_proj": (0, queries), "k_proj": (queries, keys), "v_proj": (queries + keys, keys)}
+    firsts |= {"gate_proj": (0, c.intermediate_size), "up_proj": (c.intermediate_size, c.intermediate_size)}
+    first, count = firsts[name]
+    return linears["qkv_proj" if name[0] in "qkv" else "gate_up_proj"].weight, slice(first, first + count)
+
+
+# llama.cpp ignores the window of `llama`, and takes the factors for long texts where its whole context is long.
+OTHERWISE = ("mistral", "phi3, longrope")
+
+
+def test_llama_cpp_computes_the_same_from_the_same_file(loaded: Loaded) -> None:
+    pytest.importorskip("llama_cpp", reason="llama.cpp is not built here")
+    if loaded.name in OTHERWISE:
+        return
+    from core.models import llamacpp
+
+    model = llamacpp.load(loaded.path, "tiny")
+    found, expected = model.open().feed_every(IDS), loaded.model.open().feed_every(IDS)
+    model.close()
+    assert (found - expected).abs().max() < 0.01 * (expected.max() - expected.min())
+
+
+# --- files as people have them
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q5_1", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0"])
+def test_a_file_that_llama_cpp_quantised_gives_the_logits_of_its_decoded_weights(kind: str, tmp_path: Path) -> None:
+    """llama.cpp mixes types: a Q4_K_M has some matrices and the output rows in Q6_K, a Q4_0 the output rows."""
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama.cpp is not built here").llama_cpp
+    whole, quantised, decoded = (tmp_path / f"{name}.gguf" for name in ("whole", "quantised", "decoded"))
+    module = module_of("qwen3", hidden_size=256, intermediate_size=512, num_attention_heads=8, num_hidden_layers=4)
+    made = file_of("qwen3", module)
+    whole.write_bytes(made.written())
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{kind}")
+    assert llama_cpp.llama_model_quantize(str(whole).encode(), str(quantised).encode(), ctypes.byref(params)) == 0
+    tensors = gguf_file.read(quantised).tensors
+    types = {tensor.kind.name for tensor in tensors.values() if len(tensor.shape) == 2}
+    assert types == MIXED.get(kind, {kind.removesuffix("_M")})
+    for name, tensor in tensors.items():
+        made.tensors[name].data = tensor.unpacked().tobytes()
+    decoded.write_bytes(made.written())
+    ours, expected = (load_model(str(path), "torch") for path in (quantised, decoded))
+    assert isinstance(ours, TorchModel) and isinstance(ours.layers.module, NativeLlama)
+    assert torch.equal(ours.embeddings, expected.embeddings)
+    close(ours.open().feed_every(IDS), expected.open().feed_every(IDS))
+    close(ours.open().feed(IDS[:3]), expected.open().feed(IDS[:3]))
+
+
+MIXED = {"Q4_0": {"Q4_0", "Q6_K"}, "Q4_K_M": {"Q4_K", "Q6_K"}, "Q5_K_M": {"Q5_K", "Q6_K"}, "Q5_1": {"Q5_1", "Q6_K"}}

@@ -1,0 +1,202 @@
+"""The llama.cpp backend, alone and against torch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from itertools import chain
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.errors import BackendUnavailable, ContextFull, InputError, ModelFileError, ModelNotFound
+from core.models import Row, gguf_file, load_model
+from core.models.llamacpp import LlamaCppModel, LlamaCppTokenizer
+from core.models.tokenizer import CONTROL, END_NAMES
+from training.texts import load as load_text
+
+IDS = [504, 3575, 282, 4649, 314, 7042, 30]
+CLOSE = 0.35  # of a logit: another batch size sums in another order, on quantised activations
+
+
+def test_feeding_a_token_is_feeding_its_embedding(llama_model):
+    a, b = llama_model.open(), llama_model.open()
+    a.feed(IDS[:-1])
+    b.feed(IDS[:-1])
+    assert torch.equal(a.feed(IDS[-1:]), b.feed_embedding(llama_model.embeddings[IDS[-1]]))
+    a.close()
+    b.close()
+
+
+def test_a_rewound_sequence_is_as_good_as_fresh(llama_model):
+    a, b = llama_model.open(), llama_model.open()
+    fresh = b.feed(IDS)
+    a.feed([*IDS[:3], 9, 9, 9])
+    a.feed_embedding(llama_model.embeddings[:3].mean(0))
+    a.rewind(3)
+    again = a.feed(IDS[3:])
+    assert again.argmax() == fresh.argmax()
+    assert (again - fresh).abs().max() < CLOSE
+    a.close()
+    b.close()
+
+
+@settings(max_examples=15)
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(100, 40000)), min_size=1, max_size=6))
+def test_forks_go_their_own_ways(tiny_llama, moves):
+    check_forks(tiny_llama, moves, CLOSE)
+
+
+def test_forks_of_the_default_model_go_their_own_ways(llama_model):
+    check_forks(llama_model, [(0, 9000), (1, 9000), (0, 314), (2, 40000), (1, 504)], 2 * CLOSE)
+
+
+def check_forks(llama_model, moves, close):
+    root = llama_model.open()
+    root.feed(IDS)
+    branches = [root.fork() for _ in range(3)]
+    paths = [list(IDS) for _ in branches]
+    for which, token in moves:
+        branches[which].feed([token])
+        paths[which].append(token)
+    latest = llama_model.forward([Row(b, [77]) for b in branches])
+    for path, logits in zip(paths, latest, strict=True):
+        plain = llama_model.open()
+        assert (plain.feed([*path, 77]) - logits).abs().max() < close
+        plain.close()
+    assert root.inputs == IDS
+    for b in [*branches, root]:
+        b.close()
+
+
+def test_only_the_changed_tail_is_fed(llama_model):
+    sequence = llama_model.open()
+    text = llama_model.tokenizer.encode("It was a bright cold day in April, and the clocks were")
+    sequence.sync(text)
+    before = llama_model.tokens_fed
+    sequence.sync([*text, 4242])
+    assert llama_model.tokens_fed - before == 1
+    sequence.sync([*text[:-2], 99, 100, 101])
+    assert llama_model.tokens_fed - before == 4
+    sequence.close()
+
+
+def test_a_full_context_leaves_the_sequence_as_it_was(llama_model):
+    sequence = llama_model.open()
+    sequence.feed(IDS)
+    with pytest.raises(ContextFull, match="do not fit"):
+        sequence.feed([5] * llama_model.context_length)
+    assert sequence.inputs == IDS
+    sequence.feed([5])
+    sequence.close()
+
+
+def test_many_sequences_are_refused_in_words(llama_model):
+    opened = []
+    with pytest.raises(ContextFull, match="in use"):
+        while len(opened) < 1000:
+            opened.append(llama_model.open())
+    for sequence in opened:
+        sequence.close()
+    llama_model.open().close()
+
+
+def test_wrong_inputs_are_named(llama_model):
+    sequence = llama_model.open()
+    for wrong in ([], [-1], [49152], torch.zeros(1, 5)):
+        with pytest.raises(InputError):
+            llama_model.forward([Row(sequence, wrong)])
+    sequence.close()
+
+
+def test_both_backends_agree_on_held_out_text(llama_model, torch_model):
+    """Mean KL ≤ 0.005 nats and top-1 agreement ≥ 95 % over 512 positions."""
+    ids = llama_model.tokenizer.encode("\n\n".join(chain(*load_text(None))))[:512]
+    agree, divergence, n = 0, 0.0, 0
+    for at in range(0, len(ids), 256):
+        chunk = ids[at : at + 256]
+        a, b = torch_model.open(), llama_model.open()
+        p = torch.log_softmax(a.feed_every(chunk), -1)
+        q = torch.log_softmax(b.feed_every(chunk), -1)
+        a.close()
+        b.close()
+        agree += int((p.argmax(-1) == q.argmax(-1)).sum())
+        divergence += float((p.exp() * (p - q)).sum())
+        n += len(chunk)
+    assert n == 512
+    assert divergence / n <= 0.005
+    assert agree / n >= 0.95
+
+
+HOSTILE = [
+    "",
+    "\x00",
+    "a\udc80b",
+    "مرحبا بالعالم",
+    "👩‍👩‍👧‍👦🇩🇪",
+    "\n" * 500,
+    " " * 300,
+    "日本語",
+    "<|im_end|>",
+    "ﬀ\u0301\u200d",
+]
+
+
+@settings(max_examples=150)
+@given(st.one_of(st.sampled_from(HOSTILE), st.text(max_size=60)))
+def test_the_tokenizers_agree(llama_model, torch_model, text):
+    ids = llama_model.tokenizer.encode(text)
+    assert not set(ids) & llama_model.tokenizer.special_ids
+    if text.isascii():
+        assert ids == torch_model.tokenizer.encode(text)
+
+
+def test_the_tokenizers_have_the_same_pieces(llama_model, torch_model):
+    assert llama_model.tokenizer.fingerprint == torch_model.tokenizer.fingerprint
+    assert llama_model.tokenizer.eos_ids == torch_model.tokenizer.eos_ids
+    assert llama_model.tokenizer.document_start == torch_model.tokenizer.document_start
+
+
+def test_llama_cpp_does_not_import_transformers():
+    code = "import core.models.llamacpp, core.models.load, sys; sys.exit('transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("backend", ["auto", "llama.cpp", "torch"])
+def test_bad_files_are_errors_in_words(tmp_path, default_gguf, backend):
+    text = tmp_path / "text.gguf"
+    text.write_text("not a model")
+    short = tmp_path / "short.gguf"
+    short.write_bytes(default_gguf.read_bytes()[: 40 * 1024 * 1024])
+    header = tmp_path / "header.gguf"
+    header.write_bytes(default_gguf.read_bytes()[:1000])
+    with pytest.raises(ModelFileError, match="not a GGUF"):
+        load_model(str(text), backend)
+    for damaged in (short, header):
+        with pytest.raises(ModelFileError, match="truncated"):
+            load_model(str(damaged), backend)
+    with pytest.raises(ModelNotFound, match="No model file"):
+        load_model(str(tmp_path / "none.gguf"), backend)
+
+
+def test_unknown_backends_are_refused(tmp_path):
+    with pytest.raises(InputError, match="vulkan"):
+        load_model("default", "vulkan")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(BackendUnavailable, match="reads GGUF"):
+        load_model(str(tmp_path), "llama.cpp")
+
+
+@pytest.mark.parametrize("name", sorted(END_NAMES))
+def test_a_control_token_with_any_known_name_of_an_end_ends_texts(
+    llama_model: LlamaCppModel, default_gguf: Path, name: str
+) -> None:
+    """The torch backend knows the same names: both take them from one list."""
+    fields = gguf_file.read(default_gguf).fields
+    names, types = list(fields["tokenizer.ggml.tokens"]), fields["tokenizer.ggml.token_type"]
+    control = next(i for i, kind in enumerate(types) if kind == CONTROL and i not in llama_model.tokenizer.eos_ids)
+    names[control] = name
+    made = LlamaCppTokenizer(llama_model._weights, names, types)  # type: ignore[arg-type]
+    assert made.eos_ids == llama_model.tokenizer.eos_ids | {control}

@@ -1,0 +1,245 @@
+"""Compiled code for the Llama family: its build and cache, and that it computes the same as transformers."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import cache_of, computed
+from torch import Tensor
+from transformers import LlamaConfig, MistralConfig, PreTrainedModel, Qwen2Config
+from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+from core.models import hf
+from core.models.llama import NativeLlama, why_not
+from core.models.native import Line
+from core.models.torch_model import TorchModel
+from core.superposed import superpose
+from tests.paths import DATA
+
+GOLDEN = json.loads((DATA / "spd_plain.json").read_text())
+
+WIDTH = 16  # of a head: as wide as the widest vector
+SHAPE = {
+    "hidden_size": 42,  # no multiple of a panel, nor of a vector
+    "num_hidden_layers": 2,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "head_dim": WIDTH,
+    "intermediate_size": 52,
+    "vocab_size": 101,
+    "max_position_embeddings": 64,
+}
+CONFIGS = {
+    "llama": LlamaConfig(**SHAPE),
+    "llama with biases and wide heads": LlamaConfig(
+        **{**SHAPE, "head_dim": 48}, attention_bias=True, mlp_bias=True, rms_norm_eps=0.1
+    ),
+    "llama 3's rotation": LlamaConfig(
+        **SHAPE,
+        rope_parameters={
+            "rope_type": "llama3",
+            "rope_theta": 1e4,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 16,
+        },
+    ),
+    "mistral, a key head for each query": MistralConfig(**{**SHAPE, "num_key_value_heads": 6}, sliding_window=None),
+    "qwen2": Qwen2Config(**SHAPE, tie_word_embeddings=True),
+}
+
+
+def module_of(name: str, deviation: float = 0.3) -> PreTrainedModel:
+    torch.manual_seed(3)
+    module = AutoModelForCausalLM.from_config(CONFIGS[name]).eval().requires_grad_(False)
+    for parameter in module.parameters():
+        parameter.normal_(std=deviation) if parameter.ndim > 1 else parameter.uniform_(0.5, 1.5)
+    return module
+
+
+def both(module: PreTrainedModel, made: NativeLlama, ids: Tensor) -> tuple[Tensor, Tensor]:
+    with torch.inference_mode():
+        return computed(made, ids), module(input_ids=ids, use_cache=False).logits
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_logits_are_those_of_transformers_layers(name: str) -> None:
+    module = module_of(name)
+    assert why_not(module) == ""
+    torch.testing.assert_close(
+        *both(module, NativeLlama.of(module, torch.float32), torch.randint(0, 101, (3, 11))), atol=1e-4, rtol=1e-4
+    )
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.tuples(st.integers(0, 20), st.integers(1, 30)), min_size=1, max_size=4),
+    threads=st.integers(1, 3),
+    seed=st.integers(0, 99),
+)
+def test_lines_of_any_past_advance_by_any_number_of_inputs_on_any_number_of_threads(
+    sizes: list[tuple[int, int]], threads: int, seed: int
+) -> None:
+    """30 inputs are more than are summed up in registers at once."""
+    module = module_of("llama")
+    made = NativeLlama.of(module, torch.float32)
+    torch.manual_seed(seed)
+    ids = [torch.randint(0, 101, (past + n,)) for past, n in sizes]
+    caches = [cache_of(made, 1, past + n + 1) for past, n in sizes]
+    total = sum(n for _, n in sizes)
+    wanted = torch.arange(total)[torch.rand(total) < 0.5]
+    embeddings = made.get_input_embeddings()
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.no_grad():
+            for (past, _), of_line, cache in zip(sizes, ids, caches, strict=True):
+                if past:
+                    computed(made, of_line[None, :past], cache=cache)
+            logits, features = made(
+                embeddings(torch.cat([of_line[past:] for (past, _), of_line in zip(sizes, ids, strict=True)])),
+                torch.cat([torch.arange(past, past + n) for past, n in sizes]),
+                [Line(cache[0], past, n) for (past, n), cache in zip(sizes, caches, strict=True)],
+                wanted,
+                (0, 1, 2),
+            )
+            expected = [module(input_ids=x[None], use_cache=False, output_hidden_states=True) for x in ids]
+    finally:
+        torch.set_num_threads(before)
+
+    def new(of_each: Callable[[Any], Tensor]) -> Tensor:
+        return torch.cat([of_each(found)[0, past:] for (past, _), found in zip(sizes, expected, strict=True)])
+
+    torch.testing.assert_close(logits, new(lambda found: found.logits)[wanted], atol=1e-4, rtol=1e-4)
+    hidden = new(lambda found: torch.cat(found.hidden_states[:2], -1))  # the third comes to transformers with its norm
+    torch.testing.assert_close(features[:, :84], hidden, atol=1e-4, rtol=1e-4)
+    last = new(lambda found: found.hidden_states[2])
+    torch.testing.assert_close(module.model.norm(features[:, 84:]), last, atol=1e-4, rtol=1e-4)
+    for (past, n), cache in zip(sizes, caches, strict=True):
+        assert cache[..., past + n :, :].isnan().all()
+        assert not cache[..., : past + n, :].isnan().any()
+
+
+def test_any_mask_of_who_sees_whom_is_obeyed() -> None:
+    module = module_of("llama")
+    made = NativeLlama.of(module, torch.float32)
+    seen = torch.rand(2, 7, 7).lt(0.5) | torch.eye(7, dtype=torch.bool)
+    added = torch.zeros(2, 1, 7, 7).masked_fill_(~seen[:, None], torch.finfo(torch.float32).min)
+    ids, positions = torch.randint(0, 101, (2, 7)), torch.randint(0, 9, (2, 7))
+    ours = computed(made, ids, seen=seen, positions=positions)
+    with torch.inference_mode():
+        theirs = module(input_ids=ids, use_cache=False, attention_mask=added, position_ids=positions).logits
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_the_largest_and_the_least_scores_of_attention_are_no_trouble() -> None:
+    module = module_of("llama", deviation=8.0)
+    ours, theirs = both(module, NativeLlama.of(module, torch.float32), torch.randint(0, 101, (1, 30)))
+    assert torch.isfinite(ours).all()
+    torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))
+
+
+def test_bfloat16_rounds_the_weights_and_nothing_else() -> None:
+    """The same as transformers in float32 with weights that were rounded before."""
+    module = module_of("llama with biases and wide heads")
+    for name, parameter in module.named_parameters():
+        if parameter.ndim > 1 and "embed" not in name:
+            parameter.copy_(parameter.bfloat16())
+    ours, theirs = both(module, NativeLlama.of(module, torch.bfloat16), torch.randint(0, 101, (2, 15)))
+    torch.testing.assert_close(ours, theirs, atol=1e-4, rtol=1e-4)
+
+
+def test_unsupported_models_are_reported() -> None:
+    narrow = LlamaConfig(**{**SHAPE, "head_dim": 6})
+    module = AutoModelForCausalLM.from_config(narrow)
+    assert "heads are 6 wide" in why_not(module)
+    mixed = Qwen2Config(**SHAPE, layer_types=["full_attention", "sliding_attention"], sliding_window=8)
+    for config in (MistralConfig(**SHAPE, sliding_window=8), mixed):
+        assert "sliding window" in why_not(AutoModelForCausalLM.from_config(config))
+    assert "gelu" in why_not(AutoModelForCausalLM.from_config(LlamaConfig(**SHAPE, hidden_act="gelu")))
+
+
+# --- the default model
+
+
+@pytest.fixture(scope="module")
+def rounded(plain_torch_model: TorchModel) -> TorchModel:
+    module = plain_torch_model.layers.module
+    assert isinstance(module, PreTrainedModel)
+    return hf.compiled(plain_torch_model, torch.bfloat16)
+
+
+def test_the_default_model_gives_the_logits_of_transformers_layers(
+    torch_model: TorchModel, plain_torch_model: TorchModel
+) -> None:
+    if torch_model.device == "cpu":
+        assert isinstance(torch_model.layers.module, NativeLlama)
+    for case in GOLDEN["cases"][:12]:
+        ours, theirs = (m.open().feed_every(case["prefix_ids"]) for m in (torch_model, plain_torch_model))
+        assert torch.allclose(ours, theirs, atol=2e-3)  # 1e-4 measured
+
+
+def test_on_transformers_layers_scores_are_the_authors_to_2e_4(plain_torch_model: TorchModel) -> None:
+    options = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
+    for case in GOLDEN["cases"][::4]:
+        *_, last = superpose(plain_torch_model, case["prefix_ids"], 3, 10, **options)
+        assert last.ids == case["drafts"]
+        assert last.logprobs == pytest.approx(case["logprobs"], abs=2e-4)
+
+
+def test_in_bfloat16_the_distributions_are_nearly_those_of_float32(
+    torch_model: TorchModel, rounded: TorchModel
+) -> None:
+    divergence, agreed, same, total = 0.0, 0, 0, 0
+    for case in GOLDEN["cases"][:12]:
+        a, b = (m.open().feed_every(case["prefix_ids"]) for m in (torch_model, rounded))
+        p, q = a.log_softmax(-1), b.log_softmax(-1)
+        divergence += float((p.exp() * (p - q)).sum())
+        agreed += int((a.argmax(-1) == b.argmax(-1)).sum())
+        total += len(a)
+        *_, one = superpose(torch_model, case["prefix_ids"], 3, 1)
+        *_, other = superpose(rounded, case["prefix_ids"], 3, 1)
+        same += one.ids[0] == other.ids[0]
+    assert divergence / total < 1e-3  # nats; about 3e-4 measured
+    assert agreed / total > 0.95
+    assert same >= 11
+
+
+def test_in_bfloat16_a_token_is_its_embedding(rounded: TorchModel) -> None:
+    a, b = rounded.open(), rounded.open()
+    by_id = a.feed([5, 6, 7])
+    b.feed([5, 6])
+    assert torch.allclose(b.feed_embedding(rounded.embeddings[7]), by_id, atol=1e-3)
+
+
+# --- where it runs
+
+
+def test_no_second_pool_of_threads_comes_with_it() -> None:
+    """Two that wait busily for work of their own would take the processor from each other."""
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("No /proc here to see which libraries are loaded.")
+    code = "from core.models import native; native.library(); print(open('/proc/self/maps').read())"
+    maps = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    pools = {line.split()[-1] for line in maps.splitlines() if "omp" in line.rsplit("/", 1)[-1]}
+    assert len(pools) == 1, pools
+
+
+def test_compiled_code_needs_no_notice(tiny_folder: Callable[[str], Path], caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        model = hf.load(tiny_folder("compiled llama"), "tiny")
+    assert isinstance(model, TorchModel)
+    assert isinstance(model.layers.module, NativeLlama)
+    assert model.notice is None
+    assert not caplog.records

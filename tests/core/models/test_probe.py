@@ -1,0 +1,237 @@
+"""The probe describes in one sentence how a child process ended: crashed, hung, failed or worked."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from core.models import probe
+from core.models.base import LanguageModel, Row, Sequence, Tokenizer
+
+WORKS = """
+import json
+print("a line from native code")
+print(json.dumps({"stage": "loading the model"}))
+print(json.dumps({"ok": True, "reason": "", "seconds_per_step": 0.011}))
+"""
+
+
+@pytest.fixture
+def child(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """child(code) makes the probe run that Python code and no model; returns the list of runs."""
+    monkeypatch.setattr(probe, "_missing", lambda backend: "")
+
+    def set_child(code: str) -> list[str]:
+        runs: list[str] = []
+
+        def command(backend: probe.Backend, model: str) -> list[str]:
+            runs.append(model)
+            return [sys.executable, "-c", code]
+
+        monkeypatch.setattr(probe, "_command", command)
+        return runs
+
+    return set_child
+
+
+@pytest.fixture
+def gguf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file in place of a model; the other parts of the key are irrelevant here."""
+    file = tmp_path / "model.gguf"
+    file.write_bytes(b"GGUF")
+    monkeypatch.setattr(probe, "_key", lambda path: f"{path} {path.stat().st_size}")
+    return file
+
+
+@pytest.mark.parametrize("name", ["SIGSEGV", "SIGILL", "SIGABRT"])
+def test_crash_is_reported_with_its_signal_and_stage(child: Any, name: str) -> None:
+    child(f"""
+import os, signal
+print('{{"stage": "evaluating the model"}}', flush=True)
+os.kill(os.getpid(), signal.{name})
+""")
+    result = probe.probe("llama.cpp", "model.gguf")
+    assert not result.ok
+    assert result.reason == f"it crashed with {name} while evaluating the model"
+
+
+def test_hanging_child_is_ended_and_reported(child: Any) -> None:
+    child("""
+import time
+print('{"stage": "loading the model"}', flush=True)
+time.sleep(60)
+""")
+    result = probe.probe("llama.cpp", "model.gguf", timeout=0.5)
+    assert (result.ok, result.reason) == (False, "it did not answer within 0.5 s while loading the model")
+
+
+def test_exception_in_the_child_is_reported_by_its_last_line(child: Any) -> None:
+    child("raise RuntimeError('libllama.so is not there')")
+    result = probe.probe("llama.cpp", "model.gguf")
+    assert not result.ok
+    assert result.reason == "it ended with code 1 while starting: RuntimeError: libllama.so is not there"
+
+
+def test_silent_child_is_no_success(child: Any) -> None:
+    child("")
+    result = probe.probe("llama.cpp", "model.gguf")
+    assert (result.ok, result.reason) == (False, "it ended with code 0 while starting: no message")
+
+
+def test_missing_package_is_reported_without_a_child(child: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = child(WORKS)
+    monkeypatch.setattr(probe, "_missing", lambda backend: "llama-cpp-python")
+    result = probe.probe("llama.cpp", "model.gguf")
+    assert (result.ok, result.reason, runs) == (False, "llama-cpp-python is not installed", [])
+
+
+def test_missing_package_is_reported_by_the_remembering_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> metadata.Distribution:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(probe.metadata, "distribution", missing)
+    (tmp_path / "model.gguf").touch()
+    result = probe.probe_llama_cpp(tmp_path / "model.gguf", tmp_path)
+    assert (result.ok, result.reason) == (False, "llama-cpp-python is not installed")
+
+
+def test_missing_model_file_is_reported(child: Any, tmp_path: Path) -> None:
+    runs = child(WORKS)
+    result = probe.probe_llama_cpp(tmp_path / "absent.gguf", tmp_path)
+    assert not result.ok
+    assert runs == []
+
+
+def test_good_result_is_remembered_until_the_file_changes(child: Any, gguf: Path, tmp_path: Path) -> None:
+    runs = child(WORKS)
+    cache = tmp_path / "cache"
+    first = probe.probe_llama_cpp(gguf, cache)
+    assert (first.ok, first.seconds_per_step) == (True, 0.011)
+    second = probe.probe_llama_cpp(gguf, cache)
+    assert second == first
+    assert len(runs) == 1
+    gguf.write_bytes(b"GGUF, another one")
+    assert probe.probe_llama_cpp(gguf, cache).ok
+    assert len(runs) == 2
+    assert [file.name for file in cache.glob("*") if file.suffix != ".lock"] == [
+        "probe.json"
+    ]  # no temporary file stays behind
+
+
+def test_failure_is_not_remembered(child: Any, gguf: Path, tmp_path: Path) -> None:
+    child("raise SystemExit(3)")
+    assert not probe.probe_llama_cpp(gguf, tmp_path / "cache").ok
+    runs = child(WORKS)
+    assert probe.probe_llama_cpp(gguf, tmp_path / "cache").ok
+    assert len(runs) == 1
+
+
+@pytest.mark.parametrize("damaged", [b"", b"{", b"[1, 2]", b'{"key": "text"}', b"\xff\xfe\x00"])
+def test_corrupt_cache_is_ignored_and_rewritten(child: Any, gguf: Path, tmp_path: Path, damaged: bytes) -> None:
+    runs = child(WORKS)
+    (tmp_path / "probe.json").write_bytes(damaged)
+    assert probe.probe_llama_cpp(gguf, tmp_path).ok
+    assert list(json.loads((tmp_path / "probe.json").read_bytes()).values()) == [0.011]
+    assert probe.probe_llama_cpp(gguf, tmp_path).ok
+    assert len(runs) == 1
+
+
+def test_cache_that_cannot_be_written_costs_only_the_memory(child: Any, gguf: Path, tmp_path: Path) -> None:
+    child(WORKS)
+    (tmp_path / "cache").write_text("a file where the folder should be")
+    assert probe.probe_llama_cpp(gguf, tmp_path / "cache").ok
+
+
+def test_cache_does_not_grow_without_end(child: Any, gguf: Path, tmp_path: Path) -> None:
+    child(WORKS)
+    for size in range(probe.REMEMBERED + 3):
+        gguf.write_bytes(b"x" * size)
+        probe.probe_llama_cpp(gguf, tmp_path)
+    assert len(json.loads((tmp_path / "probe.json").read_bytes())) == probe.REMEMBERED
+
+
+# --- the child's test of a model ----------------------------------------------------------------------
+
+
+class FakeTokenizer(Tokenizer):
+    def __init__(self) -> None:
+        self.pieces = [bytes([i]) for i in range(256)]
+        self.eos_ids = self.special_ids = frozenset({0})
+        self.start_ids = []
+        self.document_start = 0
+
+    def encode(self, text: str) -> list[int]:
+        return list(text.encode())
+
+
+class FakeSequence(Sequence):
+    def _keep(self, path: list[int]) -> None: ...
+
+    def _rewind(self, length: int) -> None:
+        pass
+
+    def _fork(self) -> Sequence:
+        return FakeSequence(self.model)
+
+    def close(self) -> None:
+        pass
+
+
+class FakeModel(LanguageModel):
+    """Logits are a fixed map of the last embedding; it multiplies a token's embedding by `scale`."""
+
+    name, backend, device = "fake", "llama.cpp", "cpu"
+    vocab_size, dim, context_length = 256, 8, 512
+    tokenizer = FakeTokenizer()
+
+    def __init__(self, scale: float) -> None:
+        generator = torch.Generator().manual_seed(0)
+        self.scale = scale
+        self.embeddings = torch.randn(256, 8, generator=generator)  # (V, D)
+        self.head = torch.randn(8, 256, generator=generator)  # (D, V)
+
+    def open(self) -> Sequence:
+        return FakeSequence(self)
+
+    def close(self) -> None:
+        pass
+
+    def _forward(self, rows: list[Row]) -> list[Tensor]:
+        row = rows[0]
+        if isinstance(row.inputs, Tensor):
+            return [row.inputs[-1] @ self.head]
+        return [self.embeddings[row.inputs[-1]] * self.scale @ self.head]
+
+
+def test_model_whose_embeddings_mean_its_tokens_passes() -> None:
+    result = probe.measure(FakeModel(scale=1.0))
+    assert result.ok, result.reason
+    assert result.seconds_per_step is not None
+    assert result.seconds_per_step > 0
+
+
+def test_model_that_scales_its_embeddings_is_reported() -> None:
+    result = probe.measure(FakeModel(scale=16.0))
+    assert not result.ok
+    assert "the model scales or changes its embeddings" in result.reason
+
+
+@pytest.mark.parametrize("scale", [float("nan"), 0.0])
+def test_model_that_computes_nonsense_is_reported(scale: float) -> None:
+    result = probe.measure(FakeModel(scale))
+    assert (result.ok, result.reason) == (False, "it computes logits that are not numbers, or all the same")
+
+
+def test_child_that_meets_a_bad_file_reports_it(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.gguf"
+    bad.write_bytes(b"no GGUF at all")
+    result = probe.probe("torch", str(bad), timeout=120)
+    assert not result.ok
+    assert "bad.gguf" in result.reason

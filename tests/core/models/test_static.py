@@ -1,0 +1,363 @@
+"""The static cache against the plain path: any program of passes, drafts of many prefixes, and unsupported models."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny_models import CONTEXT, VOCAB, Replayed, tiny
+from torch import Tensor
+from transformers.models.auto.modeling_auto import AutoModelForCausalLM
+
+from core.errors import BackendUnavailable, ContextFull, InputError
+from core.models import capture, hf, rows, static
+from core.models.base import Row, path_to
+from core.models.hf_tokenizer import HFTokenizer
+from core.models.static import StaticModel, StaticSequence
+from core.models.torch_model import TorchModel
+from core.samplers import TopK
+from core.superposed import superpose_batch
+from tests.paths import DATA
+
+GOLDEN = json.loads((DATA / "spd_plain.json").read_text())
+PAPER = {"distinct": False, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
+LINES = 4
+KINDS = ["llama", "gpt2", "gemma3"]
+
+pytestmark = pytest.mark.usefixtures("small_scale")
+
+
+def plain_model(kind: str) -> TorchModel:
+    torch.manual_seed(7)
+    module = AutoModelForCausalLM.from_config(tiny(kind))
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.ndim > 1:
+                parameter.normal_(std=0.3)
+    pieces = [bytes([i]) if i < 256 else b"" for i in range(VOCAB)]
+    tokenizer = HFTokenizer.__new__(HFTokenizer)
+    tokenizer.pieces, tokenizer.eos_ids, tokenizer.special_ids = pieces, frozenset({256}), frozenset(range(256, VOCAB))
+    tokenizer.start_ids, tokenizer.document_start = [], 256
+    return TorchModel(module, tokenizer, kind, CONTEXT)
+
+
+@pytest.fixture(scope="module")
+def models() -> Callable[[str], tuple[StaticModel, TorchModel]]:
+    made: dict[str, tuple[StaticModel, TorchModel]] = {}
+
+    def get(kind: str) -> tuple[StaticModel, TorchModel]:
+        if kind not in made:
+            plain = plain_model(kind)
+            made[kind] = StaticModel(plain, lines=LINES, capacity=CONTEXT), plain
+            made[kind][0].few = 9  # both ways to read are taken
+        return made[kind]
+
+    return get
+
+
+@pytest.fixture
+def llama(models: Callable[[str], tuple[StaticModel, TorchModel]]) -> StaticModel:
+    return models("llama")[0]
+
+
+def reference(plain: TorchModel, vectors: Tensor) -> Tensor:
+    """Logits (V,) after embeddings (n, D), on the plain path."""
+    sequence = plain.open()
+    logits = plain.forward([Row(sequence, vectors, every=True)])[0]
+    sequence.close()
+    return logits
+
+
+def close_to(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and torch.allclose(a, b, rtol=1e-4, atol=3e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=50)
+@given(data=st.data())
+def test_any_program_of_passes_rewinds_and_forks_equals_the_plain_path(
+    models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, data: st.DataObject
+) -> None:
+    model, plain = models(kind)
+    held: list[tuple[StaticSequence, Tensor]] = [(model.open(), torch.empty(0, model.dim))]
+    try:
+        for _ in range(data.draw(st.integers(3, 9), label="steps")):
+            do = data.draw(st.sampled_from(["pass", "fork", "step", "rewind", "open", "close"]), label="do")
+            at = data.draw(st.integers(0, len(held) - 1), label="which")
+            sequence, fed = held[at]
+            if do == "rewind":
+                length = data.draw(st.integers(0, sequence.length), label="to")
+                sequence.rewind(length)
+                held[at] = (sequence, fed[:length])
+            elif do == "fork" and len(held) < LINES:
+                held.append((sequence.fork(), fed))  # type: ignore[arg-type]
+            elif do == "open" and len(held) < LINES:
+                held.append((model.open(), torch.empty(0, model.dim)))
+            elif do == "close" and len(held) > 1:
+                sequence.close()
+                del held[at]
+            elif do in ("pass", "step"):
+                some = st.lists(st.integers(0, len(held) - 1), min_size=1, unique=True)
+                chosen = [i for i in data.draw(some, label="rows") if held[i][0].length < CONTEXT]
+                if chosen:
+                    check_pass(model, plain, held, chosen, 1 if do == "step" else 21, data)
+    finally:
+        for sequence, _ in held:
+            sequence.close()
+    assert sorted(model._free) == list(range(LINES))
+
+
+def check_pass(model, plain, held, chosen, most, data) -> None:
+    rows, vectors = [], []
+    for i in chosen:
+        n = data.draw(st.integers(1, min(CONTEXT - held[i][0].length, most)), label="n")
+        chance = random.Random(data.draw(st.integers(0, 99), label="of ids"))  # 20 drawn ids take a pass's time
+        ids = chance.choices(range(VOCAB), k=n)
+        vector = model.embeddings[torch.tensor(ids)]
+        inputs: list[int] | Tensor = ids
+        if data.draw(st.booleans(), label="as embeddings"):
+            vector = inputs = 0.7 * vector + 0.3 * model.embeddings[torch.tensor(ids[::-1]) // 2]
+        rows.append(Row(held[i][0], inputs, every=data.draw(st.booleans(), label="every")))
+        vectors.append(vector)
+    for i, row, vector, output in zip(chosen, rows, vectors, model.forward(rows), strict=True):
+        held[i] = (held[i][0], torch.cat([held[i][1], vector]))
+        expected = reference(plain, held[i][1])
+        assert close_to(output, expected[-len(vector) :] if row.every else expected[-1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=30)
+@given(data=st.data())
+def test_a_node_of_a_tree_sees_its_own_path(
+    models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, data: st.DataObject
+) -> None:
+    model, plain = models(kind)
+    held = [model.open(), model.open()]
+    token = st.integers(0, VOCAB - 1)
+    try:
+        rows, texts = [], []
+        for sequence in held:
+            texts.append(data.draw(st.lists(token, min_size=1, max_size=9), label="held"))
+            sequence.feed(texts[-1])
+            n = data.draw(st.integers(1, 7), label="n")
+            parents = [data.draw(st.integers(-1, i - 1)) for i in range(n)]
+            rows.append(Row(sequence, data.draw(st.lists(token, min_size=n, max_size=n)), parents=parents))
+        for row, text, logits in zip(rows, texts, model._forward(rows), strict=True):  # type: ignore[arg-type]
+            paths = []
+            for place, parent in enumerate(row.parents):
+                paths.append([*(paths[parent] if parent >= 0 else []), place])
+                path = [*text, *(row.inputs[p] for p in paths[place])]
+                assert close_to(logits[place], reference(plain, plain.embeddings[path])[-1])
+            kept = data.draw(st.sampled_from([[], *paths]), label="kept")
+            row.sequence._keep(kept)
+            row.sequence.inputs += [row.inputs[p] for p in kept]
+            after = plain.embeddings[[*row.sequence.inputs, 7]]
+            assert close_to(row.sequence.feed([7]), reference(plain, after)[-1])
+    finally:
+        for sequence in held:
+            sequence.close()
+
+
+@pytest.mark.parametrize("few", [0, 9])
+@pytest.mark.parametrize("kind", KINDS)
+def test_watched_layers_are_those_of_the_plain_path(
+    models: Callable[[str], tuple[StaticModel, TorchModel]], kind: str, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of texts read in chunks, of few tokens, steps, kept paths of trees and forks, after rewinds, whatever ran
+    in between: as of the same text in one pass."""
+    monkeypatch.setattr(capture, "Captured", Replayed)
+    plain = models(kind)[1]
+    model = StaticModel(plain, lines=LINES, capacity=CONTEXT)
+    model.few = few
+    model.watch((0, 1, 1))
+    plain.watch((0, 1, 1))
+    try:
+        a, b = model.open(), model.open()
+        a.feed(list(range(21)))
+        model.forward([Row(a, [30]), Row(b, [40])])
+        model.forward([Row(a, [31, 32], parents=[-1, -1]), Row(b, [41, 42, 43, 44, 45], parents=[-1, 0, 0, 2, -1])])
+        a.keep([1])
+        other = a.fork()
+        other.feed([33, 34, 35])  # before the other's path is kept
+        b.keep([0, 2, 3])
+        b.rewind(3)
+        model.forward([Row(b, [46]), Row(other, [36])])
+        model.forward([Row(a, [37], silent=True), Row(other, [38, 39])])
+        for sequence, length in ((a, 24), (b, 4), (other, 29)):
+            whole = plain.open()
+            whole.feed([*sequence.inputs])  # type: ignore[list-item]
+            assert sequence.features is not None and whole.features is not None
+            assert sequence.features.shape == (length, 3 * model.dim)
+            torch.testing.assert_close(sequence.features, whole.features, rtol=1e-4, atol=3e-4)
+        before = b.features
+        b.feed_embedding(model.embeddings[5])
+        assert before is not None and b.features is not None and torch.equal(b.features[:-1], before)
+        model.watch(())
+        a.feed([1])
+        assert a.features is None
+        model.watch((0, 1, 1))
+        assert a.features is None and b.features is not None
+        with pytest.raises(InputError, match="layers 0 to 1"):
+            model.watch((0, 1, 2))
+    finally:
+        plain.watch(())
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=10), st.integers(0, 3))
+def test_the_mask_of_a_tree_is_its_ancestors(picks: list[int], padding: int) -> None:
+    parents = [min(pick, i) - 1 for i, pick in enumerate(picks)]
+    row = Row(None, [0] * len(parents), parents=parents)  # type: ignore[arg-type]
+    depth, sees = rows.trees([row], len(parents) + padding)
+    for place in range(len(parents)):
+        path = path_to(place, parents)
+        assert sees[0, place].nonzero().flatten().tolist() == path
+        assert int(depth[0, place]) == len(path) - 1
+
+
+def test_a_model_that_needs_another_mask_is_refused_in_one_sentence() -> None:
+    with pytest.raises(BackendUnavailable, match=r"bloom .* step by step instead"):
+        StaticModel(plain_model("bloom"), lines=2, capacity=CONTEXT)
+
+
+def test_unsupported_models_run_as_before_with_a_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static, "LEAST_POSITIONS", 8)
+    assert isinstance(static.on_static_cache(plain_model("llama"), lines=2), StaticModel)
+    served = static.on_static_cache(plain_model("bloom"), lines=2)
+    assert isinstance(served, TorchModel) and "step by step" in (served.notice or "")
+    served = static.on_static_cache(plain_model("llama"), lines=2, share=1e-12)
+    assert isinstance(served, TorchModel) and "memory for only 0 positions of 2" in (served.notice or "")
+
+
+def test_a_step_of_some_leaves_what_idle_lines_hold_alone(llama: StaticModel) -> None:
+    """Also the columns after the end of an idle line, where a tree may be waiting until its path is kept."""
+    held = [llama.open() for _ in range(3)]
+    for sequence, ids in zip(held, ([1, 2, 3], [4, 5], [6]), strict=True):
+        sequence.feed(ids)
+    before = [plane[held[1].line, :, :-1].clone() for plane in llama._planes]
+    llama.forward([Row(held[0], [7]), Row(held[2], llama.embeddings[[8, 9]].mean(0, keepdim=True))])
+    assert all(torch.equal(a, b[held[1].line, :, :-1]) for a, b in zip(before, llama._planes, strict=True))
+    for sequence in held:
+        sequence.close()
+
+
+def test_full_lines_and_positions_are_reported(llama: StaticModel) -> None:
+    held = [llama.open() for _ in range(LINES)]
+    with pytest.raises(ContextFull, match=f"All {LINES} lines"):
+        llama.open()
+    with pytest.raises(ContextFull, match=f"All {LINES} lines"):
+        held[0].fork()
+    held[0].feed(list(range(CONTEXT)))
+    with pytest.raises(ContextFull, match=f"{CONTEXT} positions are held and 1 more"):
+        llama.forward([Row(held[1], [1]), Row(held[0], [1])])
+    assert (held[0].length, held[1].length) == (CONTEXT, 0)
+    for sequence in held:
+        sequence.close()
+
+
+def test_a_closed_sequence_is_refused(llama: StaticModel) -> None:
+    a = llama.open()
+    a.close()
+    with pytest.raises(InputError, match="closed"):
+        llama.forward([Row(a, [1])])
+
+
+def test_a_compiled_step_gives_the_same() -> None:
+    """With a compiler that only traces: a GPU's compiler receives the same trace."""
+    plain = plain_model("llama")
+    traced = StaticModel(plain, lines=2, capacity=CONTEXT, compiler="aot_eager")
+    a, b = traced.open(), traced.open()
+    traced.forward([Row(a, [1, 2, 3]), Row(b, [4, 5])])
+    mixed = torch.tensor([[0.25, 0.75]]) @ plain.embeddings[[7, 8]]
+    found = traced.forward([Row(a, mixed), Row(b, [9])])
+    vectors = torch.cat([plain.embeddings[[1, 2, 3]], mixed])
+    assert close_to(found[0], reference(plain, vectors)[-1])
+    assert close_to(found[1], reference(plain, plain.embeddings[[4, 5, 9]])[-1])
+    traced.watch((0, 1, 1))
+    a.rewind(0)
+    for token in (1, 2):
+        a.feed([token])
+    torch.testing.assert_close(a.features[:, : plain.dim], plain.embeddings[[1, 2]])  # type: ignore[index]
+
+
+# --- drafts
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"forks": 0, "exact_steps": 0},
+        {"forks": 0, "exact_steps": 1},
+        {"forks": 3, "exact_steps": 2},
+        {"reset_every": 2},
+        {"rule": TopK(5)},
+        PAPER,
+    ],
+    ids=["r=0", "r=1", "forks", "resets", "rule", "the paper's"],
+)
+def test_drafts_of_ragged_prefixes_are_those_of_the_plain_path(
+    models: Callable[[str], tuple[StaticModel, TorchModel]], options: dict[str, object]
+) -> None:
+    plain = models("llama")[1]
+    model = StaticModel(plain, lines=20, capacity=CONTEXT)
+    prefixes = [[1, 2, 3], list(range(30)), [7], list(range(50, 62)), [9, 8]]
+    ours = list(superpose_batch(model, prefixes, 3, 6, **options))
+    theirs = list(superpose_batch(plain, prefixes, 3, 6, **options))
+    assert len(ours) == len(theirs) >= 6
+    for one, other in zip(ours, theirs, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a.ids == b.ids
+            assert a.logprobs == pytest.approx(b.logprobs, abs=1e-3)
+    assert sorted(model._free) == list(range(20))
+
+
+def test_stopping_early_leaves_the_prefix_and_frees_the_lines(llama: StaticModel) -> None:
+    sequence = llama.open()
+    drafts = superpose_batch(llama, [[1, 2, 3]], 3, 6, sequences=[sequence], exact_steps=2)
+    next(drafts)
+    next(drafts)
+    drafts.close()
+    assert sequence.inputs == [1, 2, 3] and len(llama._free) == LINES - 1
+    sequence.close()
+
+
+def test_the_papers_drafts_of_the_default_model(plain_torch_model: TorchModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(static, "COLUMNS", 64)
+    cases = GOLDEN["cases"][:6]
+    model = StaticModel(plain_torch_model, lines=8, capacity=64)
+    *_, last = superpose_batch(model, [case["prefix_ids"] for case in cases], 3, 10, **PAPER)
+    for drafts, case in zip(last, cases, strict=True):
+        assert drafts.ids == case["drafts"]
+        assert drafts.logprobs == pytest.approx(case["logprobs"], abs=5e-4)
+
+
+# --- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="There is no CUDA device here.")
+@pytest.mark.parametrize("compiler", [None, "inductor"])
+def test_a_captured_step_gives_what_the_plain_path_gives(torch_model: TorchModel, compiler: str | None) -> None:
+    model = StaticModel(torch_model, lines=8, capacity=128, compiler=compiler)
+    prefixes = [case["prefix_ids"] for case in GOLDEN["cases"][:6]]
+    held = [model.open() for _ in prefixes]
+    model.forward([Row(s, p) for s, p in zip(held, prefixes, strict=True)])
+    plain = [torch_model.open() for _ in prefixes]
+    torch_model.forward([Row(s, p) for s, p in zip(plain, prefixes, strict=True)])
+    for token in (100, 200, 300):  # the second and third are replays
+        vector = torch_model.embeddings[[token, token + 1]].mean(0, keepdim=True)
+        found = model.forward([Row(s, vector) for s in held])
+        for ours, theirs in zip(found, torch_model.forward([Row(s, vector) for s in plain]), strict=True):
+            best = theirs.topk(10).indices
+            assert torch.allclose(ours[best], theirs[best], atol=0.1 * float(theirs.std()))
+    assert all(graph.graph is not None for graph in model.graphs.made.values())
+
+
+def test_a_compiled_model_is_refused_in_words(tiny_folder: Callable[[str], Path]) -> None:
+    with pytest.raises(BackendUnavailable, match="runs in compiled code on the CPU"):
+        StaticModel(hf.load(tiny_folder("compiled llama"), "tiny"))

@@ -1,0 +1,260 @@
+"""Several base stores with weights: on the command line, in the file of the choice, and on the page's routes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+import ngram_builder
+from app.learning.base_stores import BaseStores, in_full, shelf_of
+from app.service.service import DraftService
+from app.web.serving import create_app
+from core import files
+from core.autocomplete import Autocomplete
+from core.errors import InputError
+from core.ngram import Geometric, Linear, NgramStore, StoreError
+from core.ngram.base import BASE_STORE, BaseShelf, ChosenStore, chosen_stores, read_choice
+from core.ngram.shelf import interpolation
+from tests.ngram_tools import WordTokenizer
+from tests.table_model import TableModel
+
+WORDS = WordTokenizer()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two stores with opposite habits: after 1 2 3 comes 4, or 5."""
+    folder = tmp_path_factory.mktemp("stores")
+    for name, text in (("four", "1 2 3 4 6 " * 30), ("five", "1 2 3 5 6 " * 30)):
+        (folder / f"{name}.txt").write_text(text)
+        tokenizer: Any = WORDS
+        ngram_builder.build([str(folder / f"{name}.txt")], folder / f"{name}.ngram", tokenizer, name="words")
+    return folder
+
+
+def shares(rule: Any) -> list[float]:
+    """The probabilities of 4 and 5 after 1 2 3, for a model that finds both equally likely."""
+    return np.exp(rule.scores(np.log(np.full((1, 2), 0.5)), [[1, 2, 3]], [4, 5]))[0].tolist()
+
+
+def test_several_stores_are_mixed_by_their_weights(folder: Path) -> None:
+    four, five = (NgramStore.open(folder / f"{name}.ngram") for name in ("four", "five"))
+    even = shares(interpolation([(four, 0.2), (five, 0.2)]))
+    assert even[1] > even[0]  # the last one has more say
+    for rule, others in (
+        (interpolation([(four, 0.9), (five, 0.1)]), interpolation([(four, 0.1), (five, 0.9)])),
+        (Geometric([(four, 0.9), (five, 0.1)]), Geometric([(four, 0.1), (five, 0.9)])),
+    ):
+        assert shares(rule)[0] > shares(rule)[1]
+        assert shares(others)[0] < shares(others)[1]
+    assert isinstance(interpolation([(four, 1.0)]), Linear)
+    assert shares(interpolation([(four, 1.0)])) == shares(interpolation(four))
+    assert np.array_equal(Geometric([(four, 0.3)]).probabilities([[1, 2, 3]], [4, 5]),
+                          Geometric(four).probabilities([[1, 2, 3]], [4, 5]))  # fmt: skip
+    both = Geometric([(four, 1.0), (five, 3.0)]).probabilities([[1, 2, 3]], [4, 5])
+    assert both[0, 1] == pytest.approx(3 * both[0, 0])
+    assert interpolation([]) is None
+
+
+def test_options_name_files_with_weights(folder: Path) -> None:
+    four, five = folder / "four.ngram", folder / "five.ngram"
+    assert chosen_stores([f"{four}=0.5", str(five)]) == (ChosenStore(four, 0.5), ChosenStore(five))
+    assert chosen_stores(["default", f"{four}=1"]) == (ChosenStore(BASE_STORE), ChosenStore(four))
+    assert chosen_stores(["none"]) == ()
+    assert in_full([f"{four}=0.5"]) == [f"{four}=0.5"]
+    assert in_full(None) is None
+    for wrong, said in (
+        (["none", str(four)], "--base-store none given with other base stores"),
+        ([f"{four}=2"], "weight 2 given for .*above 0 to 1 expected"),
+        ([f"{four}=0"], "weight 0 given"),
+        ([str(four), f"{four}=0.5"], "given twice as a base store"),
+        ([str(folder / "missing.ngram")], "missing.ngram"),
+    ):
+        with pytest.raises(StoreError, match=said):
+            chosen_stores(wrong)
+
+
+def test_drafts_use_all_chosen_stores(folder: Path) -> None:
+    shelf = shelf_of([f"{folder / 'four.ngram'}=0.5", str(folder / "five.ngram")])(WORDS.fingerprint)
+    autocomplete = Autocomplete(TableModel(), bases=shelf)
+    assert [(store.path.stem, weight) for store, weight in shelf.active()] == [("four", 0.5), ("five", 1.0)]
+    mixture = autocomplete.mixture(0.9, 0.9)
+    assert isinstance(mixture, Linear)
+    assert [mixed.alpha for mixed in mixture.stores] == [0.45, 0.9]
+    with pytest.raises(InputError, match="2 base stores given"):
+        _ = autocomplete.ngrams
+    with pytest.raises(StoreError, match="ngram build SOURCE -o FILE --tokenizer MODEL"):
+        shelf_of([str(folder / "four.ngram")])("another tokenizer")
+
+
+def test_a_changed_choice_applies_to_the_next_drafts(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "data" / "base-stores.json"
+    shelf = BaseShelf(WORDS.fingerprint, file=file)
+    assert shelf.active() == []  # the app's own belongs to another tokenizer
+    assert "No n-grams:" in shelf.notice
+    page = BaseStores(WORDS.fingerprint, shelf, file)
+    page.add(f" {folder / 'four.ngram'} ")
+    page.add(str(folder / "five.ngram"))
+    assert [(store.path.stem, weight) for store, weight in shelf.active()] == [("four", 1.0), ("five", 1.0)]
+    page.change(str(folder / "four.ngram"), on=True, weight=0.3)
+    page.change(str(folder / "five.ngram"), on=False, weight=1.0)
+    assert [(store.path.stem, weight) for store, weight in shelf.active()] == [("four", 0.3)]
+    page.remove(str(folder / "four.ngram"))
+    assert shelf.active() == []
+    assert [one.path.stem for one in read_choice(file).stores] == ["base", "five"]
+    assert (folder / "four.ngram").exists()
+
+
+def test_what_cannot_be_chosen_is_named(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "base-stores.json"
+    page = BaseStores(WORDS.fingerprint, None, file)
+    page.add(str(folder / "four.ngram"))
+    for act, said in (
+        (lambda: page.add(str(folder / "four.ngram")), "is among the stores already"),
+        (lambda: page.add(str(folder / "four.txt")), "four.txt"),
+        (lambda: page.add(str(BASE_STORE)), "--tokenizer MODEL"),
+        (lambda: page.change("nothing", True, 1.0), "is not among the stores"),
+        (lambda: page.remove(str(BASE_STORE)), "cannot be removed; switch it off"),
+    ):
+        with pytest.raises((InputError, StoreError), match=said):
+            act()
+    assert len(read_choice(file).stores) == 2
+    fixed = BaseStores(WORDS.fingerprint, BaseShelf(WORDS.fingerprint, ()), file)
+    with pytest.raises(InputError, match="--base-store chose the stores at the start"):
+        fixed.add(str(folder / "five.ngram"))
+    assert fixed.list() == []
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["{", '{"version": 9, "stores": []}', '{"version": 1, "stores": [{"file": 3}]}', "[]", "[" * 100_000, None],
+)
+def test_a_damaged_choice_is_reported_and_the_apps_own_store_used(damage: str | None, tmp_path: Path) -> None:
+    file = tmp_path / "base-stores.json"
+    os.mkfifo(file) if damage is None else file.write_text(damage)
+    fingerprint = NgramStore.open(BASE_STORE).fingerprint
+    shelf = BaseShelf(fingerprint, file=file)
+    assert [store.path for store, _ in shelf.active()] == [BASE_STORE]
+    assert shelf.notice
+    page = BaseStores(fingerprint, shelf, file)
+    own, bad = page.list()
+    assert (own.get("problem"), bad.get("damaged"), bad.get("problem") == shelf.notice) == (None, True, True)
+    if "{file" not in bad["file"] and not read_choice(file).readable:
+        with pytest.raises(InputError, match="Remove it first"):
+            page.change(str(BASE_STORE), on=False, weight=1)
+    page.remove(bad["file"])
+    assert page.list() == [own]
+    assert [store.path for store, _ in shelf.active()] == [BASE_STORE]
+    assert shelf.notice == ""
+
+
+def test_a_damaged_entry_disturbs_no_other(folder: Path, tmp_path: Path) -> None:
+    file, four = tmp_path / "base-stores.json", {"file": str(folder / "four.ngram"), "weight": 0.5, "on": True}
+    bad = [3, None, {"file": "a\0b", "weight": 1, "on": True}, four | {"weight": 7}, four, {"file": "\ud800"}]
+    file.write_text(json.dumps({"version": 1, "stores": [four, *bad]}))
+    shelf = BaseShelf(WORDS.fingerprint, file=file)
+    page = BaseStores(WORDS.fingerprint, shelf, file)
+    assert [(store.path.stem, weight) for store, weight in shelf.active()] == [("four", 0.5)]
+    rows = page.list()
+    assert [row.get("damaged", False) for row in rows] == [False, *[True] * len(bad)]
+    page.change(rows[0]["file"], on=True, weight=0.25)  # keeps the others
+    for row in rows[:0:-1]:
+        page.remove(row["file"])
+    assert [row["file"] for row in page.list()] == [four["file"]]
+    assert [(store.path.stem, weight) for store, weight in shelf.active()] == [("four", 0.25)]
+
+
+def test_two_programs_that_change_the_choice_lose_nothing(folder: Path, tmp_path: Path) -> None:
+    """Each of two processes adds its own stores while the other one does."""
+    file = tmp_path / "base-stores.json"
+    code = """
+import sys, time
+from pathlib import Path
+from app.learning.base_stores import BaseStores
+from core.ngram import base
+read = base.read_choice
+base.read_choice = lambda file: (read(file), time.sleep(0.3))[0]
+for name in sys.argv[3:]:
+    BaseStores(sys.argv[1], None, Path(sys.argv[2])).add(name)
+"""
+    names: list[list[str]] = []
+    for process in range(2):
+        names.append([str(tmp_path / f"{process}{i}.ngram") for i in range(3)])
+        for name in names[-1]:
+            shutil.copy(folder / "four.ngram", name)
+    adding = [subprocess.Popen([sys.executable, "-c", code, WORDS.fingerprint, str(file), *some]) for some in names]
+    assert [process.wait(120) for process in adding] == [0, 0]
+    assert {str(one.path) for one in read_choice(file).stores} == {*names[0], *names[1], str(BASE_STORE)}
+
+
+def test_a_choice_that_another_program_changes_is_waited_for(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "base-stores.json"
+    monkeypatch.setattr(files, "LOCK_SECONDS", 0.1)
+    page = BaseStores(WORDS.fingerprint, None, file)
+    with files.alone(file), pytest.raises(InputError, match="another program is changing it; try again"):
+        page.add(str(folder / "four.ngram"))
+    page.add(str(folder / "four.ngram"))
+
+
+# --- the page's routes ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    model: Any = TableModel()
+    model.tokenizer.fingerprint = WORDS.fingerprint
+    file = tmp_path / "base-stores.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("core.ngram.base.choice_file", lambda: file)
+        service = DraftService(lambda _: Autocomplete(model, bases=BaseShelf(WORDS.fingerprint)), "table", pace=0)
+        service.start()
+        with TestClient(create_app(service), base_url="http://127.0.0.1") as client:
+            while not service.loaded:
+                client.get("/api/status")
+            yield client
+        service.close()
+
+
+def test_the_page_chooses_stores_with_size_tokenizer_and_provenance(client: TestClient, folder: Path) -> None:
+    path = str(folder / "four.ngram")
+    assert client.post("/api/base-stores/add", json={"file": path}).json() == {}
+    found = client.get("/api/base-stores").json()
+    own, four = found["stores"]
+    assert (found["fixed"], own["own"], own["on"]) == (False, True, True)
+    assert "was built for the tokenizer of SmolLM2-135M-Instruct" in own["problem"]
+    assert "--tokenizer MODEL" in own["problem"]
+    assert (four["name"], four["tokenizer"], four["sources"]) == ("four", "words", ["four.txt"])
+    assert (four["bytes"], four["orders"]) == ((folder / "four.ngram").stat().st_size, [2, 6])
+    assert four["tokens"] > 100
+    assert "problem" not in four
+    assert client.post("/api/base-stores/change", json={"file": path, "on": True, "weight": 0.25}).json() == {}
+    assert client.get("/api/base-stores").json()["stores"][1]["weight"] == 0.25
+    for body, said in (
+        ({"file": path, "on": True, "weight": 0}, "weight"),
+        ({"file": path, "on": 1, "weight": 1}, "on"),
+    ):
+        refused = client.post("/api/base-stores/change", json=body)
+        assert refused.status_code == 422
+        assert said in refused.json()["message"]
+    again = client.post("/api/base-stores/add", json={"file": path})
+    assert (again.status_code, again.json()["message"]) == (409, f"{path} is among the stores already.")
+    assert client.post("/api/base-stores/remove", json={"file": path}).json() == {}
+    assert len(client.get("/api/base-stores").json()["stores"]) == 1
+
+
+def test_the_choice_is_a_file_that_can_be_read(client: TestClient, folder: Path, tmp_path: Path) -> None:
+    client.post("/api/base-stores/add", json={"file": str(folder / "five.ngram")})
+    kept = json.loads((tmp_path / "base-stores.json").read_text())
+    assert [one["file"] for one in kept["stores"]] == ["default", str(folder / "five.ngram")]

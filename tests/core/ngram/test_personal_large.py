@@ -1,0 +1,380 @@
+"""Large personal stores: a thread updates the counts by the changes, while another looks up."""
+
+from __future__ import annotations
+
+import sqlite3
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.learning.personal import PersonalStores
+from core.errors import InputError
+from core.ngram import StoreError, personal, personal_counts, tally
+from core.ngram.counts import Counts, windows_of
+from core.ngram.personal import PHRASE, PersonalStore
+from core.ngram.personal_counts import FRESH
+from core.ngram.shelf import Shelf
+from core.ngram.tally import Tally
+from core.ngram.windows import Windows
+from tests.ngram_tools import WordTokenizer, add_text
+
+TOKENIZER = WordTokenizer(64)
+passages = st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=12), st.integers(1, 4)), max_size=6)
+
+
+def text_of(ids: Any) -> str:
+    return " ".join(map(str, ids))
+
+
+def much(seed: int, tokens: int = 3 * FRESH) -> str:
+    return text_of(np.random.default_rng(seed).integers(0, 64, tokens).tolist())
+
+
+# ---------------------------------------------------------------- windows
+
+
+@given(first=passages, second=passages)
+@settings(max_examples=200)
+def test_windows_added_and_taken_away_are_those_counted_at_once(first: Any, second: Any) -> None:
+    one, two, both = (windows_of(found, 6) for found in (first, second, first + second))
+    for made, expected in ((one.merged(two), both), (both.merged(two, -1), one)):
+        for array in ("hi", "lo", "before", "shared", "changes"):
+            assert getattr(made, array).tolist() == getattr(expected, array).tolist()
+
+
+def test_a_million_tokens_take_no_more_than_30_mb() -> None:
+    ids = np.random.default_rng(0).zipf(1.3, 1_000_000) % 50_000
+    assert Windows.of(ids, np.ones(len(ids), dtype=np.int64)).nbytes <= 30e6
+
+
+def test_a_vocabulary_that_does_not_fit_a_window_is_refused() -> None:
+    with pytest.raises(InputError, match="vocabulary"):
+        Counts.of(1 << 21)
+
+
+# ---------------------------------------------------------------- only the changes
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[PersonalStore]:
+    with PersonalStore.open(tmp_path / "me.sqlite", TOKENIZER, create=True) as made:
+        yield made
+
+
+def counted_anew(path: Path) -> dict[tuple[int, ...], int]:
+    with PersonalStore.open(path, TOKENIZER) as again:
+        return {gram: n for gram, n, _ in again.ngrams()}
+
+
+def test_only_what_changed_is_counted(store: PersonalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abcd":
+        store.add(name, [much(ord(name))])
+    store.evidence([[1]], [2])
+    sorted_tokens = []
+    of = Windows.of.__func__  # pyright: ignore[reportAttributeAccessIssue]
+
+    def counting(cls: type[Windows], ids: np.ndarray, *rest: Any) -> Windows:
+        sorted_tokens.append(len(ids))
+        return of(cls, ids, *rest)
+
+    monkeypatch.setattr(Windows, "of", classmethod(counting))
+    store.add("e", [much(5)])
+    store.evidence([[1]], [2])
+    store.forget_document("b")
+    store.evidence([[1]], [2])
+    assert sum(sorted_tokens) < 2 * 3 * FRESH + 100
+    assert {gram: n for gram, n, _ in store.ngrams()} == counted_anew(store.path)
+
+
+def test_large_texts_are_counted_in_chunks(store: PersonalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally, "CHUNK", 1000)
+    longest = 0
+    of = Windows.of.__func__  # pyright: ignore[reportAttributeAccessIssue]
+
+    def measuring(cls: type[Windows], ids: np.ndarray, *rest: Any) -> Windows:
+        nonlocal longest
+        longest = max(longest, len(ids))
+        return of(cls, ids, *rest)
+
+    monkeypatch.setattr(Windows, "of", classmethod(measuring))
+    store.add("mails", [much(i, 500) for i in range(40)])
+    store.evidence([[1]], [2])
+    store.forget_document("mails")
+    assert longest <= 2000
+    assert counted_anew(store.path) == {(): 0}
+
+
+# ---------------------------------------------------------------- beside the engine
+
+
+class Slow:
+    """Delays the counting until it is released."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.go, self.threads = threading.Event(), set[str]()
+        bring = Tally.brought_up_to_date
+
+        def slowly(this: Tally, *arguments: Any) -> Tally:
+            self.threads.add(threading.current_thread().name)
+            assert self.go.wait(60)
+            return bring(this, *arguments)
+
+        monkeypatch.setattr(Tally, "brought_up_to_date", slowly)
+
+
+def counting(store: PersonalStore) -> bool:
+    """Whether a thread updates the store's counts."""
+    return any(thread.name == f"counts of {store.path.stem}" for thread in threading.enumerate())
+
+
+def wait(store: PersonalStore) -> None:
+    idle = 0  # a look-up uses what a thread has counted, and may start another thread
+    for _ in range(2000):
+        idle = 0 if counting(store) else idle + 1
+        store.prepare()
+        store.refresh()
+        if idle == 3:
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("the counts are not brought up to date")
+
+
+def test_drafts_go_on_with_the_former_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "me.sqlite"
+    with (
+        PersonalStore.open(path, TOKENIZER, create=True) as writer,
+        PersonalStore.open(path, TOKENIZER, beside=True) as reader,
+    ):
+        writer.add("old", [text_of([1, 2, 3] * 100)])
+        reader.prepare()
+        wait(reader)
+        slow = Slow(monkeypatch)
+
+        def known() -> tuple[int, int]:
+            counts = reader.evidence([[1]], [2, 9], [2]).counts[0, 0]
+            return int(counts[0]), int(counts[1])
+
+        assert known() == (100, 0)
+        writer.add("new", [text_of([1, 9] * FRESH)])
+        assert known() == (100, 0), "the former counts, while a thread counts"
+        assert counting(reader)
+        writer.learn("1 9", times=3)
+        slow.go.set()
+        wait(reader)
+        assert known() == (100, FRESH + 2 * 3)
+        slow.go.clear()
+        writer.forget_document("old")
+        known()
+        slow.go.set()
+        wait(reader)
+        assert known() == (0, FRESH + 2 * 3)
+        assert threading.current_thread().name not in slow.threads - {"MainThread"}
+        assert all(name.startswith("counts of") for name in slow.threads)
+
+
+@pytest.mark.parametrize("counted", ["long ago", "beside", "just now"])
+def test_after_a_removal_no_look_up_uses_the_former_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: str
+) -> None:
+    path = tmp_path / "me.sqlite"
+    with (
+        PersonalStore.open(path, TOKENIZER, create=True) as writer,
+        PersonalStore.open(path, TOKENIZER, beside=True) as reader,
+    ):
+        writer.add("other", [text_of([5, 6] * FRESH)])
+        if counted == "long ago":
+            writer.add("secret", [text_of([1, 2])])
+        reader.prepare()
+        wait(reader)
+        slow = Slow(monkeypatch)
+        if counted == "just now":
+            writer.learn("1 2", origin="secret")
+            assert reader.evidence([[1]], [2], [2]).totals.tolist() == [[4]]
+        elif counted == "beside":
+            writer.add("secret", [text_of([1, 2] * FRESH)])
+            reader.refresh()  # a thread counts it
+        writer.forget_document("secret")
+        assert reader.evidence([[1]], [2], [2]).totals.tolist() == [[0]]
+        slow.go.set()
+        wait(reader)
+        assert reader.evidence([[1]], [2], [2]).totals.tolist() == [[0]]
+        assert reader.evidence([[5]], [6], [2]).totals.tolist() == [[FRESH]], "the others count again"
+
+
+def test_a_small_change_counts_at_the_next_look_up_beside_too(tmp_path: Path) -> None:
+    path = tmp_path / "me.sqlite"
+    with (
+        PersonalStore.open(path, TOKENIZER, create=True) as writer,
+        PersonalStore.open(path, TOKENIZER, beside=True) as reader,
+    ):
+        reader.prepare()
+        wait(reader)
+        writer.learn("4 5", times=PHRASE)
+        assert reader.evidence([[4]], [5], [2]).totals.tolist() == [[2 * PHRASE]]
+
+
+def test_what_cannot_be_counted_beside_is_a_problem_of_that_store(tmp_path: Path) -> None:
+    Shelf(TOKENIZER, tmp_path).open("me", create=True).close()
+    with PersonalStore.open(tmp_path / "me.sqlite", TOKENIZER) as store:
+        store.add("a", ["1 2 3"])
+    with sqlite3.connect(tmp_path / "me.sqlite") as file:
+        file.execute("UPDATE passages SET ids = ?", [np.array([999999], dtype="<u4").tobytes()])
+    file.close()
+    shelf = Shelf(TOKENIZER, tmp_path, beside=True)
+    for _ in range(500):
+        if not shelf.active():
+            break
+        threading.Event().wait(0.01)
+    assert "999999" in shelf.problems["me"]
+    shelf.close()
+
+
+def test_a_store_that_is_closed_while_it_counts_leaves_no_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "me.sqlite"
+    with PersonalStore.open(path, TOKENIZER, create=True) as writer:
+        writer.add("a", [much(1)])
+    slow = Slow(monkeypatch)
+    reader = PersonalStore.open(path, TOKENIZER, beside=True)
+    reader.prepare()
+    reader.close()
+    slow.go.set()
+    for _ in range(500):
+        if not any(thread.name == "counts of me" for thread in threading.enumerate()):
+            return
+        threading.Event().wait(0.01)
+    raise AssertionError("the thread goes on")
+
+
+# ---------------------------------------------------------------- limits
+
+
+@pytest.fixture
+def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(personal, "LARGEST", 100)
+
+
+@pytest.mark.usefixtures("small_limit")
+def test_more_than_a_store_may_hold_is_refused_before_it_is_added(store: PersonalStore, tmp_path: Path) -> None:
+    store.add("a", [text_of([1] * 60)])
+    assert store.add("a", [text_of([2] * 90)]) == 90, "what is replaced does not count"
+    read = []
+
+    def documents() -> Iterator[str]:
+        for i in range(50):
+            read.append(i)
+            yield text_of([3] * 5)
+
+    for adding in (
+        lambda: store.add("b", documents()),
+        lambda: store.learn(text_of([4] * 11)),
+        lambda: store.restore([personal.StoredText("x", "2024", 1, (text_of([5] * 11),))]),
+    ):
+        with pytest.raises(InputError, match=r"would have 10\d tokens or more; at most 100 .* Nothing was added"):
+            adding()
+    assert len(read) == 3, "it is refused as soon as it is too much"
+    assert [(document["origin"], document["tokens"]) for document in store.documents()] == [("a", 90)]
+    assert store.learn(text_of([4] * 10)) == 10
+
+
+def test_a_store_that_is_full_does_not_keep_others_from_learning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stores = PersonalStores(TOKENIZER, tmp_path)
+    for name in ("full", "other"):
+        stores.create(name)
+        with stores.at(name) as store:
+            store.switch_learning(True)
+    add_text(stores, "full", "a", text_of([1] * 99))
+    monkeypatch.setattr(personal, "LARGEST", 100)
+    with pytest.raises(InputError, match="The store full would have"):
+        stores.take_in("1 2 3", True)
+    assert {row["store"]: row["tokens"] for row in stores.list()} == {"full": 99, "other": 3}
+
+
+def test_a_text_may_not_count_without_limit(store: PersonalStore) -> None:
+    with pytest.raises(InputError, match="1 to 1000 expected"):
+        store.learn("1 2", times=10**9)
+
+
+# ---------------------------------------------------------------- adding
+
+
+def test_others_write_while_documents_are_read(store: PersonalStore) -> None:
+    def documents() -> Iterator[str]:
+        yield "1 2"
+        with PersonalStore.open(store.path, TOKENIZER) as other:
+            other.learn("3 4")
+        yield "5 6"
+
+    assert store.add("slow", documents()) == 4
+    assert len(store.documents()) == 3
+
+
+def test_an_adding_ends_within_a_long_document(store: PersonalStore) -> None:
+    calls = 0
+
+    def going() -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        store.add("long", [much(1, 300_000)], going)
+    assert store.documents() == []
+
+
+def test_a_text_that_is_tokenised_in_portions_has_the_same_tokens(store: PersonalStore) -> None:
+    text = much(3, 100_000)
+    store.add("long", [text])
+    (row,) = sqlite3.connect(store.path).execute("SELECT ids, text FROM passages").fetchall()
+    assert np.frombuffer(row[0], dtype="<u4").tolist() == TOKENIZER.encode(text)
+    assert row[1] == text
+
+
+def test_halves_of_surrogate_pairs_can_be_learned(store: PersonalStore) -> None:
+    store.learn("1 \ud83d 2")
+    assert [text.passages for text in store.texts()] == [("1 \ufffd 2",)]
+
+
+# ---------------------------------------------------------------- file systems
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="SQLite has this way of locking elsewhere")
+def test_a_file_system_without_a_write_ahead_log_is_refused_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = sqlite3.connect
+
+    def without(path: Path, **options: Any) -> sqlite3.Connection:
+        return connect(f"file:{path}?vfs=unix-dotfile", uri=True, **options)
+
+    monkeypatch.setattr("core.ngram.personal_file.sqlite3.connect", without)
+    with pytest.raises(StoreError, match=r"has no write-ahead log there.*network drive.*XDG_DATA_HOME"):
+        PersonalStore.open(tmp_path / "me.sqlite", TOKENIZER, create=True)
+
+
+def test_the_first_look_up_and_the_one_after_a_removal_wait_for_no_thread_where_the_store_is_small(
+    store: PersonalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(personal_counts, "Following", None)  # nothing beside
+    store.add("letter", ["1 2 3 4"])
+    store.add("other", ["1 2 5"])
+    with PersonalStore.open(store.path, TOKENIZER, beside=True) as drafting:
+        twice = drafting.count(TOKENIZER.encode("1 2"))
+        assert twice > 0
+        store.forget_document("letter")
+        drafting.refresh()
+        assert drafting.count(TOKENIZER.encode("1 2")) == twice / 2
+        store.add("third", ["1 2"])
+        drafting.refresh()
+        assert drafting.count(TOKENIZER.encode("1 2")) == twice

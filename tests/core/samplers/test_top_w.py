@@ -1,0 +1,266 @@
+"""Top-W: the authors' outputs, and the paper's theorems by brute force over all subsets of small vocabularies."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.samplers import Geometry, TopH, TopK, TopW
+from core.samplers.top_w import FLOOR, _s_step, _Weights
+from tests.paths import DATA
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+GOLDEN = np.load(DATA / "top_w_golden.npz", allow_pickle=False)
+SETTINGS = json.loads(str(GOLDEN["settings_json"]))
+INF = float("inf")
+
+
+def golden_logits(row: int, vocabulary: int) -> torch.Tensor:
+    """The 1,300 largest logits; all others share the remaining probability equally."""
+    logits = torch.full((vocabulary,), float(GOLDEN["rest"][row]))
+    logits[torch.from_numpy(GOLDEN["ids"][row].astype(np.int64))] = torch.from_numpy(GOLDEN["logits"][row])
+    return logits
+
+
+def golden_rule(name: str, geometry: Geometry) -> TopW:
+    s = SETTINGS[name]
+    return TopW(
+        geometry,
+        lam=s["lam_fixed"],
+        beta=s["beta"],
+        top_m=s["top_m"],
+        warm_start=s["init_top_p"],
+        alternations=s["alt_iters"],
+        geom_scale=s["geom_scale"],
+        selection_temperature=s["selection_temperature"],
+        metric="cosine",
+    )
+
+
+@pytest.fixture(scope="module")
+def geometry(llama_model) -> Geometry:
+    return Geometry(llama_model.embeddings, "cosine")
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_the_cosine_metric_keeps_what_the_authors_code_keeps(name, geometry):
+    rule = golden_rule(name, geometry)
+    kept, off = GOLDEN[f"kept:{name}"], GOLDEN[f"off:{name}"]
+    for row in range(len(GOLDEN["ids"])):
+        logits = golden_logits(row, geometry.embeddings.shape[0])
+        expected = kept[off[row] : off[row + 1]].tolist()
+        assert torch.nonzero(rule(None, logits[None])[0] > -INF).flatten().tolist() == expected
+        selection = rule.select(logits)
+        assert sorted(selection.ids) == expected
+        assert selection.rounds == GOLDEN[f"rounds:{name}"][row]
+        assert selection.geometry_mattered == GOLDEN[f"geometry:{name}"][row]
+
+
+def test_all_rows_at_once_keep_what_each_keeps_alone(geometry):
+    """The dense way, which a GPU takes, against the lean one."""
+    logits = torch.stack([golden_logits(row, geometry.embeddings.shape[0]) for row in range(0, 12, 2)])
+    for name in ("default", "T2.0", "X_lam0.5_init0.5_geom2"):
+        rule = golden_rule(name, geometry)
+        ids, keep, rounds = rule._dense(logits)
+        lean = rule(None, logits)
+        for row in range(len(logits)):
+            assert sorted(ids[row][keep[row]].tolist()) == torch.nonzero(lean[row] > -INF).flatten().tolist()
+            assert int(rounds[row]) == rule.select(logits[row]).rounds
+
+
+# --- small vocabularies -----------------------------------------------------------------------------------
+
+
+def small(draw) -> tuple[np.ndarray, np.ndarray]:
+    """A distribution p (n,), largest first, and a potential f ≤ 0 (n,)."""
+    n = draw(st.integers(2, 8))
+    logits = draw(st.lists(st.floats(-4, 4), min_size=n, max_size=n, unique=True))
+    f = -np.array(draw(st.lists(st.floats(0, 2), min_size=n, max_size=n)))
+    p = np.exp(np.sort(np.round(logits, 3))[::-1] - 1e-3 * np.arange(n))  # no ties
+    return p / p.sum(), f
+
+
+def subsets(n: int):
+    return (list(s) for size in range(1, n + 1) for s in itertools.combinations(range(n), size))
+
+
+def surrogate(S, p, phi, c) -> float:
+    """G_f(S), eq. 9."""
+    mass = p[S].sum()
+    return float((p[S] * phi[S]).sum() / mass + c * np.log(mass))
+
+
+@settings(max_examples=80)
+@given(data=st.data(), lam=st.floats(0, 4), c=st.floats(0, 4))
+def test_theorem_3_4_a_prefix_is_optimal(data, lam, c):
+    p, f = small(data.draw)
+    phi = f + lam * np.log(p)
+    order = np.argsort(-phi, kind="stable")
+    prefixes = max(surrogate(order[:k], p, phi, c) for k in range(1, len(p) + 1))
+    assert prefixes == pytest.approx(max(surrogate(S, p, phi, c) for S in subsets(len(p))), abs=1e-9)
+
+
+@settings(max_examples=80)
+@given(data=st.data(), lam=st.floats(0, 4), share=st.floats(0, 1))
+def test_theorem_3_4_a_single_token_is_optimal_for_small_beta(data, lam, share):
+    p, f = small(data.draw)
+    beta = share * lam
+    phi = f + lam * np.log(p)
+    best = max(surrogate(S, p, phi, beta - lam) for S in subsets(len(p)))
+    assert float((f + beta * np.log(p)).max()) == pytest.approx(best, abs=1e-9)
+
+
+@settings(max_examples=80)
+@given(data=st.data(), lam=st.floats(0, 3), gaps=st.tuples(st.floats(0.01, 3), st.floats(0.01, 3)))
+def test_corollary_3_5_more_beta_never_keeps_less(data, lam, gaps):
+    p, f = small(data.draw)
+    masses = []
+    for c in (gaps[0], gaps[0] + gaps[1]):
+        phi = f + lam * np.log(p)
+        order = np.argsort(-phi, kind="stable")
+        scores = [surrogate(order[:k], p, phi, c) for k in range(1, len(p) + 1)]
+        masses.append(p[order[: int(np.argmax(scores)) + 1]].sum())
+    assert masses[1] >= masses[0] - 1e-9
+
+
+class Scripted:
+    """Distances given beforehand, in place of a geometry's."""
+
+    def __init__(self, f: np.ndarray) -> None:
+        self.f = f
+
+    def distances(self, places, in_S):
+        return -self.f[places]
+
+
+@settings(max_examples=60)
+@given(seed=st.integers(0, 10**6), lam=st.floats(0, 4), c=st.floats(0.01, 4), sharp=st.floats(0.2, 4))
+def test_the_lean_s_step_is_the_scan_of_the_whole_pool(seed, lam, c, sharp):
+    """Theorem I.1: the candidates that it skips would change nothing."""
+    chance = np.random.default_rng(seed)
+    p = np.sort(np.exp(chance.normal(size=700) * sharp))[::-1]
+    p /= p.sum()
+    f = -chance.uniform(0, 2, size=700)
+    in_S = chance.uniform(size=700) < 0.3
+    in_S[0] = True
+    f[in_S] = 0
+    weights = _Weights(lam, lam + c, 0.9, 1.0, 1.0)
+    lik = lam * np.log(np.maximum(p, FLOOR))
+    chosen = _s_step(p, lik, weights, Scripted(f), in_S)
+    phi = f + lik
+    order = np.argsort(-phi, kind="stable")
+    gamma = np.cumsum(p[order])
+    score = np.cumsum((p * phi)[order]) / gamma + c * np.log(gamma)
+    assert score[len(chosen) - 1] == pytest.approx(score.max(), abs=1e-8)
+    assert sorted(chosen) == sorted(order[: len(chosen)])
+
+
+def test_the_lean_s_step_looks_at_few_candidates():
+    """A peaked distribution is decided by its head: distances of the tail are never computed."""
+    asked = []
+
+    class Watched(Scripted):
+        def distances(self, places, in_S):
+            asked.extend(places)
+            return super().distances(places, in_S)
+
+    p = np.exp(-0.2 * np.arange(1200.0))
+    p /= p.sum()
+    in_S = np.arange(1200) < 5
+    _s_step(p, 2.2 * np.log(np.maximum(p, FLOOR)), _Weights(2.2, 2.8, 0.9, 1, 1), Watched(np.zeros(1200)), in_S)
+    assert len(asked) < 300
+
+
+# --- the uniform metric -----------------------------------------------------------------------------------
+
+
+def objective(S, p, lam, beta) -> float:
+    """F(S), eq. 54: under the 0-1 metric W1 is the mass that is moved."""
+    mass = p[S].sum()
+    q = p[S] / mass
+    return float(1 - mass + lam * -(q * np.log(q)).sum() - beta * np.log(mass))
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_uniform_metric_with_a_budget_is_top_k(data):
+    p, _ = small(data.draw)
+    k = data.draw(st.integers(1, len(p)))
+    best = min((S for S in subsets(len(p)) if len(S) <= k), key=lambda S: objective(S, p, 0, 0))
+    out = TopK(k)(None, torch.from_numpy(np.log(p))[None])[0]
+    assert p[(out > -INF).numpy()].sum() == pytest.approx(p[best].sum())
+
+
+@settings(max_examples=60)
+@given(data=st.data(), lam=st.floats(0.05, 2))
+def test_uniform_metric_without_beta_is_top_h(data, lam):
+    """The minimiser of (1 - Γ) + λH(q) is the set that Top-H keeps at the resulting entropy, if that is a run."""
+    p, _ = small(data.draw)
+    n = len(p)
+    S = min(subsets(n), key=lambda S: objective(S, p, lam, 0))
+    if list(range(len(S))) != S or len(S) == n:
+        return
+    q = p[S] / p[S].sum()
+    alpha = -(q * np.log(q)).sum() / -(p * np.log(p)).sum()
+    out = TopH(min(1.0, max(alpha * (1 + 1e-9), 1e-9)))(None, torch.from_numpy(np.log(p))[None])[0]
+    assert torch.nonzero(out > -INF).flatten().tolist() == S
+
+
+def test_without_distances_the_kept_set_is_a_run_of_the_likeliest():
+    logits = torch.randn(1, 3000, generator=torch.Generator().manual_seed(6)) * 3
+    for beta in (2.5, 4.0, 8.0):
+        out = TopW(metric="uniform", beta=beta, warm_start=0.5)(None, logits)[0]
+        size = int((out > -INF).sum())
+        assert torch.equal(out, TopK(size)(None, logits)[0])
+
+
+# --- geometry ---------------------------------------------------------------------------------------------
+
+
+def test_l2_is_the_papers_metric_on_unit_vectors():
+    """Appendix A, then unit length (eq. 1); distances of at most 2."""
+    table = torch.randn(50, 8, generator=torch.Generator().manual_seed(7)) + 1
+    unit = table / table.norm(dim=1, keepdim=True)
+    white = (unit - unit.mean(0)) / unit.std(0, correction=0)
+    white /= white.norm(dim=1, keepdim=True)
+    geometry = Geometry(table, "l2")
+    ids = torch.arange(50)
+    assert torch.allclose(geometry.vectors(ids), white, atol=1e-5)
+    d = geometry.distances(geometry.vectors(ids), geometry.vectors(ids))
+    assert torch.allclose(d, torch.cdist(white, white), atol=2e-3)
+    assert float(d.max()) <= 2
+
+
+def test_near_tokens_are_kept_before_far_ones():
+    """Two tokens of equal probability, one a neighbour of the kept one: the neighbour stays."""
+    table = torch.randn(200, 16, generator=torch.Generator().manual_seed(8))
+    table[1] = table[0] + 0.05 * table[3]
+    logits = torch.full((1, 200), -9.0)
+    logits[0, :3] = torch.tensor([2.0, 1.0, 1.0])
+    rule = TopW(table, lam=1.0, beta=2.0, warm_start=0.4)
+    kept = torch.nonzero(rule(None, logits)[0] > -INF).flatten().tolist()
+    assert kept == [0, 1]
+    assert rule.select(logits[0]).geometry_mattered
+
+
+def test_k_nearest_neighbours_are_another_potential():
+    chance = torch.Generator().manual_seed(9)
+    table, logits = torch.randn(400, 16, generator=chance), torch.randn(3, 400, generator=chance) * 2
+    one, many = (TopW(table, lam=0.5, warm_start=0.5, geom_scale=2.0, neighbours=n) for n in (1, 8))
+    assert not torch.equal(one(None, logits), many(None, logits))
+    assert len(many.select(logits[0]).ids) == int((many(None, logits)[0] > -INF).sum())
+
+
+def test_tempered_choice_returns_untempered_logits():
+    logits = torch.randn(2, 300, generator=torch.Generator().manual_seed(10)) * 4
+    warm = TopW(metric="uniform", selection_temperature=2.0)(None, logits)
+    keep = TopW(metric="uniform")(None, logits / 2) > -INF
+    assert torch.equal(warm, torch.where(keep, logits, -math.inf))

@@ -1,0 +1,788 @@
+"""ARC-Decode: pruning, the two bounds, LTS, calibration; and the tolerant rules beside it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from table_model import TableModel
+from torch import Tensor
+
+from core.autocomplete import Session
+from core.errors import InputError
+from core.models.base import LanguageModel, Row, Sequence, path_to
+from core.modes import checked
+from core.samplers import Chain, MinP, Temperature, TopK
+from core.samplers.greedy import Greedy
+from core.speculative import (
+    Calibration,
+    CalibrationError,
+    Drafter,
+    Memory,
+    ModelDrafter,
+    NgramDrafter,
+    Statistics,
+    SuperposedDrafter,
+    TargetSampling,
+    TokenTree,
+    arc,
+    generate,
+)
+from core.speculative import acceptance as rules
+from core.speculative.arc import Pruning, kept, local_tolerance_score, normalised_entropy, risk
+from core.speculative.budget import Budget, Estimates, Levels, best_size
+from core.speculative.calibration import Bucket, Constants, exact_only, fingerprint, for_model, user_file
+from core.speculative.cost import CostCurve, cost_curve, known_curve, measure
+from core.speculative.drafters import Moment
+from core.speculative.drafters.eagle3 import Eagle3Drafter
+from core.speculative.options import SpeculationOptions
+from core.speculative.tree import DraftDistribution
+from measure.bench.speculative import BY_DEPTH, SpeculativeMethod, by_the_model, costs, off_cost, phases, row, table
+from tests.paths import ROOT
+from training.calibration import Sample, calibrate, collect, corrected_level, fit_constants, wilson
+
+MODEL = TableModel()
+
+
+@st.composite
+def trees(draw: st.DrawFn) -> TokenTree:
+    n = draw(st.integers(1, 14))
+    parents = [draw(st.integers(-1, i - 1)) for i in range(n)]
+    return TokenTree(list(range(n)), parents, [draw(st.floats(0.001, 1)) for _ in range(n)])
+
+
+# --- trees
+
+
+@given(trees(), st.data())
+def test_a_part_of_a_tree_is_a_tree(tree: TokenTree, data: st.DataObject) -> None:
+    places = set()
+    for place in data.draw(st.lists(st.integers(0, len(tree) - 1))):
+        places |= set(path_to(place, tree.parents))
+    part = tree.only(places)
+    assert part.ids == [tree.ids[p] for p in sorted(places)]
+    for new, old in enumerate(sorted(places)):
+        assert [part.ids[p] for p in path_to(new, part.parents)] == [tree.ids[p] for p in path_to(old, tree.parents)]
+    if places and (inner := {tree.parents[p] for p in places} - {-1}):
+        with pytest.raises(InputError, match="parent"):
+            tree.only(places - {min(inner)})
+
+
+@given(st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=5), min_size=1, max_size=5))
+def test_paths_are_joined_where_they_begin_alike(paths: list[list[int]]) -> None:
+    tree = TokenTree.of_paths([(t, 0.5) for t in path] for path in paths)
+    found = {tuple(tree.ids[p] for p in path_to(place, tree.parents)) for place in range(len(tree))}
+    assert found == {tuple(path[:n]) for path in paths for n in range(1, len(path) + 1)}
+    assert len(found) == len(tree)
+
+
+# --- pruning (eqs. 1-4)
+
+
+@given(trees(), st.floats(0, 1), st.floats(0, 3), st.floats(0, 0.9), st.floats(1, 5))
+def test_pruning_keeps_paths_whole_and_each_depths_mass(
+    tree: TokenTree, h: float, lam: float, epsilon: float, leaf: float
+) -> None:
+    places = set(kept(tree, h, Pruning(lam, epsilon, leaf)))
+    children = tree.children()
+    assert all(tree.parents[p] in places | {-1} for p in places)  # prefix closure
+    for parent, below in children.items():  # nobody who stays loses all children
+        if parent < 0 or parent in places:
+            assert places & set(below)
+            assert max(below, key=lambda p: tree.products()[p]) in places or leaf > 1
+    if leaf == 1 and set(range(len(tree))) - places:
+        score = tree.products()
+        for depth in set(tree.depths):
+            at = [p for p in range(len(tree)) if tree.depths[p] == depth and tree.parents[p] in places | {-1}]
+            if all(tree.parents[p] in places | {-1} for p in range(len(tree)) if tree.depths[p] == depth):
+                least = 1 - Pruning(lam, epsilon).share(depth, h)
+                assert sum(score[p] for p in at if p in places) >= least * sum(score[p] for p in at) * (1 - 1e-9)
+
+
+def test_pruning_by_hand() -> None:
+    #        0 .6        1 .3     2 .1
+    #      3 .9  4 .05   5 .5
+    tree = TokenTree(list(range(6)), [-1, -1, -1, 0, 0, 1], [0.6, 0.3, 0.1, 0.9, 0.05, 0.5])
+    assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [0, 1, 3, 5]  # 2 is the tenth that may go; 4: .03 of .72
+    assert kept(tree, 0.0, Pruning(epsilon=0.0)) == list(range(6))
+    assert kept(tree, 0.0, Pruning(epsilon=0.3)) == [0, 1, 3, 5]  # 5 is under θ, but 1 would lose all its children
+
+
+@given(trees(), st.floats(0, 1), st.floats(0, 3), st.floats(0, 0.9))
+def test_the_factor_of_eq_1_cancels_out_in_eq_3(tree: TokenTree, h: float, lam: float, epsilon: float) -> None:
+    """By the paper's equations a depth keeps the same tokens for every λ, which are those of our rule at λ = 0."""
+    for depth in set(tree.depths):
+        at = [p for p in range(len(tree)) if tree.depths[p] == depth]
+        order = sorted(at, key=lambda p: -tree.products()[p])
+        found = []
+        for factor in (1.0, math.exp(-lam * depth * h)):  # q̃ = e^ℓ · factor
+            q = np.array([tree.products()[p] * factor for p in order])
+            count = next(n for n in range(1, len(q) + 1) if q[:n].sum() >= (1 - epsilon) * q.sum() * (1 - 1e-9))
+            found.append(count)
+        assert found[0] == found[1]
+
+
+def test_uncertainty_prunes_more_the_deeper_a_token_is() -> None:
+    """Ours: λ acts on ε_d. At depth 0, at λ = 0 and where the target is sure it changes nothing."""
+    level = [0.5, 0.3, 0.2]
+    tree = TokenTree(list(range(9)), [-1, -1, -1, 0, 0, 0, 3, 3, 3], level * 3)
+
+    def at_each_depth(lam: float, h: float) -> list[int]:
+        return [sum(tree.depths[p] == d for p in kept(tree, h, Pruning(lam, 0.05))) for d in range(3)]
+
+    assert at_each_depth(0.0, 0.5) == at_each_depth(2.0, 0.0) == [3, 3, 3]
+    assert at_each_depth(0.5, 0.5) == [3, 2, 2]
+    assert at_each_depth(2.0, 0.5) == [3, 1, 1]
+    assert Pruning(2.0, 0.05).share(1, 0.5) == pytest.approx(1 - 0.95 * math.exp(-1))
+
+
+# --- bounds and LTS (eqs. 10, 13-15)
+
+
+def made(c_s: float = 0.01, alpha_kappa: float = 0.1, tau: float = 0.05, **about) -> Calibration:
+    return Calibration(fingerprint(MODEL), "table", np.ones(4), Constants(c_s, alpha_kappa, tau), **about)
+
+
+def test_lts_by_hand() -> None:
+    p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
+    e = MODEL.embeddings.double().numpy()
+    distance = ((e[1] - e[0]) ** 2).sum()
+    margin = np.log(2) ** 2
+    assert risk(p, MODEL.embeddings, made(), 1, 0).bound == pytest.approx(min(0.01 * distance, 0.1 * margin))
+    assert risk(p, MODEL.embeddings, made(c_s=9), 1, 0).bound == pytest.approx(0.1 * margin)
+    assert risk(p, MODEL.embeddings, made(alpha_kappa=9), 1, 0).bound == pytest.approx(0.01 * distance)
+    score = local_tolerance_score(p, MODEL, made(c_s=9), 1, 0)
+    assert score == pytest.approx(1 - 0.1 * margin / 0.05)
+    assert local_tolerance_score(p, MODEL, made(), 0, 0) == 1
+
+
+def test_whitening_scales_each_dimension() -> None:
+    p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
+    wide = Calibration(fingerprint(MODEL), "table", np.array([2.0, 0, 0, 0]), Constants(1, 1e9, 1))
+    difference = float(MODEL.embeddings[1, 0] - MODEL.embeddings[0, 0])
+    assert risk(p, MODEL.embeddings, wide, 1, 0).bound == pytest.approx((2 * difference) ** 2, rel=1e-5)
+
+
+def test_the_finest_bucket_that_fits_counts() -> None:
+    fine, deep = Constants(1, 1, 1), Constants(2, 2, 2)
+    calibration = made(buckets=[Bucket(0.5, 3, fine), Bucket(0.5, 1000, deep)])
+    assert calibration.constants(0.2, 0) is fine
+    assert calibration.constants(0.2, 3) is deep
+    assert calibration.constants(0.7, 0) is calibration.overall
+
+
+def test_embeddings_that_are_not_tied_to_the_output_are_the_input_ones() -> None:
+    """The table's logits have nothing to do with its embeddings: the bound follows the latter."""
+    near = TableModel()
+    near.embeddings = near.embeddings.clone()
+    near.embeddings[1] = near.embeddings[0]
+    p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
+    assert risk(p, near.embeddings, made(), 1, 0).bound == 0
+    assert risk(p, near.embeddings, made(), 2, 0).bound > 0
+
+
+# --- calibration (Algorithm 1)
+
+
+def samples(n: int, seed: int = 0) -> list[Sample]:
+    random = np.random.default_rng(seed)
+    drawn = random.exponential((0.05, 2.0, 1.0), (n, 3)).tolist()
+    return [Sample(js, emb, logit, float(random.random()), int(random.integers(6))) for js, emb, logit in drawn]
+
+
+@given(trees(), st.integers(0, 20), st.sampled_from(list(arc.RULES)))
+def test_other_rules_of_pruning_keep_trees_of_no_more_than_so_many(tree: TokenTree, count: int, by: str) -> None:
+    places = arc.ranked(tree, count, by, 1.0)
+    assert len(places) <= count
+    assert all(tree.parents[p] in {*places, -1} for p in places)
+    if by == "probability":  # a child is never likelier than its parent, so nothing is lost
+        assert len(places) == min(count, len(tree)) or len(set(tree.products())) < len(tree)
+
+
+def test_the_table_has_the_best_weight_of_the_depth() -> None:
+    def method(name: str, tokens: int) -> SpeculativeMethod:
+        statistics = Statistics(cycles=10, tokens=tokens, seconds=1.0)
+        return SpeculativeMethod(name, None, "arc", statistics={"some": [statistics]}, logprobs={"some": [0.0]})
+
+    tried = [method(f"EAGLE-3, {BY_DEPTH}, α = {alpha}", tokens) for alpha, tokens in ((0.5, 14), (1, 17), (2, 16))]
+    *rows, best = table(["some"], [method("plain", 10), *tried])
+    assert len(rows) == 2 * 4
+    assert best["method"] == f"EAGLE-3, {BY_DEPTH}, α = 1, the best α"
+    assert best["accept_length"] == 1.7
+
+
+def test_the_phases_of_a_cycle_share_the_whole_time() -> None:
+    model = TableModel(seed=4)
+    made = generate(model, SuperposedDrafter(model, 2), [1, 2, 3], length=12, tree_size=4)
+    list(made)
+    shares = phases([made.statistics])
+    assert list(shares) == ["prefill_percent", "drafting_percent", "verification_percent", "rejection_percent"]
+    assert sum(shares.values()) == pytest.approx(100)
+    assert all(share > 0 for share in shares.values())
+
+
+def test_a_row_has_the_share_of_verified_tokens_that_become_text() -> None:
+    plain = SpeculativeMethod("plain", None, "off", statistics={"some": [Statistics(cycles=30, tokens=30, seconds=3)]})
+    statistics = Statistics(cycles=10, tokens=25, proposed=40, seconds=1)
+    found = row(
+        "some", SpeculativeMethod("a", None, "lossless", {}, Memory(), {"some": [statistics]}, {"some": [0.0]}), plain
+    )
+    assert (found["accept_length"], found["proposals"], found["per_proposal"]) == (2.5, 4, 0.5)
+
+
+def test_the_cost_of_being_off_is_that_of_the_prompts_where_a_method_gave_up() -> None:
+    def method(*runs: Statistics) -> SpeculativeMethod:
+        return SpeculativeMethod("a", None, "lossless", statistics={"some": list(runs)})
+
+    plain = method(*(Statistics(tokens=50, seconds=1.0) for _ in range(4)))
+    gone = [Statistics(tokens=50, seconds=s, proposed=2) for s in (1.01, 1.02, 1.03)]
+    assert off_cost(method(*gone, Statistics(tokens=50, seconds=0.5, proposed=100)), plain) == pytest.approx(2)
+    assert off_cost(method(*(Statistics(tokens=50, seconds=0.5, proposed=100) for _ in range(4))), plain) is None
+
+
+def test_the_cost_curve_is_a_fixed_part_and_one_for_each_token() -> None:
+    exact = costs(CostCurve((1, 2, 8), (5.0, 6.0, 12.0)))
+    assert [found["alpha_t_ms"] for found in exact] == pytest.approx([4, 4, 4])
+    assert [found["beta_t_ms"] for found in exact] == pytest.approx([1, 1, 1])
+    assert costs(CostCurve((1,), (5.0,)))[0]["beta_t_ms"] == 5, "one size has no fixed part"
+    assert min(found["alpha_t_ms"] for found in costs(CostCurve((1, 2), (1.0, 3.0)))) == 0
+
+
+def test_pruning_by_depth_weighs_the_depth() -> None:
+    chain = TokenTree([0, 1, 2, 3], [-1, 0, 1, -1], [0.5, 0.5, 0.5, 0.3])  # e^ℓ: .5 .25 .125 .3
+    assert arc.ranked(chain, 2, "depth", 0.1) == [0, 3]
+    assert arc.ranked(chain, 2, "depth", 1.0) == [0, 1]
+    made = generate(
+        MODEL, NgramDrafter(), [0, 1] * 4, "arc", tree_size=4, tolerance="none", prune_by="depth", prune_alpha=2
+    )
+    assert len(list(made)) == 64
+
+
+@given(st.integers(20, 300), st.sampled_from([0.05, 0.1, 0.3]))
+def test_each_bound_covers_its_share_of_what_it_was_fitted_to(n: int, delta: float) -> None:
+    some = samples(n, n)
+    c = fit_constants(some, delta)
+    for bound in ([c.c_s * s.emb for s in some], [c.alpha_kappa * s.logit for s in some]):
+        assert sum(s.js <= u * (1 + 1e-9) for s, u in zip(some, bound, strict=True)) >= (1 - delta) * n
+    corrected = fit_constants(some, delta, corrected=True)
+    u = [min(corrected.c_s * s.emb, corrected.alpha_kappa * s.logit) for s in some]
+    hits = sum(s.js <= bound * (1 + 1e-9) for s, bound in zip(some, u, strict=True))
+    assert wilson(hits, n)[0] >= 1 - delta or hits == n
+
+
+def test_wilson() -> None:
+    low, high = wilson(95, 100)
+    assert (round(low, 4), round(high, 4)) == (0.8882, 0.9785)
+    assert wilson(0, 0) == (0, 1)
+    assert corrected_level(1000, 0.05) > 0.96
+    assert corrected_level(10, 0.05) == 1
+
+
+def found_set(found: list[Sample]) -> set[tuple[float, ...]]:
+    return {(round(s.js, 9), round(s.emb, 6), round(s.logit, 6), s.depth, s.drawn) for s in found}
+
+
+def test_tokens_of_digits_and_control_tokens_are_in_no_pair() -> None:
+    model = TableModel(vocabulary=8)
+    model.tokenizer.pieces = [b"a", b"b", b" 4", b"", b"c", b"d", b"e", b"f"]
+    model.tokenizer.special_ids = frozenset({4})
+    assert exact_only(model.tokenizer) == {2, 3, 4}
+    p = np.array([0.3, 0.2, 0.15, 0.1, 0.1, 0.05, 0.05, 0.05])
+    calibration = Calibration(fingerprint(model), "table", np.ones(4), Constants(1e-9, 1e-9, 1.0))
+    assert local_tolerance_score(p, model, calibration, 1, 0) > 0.99
+    for never in (2, 3, 4):
+        assert local_tolerance_score(p, model, calibration, never, 0) == -math.inf
+        assert local_tolerance_score(np.roll(p, never), model, calibration, never, 0) == 1  # the likeliest token itself
+        assert local_tolerance_score(np.roll(p, never), model, calibration, 1, 0) == -math.inf
+
+
+# What is accepted is what counts: constants that hold on the pairs that they let through.
+
+
+def planted(n: int, seed: int = 0) -> list[Sample]:
+    """Pairs of which one in five is near: those differ little, all others much, whatever the margin."""
+    random = np.random.default_rng(seed)
+    found = []
+    for i in range(n):
+        near = i % 5 == 0
+        emb = random.uniform(50, 200) if near else random.uniform(600, 1800)
+        js = min(random.exponential(0.03) if near else random.uniform(0.3, 0.69), 0.69)
+        found.append(Sample(js, emb, float(random.exponential(4.0)), 0.3, i % 6, drawn=not near or i % 10 == 0))
+    return found
+
+
+def test_constants_hold_on_the_pairs_that_they_accept() -> None:
+    fitted = calibrate(MODEL, planted(6000), budget=0.5, prompts=9)
+    tau = 0.5 * np.log(2)
+    fresh = planted(6000, seed=1)
+
+    def bound(s: Sample) -> float:
+        c = fitted.constants(s.entropy, s.depth, s.emb)
+        return min(f * x for f, x in ((c.c_s, s.emb), (c.alpha_kappa, s.logit)) if np.isfinite(f))
+
+    accepted = [s for s in fresh if bound(s) <= tau]
+    assert len(accepted) > 400  # most of the near ones
+    assert sum(s.js <= bound(s) for s in accepted) / len(accepted) >= 0.94
+    assert fitted.overall.alpha_kappa == np.inf  # margins said nothing, and what they accepted was wrong
+    paper = calibrate(MODEL, planted(6000), prompts=9).overall
+    let_in = [s for s in fresh if min(paper.c_s * s.emb, paper.alpha_kappa * s.logit) <= tau]
+    covered = sum(s.js <= min(paper.c_s * s.emb, paper.alpha_kappa * s.logit) for s in let_in)
+    assert covered / len(let_in) < 0.9  # the paper's hold on all pairs, not on those that they accept
+
+
+def test_a_margin_that_says_something_stays() -> None:
+    random = np.random.default_rng(0)
+    honest = [
+        Sample(min(0.05 * m * random.uniform(0.5, 1), 0.69), float(random.uniform(900, 1100)), m, 0.3, 0)
+        for m in random.exponential(4.0, 3000).tolist()
+    ]
+    assert np.isfinite(calibrate(MODEL, honest, budget=0.5).overall.alpha_kappa)
+
+
+@pytest.mark.parametrize("budget", [0.0, 1.5, -1.0])
+def test_a_budget_is_a_share_of_a_bit(budget: float) -> None:
+    with pytest.raises(InputError, match="bit"):
+        calibrate(MODEL, planted(600), budget=budget)
+
+
+def test_a_model_is_calibrated_on_its_own_continuations() -> None:
+    done: list[int] = []
+    found = collect(MODEL, [[0, 1], [2, 3], [4, 5]], per_prompt=10, candidates=4, batch=2, progress=done.append)
+    assert done == [2, 3]
+    assert sum(s.drawn for s in found) == 30
+    assert len(found) > 60
+    alone = collect(MODEL, [[0, 1], [2, 3], [4, 5]], per_prompt=10, candidates=4, batch=1)
+    assert found_set(alone) == found_set(found)  # who shares a pass changes nothing
+    assert all(0 <= s.js <= np.log(2) + 1e-9 and s.emb > 0 and s.logit >= 0 for s in found)
+    calibration = calibrate(MODEL, found, prompts=3, buckets=0)
+    assert calibration.check(MODEL).overall.tau > 0
+    with pytest.raises(InputError, match="samples"):
+        fit_constants(found[:5])
+
+
+def test_a_calibration_is_refused_for_another_model(tmp_path: Path) -> None:
+    calibration = made()
+    with pytest.raises(CalibrationError, match="calibrate"):
+        calibration.check(TableModel(seed=3))
+    with pytest.raises(CalibrationError, match="made for table"):
+        generate(TableModel(seed=3), NgramDrafter(), [0, 1], "arc", calibration=calibration)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"temperature": 0.7},
+            "at T = 0.7; its constants were measured at T = 1, and hold only there. Sample at T = 1, or",
+        ),
+        ({"temperature": 0.7}, "run `polydraft calibrate --temperature 0.7`"),
+        ({"temperature": 0.5, "rule": Temperature(3.0)}, "at T = 1.5;"),
+        ({"rule": Greedy()}, "with the rule greedy;"),
+        ({"rule": Chain([Temperature(2.0), MinP(0.1), TopK(3)])}, "with the rule min-p, top-k; its constants were"),
+        ({"rule": lambda ids, logits: logits}, "with the rule a rule of your own;"),
+    ],
+)
+def test_arc_is_refused_where_its_constants_do_not_hold(options: dict[str, Any], said: str) -> None:
+    """Assumption (iv): calibration and decoding have matched settings."""
+    with pytest.raises(CalibrationError, match=re.escape(said)):
+        generate(MODEL, NgramDrafter(), [0, 1, 2], "arc", tree_size=4, calibration=made(), **options)
+
+
+def test_each_temperature_has_a_calibration_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platformdirs.user_data_path", lambda *_, **__: tmp_path)
+    for temperature in (1.0, 0.7):
+        file = user_file(MODEL, temperature)
+        file.parent.mkdir(exist_ok=True)
+        made(tau=temperature / 10, temperature=temperature).save(file)
+    assert for_model(MODEL).overall.tau == pytest.approx(0.1)
+    hot = TargetSampling(1.4, Temperature(0.5))
+    assert for_model(MODEL, hot).overall.tau == pytest.approx(0.07)
+    arc = generate(
+        MODEL, NgramDrafter(), [0, 1], "arc", tree_size=4, calibration=for_model(MODEL, hot), temperature=0.7
+    )
+    assert len(list(arc)) == 64
+    with pytest.raises(CalibrationError, match=r"not calibrated; run `polydraft calibrate --model … --temperature 2`"):
+        for_model(MODEL, TargetSampling(2.0))
+
+
+def test_a_file_keeps_everything(tmp_path: Path) -> None:
+    calibration = calibrate(MODEL, samples(800), prompts=7, buckets=2)
+    assert len(calibration.buckets) == 4
+    calibration.save(tmp_path / "c.json")
+    again = Calibration.load(tmp_path / "c.json")
+    assert again.overall == calibration.overall
+    assert again.buckets == calibration.buckets
+    assert np.allclose(again.whitening, calibration.whitening, atol=1e-5)
+    assert again.check(MODEL).prompts == 7
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda said: "not json",
+        lambda said: "[]",
+        lambda said: json.dumps(said | {"version": 9}),
+        lambda said: json.dumps(said | {"format": "other"}),
+        lambda said: json.dumps({k: v for k, v in said.items() if k != "overall"}),
+        lambda said: json.dumps(said | {"overall": {"c_s": -1, "alpha_kappa": 1, "tau": 1}}),
+        lambda said: json.dumps(said | {"overall": {"c_s": "x", "alpha_kappa": 1, "tau": 1}}),
+        lambda said: json.dumps(said | {"whitening": [[1, 2]]}),
+        lambda said: json.dumps(said | {"whitening": "wide"}),
+        lambda said: json.dumps(said | {"buckets": [{"entropy": 1}]}),
+        lambda said: json.dumps(said).replace('"tau": ', '"tau": NaN, "_": ', 1),
+    ],
+)
+def test_damaged_calibration_files_are_named(tmp_path: Path, damage) -> None:
+    file = tmp_path / "c.json"
+    made().save(file)
+    file.write_text(damage(json.loads(file.read_text())))
+    with pytest.raises(CalibrationError, match="calibrate"):
+        Calibration.load(file)
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300)
+@given(data=st.data())
+def test_whatever_a_calibration_file_holds_it_is_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Any one value replaced by anything, and files cut anywhere: no other error, and what is read can be used."""
+    file = tmp_path_factory.getbasetemp() / "any.json"
+    made(buckets=[Bucket(0.5, 3, Constants(1, np.inf, 1), 250.0)]).save(file)
+    said = json.loads(file.read_text())
+    at = said
+    while isinstance(at, dict | list) and at:
+        key = data.draw(st.sampled_from(list(at) if isinstance(at, dict) else range(len(at))))
+        if not isinstance(at[key], dict | list) or not at[key] or data.draw(st.booleans(), label="here"):
+            at[key] = data.draw(anything)
+            break
+        at = at[key]
+    text = json.dumps(said)
+    file.write_text(text[: data.draw(st.integers(0, len(text)))] if data.draw(st.booleans(), label="cut") else text)
+    try:
+        read = Calibration.load(file)
+    except CalibrationError as error:
+        assert "calibrate" in str(error)
+        return
+    if len(read.whitening) == 4:
+        score = local_tolerance_score(np.array([0.6, 0.3, 0.1, 0, 0, 0]), MODEL, read, 1, 0)
+        assert score <= 1
+
+
+def test_a_side_that_is_dropped_is_null_in_the_file(tmp_path: Path) -> None:
+    dropped = made(alpha_kappa=np.inf, buckets=[Bucket(2.0, 9, Constants(0.1, np.inf, 0.3), 250.0)])
+    dropped.save(tmp_path / "c.json")
+    assert json.loads((tmp_path / "c.json").read_text())["overall"]["alpha_kappa"] is None
+    read = Calibration.load(tmp_path / "c.json")
+    assert read.overall == dropped.overall and read.buckets == dropped.buckets
+    p = np.array([0.6, 0.3, 0.1, 0.0, 0.0, 0.0])
+    assert risk(p, MODEL.embeddings, made(alpha_kappa=np.inf), 1, 0).bound > 0
+    assert risk(p, MODEL.embeddings, made(c_s=np.inf, alpha_kappa=np.inf), 1, 0).bound == np.inf
+
+
+def test_untied_embeddings_of_a_real_model(tmp_path: Path) -> None:
+    """The output layer is another table; what the next step is fed decides."""
+    from tiny_models import save_model, tiny
+
+    from core.models import hf
+
+    config = tiny("llama")
+    config.tie_word_embeddings = False
+    model = hf.load(save_model(tmp_path, config), "untied")
+    calibration = calibrate(model, collect(model, [[1, 2, 3], [4, 5], [6]], per_prompt=16), budget=0.5)
+    p = np.full(model.vocab_size, 1e-4)
+    p[[65, 66]] = 0.5, 0.4
+    near = model.embeddings.clone()
+    near[66] = near[65]
+    assert risk(p, model.embeddings, calibration, 66, 0).bound > 0
+    assert risk(p, near, calibration, 66, 0).bound == 0
+    tokens = list(generate(model, NgramDrafter(), [65, 66] * 6, "arc", length=12, tree_size=4, calibration=calibration))
+    assert tokens
+    model.close()
+
+
+def test_a_missing_calibration_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(CalibrationError, match="polydraft calibrate"):
+        Calibration.load(tmp_path / "none.json")
+
+
+# --- tolerant rules in the loop
+
+
+def test_typical_by_hand() -> None:
+    flat = np.full(1000, 1e-3)
+    assert rules.typical(flat, 3)  # H = ln 1000: δ·exp(-H) = 0.0003
+    sure = np.array([0.95, 0.05])
+    assert not rules.typical(sure, 1)  # 0.09 is less than 0.3·exp(-0.2)
+    assert rules.typical(sure, 0)
+
+
+@given(st.lists(st.floats(0, 1), min_size=4, max_size=4).filter(lambda w: sum(w) > 0.1))
+def test_divergence_is_that_of_jensen_and_shannon(weights: list[float]) -> None:
+    p, q = np.array(weights) / sum(weights), np.array([0.25] * 4)
+    js = rules.jensen_shannon(p, q)
+    assert 0 <= js <= np.log(2) + 1e-12
+    assert js == pytest.approx(rules.entropy((p + q) / 2) - (rules.entropy(p) + rules.entropy(q)) / 2, abs=1e-9)
+    assert rules.fuzzy(p, p, 0)
+
+
+@pytest.mark.parametrize("tolerance", ["lts", "typical", "fsd", "none"])
+def test_tolerance_lets_more_stand_and_never_what_the_rule_dropped(tolerance: str) -> None:
+    rule = None if tolerance == "lts" else TopK(3)
+    # Nearly the target: it guesses the target's dice, so an equal model's proposals would need no tolerance.
+    drafter = ModelDrafter(TableModel(spread=0.7), MODEL) if tolerance == "fsd" else NgramDrafter()
+    lossless = generate(MODEL, drafter, [0, 1, 2], length=300, rule=rule, tree_size=6)
+    list(lossless)
+    arc = generate(
+        MODEL,
+        drafter,
+        [0, 1, 2],
+        "arc",
+        length=300,
+        rule=rule,
+        tree_size=6,
+        tolerance=tolerance,
+        threshold=0.5,
+        calibration=made(tau=1.0),
+        prune=False,
+    )
+    for at, token in enumerate(arc):
+        assert rule is None or rule(None, MODEL.after(arc.ids[: 3 + at])[None])[0, token.id].isfinite()
+        assert (token.lts is not None) == (token.how == "tolerated" and tolerance == "lts")
+        assert token.lts is None or token.lts >= 0.3
+    if tolerance == "none":
+        assert arc.statistics.tolerated == 0
+    else:
+        assert arc.statistics.tolerated > 0
+        assert arc.statistics.accept_length > lossless.statistics.accept_length
+
+
+class Perfect(Drafter):
+    """Has the target's own distribution, and guesses the dice: at each level the tokens with the largest ln p + G."""
+
+    name, has_distribution = "perfect", True
+
+    def draft(self, moment: Moment, depth: int) -> TokenTree:
+        tree, ids = TokenTree(likelihood=[]), list(moment.ids)
+        assert tree.likelihood is not None
+        for level in range(2):
+            logits, at = MODEL.after(ids), len(tree) - 3 if level else -1  # after the likeliest three, the first
+            logq = logits.log_softmax(0).numpy()
+            assert moment.dice is not None
+            noisy = logq + moment.dice.gumbel(len(ids), np.arange(len(logq)))
+            best = np.argsort(-noisy)[1:4]  # all but the one that the target draws
+            tree.own[at] = DraftDistribution(logits)
+            tree.ids.extend(best.tolist())
+            tree.parents.extend([at] * 3)
+            tree.confidence.extend(np.exp(noisy[best] - np.logaddexp.reduce(noisy[best])).tolist())
+            tree.likelihood.extend(np.exp(logq[best]).tolist())
+            ids.append(int(best[0]))
+        return tree
+
+
+def test_fsd_lets_a_perfect_drafter_stand_whatever_it_knows_of_the_dice() -> None:
+    """Its distribution is the target's, so JS = 0 everywhere, and no proposal is refused."""
+    made = generate(MODEL, Perfect(), [0, 1, 2], "arc", length=200, tree_size=6, tolerance="fsd", threshold=1e-6)
+    assert {token.how for token in made} == {"plain", "tolerated", "bonus"}
+    assert made.statistics.tolerated > 100
+
+
+def test_fsd_needs_a_drafter_with_a_distribution() -> None:
+    with pytest.raises(InputError, match="n-gram, which has no distribution"):
+        generate(MODEL, NgramDrafter(), [0, 1, 2], "arc", tree_size=6, tolerance="fsd")
+
+
+def test_pruning_goes_by_the_drafters_distribution_and_not_by_the_dice() -> None:
+    """ℓ(c) of eq. 1: the dice hold the third token most probable, the drafter's own distribution the first."""
+    tree = TokenTree([0, 1, 2], [-1] * 3, [0.05, 0.05, 0.9], likelihood=[0.9, 0.06, 0.04])
+    assert kept(tree, 0.0, Pruning(epsilon=0.1)) == [0]
+    assert arc.ranked(tree, 1, "probability", 1.0) == [0]
+    assert tree.only([0, 2]).likelihood == [0.9, 0.04]
+
+
+def test_the_pruned_share_does_not_count_what_the_size_of_the_tree_left_out() -> None:
+    """ρ of Table 4: of 4 proposals pruning drops one; of the other three one is verified."""
+    tree = TokenTree([0, 1, 2, 3], [-1] * 4, [0.4, 0.3, 0.26, 0.04])
+
+    class Four(Drafter):
+        name = "four"
+
+        def draft(self, moment: Moment, depth: int) -> TokenTree:
+            return tree
+
+    made = generate(MODEL, Four(), [0, 1, 2], "arc", length=30, tree_size=1, tolerance="none", lam=0.0)
+    list(made)
+    s = made.statistics
+    assert (s.drafted, s.pruned) == (4 * s.proposed, s.proposed)
+    method = SpeculativeMethod("four", None, "arc", statistics={"some": [s]}, logprobs={"some": [0.0]})
+    assert row("some", method, method)["pruned_percent"] == 25
+
+
+def test_pruning_is_counted() -> None:
+    arc = generate(MODEL, NgramDrafter(), [0, 1, 2] * 3, "arc", length=200, tree_size=6, tolerance="none", epsilon=0.3)
+    list(arc)
+    assert arc.statistics.pruned > 0
+
+
+# --- cost
+
+
+def test_a_curve_is_a_straight_line_between_its_points() -> None:
+    curve = CostCurve((1, 3, 5), (10, 20, 30))
+    assert [curve(n) for n in (1, 2, 4, 10)] == [10, 15, 25, 60]
+    for sizes, ms in (((), ()), ((2,), (1,)), ((1, 1), (1, 1)), ((1,), (0,)), ((1, 2), (1,)), ((1,), (float("nan"),))):
+        with pytest.raises(InputError, match="curve"):
+            CostCurve(sizes, ms)  # type: ignore[arg-type]
+
+
+def test_a_curve_is_measured_once_and_then_remembered(own_folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = own_folders / "cache" / "polydraft" / "costs.json"
+    fed = MODEL.tokens_fed
+    first = cost_curve(MODEL)
+    assert MODEL.tokens_fed > fed
+    fed = MODEL.tokens_fed
+    assert cost_curve(MODEL)(16) == pytest.approx(first(16), abs=1e-3)
+    assert MODEL.tokens_fed == fed
+    with monkeypatch.context() as other:
+        other.setattr(MODEL, "arithmetic", "weights kept in another way")
+        assert known_curve(MODEL) is None
+    stored.write_text("{}")
+    cost_curve(MODEL)
+    assert MODEL.tokens_fed > fed
+    stored.write_text("damaged")
+    cost_curve(MODEL)
+    assert all(a <= b for a, b in zip(first.ms, first.ms[1:], strict=False))
+
+
+def test_measuring_times_every_size_and_leaves_nothing_in_the_cache() -> None:
+    ticks = iter(range(10_000))
+    curve = measure(MODEL, sizes=(1, 2, 4), rounds=3, clock=lambda: next(ticks))
+    assert curve.sizes == (1, 2, 4)
+    assert curve.ms == (1000, 1000, 1000)
+
+
+def test_one_slow_pass_says_nothing_of_the_others() -> None:
+    """Every pass over two tokens was disturbed: two are known to take no longer than four do."""
+    now = [0.0]
+    took = {1: 1.0, 2: 5.0, 4: 1.5, 8: 2.0}
+    model = TableModel()
+    forward = model.forward
+
+    def timed(rows: list[Row]) -> list[Tensor]:
+        now[0] += took.get(len(rows[0].inputs), 0.0)
+        return forward(rows)
+
+    model.forward = timed  # type: ignore[method-assign]
+    assert measure(model, sizes=(1, 2, 4, 8), clock=lambda: now[0]).ms == (1000, 1500, 1500, 2000)
+
+
+def test_levels_that_failed_at_first_are_tried_again() -> None:
+    levels = Levels()
+    levels.took(0.1, 1, 1)
+
+    def depth() -> int:
+        return levels.best(lambda n: 10 + 0.2 * n, 1.0, 4, 32, 1)
+
+    assert depth() > 0
+    for _ in range(60):
+        levels.note(0, False)
+    assert depth() == 0
+    waited = 0
+    while not depth():
+        levels.fade()
+        waited += 1
+    assert 20 < waited < 200
+
+
+def test_drafting_that_is_too_dear_for_one_text_may_pay_for_several_together() -> None:
+    """The time of a level is measured apart for each number of texts; a text's share decides."""
+    memory = Memory()
+    memory.levels.took(24.0, 4, 1)
+    memory.levels.took(24.0, 12, 3)
+    assert [memory.levels.ms(texts) for texts in (1, 3, 2)] == pytest.approx([6, 2, 0])
+    drafter, budget = NgramDrafter(), Budget(memory, lambda n: 2.0 + 0.001 * n, lambda: 2.0)
+    assert budget.limits(drafter, 6, 32, 12, 1) is None
+    assert budget.limits(drafter, 6, 32, 12, 3) is not None
+    assert budget.limits(drafter, 6, 32, 12, 2) == (1, 16)  # one level, to measure its time
+
+
+def test_proposals_that_are_never_accepted_cost_half_a_percent_in_the_long_run() -> None:
+    """Whatever the estimates are: the account of what was lost limits the passes with proposals."""
+    memory, drafter = Memory(), NgramDrafter()
+    budget = Budget(memory, lambda n: 1.0 + 0.1 * (n - 1), lambda: 1.0)
+    for n in range(20_000):
+        limits = budget.limits(drafter, 6, 32, 64 - n % 64, 1)
+        fed = 1 + (limits is not None and limits[0] > 0 and limits[1] > 0)
+        budget.account(1.0 + 0.1 * (fed - 1), 0.0, fed, 1, first=not n)
+    assert 0 < memory.lost <= 0.005 * memory.tokens
+
+
+@given(trees(), st.floats(0.01, 2))
+def test_the_chosen_size_has_the_most_expected_tokens_per_millisecond(tree: TokenTree, slope: float) -> None:
+    def cost(n: int) -> float:
+        return 1 + slope * (n - 1)
+
+    chances = Estimates().chances(tree)
+    places, rate = best_size(chances, cost, 32)
+    tree.only(places)  # a tree
+    best = max((1 + np.sort(chances)[::-1][:n].sum()) / cost(1 + n) for n in range(len(tree) + 1))
+    assert rate == pytest.approx(best)
+    assert rate == pytest.approx((1 + chances[places].sum()) / cost(1 + len(places)))
+
+
+def test_estimates_learn_what_is_accepted() -> None:
+    estimates = Estimates()
+    before = estimates.chance(0.7, 0)
+    for _ in range(300):
+        estimates.note(0.7, 0, False)
+    assert estimates.chance(0.7, 0) < 0.05 < before
+    for _ in range(500):
+        estimates.note(0.7, 0, True)
+    assert estimates.chance(0.7, 0) > 0.8
+    assert estimates.chance(0.7, 3) == before  # depth apart
+
+
+def test_entropy_is_normalised() -> None:
+    assert normalised_entropy(np.full(50, 0.02)) == pytest.approx(1)
+    assert normalised_entropy(np.eye(50)[3]) == 0
+    assert torch.tensor(normalised_entropy(np.array([0.5, 0.5, 0, 0]))) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_perplexity_is_that_of_the_model_and_not_of_the_tempered_distribution(temperature: float) -> None:
+    tokens = list(generate(MODEL, None, [0, 1], "off", length=20, temperature=temperature))
+    found = by_the_model(MODEL, [0, 1], tokens, temperature)
+    ids = [0, 1] + [token.id for token in tokens]
+    expected = [float(MODEL.after(ids[:at]).log_softmax(0)[ids[at]]) for at in range(2, len(ids))]
+    assert found == pytest.approx(expected, abs=1e-5)
+    assert (found == pytest.approx([token.logprob for token in tokens], abs=1e-5)) == (temperature == 1)
+
+
+def test_the_documentation_names_arguments_that_exist() -> None:
+    text = (ROOT / "docs" / "speculative.md").read_text(encoding="utf-8")
+    known: list[Any] = [NgramDrafter, ModelDrafter, SuperposedDrafter, Eagle3Drafter, Pruning, generate, checked.refine]
+    known += [checked.verified, Sequence.feed_tree, Sequence.keep, LanguageModel.watch, Drafter.draft, Session.complete]
+    named = re.findall(r"`[\w.]*?(\w+)\(([^`]*)\)(?: -> \w+)?`", text)
+    assert len(named) >= len(known)
+    for name, arguments in named:
+        (callee,) = [each for each in known if each.__name__ == name]
+        given = {part.partition("=")[0].strip() for part in arguments.split(",")} - {"…"}
+        taken = inspect.signature(callee).parameters
+        if callee is generate:
+            taken = {*taken, *SpeculationOptions.__dataclass_fields__}
+        assert given <= set(taken), f"{name}({arguments})"

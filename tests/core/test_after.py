@@ -1,0 +1,239 @@
+"""Drafts that know the text after the caret: they end where it begins, are ranked by it, or are not shown at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from core import after as comparing
+from core.autocomplete import Autocomplete, CompleteOptions, Completion, Session
+from core.ngram import Interpolation
+from core.present import KeptRow
+from core.text import spaced, without_repeated
+from tests.table_model import Letters, TableModel
+
+
+@pytest.mark.parametrize(
+    ("draft", "after", "left"),
+    [
+        (" over the lazy dog", " the lazy dog jumps", " over"),
+        (" the lazy", " the lazy dog", ""),
+        (" to the", " the best", " to"),
+        (" to\n the", "  the best", " to"),
+        (" end.", ".", " end"),
+        (" end. And more", ".\nNext line", " end"),
+        (" cat sat", " satin", " cat sat"),  # no word of it is repeated
+        ("ting the", "s", "ting the"),
+        ("ful day", " day is over", "ful"),
+        (" anything", "", " anything"),
+        (" anything", " \n", " anything"),
+    ],
+)
+def test_a_draft_is_cut_where_it_begins_to_repeat_what_follows(draft: str, after: str, left: str) -> None:
+    assert without_repeated(draft, after) == left
+
+
+def test_a_growing_draft_shows_no_word_that_it_loses_later() -> None:
+    assert without_repeated(" over la", " lazy dog", growing=True) == " over"
+    assert without_repeated(" over la", " lazy dog") == " over la"
+
+
+@pytest.mark.parametrize(
+    ("draft", "after", "inserted"),
+    [
+        ("the boxes", "for it", "the boxes "),
+        ("the boxes", " for it", "the boxes"),
+        ("the boxes", ". Then", "the boxes"),
+        ("the (", "big) box", "the ("),
+        ("箱", "子", "箱"),
+        ("", "for it", ""),
+    ],
+)
+def test_a_draft_does_not_join_the_next_word(draft: str, after: str, inserted: str) -> None:
+    assert spaced(draft, after) == inserted
+
+
+class SpacedLetters(Letters):
+    """Letters, and a space as the last token."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(n)
+        self.pieces[-1] = b" "
+
+    def encode(self, text: str) -> list[int]:
+        return [len(self.pieces) - 1 if letter == " " else ord(letter) - 97 for letter in text]
+
+
+@pytest.fixture(autouse=True)
+def always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pass is made, whatever it takes, and drafts are withdrawn early, for the table varies little."""
+    monkeypatch.setattr(comparing, "SHARE", math.inf)
+    monkeypatch.setattr(comparing, "MOST_LOST", 0.1)
+
+
+@pytest.fixture
+def model() -> TableModel:
+    made = TableModel(vocabulary=7, seed=3)
+    made.tokenizer = SpacedLetters(7)
+    return made
+
+
+@pytest.fixture
+def session(model: TableModel) -> Iterator[Session]:
+    made = Autocomplete(model).open()
+    yield made
+    made.close()
+
+
+def completed(session: Session, text: str, **options: Any) -> Completion:
+    kept = options.pop("kept", ())
+    completion = session.complete(text, kept, CompleteOptions(**{"heal": False, "k": 3, "length": 2} | options))
+    while not completion.done:
+        completion.advance(session.autocomplete.model.forward(completion.rows()))
+    return completion
+
+
+def gain(model: TableModel, before: str, draft: str, after: str) -> float:
+    """ln P(after | before, draft) - ln P(after | before), token by token."""
+
+    def logprob(text: str, rest: str) -> float:
+        ids = model.tokenizer.encode(text + rest)
+        places = range(len(text), len(ids))
+        return sum(float(torch.log_softmax(model.after(ids[:n]), 0)[ids[n]]) for n in places)
+
+    return logprob(before + draft, spaced(draft, after).removeprefix(draft) + after) - logprob(before, after)
+
+
+AFTER = [a + b + "a" for a in "abcdef" for b in "abcdef"]
+
+
+def test_drafts_are_ranked_by_how_likely_they_make_what_follows(model: TableModel, session: Session) -> None:
+    plain = [draft.text for draft in completed(session, "abca").drafts]
+    assert len(plain) == 3
+    seen = set()
+    for after in AFTER:
+        found = completed(session, "abca", after=after)
+        gains = {draft: gain(model, "abca", draft, after) for draft in plain}
+        if (
+            any(without_repeated(draft, after) != draft for draft in plain)
+            or abs(max(gains.values()) + comparing.MOST_LOST) < 1e-4
+        ):
+            continue
+        if max(gains.values()) < -comparing.MOST_LOST:
+            assert found.drafts == []
+            seen.add("silent")
+            continue
+        (best,) = [draft for draft in found.drafts if draft.id == found.best]
+        assert best.gain == pytest.approx(max(gains.values()), abs=1e-4)
+        assert gains[best.text] == pytest.approx(best.gain, abs=1e-4)
+        seen.add("moved" if best.text != plain[0] else "same")
+    assert {"silent", "moved"} <= seen
+
+
+def silent_after(session: Session) -> str:
+    return next(after for after in AFTER if not completed(session, "abca", after=after).drafts)
+
+
+def test_rows_that_stay_on_the_page_are_not_withdrawn(session: Session) -> None:
+    silent, first = silent_after(session), completed(session, "abca").drafts[0]
+    found = completed(session, "abca", after=silent, kept=[KeptRow(first.id, first.text)])
+    assert [(draft.id, draft.text) for draft in found.drafts] == [(first.id, first.text)], "and no other one joins them"
+
+
+def test_rows_that_a_reader_has_seen_are_not_withdrawn(session: Session) -> None:
+    completion = session.complete(
+        "abca", options=CompleteOptions(heal=False, k=3, length=2, after=silent_after(session))
+    )
+    assert not completion.judged
+    completion.seen = True
+    while not completion.done:
+        completion.advance(session.autocomplete.model.forward(completion.rows()))
+    assert completion.judged
+    assert len(completion.drafts) == 3
+
+
+@pytest.mark.parametrize("after", ["", " ", "\nab", "  \nab"])
+def test_at_the_end_of_a_line_every_draft_is_shown(session: Session, after: str) -> None:
+    found = completed(session, "abca", after=after)
+    assert found.judged
+    assert [draft.gain for draft in found.drafts] == [None] * 3
+
+
+def test_the_cache_keeps_the_text_alone(session: Session) -> None:
+    completed(session, "abca", after="bcd")
+    assert session.sequence.inputs == [0, 1, 2, 0]
+
+
+def test_the_pass_is_skipped_where_it_takes_more_than_its_share(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, silent = completed(session, "abca"), silent_after(session)
+    session.autocomplete.pace.seconds = 1e6
+    monkeypatch.setattr(comparing, "SHARE", 1.0)
+    skipped = completed(session, "abca", after=silent)
+    assert (skipped.best, len(skipped.drafts)) == (plain.best, len(plain.drafts))
+    assert session.autocomplete.pace.seconds < 1e6, "one slow pass is not the last"
+    monkeypatch.setattr(comparing, "SHARE", math.inf)
+    completed(session, "abca", after="bcd")
+    assert session.autocomplete.pace.seconds < 1
+
+
+def test_a_short_pass_is_made_although_cached_drafts_took_no_time(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "SHARE", 0.0)
+    session.autocomplete.pace.seconds = 1e-6
+    assert all(draft.gain is not None for draft in completed(session, "abca", after="bcd").drafts)
+    monkeypatch.setattr(comparing, "LEAST", 0.0)
+    assert all(draft.gain is None for draft in completed(session, "abca", after="bcd").drafts)
+
+
+@pytest.fixture
+def filling() -> Iterator[Session]:
+    """Of a model that fills in the middle."""
+    model = TableModel(vocabulary=9, seed=1)
+    names = {"<fim_prefix>": 6, "<fim_suffix>": 7, "<fim_middle>": 8}
+    model.tokenizer.special_names = names
+    model.tokenizer.special_ids = frozenset(names.values())
+    made = Autocomplete(model).open()
+    yield made
+    made.close()
+
+
+def test_a_model_that_fills_in_the_middle_reads_what_follows(filling: Session) -> None:
+    found = completed(filling, "abca", after="bcd")
+    assert filling.sequence.inputs == [6, 0, 1, 2, 0, 7, 1, 2, 3, 8]
+    assert found.judged
+    assert found.drafts
+    for plain in ("", " \n"):
+        completed(filling, "abca", after=plain)
+        assert filling.sequence.inputs == [0, 1, 2, 0], "without text after the caret the prompt is plain"
+
+
+class Listening(Interpolation):
+    """No n-grams, but it notes the contexts that it is asked for."""
+
+    def __init__(self) -> None:
+        self.contexts: list[list[int]] = []
+
+    def scores(self, logq: np.ndarray, contexts: Any, candidates: Any) -> np.ndarray:
+        self.contexts += map(list, contexts)
+        return logq.astype(np.float64)
+
+    def knows(self, ids: Any) -> bool:
+        return False
+
+
+def test_n_grams_see_the_text_before_and_the_draft_side_by_side(filling: Session) -> None:
+    asked = []
+    for after in ("", "bcd"):
+        listening = Listening()
+        completed(filling, "abca", after=after, ngrams=listening)
+        asked.append(listening.contexts)
+    assert all(context[:4] == [0, 1, 2, 0] for contexts in asked for context in contexts)
+    assert [contexts[0] for contexts in asked] == [[0, 1, 2, 0]] * 2

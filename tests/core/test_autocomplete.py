@@ -1,0 +1,334 @@
+"""Text in, drafts out: healing, whole characters, and what the cache saves, on the model as shipped."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.service.sampling import drafting
+from app.service.settings import DraftSettings
+from core.autocomplete import CompleteOptions
+from core.errors import InputError
+from core.healing import Healer
+from core.modes.start import Mode
+from core.present import KeptRow
+from core.text import shown, without_dangling
+
+
+def run(autocomplete, session, text, kept=(), **options):
+    completion = session.complete(text, kept, CompleteOptions(**options))
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    return completion
+
+
+@pytest.fixture
+def session(autocomplete):
+    session = autocomplete.open()
+    yield session
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("typed", "rest"),
+    [("I am writ", "ing"), ("The weather is beauti", "ful"), ("She is a profess", "or"), ("The United Sta", "tes")],
+)
+def test_half_a_word_is_finished(autocomplete, session, typed, rest):
+    drafts = run(autocomplete, session, typed).drafts
+    assert any(draft.text.startswith(rest) for draft in drafts), [draft.text for draft in drafts]
+
+
+def test_without_healing_the_last_token_stays(autocomplete, session):
+    completion = run(autocomplete, session, "I am writ", heal=False)
+    assert completion._healing.word_ids == []
+
+
+def test_a_typed_space_is_not_doubled(autocomplete, session):
+    for draft in run(autocomplete, session, "Thank you for ").drafts:
+        assert not draft.text.startswith(" ")
+
+
+def test_a_word_too_rare_for_one_token_goes_on(autocomplete, session):
+    drafts = run(autocomplete, session, "It was once part of Czechoslov").drafts
+    assert any(draft.text.startswith("ak") for draft in drafts), [draft.text for draft in drafts]
+
+
+def test_a_word_that_may_be_complete_goes_on_or_ends(autocomplete, session):
+    texts = [draft.text for draft in run(autocomplete, session, "She laughed because we live", k=5).drafts]
+    assert any(text.startswith(" ") for text in texts), texts
+    assert any(text[0].isalpha() for text in texts), texts
+
+
+def test_drafts_stand_in_the_order_of_their_beginnings_and_stay_there(autocomplete, session):
+    completion = session.complete("The meeting was moved to", options=CompleteOptions(k=5, forks=0))
+    order = []
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+        if completion.drafts:
+            order.append([draft.id for draft in completion.drafts])
+            chances = [draft.probability for draft in completion.drafts]
+            assert chances == sorted(chances, reverse=True)
+    assert all(ids == order[0] for ids in order)
+
+
+def test_the_drafts_of_a_word_begin_differently_and_add_up(autocomplete, session):
+    for typed in ("The sounds of Soun", "Mr. Schwarzeneg", "She liked photosynthes", "because we live", "it's"):
+        completion = session.complete(typed, options=CompleteOptions(k=9))
+        while not completion.drafts and not completion.done:
+            completion.advance(autocomplete.model.forward(completion.rows()))
+        texts = [draft.text for draft in completion.drafts]
+        assert len(set(texts)) == len(texts) > 1
+        assert sum(draft.probability for draft in completion.drafts) <= 1 + 1e-6
+        completion.close()
+
+
+def test_typing_inside_a_word_feeds_nothing_again(autocomplete, session):
+    run(autocomplete, session, "The weather today is b")
+    completion = session.complete("The weather today is bea")
+    assert completion.drafts, "the first drafts are known without a pass"
+    assert completion.fed == 0
+    completion.close()
+
+
+@pytest.mark.parametrize("mode", ["superposed", "sampled", "branching", "beam", "sampled+superposed"])
+def test_other_settings_at_a_word_s_end_need_no_pass_for_the_first_drafts(autocomplete_as_shipped, mode):
+    a = autocomplete_as_shipped
+    session, fresh = a.open(), a.open()
+    text = "She laughed because we live"
+    first = run(a, session, text)  # may be a whole word: a pass computed the logits at its token boundaries
+    assert first.fed > 0
+    assert session.word_logits.word_ids
+    options = {"mode": Mode(mode), "rule": a.sampler("top-k", {"top_k": 3})}
+    other = run(a, fresh, text, **options)
+    for _ in range(2):
+        fed = a.model.tokens_fed
+        again = session.complete(text, options=CompleteOptions(**options))
+        assert again.drafts
+        assert (again.fed, a.model.tokens_fed) == (0, fed)
+        assert again.next_logits is not None
+        assert torch.equal(again.next_logits, first.next_logits)
+        while not again.done:
+            again.advance(a.model.forward(again.rows()))
+        assert again.drafts[0].text == other.drafts[0].text
+    assert run(a, session, text + "d").reused >= 4  # the typed letters are still in the cache
+    session.close()
+    fresh.close()
+
+
+def test_one_more_word_feeds_only_that_word(autocomplete, session):
+    run(autocomplete, session, "It was a bright cold day in April, and the clocks were")
+    completion = run(autocomplete, session, "It was a bright cold day in April, and the clocks were striking")
+    assert completion.fed <= 2
+    assert completion.reused >= 11
+
+
+def test_stopping_at_any_pass_leaves_a_usable_cache(autocomplete):
+    text = "We went down to the harb"
+    other = autocomplete.open()
+    wanted = [d.text for d in run(autocomplete, other, text).drafts]
+    other.close()
+    session = autocomplete.open()
+    for passes in range(8):
+        completion = session.complete(text)
+        for _ in range(passes):
+            if not completion.done:
+                completion.advance(autocomplete.model.forward(completion.rows()))
+        completion.close()
+        assert None not in session.sequence.inputs
+    assert run(autocomplete, session, text).drafts[0].text.split()[0] == wanted[0].split()[0]
+    session.close()
+
+
+def test_a_long_text_is_cut_where_typing_does_not_move_the_cut(autocomplete):
+    text = "One two three four five six seven. " * 300
+    healer, window = autocomplete.healer, autocomplete.window
+    plans = [healer.plan(text + "and so it goes on"[:n], window=window).prefix_ids for n in range(17)]
+    assert all(window // 2 <= len(plan) <= window for plan in plans)
+    for a, b in itertools.pairwise(plans):
+        assert b[: window // 2] == a[: window // 2]
+
+
+def test_a_lone_newline_is_not_healed(autocomplete):
+    assert autocomplete.healer.plan("Dear all,\n", window=100).rests[0] == b""
+
+
+def test_options_out_of_range_are_refused_before_anything_is_fed(autocomplete, session):
+    before = autocomplete.model.tokens_fed
+    with pytest.raises(InputError, match="k 0"):
+        session.complete("Hello", options=CompleteOptions(k=0))
+    assert autocomplete.model.tokens_fed == before
+
+
+TEXTS = [
+    "",
+    " ",
+    "\n\n",
+    "a\x00b",
+    "\udc80",
+    "مرحبا بال",
+    "शुभ प्रभ",
+    "こんにちは、私",
+    "I ❤",
+    "👩‍👩‍",
+    "🇩",
+    "don'",
+    "x = [1, 2,",
+    "é" * 400,
+]
+
+
+@settings(max_examples=25)
+@given(st.one_of(st.sampled_from(TEXTS), st.text(max_size=30)))
+def test_drafts_are_whole_text_whatever_is_typed(tiny_autocomplete, text):
+    check_whole_text(tiny_autocomplete, text)
+
+
+def test_the_default_models_drafts_are_whole_text(autocomplete):
+    for text in ("I ❤", "👩‍👩‍", "こんにちは、私", "शुभ प्रभ"):
+        check_whole_text(autocomplete, text)
+
+
+def check_whole_text(autocomplete, text):
+    session = autocomplete.open()
+    completion = run(autocomplete, session, text, length=5)
+    session.close()
+    assert len({draft.text for draft in completion.drafts}) == len(completion.drafts)
+    for draft in completion.drafts:
+        assert draft.text
+        assert "\ufffd" not in draft.text and "\n" not in draft.text and "\x00" not in draft.text
+        draft.text.encode("utf-8")
+        assert not draft.text.endswith("\u200d")
+        assert 0 <= draft.probability <= 1 + 1e-6
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=20), st.integers(0, 40))
+def test_a_cut_inside_a_character_shows_no_part_of_it(autocomplete, text, cut):
+    """Any tokens, cut anywhere: the visible text is a beginning of their text."""
+    tokenizer = autocomplete.model.tokenizer
+    ids = tokenizer.encode(text)[:cut]
+    whole = b"".join(tokenizer.pieces[i] for i in ids).decode("utf-8", errors="ignore")
+    assert whole.startswith(shown(tokenizer, ids)) or "\ufffd" in whole
+
+
+def test_unfinished_emoji_are_held_back(autocomplete):
+    tokenizer = autocomplete.model.tokenizer
+    family = "ok 👩‍👩‍👧"
+    ids = tokenizer.encode(family)
+    seen = {shown(tokenizer, ids[:n]) for n in range(len(ids) + 1)}
+    assert all(not text.endswith("\u200d") and "\ufffd" not in text for text in seen)
+    assert shown(tokenizer, tokenizer.encode("a 🇩🇪")) == "a 🇩🇪"
+    flag = tokenizer.encode("a 🇩🇪")
+    assert all(shown(tokenizer, flag[:n]) in ("", "a", "a ", "a 🇩🇪") for n in range(len(flag) + 1))
+
+
+@settings(max_examples=100)
+@given(st.text(alphabet="abc é日ß", min_size=1, max_size=6))
+def test_beginnings_are_exactly_the_tokens_that_go_on(autocomplete, rest):
+    healer: Healer = autocomplete.healer
+    pieces = autocomplete.model.tokenizer.pieces
+    data = rest.encode()
+    wanted = {
+        i
+        for i, piece in enumerate(pieces)
+        if piece.startswith(data)
+        and piece != data
+        and i not in healer.line_ends
+        and i not in autocomplete.model.tokenizer.special_ids
+    }
+    assert set(healer.beginnings(data).tolist()) == wanted
+
+
+@pytest.mark.parametrize(
+    ("draft", "kept"),
+    [
+        (" the end of the", " the end"),
+        (" writing and the", " writing"),
+        (" of the", " of the"),  # there is nothing else
+        (" it is over.", " it is over."),
+        ("", ""),
+    ],
+)
+def test_a_draft_does_not_end_in_words_that_ask_for_more(draft, kept):
+    assert without_dangling(draft) == kept
+
+
+def test_three_drafts_of_a_sure_word_part_after_it(autocomplete, session):
+    drafts = run(autocomplete, session, "I am writ", forks=3, exact_steps=2).drafts
+    assert sum(draft.text.startswith("ing") for draft in drafts) >= 2, [draft.text for draft in drafts]
+    assert sum(draft.probability for draft in drafts) <= 1 + 1e-6
+    distinct = run(autocomplete, session, "I am writ", forks=0, exact_steps=2).drafts
+    assert sum(draft.text.startswith("ing") for draft in distinct) == 1
+
+
+def test_rows_that_agree_stay_and_the_others_are_filled(autocomplete, session):
+    options = {"forks": 3, "exact_steps": 2}
+    before = run(autocomplete, session, "I am writ", **options).drafts
+    kept = [KeptRow(d.id, d.text[3:]) for d in before if d.text.startswith("ing")]
+    after = {d.id: d for d in run(autocomplete, session, "I am writing", kept=kept, **options).drafts}
+    assert len(after) == 3
+    assert all(after[row.id].text.startswith(row.text) for row in kept)
+
+
+def test_rows_grow_to_the_full_length_on_request(autocomplete, session):
+    options = {"forks": 3, "exact_steps": 2, "end_below": 0.3}
+    before = run(autocomplete, session, "The weather is", length=8, **options).drafts
+    kept = [KeptRow(d.id, d.text) for d in before]
+    after = {
+        d.id: d for d in run(autocomplete, session, "The weather is", kept=kept, grow=True, length=20, **options).drafts
+    }
+    assert all(after[row.id].text.startswith(row.text) for row in kept)
+    tokens = [len(autocomplete.model.tokenizer.encode(d.text)) for d in after.values() if not d.finished]
+    assert all(n >= 15 for n in tokens), tokens
+
+
+def test_kept_rows_have_the_probability_of_their_own_branch(autocomplete_as_shipped):
+    """Rows that branch beyond the tokens of the new request's passes: their probability is not that of their common
+    part."""
+    a, options = autocomplete_as_shipped, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}
+    before = (
+        "Dear Ms. Alvarez,\n\nThank you for your letter of 3 May. We have read it with great interest, and I am wri"
+    )
+    session = a.open()
+    rows = run(a, session, before, **options).drafts
+    kept = [KeptRow(row.id, row.text[1:]) for row in rows if row.text.startswith("t")]
+    again = run(a, session, before + "t", kept=kept, **options).drafts
+    session.close()
+    assert [row.id for row in again] == [row.id for row in rows]
+    assert sum(row.probability for row in again) <= 1.001
+    for row, earlier in zip(again, rows, strict=True):
+        assert row.probability == pytest.approx(earlier.probability, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "text", ["I am writ", "The results of the experi", "Dear Anna,\n\nThank you for ", "Will I purchase some t"]
+)
+def test_the_best_draft_is_the_same_for_any_number_of_drafts(autocomplete_as_shipped, text):
+    best = []
+    for k in (1, 3, 9):
+        session = autocomplete_as_shipped.open()
+        completion = session.complete(text, options=drafting(DraftSettings(k=k)))
+        while not completion.done:
+            completion.advance(autocomplete_as_shipped.model.forward(completion.rows()))
+        best += [(draft.ids, draft.text) for draft in completion.drafts if draft.id == completion.best]
+        session.close()
+    assert best == [best[0]] * 3
+
+
+def test_no_row_is_only_the_beginning_of_another(autocomplete_as_shipped):
+    """A row that ended where the text was unsure goes on, in its place, once a path that continues it is chosen."""
+    a, options = autocomplete_as_shipped, {"k": 3, "forks": 3, "exact_steps": 2, "end_below": 0.3, "min_branch": 0.01}
+    before = "Dear Ms. Alvarez,\n\nThank you for your letter of 3 May. We have read it with great interest, and I am w"
+    session = a.open()
+    rows = run(a, session, before, **options).drafts
+    (alone,) = (row for row in rows if row.text.startswith("r"))
+    kept = [KeptRow(alone.id, alone.text[1:])]
+    after = run(a, session, before + "r", kept=kept, **options).drafts
+    session.close()
+    assert len(after) == 3
+    assert next(row for row in after if row.id == alone.id).text.startswith(kept[0].text)
+    assert not any(one is not other and other.text.startswith(one.text) for one in after for other in after)

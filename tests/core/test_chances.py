@@ -1,0 +1,65 @@
+"""The model's own probabilities of finished drafts: exact, token by token."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from core.autocomplete import Autocomplete, CompleteOptions, Completion
+from tests.table_model import TableModel
+
+
+def completed(autocomplete: Autocomplete, text: str, **options: Any) -> Completion:
+    session = autocomplete.open()
+    completion = session.complete(text, options=CompleteOptions(**options))
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    assert None not in session.sequence.inputs, "the cache keeps the text alone"
+    session.close()
+    return completion
+
+
+@pytest.fixture(scope="module")
+def model() -> TableModel:
+    return TableModel(seed=3)
+
+
+@pytest.fixture(scope="module")
+def autocomplete(model: TableModel) -> Autocomplete:
+    return Autocomplete(model)
+
+
+@pytest.mark.parametrize("distinct", [True, False])
+def test_the_chances_are_those_of_the_model_alone(
+    model: TableModel, autocomplete: Autocomplete, distinct: bool
+) -> None:
+    drafts = completed(autocomplete, "abca", heal=False, k=3, length=6, likeliest=2, distinct=distinct).drafts
+    assert drafts
+    for draft in drafts:
+        assert "".join(chance.text for chance in draft.chances) == draft.text
+        text = "abca"
+        for chance in draft.chances:
+            logp = torch.log_softmax(model.after(model.tokenizer.encode(text)), 0)
+            assert math.isclose(chance.logprob, float(logp[ord(chance.text) - 97]), abs_tol=1e-5)
+            top, ids = torch.topk(logp, 2)
+            assert [c for c, _ in chance.likeliest] == [chr(97 + i) for i in ids.tolist()]
+            assert [p for _, p in chance.likeliest] == pytest.approx(top.tolist(), abs=1e-5)
+            text += chance.text
+
+
+def test_a_look_changes_no_draft(autocomplete: Autocomplete) -> None:
+    options = {"heal": False, "k": 3, "length": 6}
+    plain, looked = (completed(autocomplete, "abca", **options, **more) for more in ({}, {"likeliest": 0}))
+    assert [d.text for d in looked.drafts] == [d.text for d in plain.drafts]
+    assert all(not d.chances for d in plain.drafts)
+    assert all(chance.likeliest == () for d in looked.drafts for chance in d.chances)
+
+
+def test_of_a_half_typed_word_only_what_continues_it_counts(autocomplete: Autocomplete) -> None:
+    """Letters are tokens of this vocabulary, so the draft begins behind the word; probabilities are given that."""
+    for draft in completed(autocomplete, "abca", k=3, length=4, likeliest=5).drafts:
+        assert "".join(chance.text for chance in draft.chances) == draft.text
+        assert all(sum(math.exp(p) for _, p in chance.likeliest) <= 1 + 1e-6 for chance in draft.chances)

@@ -1,0 +1,274 @@
+"""The options are defined once: what takes them, and nothing else says what they are by default."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, get_args, get_type_hints
+
+import pytest
+from pydantic import ValidationError
+
+from app.cli.flags import sentence_of
+from app.clients.choices import only_grows
+from app.clients.options import in_fields
+from app.service import sampling
+from app.service.given import DRAFT_FLAGS, settings_of
+from app.service.settings import PAGE_CONTROLS, DraftSettings
+from app.web.routes.sampling import catalogue
+from core.autocomplete import Autocomplete, CompleteOptions
+from core.controls import CATALOG, MODE_CONTROLS, PRESETS, SPECULATIONS, Preset
+from core.drafting.drafts import Options
+from core.errors import InputError, OptionError
+from core.ngram.counts import Counts
+from core.options import BY_FLAG, DRAFTING, LIBRARY, OPTIONS, SEED, Control, DraftOptions
+from core.superposed import superpose
+from core.text import shown
+from tests.paths import ROOT
+from tests.table_model import TableModel
+
+OTHERS = [
+    control
+    for controls in (
+        *(entry.controls for entry in CATALOG.values()),
+        *MODE_CONTROLS.values(),
+        *(controls for _, controls in SPECULATIONS.values()),
+    )
+    for control in controls
+]
+# Of the same name, and another thing: Top-W's class has its paper's values, a drafter its own three drafts, and to a
+# pass of the model τ = 1 means none.
+OTHER_THINGS = {
+    ("core/samplers/top_w.py", name) for name in ("lam", "top_m", "alternations", "neighbours", "metric")
+} | {
+    ("core/samplers/geometry.py", "metric"),
+    ("core/speculative/drafters/superposed.py", "k"),
+    ("core/models/static.py", "tau"),
+}
+NEUTRAL = {"temperature", "seed", "n"}  # T = 1 and seed 0 of anything
+
+
+def defaults(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """Arguments and fields of classes, with what they are by default."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            placed = node.args.posonlyargs + node.args.args
+            for argument, value in zip(placed[::-1], node.args.defaults[::-1], strict=False):
+                yield argument.arg, value
+            for argument, value in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True):
+                if value is not None:
+                    yield argument.arg, value
+        elif isinstance(node, ast.ClassDef):
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.value:
+                    yield field.target.id, field.value
+
+
+def test_no_default_is_restated() -> None:
+    known: dict[str, set[tuple[type, Any]]] = {}
+    for control in (*DRAFTING.values(), *OTHERS):
+        for value in (control.default, control.library):
+            known.setdefault(control.name, set()).add((type(value), value))
+    found = set()
+    for path in [*(ROOT / "core").rglob("*.py"), *(ROOT / "app").rglob("*.py")]:
+        name = path.relative_to(ROOT).as_posix()
+        for argument, value in defaults(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(value, ast.Constant) or value.value is None or argument in NEUTRAL:
+                continue
+            if (type(value.value), value.value) in known.get(argument, ()):
+                found.add((name, argument))
+    assert found - OTHER_THINGS == set()
+
+
+def test_every_option_is_a_field_a_slider_and_a_flag() -> None:
+    names = list(DRAFTING)
+    assert [*DraftSettings.model_fields] == [*names, "sampling"]
+    commands_alone = {control.name for control in DRAFTING.values() if control.only == "command"}
+    assert [control.name for control in PAGE_CONTROLS] == [name for name in names if name not in commands_alone]
+    on_the_page_alone = {control.name for control in DRAFTING.values() if control.only == "page"}
+    assert {flag.control.name for flag in DRAFT_FLAGS.values()} == {*names, SEED.name} - on_the_page_alone
+
+
+@pytest.mark.parametrize("control", [*DRAFTING.values(), SEED], ids=lambda control: control.name)
+def test_a_field_has_the_range_and_the_default_of_its_definition(control: Control) -> None:
+    def settings(value: Any) -> Any:
+        made = {"sampling": {"seed": value}} if control is SEED else {control.name: value}
+        if control.beyond:
+            beyond = BY_FLAG[control.beyond]
+            made |= {beyond.name: beyond.high}
+        found = DraftSettings.model_validate(made, strict=True)
+        return getattr(found.sampling if control is SEED else found, control.name)
+
+    usual = DraftSettings()
+    assert getattr(usual.sampling if control is SEED else usual, control.name) == control.default
+    if control.kind == "bool":
+        assert [settings(True), settings(False)] == [True, False]
+        return
+    if control.kind == "choice":
+        assert [settings(choice) for choice in control.choices] == [*control.choices]
+        with pytest.raises(ValidationError):
+            settings("another")
+        return
+    assert [settings(control.low), settings(control.high)] == [control.low, control.high]
+    for wrong in (control.low - control.step, control.high + control.step):
+        with pytest.raises(ValidationError):
+            settings(wrong)
+
+
+def test_a_chosen_rule_mode_and_speculation_arrive_with_all_values() -> None:
+    made = DraftSettings.model_validate(
+        {
+            "sampling": {
+                "rule": "top-p",
+                "mode": "sampled+superposed",
+                "mode_values": {"samples": 3},
+                "speculation": {"mode": "lossless"},
+            }
+        }
+    )
+    assert made.sampling.values == {"top_p": 0.9}
+    assert made.sampling.mode_values == {"samples": 3, "sampled_tokens": 2}
+    assert made.sampling.speculation.values == {"tree_size": 0}
+
+
+def test_a_keystroke_builds_its_options_as_set_and_with_its_stores_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Options] = []
+    check = Options.__post_init__
+    monkeypatch.setattr(Options, "__post_init__", lambda self: (built.append(self), check(self))[1])
+    autocomplete, settings = Autocomplete(TableModel()), DraftSettings(length=4)
+    completion = autocomplete.open().complete("abc", options=sampling.options(autocomplete, settings))
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    assert [(options.k, options.length, options.exact_steps) for options in built] == [(3, 4, 2)] * 2
+
+
+def test_options_that_nothing_would_read_are_refused() -> None:
+    for options, unread in (
+        (Options, {"verify": 4}),
+        (Options, {"min_confidence": 0.5}),
+        (CompleteOptions, {"refill": False}),
+    ):
+        with pytest.raises(
+            InputError, match=f"{next(iter(unread))} .* given, which changes nothing here; leave it out"
+        ):
+            options(**unread)
+    assert CompleteOptions(verify=4).verify == 4
+
+
+def test_the_settings_import_only_their_definitions() -> None:
+    tree = ast.parse((ROOT / "app/service/settings.py").read_text(encoding="utf-8"))
+    running = [node for node in tree.body if not isinstance(node, ast.If)]  # without those for type checkers
+    modules = {n.module for node in running for n in ast.walk(node) if isinstance(n, ast.ImportFrom) and n.module}
+    assert {name for name in modules if name.startswith(("app", "core"))} == {
+        "app.web.bounds",
+        "core.controls",
+        "core.errors",
+        "core.options",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "rule", "option", "plain", "flags", "fields"),
+    [
+        (
+            {"ngrams": False, "personal-weight": 0.5},
+            "none",
+            "personal-weight",
+            "personal-weight changes nothing with ngrams false",
+            "--personal-weight changes nothing with --no-ngrams",
+            "personal_weight changes nothing with ngrams false",
+        ),
+        ({"k": 10}, "none", "k", "k 10 given; a whole", "--k 10 given; a whole", "n 10 given; a whole"),
+        ({}, "{0} --top-p", "rule", "rule '{0} --top-p'", "--rule '{0} --top-p'", "rule '{0} --top-p'"),
+    ],
+)
+def test_an_error_names_the_option_as_its_reader_does(
+    given: dict[str, Any], rule: str, option: str, plain: str, flags: str, fields: str
+) -> None:
+    with pytest.raises(OptionError) as raised:
+        settings_of(given, rule)
+    assert raised.value.option == option
+    assert str(raised.value).startswith(plain)
+    assert sentence_of(raised.value).startswith(flags)
+    assert in_fields(raised.value, {"k": "n"})[0].startswith(fields), "what was given is never rewritten"
+
+
+def test_presets_have_the_ranges_of_the_options() -> None:
+    for name in ("k", "length"):
+        limit = int(DRAFTING[name].on_page.high)
+        assert getattr(Preset("a", "none", {}, **{name: limit}), name) == limit
+        with pytest.raises(InputError, match=f"{name} {limit + 1} given; a whole number from 1 to {limit}"):
+            Preset("a", "none", {}, **{name: limit + 1})
+    assert {preset.temperature for preset in PRESETS if preset.name == "Balanced"} == {DRAFTING["temperature"].default}
+
+
+def test_the_papers_preset_is_the_papers_method() -> None:
+    """Its drafts are those of the library with the paper's arguments, whatever the settings were before."""
+    (paper,) = [preset for preset in PRESETS if preset.name == "Superposed Decoding, the paper's"]
+    assert (paper.rule, paper.mode, paper.temperature) == ("none", "superposed", 1.0)
+    settings = DraftSettings(k=3, length=6, **paper.drafting)
+    store: Any = Counts.of(6, [([0, 1, 2, 3, 4, 5, 0, 2, 4, 1, 3, 5] * 3, 1)], 3)
+    autocomplete = Autocomplete(TableModel(seed=2), ngrams=store)
+    completion = autocomplete.open().complete("abc", options=sampling.drafting(settings, heal=False, one_line=False))
+    while not completion.done:
+        completion.advance(autocomplete.model.forward(completion.rows()))
+    arguments = {"distinct": False, "exact_steps": 0, "forks": 0, "mixing": "geometric", "alpha": 0.54, "tau": 0.06}
+    *_, by_hand = superpose(autocomplete.model, [0, 1, 2], 3, 6, ngrams=store, **arguments)
+    assert [draft.text for draft in completion.drafts] == [autocomplete.model.tokenizer.decode(i) for i in by_hand.ids]
+    *_, linear = superpose(autocomplete.model, [0, 1, 2], 3, 6, ngrams=store, **arguments | {"mixing": "linear"})
+    assert by_hand.ids != linear.ids
+
+
+def test_a_long_text_needs_resets() -> None:
+    with pytest.raises(ValidationError, match="length 200 given; at most 32 without reset_every"):
+        DraftSettings(length=200)
+    long = sampling.drafting(DraftSettings(length=200, reset_every=10))
+    assert (long.length, long.reset_every, long.end_below, long.one_line) == (200, 10, 0.0, False)
+    assert not sampling.drafting(DraftSettings()).reset_every
+    words: Any = SimpleNamespace(pieces=[b"one", b"\n", b" two"])
+    assert (shown(words, [0, 1, 2]), shown(words, [0, 1, 2], lines=True)) == ("one", "one\n two")
+    assert not only_grows(DraftSettings(length=40, reset_every=10))  # a reset replaces the other drafts
+    assert only_grows(DraftSettings())
+
+
+def test_a_preset_names_options_that_exist_within_their_ranges() -> None:
+    for wrong, said in (
+        ({"mixing": "cubic"}, "mixing 'cubic' given; one of linear, geometric expected"),
+        ({"tau": 9}, "tau 9 given; a number from 0.05 to 2 expected"),
+        ({"k": 3}, "drafting 'k' given; one of"),
+        ({"colour": 1}, "drafting 'colour' given; one of"),
+        ({"reset_every": 5}, "drafting 'reset_every' given; one of"),
+    ):
+        with pytest.raises(InputError, match=said):
+            Preset("a", "none", {}, drafting=wrong)
+    kept = Preset("a", "none", {}, drafting={"mixing": "geometric", "distinct": False})
+    assert Preset.from_json(kept.as_json()) == kept
+
+
+def test_the_page_is_told_the_defaults_of_rule_mode_seed_and_temperature() -> None:
+    told, usual = catalogue(), DraftSettings()
+    assert (told["rule"], told["mode"], told["seed"]["default"]) == (
+        usual.sampling.rule,
+        usual.sampling.mode,
+        usual.sampling.seed,
+    )
+    assert told["temperature"]["default"] == usual.temperature
+    assert told["drawn"] == SEED.modes
+
+
+def test_every_default_has_the_type_that_is_declared_for_it() -> None:
+    declared = get_type_hints(DraftOptions)
+    assert list(declared) == list(OPTIONS)
+    for made in (DraftOptions(), LIBRARY):
+        for name, kind in declared.items():
+            value = getattr(made, name)
+            assert value in get_args(kind) if get_args(kind) else isinstance(value, kind), name
+
+
+def test_the_library_has_its_own_defaults_where_the_declaration_says_so() -> None:
+    named = {name: control.library for name, control in OPTIONS.items() if control.library is not None}
+    assert named == {"exact_steps": 1, "end_below": 0.0, "min_branch": 0.0}
+    for made in (LIBRARY, Options(), CompleteOptions()):
+        assert {name: getattr(made, name) for name in named} == named
+    assert [OPTIONS[name].default for name in named] == [2, 0.3, 0.01]

@@ -1,0 +1,96 @@
+"""Rows of the page, made from drafts by one pure function."""
+
+from __future__ import annotations
+
+import pytest
+
+from core.drafting.drafts import Draft, Drafts
+from core.present import KeptRow, Page, TextDraft, kept_rows, present
+from tests.paths import ROOT
+from tests.table_model import Letters
+
+
+class Words(Letters):
+    def __init__(self) -> None:
+        super().__init__(6)
+        self.pieces = [b" sea", b" and", b" the", b"s", b" old", b"side"]
+
+    def encode(self, text: str) -> list[int]:
+        ids = []
+        while text:
+            ids.append(next(i for i, piece in enumerate(self.pieces) if text.startswith(piece.decode())))
+            text = text[len(self.pieces[ids[-1]]) :]
+        return ids
+
+
+def draft(ids: list[int], row: int, p: float = -1.0, **more) -> Draft:
+    totals = [p * (n + 1) for n in range(len(ids))]
+    made = {"own": len(ids), "personal": [False] * len(ids), "branch": 0.5} | more
+    return Draft(ids, totals, row, **made)
+
+
+def page(**more) -> Page:
+    return Page(Words(), b"", most=3, **more)
+
+
+def test_rows_are_ordered_by_number_and_no_text_appears_twice():
+    found = Drafts([draft([4, 0], 2), draft([0], 0), draft([0], 1)], step=2)
+    assert [(row.id, row.text) for row in present(found, page())] == [(0, " sea"), (2, " old sea")]
+
+
+def test_only_a_drafts_own_tokens_are_shown():
+    found = Drafts([draft([4, 0, 3], 0, own=2)], step=3)
+    assert [row.text for row in present(found, page())] == [" old sea"]
+    assert [row.text for row in present(found, page(distinct=False))] == [" old seas"]
+
+
+def test_by_the_papers_rule_finished_drafts_stand_among_the_others_by_score():
+    found = Drafts([draft([0], 0, -2.0)], step=1, finished=[([4, 0], -1.0)])
+    rows = present(found, page(distinct=False))
+    assert [(row.id, row.text, row.finished) for row in rows] == [(0, " old sea", True), (1, " sea", False)]
+
+
+def test_a_done_draft_does_not_end_in_a_word_that_waits_for_the_next():
+    growing, done = (Drafts([draft([0, 1, 2], 0)], step=3, done=done) for done in (False, True))
+    assert [row.text for row in present(growing, page(rounded=True))] == [" sea and the"]
+    assert [row.text for row in present(done, page(rounded=True))] == [" sea"]
+    kept = page(rounded=True, kept={0: " sea and the"})
+    assert [row.text for row in present(done, kept)] == [" sea and the"]
+
+
+def test_the_best_draft_is_rounded_alike_beside_any_other_drafts():
+    best, other = draft([0, 1, 2], 0), draft([0, 3], 1)
+    for rows, expected in ([best], [" sea"]), ([best, other], [" sea", " seas"]):
+        found = Drafts(rows, step=3, done=True)
+        assert [row.text for row in present(found, page(rounded=True))] == expected
+
+
+def test_another_draft_is_not_rounded_to_the_beginning_of_one():
+    found = Drafts([draft([0, 3], 0), draft([0, 1, 2], 1)], step=3, done=True)
+    assert [row.text for row in present(found, page(rounded=True))] == [" seas", " sea and the"]
+
+
+def test_drawn_drafts_end_at_words_once_they_are_done():
+    found = Drafts([draft([0, 4, 0, 5], 0)], step=4, done=True)
+    assert [row.text for row in present(found, page(whole_words=3))] == [" sea old"]
+
+
+def test_personal_spans_are_joined_and_kept_rows_keep_theirs():
+    found = Drafts([draft([4, 0, 3], 0, personal=[False, True, True])], step=3)
+    (row,) = present(found, page())
+    assert row.personal == ((4, 9),)
+    earlier = [("Call", TextDraft(0, " the old sea", 0.5, 0.5, False, personal=((4, 8),)))]
+    (kept,) = present(found, page(kept={0: " old sea"}, before="Call the", earlier=earlier))
+    assert kept.personal == ((0, 4),)
+
+
+def test_kept_rows_are_tokens_again_and_grow_once_they_are_short():
+    rows = kept_rows([KeptRow(0, " old sea"), KeptRow(2, " sea"), KeptRow(7, " sea")], page(), word=0, length=2)
+    assert [(row.row, row.ids, row.grows) for row in rows] == [(0, [4, 0], False), (2, [0], True)]
+
+
+@pytest.mark.parametrize("word", ["begins_word", "personal", "piece ="])
+def test_the_algorithm_reads_on_one_page_and_knows_no_text(word):
+    source = (ROOT / "core" / "superposed.py").read_text(encoding="utf-8")
+    assert len(source.splitlines()) <= 250
+    assert word not in source

@@ -1,0 +1,181 @@
+"""Superposed Decoding: the authors' outputs, the paper's bookkeeping, and the properties of distinct beginnings."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from core.drafting.candidates import likeliest
+from core.errors import InputError
+from core.superposed import superpose, superpose_batch
+from tests.paths import DATA
+from tests.table_model import TableModel
+
+GOLDEN = json.loads((DATA / "spd_plain.json").read_text())
+# Of a score, a sum over 10 tokens: float32 sums in another order (oneDNN's) differ by up to 4e-4 from the authors';
+# tests/test_lean.py holds transformers' own layers to 2e-4.
+TOLERANCE = 1e-3
+PAPER = {"distinct": False, "forks": 0, "exact_steps": 0, "stop_ids": frozenset({GOLDEN["meta"]["eos_id"]})}
+
+
+@pytest.mark.parametrize("case", GOLDEN["cases"], ids=lambda case: str(case["id"]))
+def test_the_papers_method_gives_the_authors_drafts(torch_model, case):
+    *_, last = superpose(torch_model, case["prefix_ids"], 3, 10, **PAPER)
+    assert last.ids == case["drafts"]
+    assert last.logprobs == pytest.approx(case["logprobs"], abs=TOLERANCE)
+    finished = [([t for t in ids if t >= 0], p) for ids, p in case["finished"]]
+    assert [ids for ids, _ in last.finished] == [ids for ids, _ in finished]
+    assert [p for _, p in last.finished] == pytest.approx([p for _, p in finished], abs=TOLERANCE)
+
+
+@pytest.fixture(scope="module")
+def prefix(llama_model):
+    return llama_model.tokenizer.encode("The quick brown fox jumps over the lazy")
+
+
+def test_every_step_yields_k_drafts_one_token_longer(llama_model, prefix):
+    for distinct in (True, False):
+        for n, drafts in enumerate(superpose(llama_model, prefix, 4, 6, distinct=distinct, forks=0), start=1):
+            assert drafts.step == n
+            assert len(drafts.ids) <= 4
+            assert all(len(draft.ids) == n or draft.ended for draft in drafts.drafts)
+            assert drafts.logprobs == sorted(drafts.logprobs, reverse=True)
+        assert drafts.done
+
+
+def test_beginnings_are_distinct_and_lineages_stay(llama_model, prefix):
+    steps = list(superpose(llama_model, prefix, 5, 5, forks=0))
+    first = dict(zip(steps[0].lineages, steps[0].ids, strict=True))
+    for drafts in steps:
+        assert sorted(drafts.lineages) == [0, 1, 2, 3, 4]
+        for lineage, ids in zip(drafts.lineages, drafts.ids, strict=True):
+            assert ids[:1] == first[lineage]
+    assert len({ids[0] for ids in steps[-1].ids}) == 5
+
+
+def test_exact_to_the_end_is_branching(llama_model, prefix):
+    """With r = length - 1 each draft equals its first token continued greedily."""
+    *_, last = superpose(llama_model, prefix, 3, 6, forks=0, exact_steps=5, stop_ids=frozenset())
+    for ids in last.ids:
+        sequence = llama_model.open()
+        logits, greedy = sequence.feed([*prefix, ids[0]]), ids[:1]
+        while len(greedy) < 6:
+            greedy.append(int(logits.argmax()))
+            logits = sequence.feed(greedy[-1:])
+        sequence.close()
+        assert ids == greedy
+
+
+def test_one_draft_superposed_is_greedy(llama_model, prefix):
+    *_, superposed = superpose(llama_model, prefix, 1, 8, forks=0, exact_steps=0, stop_ids=frozenset())
+    *_, exact = superpose(llama_model, prefix, 1, 8, forks=0, exact_steps=7, stop_ids=frozenset())
+    assert superposed.ids == exact.ids
+
+
+def test_a_superposed_step_is_one_row_whatever_k(llama_model, prefix):
+    sequence = llama_model.open()
+    for k in (1, 8):
+        sequence.sync(prefix)
+        before = llama_model.tokens_fed
+        list(superpose(llama_model, prefix, k, 10, sequence=sequence, forks=0, exact_steps=0, stop_ids=frozenset()))
+        assert llama_model.tokens_fed - before == 9
+    sequence.close()
+
+
+def test_stopping_at_any_step_leaves_the_prefix_in_the_cache(llama_model, prefix):
+    for stop_after in range(1, 6):
+        sequence = llama_model.open()
+        free = len(llama_model._free_ids)
+        drafts = superpose(llama_model, prefix, 3, 6, sequence=sequence, exact_steps=2)
+        for _ in range(stop_after):
+            next(drafts)
+        drafts.close()
+        assert sequence.inputs == prefix
+        assert len(llama_model._free_ids) >= free
+        fresh = llama_model.open()
+        assert torch.equal(sequence.feed([5]), fresh.feed([*prefix, 5])) or torch.allclose(
+            sequence.sync([*prefix, 5]), fresh.sync([*prefix, 5]), atol=0.2
+        )
+        sequence.close()
+        fresh.close()
+
+
+def test_a_batch_gives_what_each_prefix_gives_alone(torch_model):
+    prefixes = [case["prefix_ids"] for case in GOLDEN["cases"][:4]] + [GOLDEN["cases"][0]["prefix_ids"][:6]]
+    alone = [list(superpose(torch_model, p, 3, 5))[-1] for p in prefixes]
+    *_, together = superpose_batch(torch_model, prefixes, 3, 5)
+    for a, b in zip(alone, together, strict=True):
+        assert a.ids == b.ids
+        assert a.logprobs == pytest.approx(b.logprobs, abs=1e-3)
+
+
+def test_a_stop_token_ends_a_lineage_and_the_others_go_on(llama_model, prefix):
+    *_, free = superpose(llama_model, prefix, 3, 6, forks=0, stop_ids=frozenset())
+    stop = free.ids[0][2]
+    *_, last = superpose(llama_model, prefix, 3, 6, forks=0, stop_ids=frozenset({stop}))
+    assert any(draft.ended and draft.ids[-1] == stop for draft in last.drafts)
+    assert all(draft.ids.count(stop) == (1 if draft.ended else 0) for draft in last.drafts)
+
+
+def test_first_ids_are_the_only_beginnings(llama_model, prefix):
+    allowed = np.array([100, 2000, 30000, 77])
+    steps = list(superpose(llama_model, prefix, 3, 3, first_ids=allowed, forks=0))
+    assert {ids[0] for ids in steps[-1].ids} <= set(allowed.tolist())
+    assert sum(steps[0].beginnings) <= 1 + 1e-6
+
+
+def test_resets_settle_on_one_draft(llama_model, prefix):
+    *_, last = superpose(llama_model, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1)
+    assert len({tuple(ids[:6]) for ids in last.ids}) == 1
+    assert all(len(ids) == 9 for ids in last.ids)
+    *_, again = superpose(
+        llama_model, prefix, 3, 9, reset_every=3, forks=0, exact_steps=0, stop_ids=frozenset(), seed=1
+    )
+    assert again.ids == last.ids
+
+
+def test_finished_drafts_keep_their_text_when_a_reset_settles_on_another():
+    options = {"distinct": False, "forks": 0, "exact_steps": 9, "candidates": 6, "reset_every": 2}
+    for seed in range(20):
+        model = TableModel(seed=seed)
+        *_, last = superpose(model, [1, 2], 3, 6, stop_ids=frozenset({5}), seed=seed, **options)
+        for ids, logprob in last.finished:
+            p = [model.after([1, 2, *ids[:n]]).log_softmax(0)[token] for n, token in enumerate(ids)]
+            assert logprob == pytest.approx(float(sum(p)), abs=1e-4)
+
+
+def test_a_rule_crops_the_candidates(llama_model, prefix):
+    def only_even(ids, logits):
+        logits = logits.clone()
+        logits[:, 1::2] = -torch.inf
+        return logits
+
+    *_, last = superpose(llama_model, prefix, 3, 5, rule=only_even)
+    assert all(token % 2 == 0 for ids in last.ids for token in ids)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"k": 0}, {"length": 0}, {"tau": 0.0}, {"candidates": 2}, {"exact_steps": -1}, {"mixing": "quadratic"}]
+)
+def test_values_out_of_range_are_named(llama_model, prefix, wrong):
+    with pytest.raises(InputError, match=str(next(iter(wrong.values())))):
+        list(superpose(llama_model, prefix, **{"k": 3, "length": 3, **wrong}))
+
+
+def test_an_empty_prefix_is_refused(llama_model):
+    with pytest.raises(InputError, match="empty prefix"):
+        next(superpose(llama_model, []))
+
+
+@settings(max_examples=200)
+@given(st.integers(1, 3000), st.integers(1, 40), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 0.5, 0.999]))
+def test_thelikeliest_are_those_of_a_full_sort(size, m, seed, cropped):
+    random = np.random.default_rng(seed)
+    x = random.integers(-50, 50, size).astype(np.float32)  # with many equals
+    x[random.random(size) < cropped] = -np.inf
+    assert likeliest(x, m).tolist() == np.argsort(-x, kind="stable")[:m].tolist()

@@ -1,0 +1,988 @@
+"""Learning from a personal store: training resumes and continues, held-out text decides, and forgetting is real."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import random
+import shutil
+import stat
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from app.cli import learn as learn_cli
+from app.cli import personal as personal_cli
+from app.cli.main import app
+from app.learning import typist
+from app.learning.personal import PersonalStores
+from app.learning.typist import keys_saved
+from app.service import sampling, speculation
+from app.service.engine import Engine
+from app.service.jobs import Job
+from app.service.settings import DraftSettings
+from core.adapters import Adapters
+from core.autocomplete import Autocomplete, load_autocomplete
+from core.errors import BackendUnavailable, ContextFull, InputError
+from core.models import hf
+from core.models.adapter import WEIGHTS, Adapter, AdapterError, LowRank, Result, load, save
+from core.models.torch_model import TorchModel
+from core.ngram.counts import Counts
+from core.ngram.errors import StoreError
+from core.ngram.personal import PersonalStore, remove_files
+from core.ngram.shelf import Shelf, interpolation
+from core.speculative import NgramDrafter
+from core.speculative.calibration import Calibration, CalibrationError, Constants, fingerprint
+from measure.evals import adapter as adapter_evaluation
+from measure.evals.personal import newest
+from measure.options import EvalOptions
+from ngram_builder import personal as travelling
+from training import personal
+from training.adapter import AdapterRecipe, State, Student, Trainer
+from training.personal import LEAST, Outcome, Stage, joined, learn, mean_and_error, mixed_gains, split
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+QUICK = AdapterRecipe(length=64, epochs=2, rate=1e-2)
+LONGER = replace(QUICK, epochs=6)
+STORED = replace(QUICK, length=256, batch=1)  # for a store's text: as many steps, each with one pass instead of four
+Load = Callable[[], TorchModel]
+
+
+def letters(count: int, seed: int = 0, alphabet: str = "abcd ") -> str:
+    chance = random.Random(seed)
+    return "".join(chance.choice(alphabet) for _ in range(count))
+
+
+@pytest.fixture
+def fresh(tiny_folder: Callable[[str], Path]) -> Load:
+    """A tiny model with transformers' layers; training changes it."""
+    return lambda: hf.load(tiny_folder("compiled llama"), "tiny", plain=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path, fresh: Load) -> Iterator[PersonalStore]:
+    with PersonalStore.open(tmp_path / "me.sqlite", fresh().tokenizer, create=True) as opened:
+        opened.add("a.txt", [letters(5000)])
+        yield opened
+
+
+def outcome_of(steps: Iterator[Stage | Outcome]) -> Outcome:
+    *_, last = steps
+    assert isinstance(last, Outcome)
+    return last
+
+
+# ---------------------------------------------------------------- training
+
+
+def pieces_of(count: int, length: int = 32) -> np.ndarray:
+    return np.random.default_rng(1).integers(97, 101, (count, length))
+
+
+def test_an_untrained_student_is_the_model_and_its_loss_is_cross_entropy(fresh: Load) -> None:
+    ids = torch.from_numpy(pieces_of(3))
+    plain = fresh()
+    with torch.inference_mode():
+        expected = plain.layers.module(input_ids=ids).logits.log_softmax(-1)
+        expected = expected[:, :-1].gather(2, ids[:, 1:, None])[..., 0]
+    student = Student(plain.layers.module, QUICK, torch.float32)
+    assert float(student.loss(ids).detach()) == pytest.approx(-float(expected.mean()), abs=1e-5)
+    torch.testing.assert_close(student.logprobs(ids[1]), expected[1], atol=1e-5, rtol=1e-5)
+
+
+def test_gradients_are_those_of_the_whole_computation(fresh: Load) -> None:
+    ids = torch.from_numpy(pieces_of(2))
+    module = fresh().layers.module
+    student = Student(module, QUICK, torch.float32)
+    torch.manual_seed(0)
+    for each in student.parameters:
+        torch.nn.init.normal_(each, std=0.1)
+    student.loss(ids).backward()
+    ours = [each.grad.clone() for each in student.parameters if each.grad is not None]
+    for each in student.parameters:
+        each.grad = None
+    logits = module(input_ids=ids).logits[:, :-1]
+    torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+    for mine, each in zip(ours, student.parameters, strict=True):
+        torch.testing.assert_close(mine, each.grad, atol=1e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_training_lowers_the_loss_and_leaves_the_model_alone(fresh: Load, dtype: torch.dtype) -> None:
+    pieces = pieces_of(8)
+    student = Student(fresh().layers.module, LONGER, dtype)
+    window = torch.from_numpy(pieces[0])
+    before = student.logprobs(window)
+    losses = [at.loss for at in Trainer(student, pieces, LONGER).run()]
+    assert len(losses) == 8 * LONGER.epochs / LONGER.batch
+    assert losses[-1] < losses[0] - 1
+    assert float(student.logprobs(window).mean()) > float(before.mean()) + 1
+    assert torch.equal(student.logprobs(window, 0.0), before)
+
+
+def test_compiled_code_computes_what_was_trained(fresh: Load, tiny_folder: Callable[[str], Path]) -> None:
+    model = fresh()
+    student = Student(model.layers.module, QUICK, torch.float32)
+    list(Trainer(student, pieces_of(8), QUICK).run())
+    adapter = Adapter(student.maps(), QUICK.alpha, model.fingerprint, Result(1, 1, 1.0, 0.0))
+    compiled = hf.load(tiny_folder("compiled llama"), "tiny")
+    compiled.adapt([(adapter, 1.0)])
+    ids = pieces_of(8)[0].tolist()
+    logp = compiled.open().feed_every(ids).log_softmax(-1)[:-1].gather(1, torch.tensor(ids)[1:, None])[:, 0]
+    torch.testing.assert_close(student.logprobs(torch.tensor(ids)), logp, atol=1e-3, rtol=1e-3)
+
+
+def test_a_stopped_training_resumes_and_trains_every_piece_as_often_as_the_recipe_says(fresh: Load) -> None:
+    pieces = pieces_of(10)
+    trainer = Trainer(Student(fresh().layers.module, QUICK, torch.float32), pieces, QUICK)
+    first = trainer.run()
+    for _ in range(4):
+        next(first)
+    first.close()
+    written = trainer.state(320).to_bytes("me")
+    tensors, about = personal.files.read_tensors(_file_of(written))
+    assert State.of(tensors, about, "another") is None
+    state = State.of(tensors, about, "me")
+    assert state is not None
+    again = Trainer(Student(fresh().layers.module, QUICK, torch.float32), pieces, QUICK, state)
+    restored = again.state(320)
+    assert all(torch.equal(x, restored.tensors[name]) for name, x in state.tensors.items())
+    assert (restored.times, restored.steps, restored.learnt) == (state.times, 4, 320)
+    assert not again.complete
+    list(again.run())
+    assert again.complete
+    assert set(again.state(320).times) == {QUICK.epochs}
+    assert again.steps == 4 + -(-(10 * QUICK.epochs - 16) // QUICK.batch)
+
+
+def _file_of(content: bytes) -> Path:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        file.write(content)
+    return Path(file.name)
+
+
+def test_new_text_is_trained_with_earlier_text_and_a_state_of_another_size_is_refused(fresh: Load) -> None:
+    pieces, recipe = pieces_of(12), replace(QUICK, epochs=1)
+    trainer = Trainer(Student(fresh().layers.module, recipe, torch.float32), pieces[:8], recipe)
+    assert len(list(trainer.run())) == 2
+    more = Trainer(Student(fresh().layers.module, recipe, torch.float32), pieces, recipe, trainer.state(0))
+    assert len(list(more.run())) == 2  # four new pieces, and one earlier one with each
+    times = more.state(0).times
+    assert times[8:] == [1] * 4
+    assert sum(times[:8]) == 8 + 4
+    with pytest.raises(InputError, match="another recipe"):
+        other = AdapterRecipe(rank=4)
+        Trainer(Student(fresh().layers.module, other, torch.float32), pieces, other, trainer.state(0))
+    with pytest.raises(InputError, match="8 pieces"):
+        Trainer(Student(fresh().layers.module, recipe, torch.float32), pieces[:4], recipe, trainer.state(0))
+
+
+def test_the_time_ends_a_run_after_at_least_one_step(fresh: Load) -> None:
+    trainer = Trainer(Student(fresh().layers.module, QUICK, torch.float32), pieces_of(20), QUICK)
+    assert len(list(trainer.run(0.0))) == 1
+    ticks = iter(range(1000))
+    steps = list(trainer.run(10.0, clock=lambda: next(ticks)))
+    assert 1 < len(steps) < steps[0].steps
+
+
+def test_a_model_of_another_family_is_refused(tiny_folder: Callable[[str], Path]) -> None:
+    model = hf.load(tiny_folder("gpt2"), "tiny", plain=True)
+    with pytest.raises(InputError, match="Llama family only"):
+        Student(model.layers.module, QUICK)
+
+
+# ---------------------------------------------------------------- held-out text
+
+
+@settings(max_examples=200)
+@given(sizes=st.lists(st.integers(1, 300), min_size=1, max_size=20), learnt=st.floats(0, 0.9))
+def test_the_newest_text_is_held_out_and_nothing_that_was_learned(sizes: list[int], learnt: float) -> None:
+    ends = np.cumsum(sizes)
+    documents = [list(range(end - size, end)) for size, end in zip(sizes, ends, strict=True)]
+    total = int(ends[-1])
+    known, held = split(documents, int(learnt * total))
+    ids, kept = ([token for one in part for token in one] for part in (known, held))
+    assert ids + kept == list(range(total))
+    assert len(ids) >= int(learnt * total)
+    if learnt < 0.7 and total > 20:
+        assert 0.1 * total <= len(kept) <= 0.2 * total + 1
+        assert all(one in documents for one in held[1:])  # at most the oldest is a part of a document
+
+
+def test_the_gain_is_that_of_the_mixture_with_n_grams() -> None:
+    text = [1, 2, 3, 4] * 30
+    window = torch.tensor([1, 2, 3, 4] * 20)
+    before, after = torch.full((79,), -5.0), torch.full((79,), -1.0)
+    assert mixed_gains(None, window, before, after) == [4.0] * 16
+    rule = interpolation(None, [Counts.of(8, [(text, 1)])])
+    assert rule is not None
+    gains = mixed_gains(rule, window, before, after)
+    assert len(gains) == 16
+    assert all(0 < gain < 0.5 for gain in gains)  # the n-grams know it already
+
+
+def test_the_standard_error_is_that_of_blocks() -> None:
+    alike = [1.0] * 64 + [3.0] * 64 + [1.0] * 64 + [3.0] * 64
+    mean, error = mean_and_error(alike)
+    assert mean == 2.0
+    assert error == pytest.approx(np.std([1, 3, 1, 3], ddof=1) / 2)
+
+
+def test_documents_are_joined_by_an_empty_line() -> None:
+    assert joined([[1], [2, 3], [4]], [0, 0]) == [1, 0, 0, 2, 3, 0, 0, 4]
+
+
+# ---------------------------------------------------------------- a store
+
+
+def test_learning_helps_on_text_that_was_not_seen_and_a_second_call_has_nothing_to_do(
+    store: PersonalStore, fresh: Load
+) -> None:
+    steps = list(learn(store, fresh(), recipe=STORED))
+    outcome = steps[-1]
+    assert isinstance(outcome, Outcome)
+    assert outcome.result.better
+    assert outcome.new
+    assert outcome.share == 1.0
+    assert outcome.curve[-1][1] > outcome.curve[0][1] + 1
+    shares = [at.share for at in steps if isinstance(at, Stage) and at.description == "Training"]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    adapter = load(store.learned)
+    assert adapter.result == outcome.result
+    assert adapter.model == fresh().fingerprint
+    again = outcome_of(learn(store, fresh(), recipe=STORED))
+    assert not again.new
+    assert "learned all of it before" in learn_cli.summary("me", again)
+    assert again.result == outcome.result
+
+
+def test_held_out_text_is_typed_with_and_without_the_adapter(
+    tmp_path: Path, fresh: Load, tiny_folder: Callable[[str], Path]
+) -> None:
+    text = "the cat sat. "
+    calls: list[object] = []
+    folder = str(tiny_folder("compiled llama"))
+
+    def typed(adapter: Adapter, known: list[list[int]], held: list[list[int]]) -> tuple[int, float, float]:
+        assert sum(map(len, known)) == 500 * len(text) * 0.9
+        return keys_saved(folder, None, adapter, [], held, 0.0, lambda: len(calls), lambda: calls.append(None))
+
+    with PersonalStore.open(tmp_path / "cat.sqlite", fresh().tokenizer, create=True) as store:
+        store.add("a.txt", [text * 500])
+        outcome = outcome_of(learn(store, fresh(), recipe=STORED, typed=typed))
+        assert load(store.learned).result == outcome.result
+    assert outcome.result.characters == 250
+    assert outcome.result.keys > outcome.result.keys_alone + 20
+    assert len(calls) > 100  # before every key
+    assert "drafts save" in learn_cli.summary("cat", outcome)
+
+
+def test_the_strength_is_the_largest_that_costs_general_text_a_hundredth_at_most(
+    store: PersonalStore, fresh: Load
+) -> None:
+    general = letters(1000, alphabet="efgh.", seed=3)  # by others, who write in another way
+    weak, free = (
+        outcome_of(learn(store, fresh(), None, general, recipe=replace(QUICK, seed=seed))).result
+        for seed, general in ((1, general), (2, letters(1000, seed=4)))
+    )
+    assert 0 < weak.strength < 1
+    assert free.strength == 1
+    assert free.general > 0
+    with torch.inference_mode():
+        window = torch.tensor(fresh().tokenizer.encode(general[:256]))
+        alone = Student(fresh().layers.module, QUICK).logprobs(window, 0.0)
+    assert -0.015 * abs(float(alone.mean())) < weak.general
+    outcome_of(learn(store, fresh(), None, general, recipe=QUICK))
+    assert load(store.learned).result.strength < 1
+
+
+def test_an_adapter_that_does_not_help_is_not_used(store: PersonalStore, fresh: Load) -> None:
+    store.add("a.txt", ["abc" * 1500])
+    store.add("b.txt", ["acb" * 200])  # the newest tenth contradicts the rest
+    outcome = outcome_of(learn(store, fresh(), recipe=STORED))
+    assert not outcome.result.better
+    said = learn_cli.summary("me", outcome)
+    assert "not enough text yet" in said
+    assert "do not use" in said
+    model = fresh()
+    assert not Adapters(model).use([(store.learned, None)])
+
+
+def test_a_stopped_call_goes_on_and_new_text_continues(store: PersonalStore, fresh: Load) -> None:
+    steps = learn(store, fresh(), recipe=STORED)
+    for at in steps:
+        if isinstance(at, Stage) and at.description == "Training" and at.share > 0.3:
+            break
+    steps.close()
+    with pytest.raises(AdapterError):
+        load(store.learned)  # nothing is used before it was judged
+    resumed = [at for at in learn(store, fresh(), recipe=STORED) if isinstance(at, Stage)]
+    whole = -(-int(4500 / 256) * STORED.epochs // STORED.batch)
+    assert len(resumed) < 0.8 * whole
+    tokens = load(store.learned).result.tokens
+    store.add("c.txt", [letters(2000, seed=5)])
+    more = outcome_of(learn(store, fresh(), recipe=STORED))
+    assert more.new
+    assert more.result.tokens > tokens + 1500
+    assert more.curve[0][0] == 0  # one curve from the start
+
+
+def test_the_time_bounds_a_call_and_another_goes_on(store: PersonalStore, fresh: Load) -> None:
+    first = outcome_of(learn(store, fresh(), recipe=STORED, minutes=1e-6))
+    assert first.share < 1
+    assert "goes on from there" in learn_cli.summary("me", first)
+    assert outcome_of(learn(store, fresh(), recipe=STORED)).share == 1
+
+
+def test_a_short_text_is_trained_several_times_and_a_state_continues_with_fewer(
+    store: PersonalStore, fresh: Load
+) -> None:
+    assert [personal.recipe_for(pieces).epochs for pieces in (1, 17, 60, 100, 1000)] == [4, 4, 3, 2, 1]
+    usual = AdapterRecipe().rate
+    rates = [personal.recipe_for(pieces).rate / usual for pieces in (1, 17, 20, 32, 40, 60, 1000)]
+    assert rates == pytest.approx([2, 2, 2, 1.25, 1, 1, 1]), (
+        "a text too short for enough steps is learned at a higher rate"
+    )
+    outcome_of(learn(store, fresh(), recipe=STORED))
+    more = outcome_of(learn(store, fresh(), recipe=replace(STORED, epochs=2)))
+    assert not more.new
+
+
+def test_too_little_text_or_memory_is_said(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+    with PersonalStore.open(tmp_path / "new.sqlite", fresh().tokenizer, create=True) as few:
+        few.add("a.txt", [letters(LEAST - 1)])
+        with pytest.raises(InputError, match=f"{LEAST - 1:,} tokens; learning needs"):
+            next(learn(few, fresh()))
+    with pytest.raises(InputError, match="--memory"):
+        next(learn(store, fresh(), memory=0.01))
+
+
+def test_a_damaged_state_begins_anew(store: PersonalStore, fresh: Load) -> None:
+    outcome_of(learn(store, fresh(), recipe=STORED))
+    (store.learned / personal.STATE).write_bytes(b"no state")
+    first, *_, last = learn(store, fresh(), recipe=STORED)
+    assert isinstance(first, Stage)
+    assert "begins anew" in first.description
+    assert isinstance(last, Outcome)
+    assert last.result.better
+
+
+def test_training_may_be_paused_and_stopped_before_every_layer(store: PersonalStore, fresh: Load) -> None:
+    layers = fresh().layers.module.config.num_hidden_layers
+    calls = 0
+
+    def going() -> None:
+        nonlocal calls
+        calls += 1
+        if stopping and calls > 40 * layers:
+            raise KeyboardInterrupt
+
+    stopping = False
+    student = Student(fresh().layers.module, QUICK, torch.float32, going)
+    student.loss(torch.from_numpy(pieces_of(1))).backward()
+    assert calls == 2 * layers - 1  # forward and backward
+    calls, stopping = 0, True
+    with pytest.raises(KeyboardInterrupt):
+        list(learn(store, fresh(), recipe=STORED, going=going))
+    state = State.of(*personal.files.read_tensors(store.learned / personal.STATE), _identity(fresh()))
+    assert state is not None
+    assert state.steps > 0
+    with store.unless_removed(0):  # it holds no lock
+        pass
+
+
+def _identity(model: TorchModel) -> str:
+    return json.dumps({"model": model.fingerprint, "recipe": STORED.identity()})
+
+
+def test_files_that_a_killed_training_left_unfinished_are_removed(store: PersonalStore, fresh: Load) -> None:
+    store.learned.mkdir()
+    left = store.learned / "x.tmp"
+    left.write_bytes(b"weights")
+    (store.path.parent / "link").hardlink_to(left)
+    outcome_of(learn(store, fresh(), recipe=STORED))
+    assert not left.exists()
+    assert (store.path.parent / "link").read_bytes() == bytes(7)
+
+
+# ---------------------------------------------------------------- forgetting
+
+SECRET = "zq7"
+
+
+def test_what_is_forgotten_is_out_of_the_drafts_at_once(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+    """A planted secret: with the adapter the model completes it far more readily; after it is forgotten, exactly as the
+    model alone does, and with the adapter that is trained again as with one that never saw it."""
+    model, texts = fresh(), {"a.txt": letters(5000), "z.txt": letters(700, seed=9)}
+    store.add("secret.txt", ["".join(f"{SECRET} " for _ in range(400))])
+    store.add("z.txt", [texts["z.txt"]])
+    outcome_of(learn(store, fresh(), recipe=QUICK))
+    save(replace(load(store.learned), result=Result(1, 1, 1.0, 0.0)), store.learned)
+    shelf = Shelf(store._tokenizer, tmp_path)  # pyright: ignore[reportArgumentType]
+    autocomplete = Autocomplete(fresh(), shelf=shelf)
+    ids = fresh().tokenizer.encode(f"{SECRET} {SECRET} {SECRET}")
+
+    def readiness() -> float:
+        logits = autocomplete.model.open().feed(ids[:-1])
+        return float(logits.log_softmax(-1)[ids[-1]])
+
+    alone = readiness()
+    assert autocomplete.adapt()
+    assert readiness() > alone + 1
+    assert store.forget_phrase(SECRET).adapter
+    assert not store.learned.exists()
+    assert autocomplete.adapt()
+    assert readiness() == pytest.approx(alone, abs=1e-5)
+    assert outcome_of(learn(store, fresh(), recipe=QUICK)).result.better
+    assert autocomplete.adapt(), "it has learned again, from what is left"
+    again = readiness()
+    with PersonalStore.open(tmp_path / "never.sqlite", model.tokenizer, create=True) as never:
+        for name, text in texts.items():
+            never.add(name, [text])
+        outcome_of(learn(never, fresh(), recipe=QUICK))
+        store.switch(False)
+        autocomplete.adapt()
+        # Each training chooses the faster precision, so the two may differ by bfloat16's rounding.
+        assert again == pytest.approx(readiness(), abs=0.01), "as if the secret had never been there"
+    shelf.close()
+
+
+def test_an_adapter_that_is_removed_with_text_is_to_be_learned_again(store: PersonalStore, fresh: Load) -> None:
+    store.add("b.txt", ["an old phrase"])
+    store.forget_phrase("old phrase")
+    store.refresh()
+    assert not store.relearning  # there was none
+    outcome_of(learn(store, fresh(), recipe=STORED))
+    store.add("c.txt", ["an old phrase"])
+    store.refresh()
+    assert not store.relearning
+    store.forget_phrase("old phrase")
+    store.refresh()
+    assert store.relearning
+    outcome_of(learn(store, fresh(), recipe=STORED))
+    store.refresh()
+    assert not store.relearning
+
+
+@pytest.mark.parametrize("how", ["a phrase", "a document", "a replaced document", "the store", "a damaged store"])
+def test_whatever_removes_text_removes_the_adapter(store: PersonalStore, how: str) -> None:
+    store.learned.mkdir()
+    (store.learned / "weights").write_bytes(b"learned")
+    if how == "a phrase":
+        store.add("b.txt", ["an old phrase"])
+        assert not store.forget_phrase("never written").adapter
+        assert store.learned.exists()
+        assert store.forget_phrase("old phrase").adapter
+    elif how == "a document":
+        assert store.forget_document("a.txt").adapter
+    elif how == "a replaced document":
+        store.add("a.txt", [letters(5000)])  # the same
+        assert store.learned.exists()
+        store.add("a.txt", ["other words"])
+    elif how == "the store":
+        store.delete()
+    else:
+        remove_files(store.path)
+    assert not store.learned.exists()
+
+
+def test_text_that_is_forgotten_during_training_does_not_come_back(
+    store: PersonalStore, fresh: Load, tmp_path: Path
+) -> None:
+    steps = learn(store, fresh(), recipe=STORED)
+    for at in steps:
+        if isinstance(at, Stage) and at.description == "Training":
+            break
+    store.add("b.txt", ["an old phrase"])
+    store.forget_phrase("old phrase")
+    with pytest.raises(StoreError, match="forgotten or replaced meanwhile"):
+        list(steps)
+    assert not store.learned.exists()
+
+
+def test_removed_files_are_overwritten(store: PersonalStore, tmp_path: Path) -> None:
+    store.learned.mkdir()
+    (store.learned / "weights").write_bytes(b"learned")
+    (tmp_path / "link").hardlink_to(store.learned / "weights")
+    store.forget_document("a.txt")
+    assert (tmp_path / "link").read_bytes() == bytes(7)
+
+
+# ---------------------------------------------------------------- in use
+
+
+def published(
+    store: PersonalStore,
+    model: TorchModel,
+    gain: float = 1.0,
+    seed: int = 0,
+    strength: float = 1.0,
+    general: float = 0.0,
+    others: float = 0.0,
+) -> None:
+    from tests.core.models.test_adapter import adapter_for
+
+    made = adapter_for(model.layers.projections, ["q_proj"], size=0.3, seed=seed)
+    result = Result(1, 1, gain, 0.1, strength, general, others)
+    save(replace(made, model=model.fingerprint, result=result), store.learned)
+
+
+def test_adapters_of_stores_that_are_on_are_used_and_several_share_the_strength(
+    tmp_path: Path, store: PersonalStore, fresh: Load
+) -> None:
+    model = fresh()
+    used: list[list[float]] = []
+    adapt = model.adapt
+    model.adapt = lambda adapters: (used.append([strength for _, strength in adapters]), adapt(adapters))[1]
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+    assert not autocomplete.adapt()
+    published(store, model, strength=0.6)
+    assert autocomplete.adapt()
+    assert used[-1] == [0.6]
+    assert not autocomplete.adapt()  # nothing changed
+    with PersonalStore.open(tmp_path / "work.sqlite", model.tokenizer, create=True) as other:
+        published(other, model, seed=1)
+        assert autocomplete.adapt()
+        assert used[-1] == [0.3, 0.5]
+        assert autocomplete.adapt(["work"])
+        assert used[-1] == [1.0]
+        store.switch(False)
+        assert not autocomplete.adapt()
+        other.switch(False)
+        assert autocomplete.adapt()
+        assert used[-1] == []
+        other.switch(True)
+        published(other, model, gain=0.05)  # within the standard error
+        assert not autocomplete.adapt()
+    shelf.close()
+
+
+def test_a_loaded_model_uses_the_adapters_of_stores_that_are_on(
+    tmp_path: Path,
+    store: PersonalStore,
+    fresh: Load,
+    tiny_folder: Callable[[str], Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
+    published(store, fresh())
+    model = str(tiny_folder("compiled llama"))
+    with_it, without = (load_autocomplete(model, "torch", None, personal) for personal in (True, False))
+    ids = [97, 98, 99]
+    assert not torch.allclose(with_it.model.open().feed(ids), without.model.open().feed(ids), atol=0.01)
+    store.switch(False)
+    assert with_it.adapt()
+    assert torch.equal(with_it.model.open().feed(ids), without.model.open().feed(ids))
+
+
+def test_complete_uses_the_adapters_of_the_stores_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fake_autocomplete import FakeAutocomplete
+
+    fake = FakeAutocomplete()
+    monkeypatch.setattr("core.autocomplete.load_autocomplete", lambda *_, **__: fake)
+    assert CliRunner().invoke(app, ["complete", "Once", "--store", "work"]).exit_code == 0
+    assert fake.adapted_to == ["work"]
+
+
+def test_the_list_of_stores_says_what_an_adapter_brought(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+    stores = PersonalStores(fresh().tokenizer, tmp_path)
+
+    def about() -> dict[str, Any]:
+        return stores.list()[0]["adapter"]
+
+    assert about() is None
+    store.learned.mkdir()
+    assert "has not finished" in about()["description"]
+    published(store, fresh(), gain=0.25, strength=0.8, general=-0.02, others=-4.0)
+    assert about() == {
+        "description": "The model has learned 1 tokens: each token of your newest text, which it has not read, "
+        "became 28% more probable, and its loss on text by others grew by 0.5%.",
+        "finished": True,
+        "better": True,
+        "on": True,
+        "strength": 0.8,
+        "usual": 0.8,
+    }
+    adapter = load(store.learned)
+    save(replace(adapter, result=replace(adapter.result, characters=1250, keys_alone=44.4, keys=47.6)), store.learned)
+    assert about()["description"].startswith(
+        "The model has learned 1 tokens: in 1,250 characters of your newest text, which it has not read, drafts save "
+        "48% of the keys instead of 44%, and its loss"
+    )
+    with stores.at("me") as opened:
+        opened.set_strength(0.5)
+    assert about()["description"].endswith("grew by 0.5% (measured at the strength 0.8).")
+    with stores.at("me") as opened:
+        opened.switch_adapter(False)
+    assert (about()["on"], about()["strength"]) == (False, 0.5)
+    published(store, fresh(), gain=0.05)
+    assert "drafts do not use it" in about()["description"]
+    (store.learned / WEIGHTS).write_bytes(b"damaged")
+    assert "cannot be used: " in about()["description"]
+
+
+def test_the_strength_and_the_switch_of_an_adapter_act_at_once(
+    tmp_path: Path, store: PersonalStore, fresh: Load
+) -> None:
+    model = fresh()
+    used: list[list[float]] = []
+    adapt = model.adapt
+    model.adapt = lambda adapters: (used.append([strength for _, strength in adapters]), adapt(adapters))[1]
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+    published(store, model, strength=0.6)
+    for change, expected in (
+        (lambda: None, [0.6]),
+        (lambda: store.set_strength(0.25), [0.25]),
+        (lambda: store.set_strength(0.0), []),
+        (lambda: store.set_strength(None), [0.6]),
+        (lambda: store.switch_adapter(False), []),
+        (lambda: store.switch_adapter(True), [0.6]),
+    ):
+        change()
+        assert autocomplete.adapt()
+        assert used[-1] == expected
+    shelf.close()
+    with pytest.raises(InputError, match="0 to 1 expected"):
+        store.set_strength(1.5)
+
+
+@pytest.mark.parametrize("said", ["nan", "two", "-1"])
+def test_a_store_with_a_wrong_strength_is_refused(store: PersonalStore, said: str) -> None:
+    with store._writing():
+        store._file.set("strength", said)
+    with pytest.raises(StoreError, match="its strength is"):
+        PersonalStore.open(store.path)
+
+
+def test_an_adapter_that_is_not_usable_is_said_and_the_model_drafts_alone(
+    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fresh()
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, notice="Something else.", shelf=shelf)
+    published(store, model)
+    (store.learned / WEIGHTS).write_bytes(b"damaged")
+    assert not autocomplete.adapt()
+    assert autocomplete.notice is not None
+    assert autocomplete.notice.startswith("Something else. The adapter of me is not used: ")
+    shutil.rmtree(store.learned)
+    autocomplete.adapt()
+    assert autocomplete.notice == "Something else."
+
+    def none(adapters: list[object]) -> None:
+        if adapters:
+            raise BackendUnavailable("This engine does not use adapters.")
+
+    monkeypatch.setattr(model, "adapt", none)
+    published(store, model)
+    assert not autocomplete.adapt()
+    assert "does not use adapters" in str(autocomplete.notice)
+    shelf.close()
+
+
+def test_an_adapter_that_breaks_the_numbers_is_said_and_the_model_drafts_alone(
+    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.core.models.test_adapter import adapter_for
+    from tests.core.test_not_finite import broken
+
+    model = fresh()
+    before = model.open().feed([97, 98])
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+    adapter = broken(adapter_for(model.layers.projections, ["down_proj"]))
+    save(replace(adapter, model=model.fingerprint), store.learned)
+    assert not autocomplete.adapt()
+    assert "contains 1e+19" in str(autocomplete.notice)
+    monkeypatch.setattr("core.models.adapter.LARGEST", 1e30)  # as if its numbers were usual ones
+    save(replace(adapter, model=model.fingerprint), store.learned)
+    assert not autocomplete.adapt()
+    notice = "The adapter of me is not used: The adapter makes the numbers of tiny not finite; train it anew with"
+    assert str(autocomplete.notice).startswith(notice)
+    assert torch.equal(model.open().feed([97, 98]), before)
+    # Without room for the token it is tried again.
+    published(store, model)
+    with monkeypatch.context() as patched:
+        patched.setattr(model, "open", full)
+        assert not autocomplete.adapt()
+        assert "no room" in str(autocomplete.notice)
+    assert autocomplete.adapt()
+    assert autocomplete.notice is None
+    shelf.close()
+
+
+def full() -> None:
+    raise ContextFull("There is no room.")
+
+
+def test_adapters_that_break_the_numbers_together_are_both_said(
+    tmp_path: Path, store: PersonalStore, fresh: Load
+) -> None:
+    model = fresh()
+    adapt = model.adapt
+
+    def alone(adapters: list[tuple[Adapter, float]]) -> None:
+        if len(adapters) > 1:
+            raise AdapterError("Not together.")
+        adapt(adapters)
+
+    model.adapt = alone
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+    published(store, model)
+    with PersonalStore.open(tmp_path / "work.sqlite", model.tokenizer, create=True) as other:
+        published(other, model, seed=1)
+        autocomplete.adapt()
+        assert not autocomplete.adapted
+        assert model.adapters == ()
+        assert autocomplete.notice is not None
+        assert "of me is not used: Not together." in autocomplete.notice
+        assert "of work is not used: Not together." in autocomplete.notice
+    shelf.close()
+
+
+def test_when_adapters_change_running_requests_begin_again_with_the_new_weights() -> None:
+    from fake_autocomplete import FakeAutocomplete
+
+    from tests.app.service.test_service import ask
+
+    async def type_in_two_tabs() -> None:
+        fake = FakeAutocomplete()
+        engine = Engine(fake.real(), pace=0)
+        engine.begin("a", Job(ask("a", 1, length=8)))
+        engine.step()
+        engine.step()
+        first = fake.latest
+        fake.adapted = True
+        engine.begin("b", Job(ask("b", 1, length=8)))
+        engine.step()
+        assert first is not None
+        assert first.closed
+        assert fake.opened == 3  # for a, and again for a and b
+        assert len(fake.sessions) == 2
+
+    asyncio.run(type_in_two_tabs())
+
+
+# ---------------------------------------------------------------- speculation
+
+
+def speculating(mode: str, drafter: str) -> DraftSettings:
+    wanted = {"mode": mode, "drafter": drafter, "values": {}}
+    return DraftSettings.model_validate(
+        {"k": 2, "length": 4, "sampling": {"mode": "sampled", "seed": 3, "speculation": wanted}}
+    )
+
+
+def test_arc_is_refused_while_an_adapter_is_on_because_its_constants_hold_for_the_model_alone(
+    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fresh()
+    calibration = Calibration(fingerprint(model), "tiny", np.ones(model.dim), Constants(0.01, 0.1, 0.05))
+    calibration.save(tmp_path / "made.json")
+    monkeypatch.setattr("core.speculative.calibration.user_file", lambda *_: tmp_path / "made.json")
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+    arc = speculating("arc", "ngram")
+    speculation.chosen_by(autocomplete, arc)
+    assert speculation.catalogue(autocomplete)["arc_missing"] == ""
+    published(store, model)
+    autocomplete.adapt()
+    with pytest.raises(CalibrationError, match="measured for the model alone"):
+        speculation.chosen_by(autocomplete, arc)
+    assert "measured for the model alone" in speculation.catalogue(autocomplete)["arc_missing"]
+    store.switch_adapter(False)
+    autocomplete.adapt()
+    speculation.chosen_by(autocomplete, arc)
+    shelf.close()
+
+
+def test_an_eagle3_head_says_that_it_was_trained_for_the_model_alone(
+    tmp_path: Path, store: PersonalStore, fresh: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = fresh()
+    monkeypatch.setattr("core.speculative.cost.known_curve", lambda _: lambda n: 1.0 + n)
+    monkeypatch.setattr(speculation, "missing_for", lambda *_: "")
+    monkeypatch.setattr(speculation, "make_drafter", lambda *_: NgramDrafter([]))
+    shelf = Shelf(model.tokenizer, tmp_path)
+    autocomplete = Autocomplete(model, shelf=shelf)
+
+    def notice(drafter: str) -> str | None:
+        settings = speculating("lossless", drafter)
+        drafts = autocomplete.open().complete("abc", options=sampling.options(autocomplete, settings))
+        while not drafts.done:
+            drafts.advance(model.forward(drafts.rows()))
+        assert drafts.figures is not None
+        return drafts.figures.notice
+
+    assert notice("eagle3") != speculation.OTHER_MODEL
+    published(store, model)
+    autocomplete.adapt()
+    assert notice("eagle3") == speculation.OTHER_MODEL
+    assert notice("ngram") != speculation.OTHER_MODEL
+    shelf.close()
+
+
+# ---------------------------------------------------------------- export and import
+
+
+def test_an_adapter_travels_with_its_store(tmp_path: Path, store: PersonalStore, fresh: Load) -> None:
+    from tests.core.models.test_adapter import same
+
+    model = fresh()
+    out = tmp_path / "me.jsonl.zst"
+    assert travelling.export(store, out) == travelling.Exported(1, adapter=False)
+    published(store, model, strength=0.7)
+    assert travelling.export(store, out).adapter
+    with PersonalStore.open(tmp_path / "you.sqlite", model.tokenizer, create=True) as you:
+        found = travelling.restore(you, out)
+        assert found.tokens == 5000
+        assert found.adapter is not None
+        assert travelling.adopt(you, found.adapter, model) == ""
+        assert same(load(you.learned), load(store.learned))
+        if os.name == "posix":
+            assert {stat.S_IMODE(path.stat().st_mode) for path in you.learned.iterdir()} == {0o600}
+        assert travelling.adopt(you, found.adapter, model) == "you has one of its own"
+        assert you.forget_document("a.txt").adapter  # what it learned is text of the store
+        other = replace(found.adapter, model="another")
+        assert "trained for another model" in travelling.adopt(you, other, model)
+        (place, low), *_ = found.adapter.maps.items()
+        wide = replace(found.adapter, maps={place: LowRank(torch.ones(2, 999), low.b)})
+        assert "the model has" in travelling.adopt(you, wide, model)
+        assert not you.learned.exists()
+    (store.learned / WEIGHTS).write_bytes(b"damaged")
+    done = travelling.export(store, out)
+    assert (done.documents, done.adapter) == (1, False)
+    assert "is damaged" in done.left_out
+
+
+def _pickled() -> str:
+    buffer = io.BytesIO()
+    torch.save({"x": torch.ones(1)}, buffer)
+    return b64encode(buffer.getvalue()).decode()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda parts: parts.pop("adapter_config.json"),
+        lambda parts: parts.update({WEIGHTS: 7}),
+        lambda parts: parts.update({WEIGHTS: "no base64 at all!"}),
+        lambda parts: parts.update({WEIGHTS: parts[WEIGHTS][:2000]}),
+        lambda parts: parts.update({WEIGHTS: _pickled()}),
+        lambda parts: parts.update({"adapter_config.json": b64encode(b"[" * 100_000).decode()}),
+    ],
+    ids=["half", "a number", "no base64", "cut", "a pickle", "deep"],
+)
+def test_an_import_with_a_hostile_adapter_adds_nothing(
+    tmp_path: Path, store: PersonalStore, fresh: Load, change: Callable[[dict[str, Any]], object]
+) -> None:
+    published(store, fresh())
+    out = tmp_path / "me.jsonl.zst"
+    travelling.export(store, out)
+    content = zstandard.ZstdDecompressor().stream_reader(out.read_bytes()).read()
+    lines = [json.loads(line) for line in content.splitlines()]
+    change(lines[-2]["adapter"])
+    out.write_bytes(zstandard.compress("".join(json.dumps(line) + "\n" for line in lines).encode()))
+    with PersonalStore.open(tmp_path / "you.sqlite", fresh().tokenizer, create=True) as you:
+        with pytest.raises(InputError, match=r"is damaged: .* Nothing was added") as caught:
+            travelling.restore(you, out)
+        assert "\n" not in str(caught.value)
+        assert you.summary()["tokens"] == 0
+
+
+# ---------------------------------------------------------------- the evaluation
+
+
+def test_the_evaluation_trains_on_one_text_and_tests_on_another(
+    tmp_path: Path, tiny_folder: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(personal, "AdapterRecipe", lambda: replace(STORED, epochs=4))
+    (tmp_path / "past.txt").write_text(letters(5000))
+    (tmp_path / "next.txt").write_text(letters(600, seed=8))
+    monkeypatch.setattr(adapter_evaluation, "TYPED", 1)
+    monkeypatch.setattr(adapter_evaluation, "DRAFTED", 24)
+    options = EvalOptions(
+        model=str(tiny_folder("long compiled llama")),
+        text=tmp_path / "next.txt",
+        past=tmp_path / "past.txt",
+        share=90,
+        learned=tmp_path / "kept",
+        repetitions=64,
+        k="2",
+    )
+    report = adapter_evaluation.measure(options, lambda _: None)
+    rows = {row["with"]: row for row in report.rows}
+    assert [row["places"] for row in report.rows] == [64] * 6
+    assert rows["model, adapter"]["ln_p"] > rows["model"]["ln_p"] + 1
+    assert rows["model, adapter"]["first_three"] > rows["model"]["first_three"]
+    assert rows["model, adapter"]["match_2"] > rows["model"]["match_2"]
+    assert rows["base store"]["match_2_gain_ci"] == 0
+    assert rows["model, adapter"]["trained_tokens"] > 4 * 0.8 * 0.9 * 5000, "four times what is not held out"
+    assert 0 < rows["model, adapter"]["tokens_per_s"] < rows["model, adapter"]["floor_tokens_per_s"]
+    assert all(row["keys_saved_percent"] >= 0 for row in report.rows)
+    assert rows["base and personal stores, adapter"]["gain"] > 0
+    assert report.targets[0].met
+    assert len(report.targets) == 4
+
+    again: list[str] = []
+    few = adapter_evaluation.measure(replace(options, repetitions=2), again.append)
+    assert few.rows[3]["tokens"] == report.rows[3]["tokens"]
+    assert not any(phase.startswith("Training") for phase in again), "the folder keeps the adapter"
+
+
+def test_a_share_of_the_earlier_text_is_the_newest() -> None:
+    assert newest(["one", "two", "three"], 1.0) == ["one", "two", "three"]
+    assert newest(["aaaa", "bbbb", "cc"], 0.5) == ["bbb", "cc"]
+    assert newest(["aaaa", "bbbb"], 0.5) == ["bbbb"]
+
+
+# ---------------------------------------------------------------- the command
+
+
+def test_the_command_learns_and_forgetting_says_what_to_do(
+    tmp_path: Path, tiny_folder: Callable[[str], Path], fresh: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("core.ngram.shelf.stores_folder", lambda: tmp_path)
+    monkeypatch.setattr(personal_cli, "stores_folder", lambda: tmp_path)
+    monkeypatch.setattr(learn_cli, "go_last", lambda: None)
+    monkeypatch.setattr(personal, "MOST_WINDOWS", 8)
+    monkeypatch.setattr(typist, "PASSAGE", 60)
+    model = str(tiny_folder("compiled llama"))
+    with PersonalStore.open(tmp_path / "me.sqlite", fresh().tokenizer, create=True) as store:
+        store.add("a.txt", [letters(5000)])
+    runner = CliRunner()
+
+    def run(*arguments: str, status: int = 0) -> str:
+        result = runner.invoke(app, list(arguments))
+        assert result.exit_code == status, result.output
+        return result.stdout if status == 0 else result.stderr
+
+    found = json.loads(run("learn", "me", "--model", model, "--minutes", "0.1", "--json"))
+    (row,) = found["rows"]
+    assert row["store"] == "me"
+    result = load(tmp_path / "me.adapter").result
+    assert (result.tokens, result.gain) == (row["tokens"], pytest.approx(row["gain"], abs=1e-4))
+    assert "no personal store called 'you'" in run("learn", "you", "--model", model, status=1)
+    said = run("ngram", "forget", "--document", "a.txt", "--store", "me", "--tokenizer", model)
+    assert "`polydraft learn me` does so now" in said
+    assert not (tmp_path / "me.adapter").exists()
+    assert "learning needs at least" in run("learn", "me", "--model", model, status=1)
